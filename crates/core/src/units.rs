@@ -1,0 +1,75 @@
+//! Newtypes for the quantities that must never be mixed up.
+
+use core::fmt;
+use core::ops::{Add, Sub};
+
+/// Nanoseconds of engine time. The zero point is the world's choice; it never goes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// The end of time: later than every instant that occurs.
+    pub const MAX: Nanos = Nanos(u64::MAX);
+    /// `n` microseconds.
+    pub const fn from_micros(n: u64) -> Nanos {
+        Nanos(n * 1_000)
+    }
+    /// `n` milliseconds.
+    pub const fn from_millis(n: u64) -> Nanos {
+        Nanos(n * 1_000_000)
+    }
+    /// `n` seconds.
+    pub const fn from_secs(n: u64) -> Nanos {
+        Nanos(n * 1_000_000_000)
+    }
+    /// As seconds, for output only.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+    /// The time from `earlier` to `self`, zero if it lies after.
+    pub const fn since(self, earlier: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+    fn add(self, o: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(o.0))
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+    fn sub(self, o: Nanos) -> Nanos {
+        self.since(o)
+    }
+}
+
+/// An extent of the volume: byte address ÷ extent size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExtentId(pub u32);
+
+/// An extent-sized place, numbered through all tiers, fastest tier first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u32);
+
+/// A tier, 0 = fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TierId(pub u8);
+
+/// A member device of the volume, in the order of the member list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u8);
+
+impl fmt::Display for ExtentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}

@@ -3,8 +3,17 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
-pub mod units;
+pub mod bits;
+pub mod collector;
+pub mod crc32c;
+pub mod geometry;
 pub mod io;
+pub mod map;
+pub mod null;
+pub mod pins;
+pub mod policy;
+pub mod slots;
+pub mod units;
 
 pub use io::*;
 pub use units::*;

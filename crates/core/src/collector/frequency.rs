@@ -1,0 +1,114 @@
+//! `frequency`: least frequently used goes first, with ageing: every `AGE_EVERY` × (fast slots) accesses all counts halve.
+//!
+//! Counts are ordered by their power of two, least recently used first within one: exact order among equals of that size
+//! is not worth a heap. Halving moves every ring one power down, an O(1) splice each; a unit's own count is brought up to
+//! date when it is next touched. The policy's 16 bits hold count (11 bits, saturating) and the age it was valid at (5 bits).
+//!
+//! Parameters: none. When not to use it: working sets that shift faster than the ageing.
+
+use super::{Collector, Lists};
+use crate::policy::{Access, View};
+use crate::units::{ExtentId, Slot, TierId};
+
+const RINGS: u32 = 12; // bit length 0…11
+const COUNT_MAX: u16 = (1 << 11) - 1;
+const AGE_EVERY: u64 = 10;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Frequency {
+    lists: Lists,
+    upper: u32,
+    age: u16,
+    until_older: u64,
+    tiers: u32,
+}
+
+impl Default for Frequency {
+    fn default() -> Frequency {
+        Frequency { lists: Lists::new(0, 0), upper: 0, age: 0, until_older: 1, tiers: 0 }
+    }
+}
+
+impl Frequency {
+    fn count(&self, stat: u16) -> u16 {
+        // Ages are kept modulo 32; a unit not touched for 32 ages would be misread, but its count is 0 after 11 already
+        // and the age of a zero count does not matter. Between 32 and 43 ages a count may come back to life, by at most
+        // its own size: harmless.
+        let older = self.age.wrapping_sub(stat >> 11) & 31;
+        (stat & COUNT_MAX) >> older.min(15)
+    }
+    fn ring(tier: TierId, count: u16) -> u32 {
+        u32::from(tier.0) * RINGS + (16 - count.leading_zeros())
+    }
+    fn grow_older(&mut self) {
+        self.age = (self.age + 1) & 31;
+        for t in 0..self.tiers {
+            for b in 1..RINGS {
+                // Halved units are colder than nobody who was in the lower ring for longer: they go behind it in worth,
+                // but the ring is a recency order and both parts are; older ones first.
+                self.lists.prepend(t * RINGS + b, t * RINGS + b - 1);
+            }
+        }
+    }
+}
+
+impl Collector for Frequency {
+    fn name(&self) -> &'static str {
+        "frequency"
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        self.tiers = u32::from(view.geo().tiers());
+        self.upper = view.geo().tier_slots(view.geo().slowest()).start;
+        self.lists = Lists::new(self.upper, self.tiers * RINGS);
+        self.until_older = AGE_EVERY * u64::from(self.upper.max(1));
+        for s in 0..self.upper {
+            if let Some(e) = view.owner(Slot(s)) {
+                self.placed(view, e, Slot(s));
+            }
+        }
+    }
+    fn touch(&mut self, view: &mut View<'_>, access: &Access) {
+        let n = self.count(view.stat(access.extent)).saturating_add(1).min(COUNT_MAX);
+        view.set_stat(access.extent, n | self.age << 11);
+        view.set_last(access.extent, access.now);
+        if let Some(s) = access.home {
+            self.placed(view, access.extent, s);
+        }
+        self.until_older -= 1;
+        if self.until_older == 0 {
+            self.until_older = AGE_EVERY * u64::from(self.upper.max(1));
+            self.grow_older();
+        }
+    }
+    fn placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if slot.0 < self.upper {
+            self.lists.unlink(slot.0);
+            let n = self.count(view.stat(extent));
+            self.lists.push_tail(Self::ring(view.tier_of(slot), n), slot.0);
+        }
+    }
+    fn left(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        if slot.0 < self.upper {
+            self.lists.unlink(slot.0);
+        }
+    }
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+        for b in 0..RINGS {
+            let mut n = self.lists.head(u32::from(tier.0) * RINGS + b);
+            while let Some(s) = n {
+                if let Some(e) = view.owner(Slot(s)).filter(|&e| !view.is_held(e)) {
+                    return Some(e);
+                }
+                n = self.lists.next(s);
+            }
+        }
+        None
+    }
+    fn worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
+        u64::from(self.count(view.stat(extent)))
+    }
+    fn bytes(&self) -> usize {
+        self.lists.bytes()
+    }
+}

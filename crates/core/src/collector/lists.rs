@@ -1,0 +1,112 @@
+//! Doubly linked rings threaded through one array, for recency orders without allocation.
+
+use alloc::vec::Vec;
+
+const NIL: u32 = u32::MAX;
+
+/// Rings over nodes `0..nodes`; each ring has its own sentinel, so a node is unlinked without knowing its ring and two
+/// rings are joined in O(1).
+#[derive(Clone, Debug)]
+pub struct Lists {
+    links: Vec<(u32, u32)>, // (previous, next)
+    nodes: u32,
+}
+
+impl Lists {
+    /// `rings` empty rings over `nodes` nodes.
+    pub fn new(nodes: u32, rings: u32) -> Lists {
+        let mut links = Vec::with_capacity((nodes + rings) as usize);
+        links.resize(nodes as usize, (NIL, NIL));
+        links.extend((0..rings).map(|r| (nodes + r, nodes + r)));
+        Lists { links, nodes }
+    }
+    /// Is the node in some ring?
+    pub fn contains(&self, node: u32) -> bool {
+        self.links[node as usize].0 != NIL
+    }
+    /// Append at the tail of a ring.
+    pub fn push_tail(&mut self, ring: u32, node: u32) {
+        debug_assert!(!self.contains(node));
+        let s = self.nodes + ring;
+        let last = self.links[s as usize].0;
+        self.links[node as usize] = (last, s);
+        self.links[last as usize].1 = node;
+        self.links[s as usize].0 = node;
+    }
+    /// Take a node out of its ring, if it is in one.
+    pub fn unlink(&mut self, node: u32) {
+        let (p, n) = self.links[node as usize];
+        if p != NIL {
+            self.links[p as usize].1 = n;
+            self.links[n as usize].0 = p;
+            self.links[node as usize] = (NIL, NIL);
+        }
+    }
+    /// The node at the head of a ring.
+    pub fn head(&self, ring: u32) -> Option<u32> {
+        self.checked(self.links[(self.nodes + ring) as usize].1)
+    }
+    /// The node after `node` in its ring.
+    pub fn next(&self, node: u32) -> Option<u32> {
+        self.checked(self.links[node as usize].1)
+    }
+    fn checked(&self, n: u32) -> Option<u32> {
+        (n < self.nodes).then_some(n)
+    }
+    /// Put all of `from` before the head of `to`; `from` is empty afterwards.
+    pub fn prepend(&mut self, from: u32, to: u32) {
+        let (f, t) = (self.nodes + from, self.nodes + to);
+        let (last, first) = self.links[f as usize];
+        if first == f {
+            return;
+        }
+        let head = self.links[t as usize].1;
+        self.links[t as usize].1 = first;
+        self.links[first as usize].0 = t;
+        self.links[last as usize].1 = head;
+        self.links[head as usize].0 = last;
+        self.links[f as usize] = (f, f);
+    }
+    /// Memory in bytes.
+    pub fn bytes(&self) -> usize {
+        self.links.len() * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(l: &Lists, ring: u32) -> Vec<u32> {
+        let mut v = Vec::new();
+        let mut n = l.head(ring);
+        while let Some(x) = n {
+            v.push(x);
+            n = l.next(x);
+        }
+        v
+    }
+
+    #[test]
+    fn push_unlink_prepend() {
+        let mut l = Lists::new(6, 2);
+        for n in [0, 1, 2] {
+            l.push_tail(0, n);
+        }
+        for n in [3, 4] {
+            l.push_tail(1, n);
+        }
+        l.unlink(1);
+        l.unlink(1);
+        assert_eq!(all(&l, 0), [0, 2]);
+        l.prepend(1, 0);
+        assert_eq!(all(&l, 0), [3, 4, 0, 2]);
+        assert_eq!(l.head(1), None);
+        l.push_tail(1, 5);
+        l.prepend(0, 1);
+        assert_eq!(all(&l, 1), [3, 4, 0, 2, 5]);
+        l.unlink(2);
+        assert!(!l.contains(2));
+        assert_eq!(all(&l, 1), [3, 4, 0, 5]);
+    }
+}

@@ -1,0 +1,71 @@
+//! `recency`: least recently used goes first. One ring per tier over its slots; 8 bytes a fast slot.
+//!
+//! Parameters: none. When not to use it: scans and loops larger than the fast tier push everything else out.
+
+use super::{Collector, Lists};
+use crate::policy::{Access, View};
+use crate::units::{ExtentId, Slot, TierId};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Recency {
+    lists: Lists,
+    /// Slots below this number are on a tier that is not the slowest.
+    upper: u32,
+}
+
+impl Default for Recency {
+    fn default() -> Recency {
+        Recency { lists: Lists::new(0, 0), upper: 0 }
+    }
+}
+
+impl Collector for Recency {
+    fn name(&self) -> &'static str {
+        "recency"
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        self.upper = view.geo().tier_slots(view.geo().slowest()).start;
+        self.lists = Lists::new(self.upper, u32::from(view.geo().tiers()));
+        // After a restart, the time stamps that survived give the order back.
+        let mut known: alloc::vec::Vec<(u64, u32)> =
+            (0..self.upper).filter_map(|s| view.owner(Slot(s)).map(|e| (view.last(e).0, s))).collect();
+        known.sort_unstable();
+        for (_, s) in known {
+            self.lists.push_tail(u32::from(view.tier_of(Slot(s)).0), s);
+        }
+    }
+    fn touch(&mut self, view: &mut View<'_>, access: &Access) {
+        view.set_last(access.extent, access.now);
+        if let Some(s) = access.home.filter(|s| s.0 < self.upper) {
+            self.placed(view, access.extent, s);
+        }
+    }
+    fn placed(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        if slot.0 < self.upper {
+            self.lists.unlink(slot.0);
+            self.lists.push_tail(u32::from(view.tier_of(slot).0), slot.0);
+        }
+    }
+    fn left(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        if slot.0 < self.upper {
+            self.lists.unlink(slot.0);
+        }
+    }
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+        let mut n = self.lists.head(u32::from(tier.0));
+        while let Some(s) = n {
+            if let Some(e) = view.owner(Slot(s)).filter(|&e| !view.is_held(e)) {
+                return Some(e);
+            }
+            n = self.lists.next(s);
+        }
+        None
+    }
+    fn worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
+        view.last(extent).0
+    }
+    fn bytes(&self) -> usize {
+        self.lists.bytes()
+    }
+}

@@ -1,0 +1,157 @@
+//! Where things lie: extents, blocks, tiers, members, slots.
+
+use crate::units::{ExtentId, MemberId, Slot, TierId};
+use alloc::vec::Vec;
+
+/// Slot numbers need 29 bits: the map packs three flags beside them. 2^29 slots of 64 KiB are 32 TiB.
+pub const SLOTS_MAX: u32 = (1 << 29) - 1;
+/// Members at most: the superblock's member list is one block.
+pub const MEMBERS_MAX: usize = 16;
+/// Tiers at most.
+pub const TIERS_MAX: usize = 8;
+
+/// One member device as the engine sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its tier.
+    pub tier: TierId,
+    /// Its first slot in the volume-wide numbering.
+    pub first_slot: u32,
+    /// Extent-sized slots on it.
+    pub slots: u32,
+    /// Byte where slot `first_slot` starts on the device.
+    pub data_offset: u64,
+}
+
+/// The volume's fixed shape. Slots are numbered through all members, fastest tier first, so a tier is a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// log2 of the extent size, 12 (4 KiB) … 22 (4 MiB).
+    pub extent_shift: u32,
+    /// log2 of the logical block, 9 (512 B) … 12 (4 KiB).
+    pub block_shift: u32,
+    /// Extents of the volume (its size ÷ extent size).
+    pub extents: u32,
+    /// Member devices, by tier.
+    pub members: Vec<Member>,
+    tiers: Vec<(u32, u32)>,
+}
+
+impl Geometry {
+    /// Members must come in tier order, each tier present, slots not more than [`SLOTS_MAX`]; `first_slot` is filled in here.
+    pub fn new(extent_shift: u32, block_shift: u32, extents: u32, mut members: Vec<Member>) -> Result<Geometry, &'static str> {
+        if !(12..=22).contains(&extent_shift) {
+            return Err("extent size must be a power of two from 4 KiB to 4 MiB");
+        }
+        if !(9..=12).contains(&block_shift) || block_shift > extent_shift {
+            return Err("logical block must be a power of two from 512 B to 4 KiB");
+        }
+        if members.is_empty() || members.len() > MEMBERS_MAX {
+            return Err("a volume has 1 to 16 members");
+        }
+        let mut tiers: Vec<(u32, u32)> = Vec::new();
+        let mut next = 0u64;
+        for m in &mut members {
+            m.first_slot = next as u32;
+            next += u64::from(m.slots);
+            if next > u64::from(SLOTS_MAX) {
+                return Err("too many slots: choose a larger extent");
+            }
+            match usize::from(m.tier.0) {
+                t if t + 1 == tiers.len() => tiers[t].1 = next as u32,
+                t if t == tiers.len() && t < TIERS_MAX => tiers.push((m.first_slot, next as u32)),
+                _ => return Err("members must be listed by tier, fastest first, with no tier left out (8 at most)"),
+            }
+        }
+        if extents == 0 || u64::from(extents) > next {
+            return Err("the volume must have at least one extent and not more than there are slots");
+        }
+        Ok(Geometry { extent_shift, block_shift, extents, members, tiers })
+    }
+    /// Extent size in bytes.
+    pub fn extent_bytes(&self) -> u32 {
+        1 << self.extent_shift
+    }
+    /// Logical block in bytes.
+    pub fn block_bytes(&self) -> u32 {
+        1 << self.block_shift
+    }
+    /// Blocks in an extent.
+    pub fn blocks_per_extent(&self) -> u32 {
+        1 << (self.extent_shift - self.block_shift)
+    }
+    /// The volume's size in bytes.
+    pub fn volume_bytes(&self) -> u64 {
+        u64::from(self.extents) << self.extent_shift
+    }
+    /// Tiers.
+    pub fn tiers(&self) -> u8 {
+        self.tiers.len() as u8
+    }
+    /// Slots of a tier as a range of slot numbers.
+    pub fn tier_slots(&self, t: TierId) -> core::ops::Range<u32> {
+        let (a, b) = self.tiers[usize::from(t.0)];
+        a..b
+    }
+    /// All slots.
+    pub fn slots(&self) -> u32 {
+        self.tiers[self.tiers.len() - 1].1
+    }
+    /// The slowest tier.
+    pub fn slowest(&self) -> TierId {
+        TierId(self.tiers.len() as u8 - 1)
+    }
+    /// The tier that a slot is on.
+    #[inline]
+    pub fn tier_of(&self, s: Slot) -> TierId {
+        // Two or three tiers: a scan beats a search.
+        let t = self.tiers.iter().position(|r| s.0 < r.1).unwrap_or(self.tiers.len() - 1);
+        TierId(t as u8)
+    }
+    /// The member that a slot is on, and the byte where it starts there.
+    #[inline]
+    pub fn locate(&self, s: Slot) -> (MemberId, u64) {
+        let i = self.members.iter().position(|m| s.0 < m.first_slot + m.slots).unwrap_or(self.members.len() - 1);
+        let m = &self.members[i];
+        (MemberId(i as u8), m.data_offset + (u64::from(s.0 - m.first_slot) << self.extent_shift))
+    }
+    /// The extent that holds byte `offset` of the volume.
+    #[inline]
+    pub fn extent_at(&self, offset: u64) -> ExtentId {
+        ExtentId((offset >> self.extent_shift) as u32)
+    }
+    /// Round down / up to whole logical blocks.
+    pub fn align(&self, offset: u64, len: u64) -> (u64, u64) {
+        let b = u64::from(self.block_bytes());
+        (offset & !(b - 1), (offset + len + b - 1) & !(b - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn m(tier: u8, slots: u32) -> Member {
+        Member { tier: TierId(tier), first_slot: 0, slots, data_offset: 1 << 20 }
+    }
+
+    #[test]
+    fn slots_are_numbered_through() {
+        let g = Geometry::new(16, 9, 90, vec![m(0, 10), m(1, 20), m(1, 70)]).unwrap();
+        assert_eq!(g.tier_slots(TierId(1)), 10..100);
+        assert_eq!(g.tier_of(Slot(9)), TierId(0));
+        assert_eq!(g.tier_of(Slot(10)), TierId(1));
+        assert_eq!(g.locate(Slot(30)), (MemberId(2), 1 << 20));
+        assert_eq!(g.locate(Slot(11)), (MemberId(1), (1 << 20) + 65536));
+    }
+
+    #[test]
+    fn bad_shapes_are_refused() {
+        assert!(Geometry::new(16, 9, 90, vec![m(1, 100)]).is_err());
+        assert!(Geometry::new(16, 9, 90, vec![m(0, 10), m(2, 100)]).is_err());
+        assert!(Geometry::new(16, 9, 200, vec![m(0, 10), m(1, 100)]).is_err());
+        assert!(Geometry::new(11, 9, 10, vec![m(0, 10)]).is_err());
+        assert!(Geometry::new(12, 13, 10, vec![m(0, 10)]).is_err());
+    }
+}

@@ -1,0 +1,258 @@
+//! The extent map: extent → home, with the statistics of that extent in the same row.
+//!
+//! One row is 12 bytes, so that an access touches one cache line; with the reverse map (4 bytes a slot) a fully mapped
+//! volume costs 16 bytes an extent (design.md section 4). Which blocks of a partly written extent are valid lies in a
+//! separate bit set, read only for rows marked partial.
+
+use crate::bits::Bits;
+use crate::geometry::{Geometry, SLOTS_MAX};
+use crate::units::{ExtentId, Nanos, Slot};
+use alloc::vec;
+use alloc::vec::Vec;
+
+const SLOT_MASK: u32 = SLOTS_MAX;
+const UNMAPPED: u32 = SLOT_MASK; // the highest number is never a slot
+const PARTIAL: u32 = 1 << 29;
+const HELD: u32 = 1 << 30;
+
+/// One extent: home slot and flags, time of last access (48-bit microseconds), 16 bits that belong to the policy.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    home: u32,
+    last_low: u32,
+    last_high: u16,
+    stat: u16,
+}
+
+const EMPTY: Row = Row { home: UNMAPPED, last_low: 0, last_high: 0, stat: 0 };
+
+/// Extent → home slot, slot → extent, valid blocks, per-extent statistics.
+#[derive(Clone, Debug)]
+pub struct ExtentMap {
+    rows: Vec<Row>,
+    owner: Vec<u32>,
+    valid: Bits,
+    blocks: usize,
+    mapped: u32,
+}
+
+const NOBODY: u32 = u32::MAX;
+
+impl ExtentMap {
+    /// An empty map of that shape.
+    pub fn new(geo: &Geometry) -> ExtentMap {
+        let blocks = geo.blocks_per_extent() as usize;
+        ExtentMap {
+            rows: vec![EMPTY; geo.extents as usize],
+            owner: vec![NOBODY; geo.slots() as usize],
+            // One block an extent cannot be partial for long enough to be seen: its bit is still kept, it is 1/8 byte.
+            valid: Bits::new(geo.extents as usize * blocks),
+            blocks,
+            mapped: 0,
+        }
+    }
+    /// Extents of the volume.
+    pub fn extents(&self) -> u32 {
+        self.rows.len() as u32
+    }
+    /// Mapped extents.
+    pub fn mapped(&self) -> u32 {
+        self.mapped
+    }
+    /// The home of an extent.
+    #[inline]
+    pub fn home(&self, e: ExtentId) -> Option<Slot> {
+        let s = self.rows[e.0 as usize].home & SLOT_MASK;
+        (s != UNMAPPED).then_some(Slot(s))
+    }
+    /// Who owns a slot.
+    #[inline]
+    pub fn owner(&self, s: Slot) -> Option<ExtentId> {
+        let e = self.owner[s.0 as usize];
+        (e != NOBODY).then_some(ExtentId(e))
+    }
+    /// Give `e` a first home. With `partial`, no block is valid yet; else all are.
+    pub fn map(&mut self, e: ExtentId, s: Slot, partial: bool) {
+        assert!(self.home(e).is_none() && self.owner(s).is_none(), "extent or slot already taken");
+        let r = &mut self.rows[e.0 as usize];
+        r.home = s.0 | (r.home & HELD) | if partial { PARTIAL } else { 0 };
+        if partial {
+            let b = e.0 as usize * self.blocks;
+            self.valid.fill(b, b + self.blocks, false);
+        }
+        self.owner[s.0 as usize] = e.0;
+        self.mapped += 1;
+    }
+    /// Move the home of `e` to `to`; valid blocks stay as they are. Returns the old home.
+    pub fn rehome(&mut self, e: ExtentId, to: Slot) -> Option<Slot> {
+        let from = self.home(e)?;
+        assert!(self.owner(to).is_none(), "slot already taken");
+        let r = &mut self.rows[e.0 as usize];
+        r.home = to.0 | (r.home & !SLOT_MASK);
+        self.owner[from.0 as usize] = NOBODY;
+        self.owner[to.0 as usize] = e.0;
+        Some(from)
+    }
+    /// Take the home away; the extent reads as zeros. Returns the old home.
+    pub fn unmap(&mut self, e: ExtentId) -> Option<Slot> {
+        let from = self.home(e)?;
+        let r = &mut self.rows[e.0 as usize];
+        r.home = UNMAPPED | (r.home & HELD);
+        self.owner[from.0 as usize] = NOBODY;
+        self.mapped -= 1;
+        Some(from)
+    }
+    /// Has the extent blocks that were never written?
+    #[inline]
+    pub fn is_partial(&self, e: ExtentId) -> bool {
+        self.rows[e.0 as usize].home & PARTIAL != 0
+    }
+    /// Something (a move, a waiting request) wants to be asked before this extent is touched.
+    #[inline]
+    pub fn is_held(&self, e: ExtentId) -> bool {
+        self.rows[e.0 as usize].home & HELD != 0
+    }
+    /// Set or clear the mark of [`ExtentMap::is_held`].
+    pub fn hold(&mut self, e: ExtentId, on: bool) {
+        let h = &mut self.rows[e.0 as usize].home;
+        *h = if on { *h | HELD } else { *h & !HELD };
+    }
+    /// Blocks `from..to` of a mapped extent became valid; true if that changed anything.
+    pub fn validate(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
+        if !self.is_partial(e) {
+            return false;
+        }
+        let b = e.0 as usize * self.blocks;
+        let changed = self.valid.fill(b + from as usize, b + to as usize, true);
+        if changed && self.valid.all(b, b + self.blocks, true) {
+            self.rows[e.0 as usize].home &= !PARTIAL;
+        }
+        changed
+    }
+    /// Blocks `from..to` of a mapped extent read as zeros from now on; true if that changed anything.
+    pub fn invalidate(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
+        let b = e.0 as usize * self.blocks;
+        if !self.is_partial(e) {
+            self.valid.fill(b, b + self.blocks, true);
+            self.rows[e.0 as usize].home |= PARTIAL;
+        }
+        self.valid.fill(b + from as usize, b + to as usize, false)
+    }
+    /// Does a mapped extent have no valid block at all?
+    pub fn is_void(&self, e: ExtentId) -> bool {
+        let b = e.0 as usize * self.blocks;
+        self.is_partial(e) && self.valid.all(b, b + self.blocks, false)
+    }
+    /// From block `from` (not past `to`): how many blocks share the same state, and whether they are valid.
+    pub fn run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
+        if !self.is_partial(e) {
+            return (to - from, self.home(e).is_some());
+        }
+        let b = e.0 as usize * self.blocks;
+        let on = self.valid.get(b + from as usize);
+        (self.valid.run(b + from as usize, b + to as usize, on) as u32, on)
+    }
+    /// Are all of `from..to` valid?
+    pub fn all_valid(&self, e: ExtentId, from: u32, to: u32) -> bool {
+        self.run(e, from, to) == (to - from, true)
+    }
+    /// The valid-block bitmap of an extent, lowest block in the lowest bit.
+    pub fn export_valid(&self, e: ExtentId, out: &mut [u8]) {
+        self.valid.export(e.0 as usize * self.blocks, self.blocks, out);
+    }
+    /// Replace the valid-block bitmap of a mapped extent.
+    pub fn import_valid(&mut self, e: ExtentId, bytes: &[u8]) {
+        self.valid.import(e.0 as usize * self.blocks, self.blocks, bytes);
+        let b = e.0 as usize * self.blocks;
+        let full = self.valid.all(b, b + self.blocks, true);
+        let h = &mut self.rows[e.0 as usize].home;
+        *h = if full { *h & !PARTIAL } else { *h | PARTIAL };
+    }
+    /// Time of last access, rounded down to a microsecond.
+    #[inline]
+    pub fn last(&self, e: ExtentId) -> Nanos {
+        let r = &self.rows[e.0 as usize];
+        Nanos::from_micros(u64::from(r.last_low) | u64::from(r.last_high) << 32)
+    }
+    /// Set the time of last access.
+    #[inline]
+    pub fn set_last(&mut self, e: ExtentId, t: Nanos) {
+        let us = t.0 / 1000;
+        let r = &mut self.rows[e.0 as usize];
+        r.last_low = us as u32;
+        r.last_high = (us >> 32) as u16;
+    }
+    /// The policy's 16 bits.
+    #[inline]
+    pub fn stat(&self, e: ExtentId) -> u16 {
+        self.rows[e.0 as usize].stat
+    }
+    /// Set the policy's 16 bits.
+    #[inline]
+    pub fn set_stat(&mut self, e: ExtentId, v: u16) {
+        self.rows[e.0 as usize].stat = v;
+    }
+    /// Forget the statistics of an extent (it was discarded).
+    pub fn forget(&mut self, e: ExtentId) {
+        let r = &mut self.rows[e.0 as usize];
+        (r.last_low, r.last_high, r.stat) = (0, 0, 0);
+    }
+    /// Memory: (rows and reverse map, valid-block bitmaps), bytes.
+    pub fn bytes(&self) -> (usize, usize) {
+        (self.rows.len() * size_of::<Row>() + self.owner.len() * 4, self.valid.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Member;
+    use crate::units::TierId;
+
+    fn map() -> ExtentMap {
+        let m = |t, slots| Member { tier: TierId(t), first_slot: 0, slots, data_offset: 0 };
+        ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 24)]).unwrap())
+    }
+
+    #[test]
+    fn row_is_twelve_bytes() {
+        assert_eq!(size_of::<Row>(), 12);
+    }
+
+    #[test]
+    fn partial_becomes_whole_and_back() {
+        let (mut m, e) = (map(), ExtentId(3));
+        m.map(e, Slot(5), true);
+        assert!(m.is_void(e));
+        assert_eq!(m.run(e, 0, 16), (16, false));
+        assert!(m.validate(e, 4, 8));
+        assert!(!m.validate(e, 5, 7));
+        assert_eq!(m.run(e, 0, 16), (4, false));
+        assert_eq!(m.run(e, 4, 16), (4, true));
+        assert!(m.validate(e, 0, 4) && m.validate(e, 8, 16));
+        assert!(!m.is_partial(e));
+        assert!(m.invalidate(e, 15, 16));
+        assert_eq!(m.run(e, 0, 16), (15, true));
+        let mut bits = [0u8; 2];
+        m.export_valid(e, &mut bits);
+        assert_eq!(bits, [0xff, 0x7f]);
+    }
+
+    #[test]
+    fn homes_and_owners_agree() {
+        let mut m = map();
+        m.map(ExtentId(0), Slot(1), false);
+        assert_eq!(m.rehome(ExtentId(0), Slot(20)), Some(Slot(1)));
+        assert_eq!((m.owner(Slot(1)), m.owner(Slot(20))), (None, Some(ExtentId(0))));
+        assert_eq!(m.unmap(ExtentId(0)), Some(Slot(20)));
+        assert_eq!((m.mapped(), m.owner(Slot(20))), (0, None));
+    }
+
+    #[test]
+    fn time_keeps_microseconds_for_years() {
+        let mut m = map();
+        let t = Nanos::from_secs(8 * 365 * 86_400) + Nanos(123_456_000);
+        m.set_last(ExtentId(1), t);
+        assert_eq!(m.last(ExtentId(1)), t);
+    }
+}

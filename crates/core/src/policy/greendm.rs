@@ -1,0 +1,217 @@
+//! `greendm`: GreenDM's tiering (Li, chapter 6; policy-specs section 3).
+//!
+//! A lazy map; the first touch fills the lowest fast slot; an extent on a slower tier is promoted after PT misses whose gaps
+//! are within TW; demotion keeps between LT and HT fast slots free, in the background, victims by WSClock. Promotion and
+//! demotion know nothing of each other but the number of free slots.
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | PT | 1…63 | 1 | misses until promotion. The text says "exceeds" and "is reached" (6.1.3); with "exceeds", PT = 1 would need two, so *reached* |
+//! | TW | 0…10⁶ | 60 | seconds between accesses that count together, and the working-set window (Table 6.1) |
+//! | LT | 1…slots | 64 | free fast slots below which demotion starts; max(1, ⌊F/16⌋) when F < 1024 |
+//! | HT | LT…slots | 128 | free fast slots at which it stops; min(F, max(2, ⌊F/8⌋)) when F < 1024 |
+//! | MCML | 1…256 | 16 | moves under way at once |
+//!
+//! When not to use it: uniform access (it promotes what will not come back; PT = 1 writes an extent to flash per miss), or
+//! scans longer than the fast tier.
+
+use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Refusal, View};
+use crate::collector::{Collector, WsClock};
+use crate::units::{ExtentId, Nanos, Slot, TierId};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct GreenDm {
+    clock: WsClock,
+    promotion_threshold: u16,
+    low: Option<u32>,
+    high: Option<u32>,
+    move_limit: u32,
+    /// Per tier: is demotion running from LT up to HT, and how many are under way.
+    demoting: Vec<(bool, u32)>,
+    /// A scan was cut short or a demotion refused: come back soon.
+    wake: Option<Nanos>,
+}
+
+impl Default for GreenDm {
+    fn default() -> GreenDm {
+        GreenDm {
+            clock: WsClock::new(Nanos::from_secs(60)),
+            promotion_threshold: 1,
+            low: None,
+            high: None,
+            move_limit: 16,
+            demoting: Vec::new(),
+            wake: None,
+        }
+    }
+}
+
+impl GreenDm {
+    /// (LT, HT) for a tier of `slots` slots.
+    fn watermarks(&self, slots: u32) -> (u32, u32) {
+        let (lt, ht) = if slots < 1024 { ((slots / 16).max(1), (slots / 8).max(2).min(slots)) } else { (64, 128) };
+        let low = self.low.unwrap_or(lt).min(slots);
+        (low, self.high.unwrap_or(ht).clamp(low, slots))
+    }
+    fn demote(&mut self, view: &mut View<'_>, tier: TierId, wanted: &mut Vec<Action>) {
+        let i = usize::from(tier.0);
+        let range = view.geo().tier_slots(tier);
+        let slots = range.end - range.start;
+        let (low, high) = self.watermarks(slots);
+        if slots == 1 {
+            return; // policy-specs: no demotion by watermark
+        }
+        let (active, under_way) = self.demoting[i];
+        let coming = view.free(tier) + view.freeing(tier) + under_way;
+        if !active && coming >= low {
+            return;
+        }
+        self.demoting[i].0 = coming < high;
+        if coming >= high {
+            self.clock.end_batch(tier);
+            return;
+        }
+        let below = (tier.0 + 1..view.geo().tiers()).map(TierId).find(|&t| view.free(t) > 0);
+        let room = self.move_limit.saturating_sub(view.moves() + wanted.len() as u32);
+        let Some(to) = below.filter(|_| room > 0) else { return };
+        for _ in 0..room.min(high - coming) {
+            match self.clock.victim(view, tier) {
+                Some(extent) => {
+                    self.demoting[i].1 += 1;
+                    wanted.push(Action::Move { extent, to });
+                }
+                None if *view.budget() == 0 => {
+                    self.wake = Some(view.now());
+                    return;
+                }
+                None => {
+                    self.wake = Some(view.now() + Nanos::from_millis(100));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Policy for GreenDm {
+    fn name(&self) -> &'static str {
+        "greendm"
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        self.clock.attach(view);
+        self.demoting = alloc::vec![(false, 0); usize::from(view.geo().tiers())];
+    }
+    fn first_touch(&mut self, _view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(TierId(0))
+    }
+    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.clock.placed(view, extent, slot);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        if let Some(home) = access.home.filter(|&h| view.tier_of(h) != TierId(0)) {
+            let stat = view.stat(access.extent);
+            let gap = Nanos(access.now.0 / 1000 * 1000).since(view.last(access.extent));
+            let n = if gap <= self.clock.window { WsClock::misses(stat) + 1 } else { 1 };
+            view.set_stat(access.extent, WsClock::with_misses(stat, n));
+            if n >= self.promotion_threshold && view.owner(home) == Some(access.extent) {
+                wanted.push(Action::Move { extent: access.extent, to: TierId(0) });
+            }
+        }
+        self.clock.touch(view, access);
+    }
+    fn on_settled(&mut self, view: &mut View<'_>, action: Action, how: Outcome, _wanted: &mut Vec<Action>) {
+        let Action::Move { extent, to } = action;
+        if to == TierId(0) {
+            return; // a promotion
+        }
+        // A demotion comes from the nearest faster tier that counts one under way.
+        let Some(i) = (0..usize::from(to.0)).rev().find(|&i| self.demoting[i].1 > 0) else { return };
+        self.demoting[i].1 -= 1;
+        if let Outcome::Refused(why) = how {
+            if !matches!(why, Refusal::Pointless | Refusal::Busy) {
+                if let Some(s) = view.home(extent) {
+                    self.clock.put_back(TierId(i as u8), s);
+                }
+                self.wake = Some(view.now() + Nanos::from_millis(5));
+            }
+        }
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        self.wake = None;
+        for t in 0..view.geo().tiers() - 1 {
+            self.demote(view, TierId(t), wanted);
+        }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.wake
+    }
+    fn move_rules(&self) -> MoveRules {
+        MoveRules { limit: Some(self.move_limit), yield_to_metadata: true, idle_extents_only: true }
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        let whole = |lo: f64, hi: f64, what: &'static str| {
+            if value as u32 as f64 == value && (lo..=hi).contains(&value) { Ok(value as u32) } else { Err(ParamError::Range(what)) }
+        };
+        match key {
+            "PT" => self.promotion_threshold = whole(1.0, 63.0, "PT: whole number of misses, 1 to 63")? as u16,
+            "TW" => {
+                if !(0.0..=1e6).contains(&value) {
+                    return Err(ParamError::Range("TW: seconds, 0 to 1000000"));
+                }
+                self.clock.window = Nanos((value * 1e9) as u64);
+            }
+            "LT" => {
+                let v = whole(1.0, 536_870_911.0, "LT: whole number of slots, at least 1")?;
+                if self.high.is_some_and(|h| v > h) {
+                    return Err(ParamError::Range("LT: must not be over HT; raise HT first"));
+                }
+                self.low = Some(v);
+            }
+            "HT" => {
+                let v = whole(1.0, 536_870_911.0, "HT: whole number of slots, at least LT")?;
+                if self.low.is_some_and(|l| v < l) {
+                    return Err(ParamError::Range("HT: must not be under LT; lower LT first"));
+                }
+                self.high = Some(v);
+            }
+            "MCML" => self.move_limit = whole(1.0, 256.0, "MCML: whole number of moves, 1 to 256")?,
+            _ => return Err(ParamError::Unknown(super::nearest(key, ["PT", "TW", "LT", "HT", "MCML"].into_iter()))),
+        }
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        alloc::vec![
+            ("PT", f64::from(self.promotion_threshold)),
+            ("TW", self.clock.window.as_secs_f64()),
+            ("LT", f64::from(self.low.unwrap_or(64))),
+            ("HT", f64::from(self.high.unwrap_or(128))),
+            ("MCML", f64::from(self.move_limit)),
+        ]
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let stat = view.stat(extent);
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let (misses, usage) = (WsClock::misses(stat), WsClock::usage(stat));
+        let pt = self.promotion_threshold;
+        match view.home(extent).map(|s| view.tier_of(s)) {
+            None => String::from("not mapped: the first write puts it into the lowest free slot of the fast tier"),
+            Some(TierId(0)) => format!(
+                "{usage} accesses, last {idle:.1} s ago, {}; it is demoted when fewer than {} fast slots are free and the clock hand finds it unmarked for over {:.0} s, or as the oldest",
+                if WsClock::is_marked(stat) { "marked since the hand last passed" } else { "not accessed since the hand last passed" },
+                self.watermarks(view.geo().tier_slots(TierId(0)).end).0,
+                self.clock.window.as_secs_f64()
+            ),
+            Some(_) => format!(
+                "{usage} accesses, last {idle:.1} s ago, {misses} of {pt} misses within {:.0} s of each other; at {pt} it is promoted if a fast slot is free",
+                self.clock.window.as_secs_f64()
+            ),
+        }
+    }
+    fn bytes(&self) -> usize {
+        self.clock.bytes()
+    }
+}

@@ -1,0 +1,202 @@
+//! Policies: what is worth most, and how data moves. A policy proposes, the engine disposes.
+//!
+//! A policy sees the volume through a [`View`], keeps its statistics (16 bits and a time stamp ride in the extent map's
+//! own rows, anything larger is its own), and pushes [`Action`]s. It can move nothing by itself: the engine refuses what
+//! is unsafe, impossible or over budget and reports how each action ended. A bad policy may cost speed, never data.
+
+mod greendm;
+mod hot_dst;
+mod linear;
+mod registry;
+mod view;
+
+pub use greendm::GreenDm;
+pub use hot_dst::HotDst;
+pub use linear::Linear;
+pub use registry::{BuildError, PRESETS, ParamInfo, Preset, build, nearest};
+pub use view::{Space, View};
+
+use crate::units::{ExtentId, Nanos, Slot, TierId};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// One extent-sized touch, after splitting. All touches of a request carry its time, operation, class and whole size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// When.
+    pub now: Nanos,
+    /// Which extent.
+    pub extent: ExtentId,
+    /// Where its home was before anything that this access triggers; `None` at the first touch.
+    pub home: Option<Slot>,
+    /// Write (or read).
+    pub write: bool,
+    /// What kind of data, 0…63.
+    pub class: u8,
+    /// Bytes of the whole request.
+    pub request_bytes: u32,
+    /// First byte of the whole request on the volume.
+    pub request_offset: u64,
+    /// This is the request's first extent.
+    pub first: bool,
+}
+
+/// Where a first touch should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Lowest free slot of this tier, else of the tiers below it, else of those above.
+    Tier(TierId),
+    /// Exactly this slot.
+    Exact(Slot),
+}
+
+/// What a policy wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Move the home of an extent to another tier.
+    Move {
+        /// Which extent.
+        extent: ExtentId,
+        /// Where to.
+        to: TierId,
+    },
+}
+
+/// Why the engine refused an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// The extent has no home, is there already, or the tier does not exist.
+    Pointless,
+    /// The extent moves already, or requests are in flight on it.
+    Busy,
+    /// The target tier has no free slot.
+    Full,
+    /// As many moves as allowed are under way (MCML).
+    Limit,
+    /// Metadata is being flushed.
+    MetadataFlush,
+    /// The bandwidth budget for moves is spent, or foreground latency is over its target.
+    Throttled,
+    /// The volume is closing, read-only or failed.
+    Closed,
+}
+
+/// Names of the refusals, in the order of the enum, for counters.
+pub const REFUSALS: [&str; 7] = ["pointless", "busy", "full", "limit", "metadata_flush", "throttled", "closed"];
+
+/// A policy's own limits on moves; the engine's safety rules come on top.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MoveRules {
+    /// Moves under way at once at most (MCML).
+    pub limit: Option<u32>,
+    /// Cancel a promotion while metadata is being written (GreenDM 6.1.3, condition 2).
+    pub yield_to_metadata: bool,
+    /// Cancel a move when any request, reads included, is in flight on the extent (GreenDM 6.1.6).
+    pub idle_extents_only: bool,
+}
+
+/// How an action ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The home is where it was wanted.
+    Done,
+    /// Not started.
+    Refused(Refusal),
+    /// Started, then overtaken by a write or a discard.
+    Stale,
+    /// Started, then a device failed.
+    Failed,
+}
+
+/// A parameter could not be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParamError {
+    /// No parameter of that name; the nearest one.
+    Unknown(String),
+    /// The value is not in range; what is.
+    Range(&'static str),
+}
+
+/// A placement policy. Deterministic: same calls, same wants.
+pub trait Policy: Send {
+    /// The preset's name.
+    fn name(&self) -> &'static str;
+    /// The view's shape is known: size what depends on it. Called once, before anything else.
+    fn attach(&mut self, view: &mut View<'_>);
+    /// Where the first touch of `extent` should go.
+    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place;
+    /// `extent` now has its home in `slot` (first touch, or the end of a move).
+    fn on_placed(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
+    /// `extent` was discarded; `slot` was its home.
+    fn on_discarded(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
+    /// An extent is touched. Push what should happen; it is tried, in order, before the request goes on.
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>);
+    /// An action ended.
+    fn on_settled(&mut self, _view: &mut View<'_>, _action: Action, _how: Outcome, _wanted: &mut Vec<Action>) {}
+    /// Background work: called after events and when [`Policy::next_wake`] is due.
+    fn tick(&mut self, _view: &mut View<'_>, _wanted: &mut Vec<Action>) {}
+    /// When [`Policy::tick`] should be called next, if ever.
+    fn next_wake(&self) -> Option<Nanos> {
+        None
+    }
+    /// What this policy wants the engine to refuse on its behalf.
+    fn move_rules(&self) -> MoveRules {
+        MoveRules::default()
+    }
+    /// Change a parameter while running.
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError>;
+    /// Parameters and their values now.
+    fn params(&self) -> Vec<(&'static str, f64)>;
+    /// What this policy knows of an extent and what would move it, in words.
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String;
+    /// Memory of its own, bytes.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Policy for Box<dyn Policy> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        (**self).attach(view);
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
+        (**self).first_touch(view, extent)
+    }
+    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        (**self).on_placed(view, extent, slot);
+    }
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        (**self).on_discarded(view, extent, slot);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        (**self).on_access(view, access, wanted);
+    }
+    fn on_settled(&mut self, view: &mut View<'_>, action: Action, how: Outcome, wanted: &mut Vec<Action>) {
+        (**self).on_settled(view, action, how, wanted);
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        (**self).tick(view, wanted);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        (**self).next_wake()
+    }
+    fn move_rules(&self) -> MoveRules {
+        (**self).move_rules()
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        (**self).set(key, value)
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        (**self).params()
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        (**self).explain(view, extent)
+    }
+    fn bytes(&self) -> usize {
+        (**self).bytes()
+    }
+}

@@ -1,0 +1,111 @@
+//! What a policy may see.
+
+use crate::geometry::Geometry;
+use crate::map::ExtentMap;
+use crate::pins::Pins;
+use crate::slots::Slots;
+use crate::units::{ExtentId, Nanos, Slot, TierId};
+
+/// Shape, map, free slots and in-flight counts: what engine and policies look at together.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// Shape.
+    pub geo: Geometry,
+    /// Extent → home.
+    pub map: ExtentMap,
+    /// Free slots.
+    pub slots: Slots,
+    /// In-flight counts.
+    pub pins: Pins,
+}
+
+impl Space {
+    /// An empty volume of that shape.
+    pub fn new(geo: Geometry) -> Space {
+        Space { map: ExtentMap::new(&geo), slots: Slots::new(&geo), pins: Pins::new(1024), geo }
+    }
+}
+
+/// The volume as a policy sees it: everything readable, and only the policy's own statistics writable.
+pub struct View<'a> {
+    space: &'a mut Space,
+    now: Nanos,
+    moves: u32,
+    metadata_flushing: bool,
+    budget: u32,
+}
+
+impl<'a> View<'a> {
+    /// A view of `space` at `now`, with `moves` under way and at most `budget` slots to scan in this call.
+    pub fn new(space: &'a mut Space, now: Nanos, moves: u32, metadata_flushing: bool, budget: u32) -> View<'a> {
+        View { space, now, moves, metadata_flushing, budget }
+    }
+    /// Slots that may still be looked at in this call. A long scan goes on at the next tick, so that it never stalls
+    /// I/O; in hit-only runs there is no limit.
+    pub fn budget(&mut self) -> &mut u32 {
+        &mut self.budget
+    }
+    /// Engine time.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+    /// Shape.
+    pub fn geo(&self) -> &Geometry {
+        &self.space.geo
+    }
+    /// Home of an extent.
+    pub fn home(&self, e: ExtentId) -> Option<Slot> {
+        self.space.map.home(e)
+    }
+    /// The extent in a slot.
+    pub fn owner(&self, s: Slot) -> Option<ExtentId> {
+        self.space.map.owner(s)
+    }
+    /// Tier of a slot.
+    pub fn tier_of(&self, s: Slot) -> TierId {
+        self.space.geo.tier_of(s)
+    }
+    /// Slots of a tier that can be handed out now.
+    pub fn free(&self, t: TierId) -> u32 {
+        self.space.slots.free(t)
+    }
+    /// Slots of a tier that are on their way to be free.
+    pub fn freeing(&self, t: TierId) -> u32 {
+        self.space.slots.freeing(t)
+    }
+    /// Is something (a move, a waiting request) going on with this extent?
+    pub fn is_held(&self, e: ExtentId) -> bool {
+        self.space.map.is_held(e)
+    }
+    /// Requests in flight on an extent's home (GreenDM 6.1.6).
+    pub fn in_flight(&self, e: ExtentId) -> u32 {
+        self.home(e).map_or(0, |s| {
+            let (r, w) = self.space.pins.count(s);
+            u32::from(r) + u32::from(w)
+        })
+    }
+    /// Moves under way.
+    pub fn moves(&self) -> u32 {
+        self.moves
+    }
+    /// Is the engine writing metadata just now (GreenDM 6.1.3, cancel condition 2)?
+    pub fn metadata_flushing(&self) -> bool {
+        self.metadata_flushing
+    }
+    /// Time of the last access.
+    pub fn last(&self, e: ExtentId) -> Nanos {
+        self.space.map.last(e)
+    }
+    /// Note an access at `t`.
+    pub fn set_last(&mut self, e: ExtentId, t: Nanos) {
+        self.space.map.set_last(e, t);
+    }
+    /// The policy's 16 bits.
+    pub fn stat(&self, e: ExtentId) -> u16 {
+        self.space.map.stat(e)
+    }
+    /// Set the policy's 16 bits.
+    pub fn set_stat(&mut self, e: ExtentId, v: u16) {
+        self.space.map.set_stat(e, v);
+    }
+}

@@ -1,0 +1,117 @@
+//! Which slots are free, and which will be once their freeing is durable.
+
+use crate::bits::BitTree;
+use crate::geometry::{Geometry, TIERS_MAX};
+use crate::units::{Slot, TierId};
+
+/// Free slots by tier. The lowest-numbered one is handed out first (LNL, GreenDM 6.1.3): that packs hot data at the fast
+/// start of a disk and keeps logical neighbours, which are mostly first touched together, physical neighbours.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    free: BitTree,
+    count: [u32; TIERS_MAX],
+    freeing: [u32; TIERS_MAX],
+    tiers: [(u32, u32); TIERS_MAX],
+}
+
+impl Slots {
+    /// All slots of `geo` free.
+    pub fn new(geo: &Geometry) -> Slots {
+        let mut s = Slots { free: BitTree::new(geo.slots() as usize), count: [0; 8], freeing: [0; 8], tiers: [(0, 0); 8] };
+        for t in 0..geo.tiers() {
+            let r = geo.tier_slots(TierId(t));
+            s.tiers[usize::from(t)] = (r.start, r.end);
+            for i in r {
+                s.free.insert(i as usize);
+                s.count[usize::from(t)] += 1;
+            }
+        }
+        s
+    }
+    fn tier(&self, s: Slot) -> usize {
+        self.tiers.iter().position(|r| s.0 < r.1).unwrap_or(0)
+    }
+    /// Slots of `t` that can be handed out now.
+    pub fn free(&self, t: TierId) -> u32 {
+        self.count[usize::from(t.0)]
+    }
+    /// Slots of `t` given up, whose freeing is not durable yet.
+    pub fn freeing(&self, t: TierId) -> u32 {
+        self.freeing[usize::from(t.0)]
+    }
+    /// Is `s` free to be handed out?
+    pub fn is_free(&self, s: Slot) -> bool {
+        self.free.contains(s.0 as usize)
+    }
+    /// The free slot that [`Slots::take_lowest`] would give.
+    pub fn lowest(&self, t: TierId) -> Option<Slot> {
+        let (a, b) = self.tiers[usize::from(t.0)];
+        let i = self.free.first_from(a as usize)? as u32;
+        (i < b).then_some(Slot(i))
+    }
+    /// Hand out the lowest-numbered free slot of a tier.
+    pub fn take_lowest(&mut self, t: TierId) -> Option<Slot> {
+        let s = self.lowest(t)?;
+        self.take(s).then_some(s)
+    }
+    /// Hand out the free slot nearest after `near` on its tier, else the lowest (logical neighbours stay together).
+    pub fn take_near(&mut self, near: Slot) -> Option<Slot> {
+        let t = self.tier(near);
+        let i = self.free.first_from(near.0 as usize).map(|i| i as u32).filter(|&i| i < self.tiers[t].1);
+        match i {
+            Some(i) => self.take(Slot(i)).then_some(Slot(i)),
+            None => self.take_lowest(TierId(t as u8)),
+        }
+    }
+    /// Hand out exactly `s`; false if it is not free.
+    pub fn take(&mut self, s: Slot) -> bool {
+        if !self.is_free(s) {
+            return false;
+        }
+        self.free.remove(s.0 as usize);
+        self.count[self.tier(s)] -= 1;
+        true
+    }
+    /// `s` was given up, but may be read or recovered by somebody still.
+    pub fn quarantine(&mut self, s: Slot) {
+        self.freeing[self.tier(s)] += 1;
+    }
+    /// A quarantined slot is free.
+    pub fn release(&mut self, s: Slot) {
+        self.freeing[self.tier(s)] -= 1;
+        self.put_back(s);
+    }
+    /// A slot that was handed out and never exposed is free again at once.
+    pub fn put_back(&mut self, s: Slot) {
+        assert!(!self.is_free(s), "slot freed twice");
+        self.free.insert(s.0 as usize);
+        self.count[self.tier(s)] += 1;
+    }
+    /// Memory in bytes.
+    pub fn bytes(&self) -> usize {
+        self.free.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Member;
+    use alloc::vec;
+
+    #[test]
+    fn lowest_first_and_by_tier() {
+        let m = |t, slots| Member { tier: TierId(t), first_slot: 0, slots, data_offset: 0 };
+        let mut s = Slots::new(&Geometry::new(16, 12, 5, vec![m(0, 2), m(1, 4)]).unwrap());
+        assert_eq!(s.take_lowest(TierId(0)), Some(Slot(0)));
+        assert_eq!(s.take_lowest(TierId(0)), Some(Slot(1)));
+        assert_eq!(s.take_lowest(TierId(0)), None);
+        assert_eq!(s.take_near(Slot(4)), Some(Slot(4)));
+        assert_eq!(s.take_near(Slot(4)), Some(Slot(5)));
+        assert_eq!(s.take_near(Slot(5)), Some(Slot(2)));
+        s.quarantine(Slot(1));
+        assert_eq!((s.free(TierId(0)), s.freeing(TierId(0))), (0, 1));
+        s.release(Slot(1));
+        assert_eq!(s.take_lowest(TierId(0)), Some(Slot(1)));
+    }
+}

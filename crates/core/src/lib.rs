@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod bits;
 pub mod collector;
 pub mod crc32c;
+pub mod engine;
 pub mod geometry;
 pub mod io;
 pub mod map;
@@ -13,7 +14,9 @@ pub mod null;
 pub mod pins;
 pub mod policy;
 pub mod slots;
+pub mod store;
 pub mod units;
 
+pub use engine::{Engine, Params};
 pub use io::*;
 pub use units::*;

@@ -102,6 +102,27 @@ impl ExtentMap {
         self.mapped -= 1;
         Some(from)
     }
+    /// For recovery: `e` lives in `slot` (or nowhere), all blocks valid, whatever was said before. Owners are not kept until
+    /// [`ExtentMap::rebuild_owners`].
+    pub fn load(&mut self, e: ExtentId, slot: Option<Slot>) {
+        let r = &mut self.rows[e.0 as usize];
+        let was = r.home & SLOT_MASK != UNMAPPED;
+        r.home = slot.map_or(UNMAPPED, |s| s.0);
+        self.mapped = self.mapped + u32::from(slot.is_some()) - u32::from(was);
+    }
+    /// For recovery: derive slot → extent from the rows. Err with both extents if two claim one slot.
+    pub fn rebuild_owners(&mut self) -> Result<(), (ExtentId, ExtentId)> {
+        for e in 0..self.rows.len() as u32 {
+            if let Some(s) = self.home(ExtentId(e)) {
+                let o = &mut self.owner[s.0 as usize];
+                if *o != NOBODY {
+                    return Err((ExtentId(*o), ExtentId(e)));
+                }
+                *o = e;
+            }
+        }
+        Ok(())
+    }
     /// Has the extent blocks that were never written?
     #[inline]
     pub fn is_partial(&self, e: ExtentId) -> bool {

@@ -26,6 +26,19 @@ impl Space {
     }
 }
 
+impl Space {
+    /// For recovery: owners and free slots from the loaded map. Err with both extents if two claim one slot.
+    pub fn rebuild(&mut self) -> Result<(), (ExtentId, ExtentId)> {
+        self.map.rebuild_owners()?;
+        for s in (0..self.geo.slots()).map(Slot) {
+            if self.map.owner(s).is_some() {
+                self.slots.take(s);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The volume as a policy sees it: everything readable, and only the policy's own statistics writable.
 pub struct View<'a> {
     space: &'a mut Space,

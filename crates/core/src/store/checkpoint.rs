@@ -1,0 +1,88 @@
+//! Checkpoints: the whole map, in one of two regions that take turns.
+//!
+//! Region = one header block, then data blocks. The header is written last, after a flush, so a region counts only when all
+//! of it is durable. Data blocks hold the same records as the journal.
+//!
+//! ```text
+//! header: 0 magic "ISOC" │ 4 version │ 8 uuid │ 24 number │ 32 start seq │ 40 epoch │ 48 prev crc │ 52 blocks │ 56 time │ 64 crc
+//! data:   0 magic "ISOD" │ 4 index   │ 8 uuid │ 24 number │ …                                               60 crc │ 64 records
+//! ```
+//! `start seq` with `epoch` and `prev crc` is the [`Tip`] of the journal when the checkpoint began: replay goes on from there.
+
+use super::codec::{id_at, put, seal, sealed, u32_at, u64_at};
+use super::journal::Tip;
+use super::{BLOCK, HEADER};
+use crate::units::Nanos;
+
+const HEADER_MAGIC: [u8; 4] = *b"ISOC";
+const DATA_MAGIC: [u8; 4] = *b"ISOD";
+const VERSION: u32 = 1;
+const HEADER_CRC: usize = 64;
+const DATA_CRC: usize = 60;
+
+/// What a checkpoint's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Grows by one with every checkpoint; the region is its parity.
+    pub number: u64,
+    /// The journal's tip when it began.
+    pub start: Tip,
+    /// Data blocks.
+    pub blocks: u32,
+    /// Engine time when it began.
+    pub time: Nanos,
+}
+
+impl Header {
+    /// Region that this checkpoint lies in.
+    pub fn region(number: u64) -> u8 {
+        (number % 2) as u8
+    }
+    /// As a block.
+    pub fn encode(&self, uuid: &[u8; 16]) -> [u8; BLOCK] {
+        let mut b = [0; BLOCK];
+        put(&mut b, 0, &HEADER_MAGIC);
+        put(&mut b, 4, &VERSION.to_le_bytes());
+        put(&mut b, 8, uuid);
+        put(&mut b, 24, &self.number.to_le_bytes());
+        put(&mut b, 32, &self.start.next_seq.to_le_bytes());
+        put(&mut b, 40, &self.start.epoch.to_le_bytes());
+        put(&mut b, 48, &self.start.crc.to_le_bytes());
+        put(&mut b, 52, &self.blocks.to_le_bytes());
+        put(&mut b, 56, &self.time.0.to_le_bytes());
+        seal(&mut b, HEADER_CRC);
+        b
+    }
+    /// From a block, if it is a whole header of this volume.
+    pub fn decode(b: &[u8], uuid: &[u8; 16]) -> Option<Header> {
+        if b[..4] != HEADER_MAGIC || u32_at(b, 4) != VERSION || id_at(b, 8) != *uuid {
+            return None;
+        }
+        sealed(b, HEADER_CRC)?;
+        Some(Header {
+            number: u64_at(b, 24),
+            start: Tip { next_seq: u64_at(b, 32), epoch: u64_at(b, 40), crc: u32_at(b, 48) },
+            blocks: u32_at(b, 52),
+            time: Nanos(u64_at(b, 56)),
+        })
+    }
+}
+
+/// Close data block `index` of checkpoint `number`, whose records lie from byte 64 on.
+pub fn seal_data(b: &mut [u8], uuid: &[u8; 16], number: u64, index: u32) {
+    b[..HEADER].fill(0);
+    put(b, 0, &DATA_MAGIC);
+    put(b, 4, &index.to_le_bytes());
+    put(b, 8, uuid);
+    put(b, 24, &number.to_le_bytes());
+    seal(b, DATA_CRC);
+}
+
+/// Is `b` data block `index` of checkpoint `number`, whole?
+pub fn is_data(b: &[u8], uuid: &[u8; 16], number: u64, index: u32) -> bool {
+    b[..4] == DATA_MAGIC
+        && u32_at(b, 4) == index
+        && id_at(b, 8) == *uuid
+        && u64_at(b, 24) == number
+        && sealed(b, DATA_CRC).is_some()
+}

@@ -1,0 +1,40 @@
+//! Little-endian fields at fixed offsets, and block checksums.
+
+use crate::crc32c;
+
+/// Read a `u16` at `at`.
+pub fn u16_at(b: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([b[at], b[at + 1]])
+}
+/// Read a `u32` at `at`.
+pub fn u32_at(b: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
+}
+/// Read a `u64` at `at`.
+pub fn u64_at(b: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(b, at)) | u64::from(u32_at(b, at + 4)) << 32
+}
+/// Write bytes at `at`.
+pub fn put(b: &mut [u8], at: usize, bytes: &[u8]) {
+    b[at..at + bytes.len()].copy_from_slice(bytes);
+}
+/// Read 16 bytes at `at`.
+pub fn id_at(b: &[u8], at: usize) -> [u8; 16] {
+    let mut id = [0; 16];
+    id.copy_from_slice(&b[at..at + 16]);
+    id
+}
+/// Put the checksum of the whole block, itself counted as zero, at `at`.
+pub fn seal(b: &mut [u8], at: usize) -> u32 {
+    put(b, at, &[0; 4]);
+    let crc = crc32c::crc32c(b);
+    put(b, at, &crc.to_le_bytes());
+    crc
+}
+/// The checksum at `at` if it is right.
+pub fn sealed(b: &[u8], at: usize) -> Option<u32> {
+    let crc = u32_at(b, at);
+    let c = crc32c::crc32c(&b[..at]);
+    let c = crc32c::update(c, &[0; 4]);
+    (crc32c::update(c, &b[at + 4..]) == crc).then_some(crc)
+}

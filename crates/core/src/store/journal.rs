@@ -1,0 +1,229 @@
+//! The journal: 4 KiB blocks in a ring, each a batch of records, chained.
+//!
+//! ```text
+//!  0     4     6      8      24     32          40   48            56        60     62     64
+//! ┌─────┬─────┬──────┬──────┬──────┬───────────┬────┬─────────────┬─────────┬──────┬──────┬───────────┐
+//! │magic│ver. │flags │ uuid │epoch │prev. epoch│seq │last flushed │prev. crc│ crc  (4)    │ records … │
+//! └─────┴─────┴──────┴──────┴──────┴───────────┴────┴─────────────┴─────────┴─────────────┴───────────┘
+//! ```
+//! A block follows another if its sequence number is one higher, it names the other's checksum, and it is of the same epoch
+//! or the first of one that names the other's epoch. So blocks left behind by a session whose tail was lost can never be
+//! mistaken for a continuation. A round always starts a new block: what was flushed once is never rewritten.
+
+use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
+use super::{BLOCK, HEADER};
+use alloc::vec;
+use alloc::vec::Vec;
+
+const MAGIC: [u8; 4] = *b"ISOJ";
+const VERSION: u16 = 1;
+const FIRST_OF_EPOCH: u16 = 1;
+const CRC_AT: usize = 60;
+
+/// Where a chain stands: what the next block must name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tip {
+    /// Sequence number of the next block.
+    pub next_seq: u64,
+    /// Epoch of the last block.
+    pub epoch: u64,
+    /// Checksum of the last block.
+    pub crc: u32,
+}
+
+/// The header of a valid block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// Epoch of its session.
+    pub epoch: u64,
+    /// Epoch before, where this block is the first of its own.
+    pub prev_epoch: Option<u64>,
+    /// Sequence number.
+    pub seq: u64,
+    /// Highest sequence number known durable when it was written.
+    pub last_flushed: u64,
+    /// Checksum of the block before.
+    pub prev_crc: u32,
+    /// Its own checksum.
+    pub crc: u32,
+}
+
+/// Decode a block's header, if it is a whole block of this volume.
+pub fn decode(b: &[u8], uuid: &[u8; 16]) -> Option<BlockHeader> {
+    if b[..4] != MAGIC || u16_at(b, 4) != VERSION || id_at(b, 8) != *uuid {
+        return None;
+    }
+    let crc = sealed(b, CRC_AT)?;
+    let flags = u16_at(b, 6);
+    Some(BlockHeader {
+        epoch: u64_at(b, 24),
+        prev_epoch: (flags & FIRST_OF_EPOCH != 0).then(|| u64_at(b, 32)),
+        seq: u64_at(b, 40),
+        last_flushed: u64_at(b, 48),
+        prev_crc: u32_at(b, 56),
+        crc,
+    })
+}
+
+impl Tip {
+    /// Does `h` continue this chain?
+    pub fn accepts(&self, h: &BlockHeader) -> bool {
+        h.seq == self.next_seq
+            && h.prev_crc == self.crc
+            && match h.prev_epoch {
+                None => h.epoch == self.epoch,
+                Some(p) => p == self.epoch,
+            }
+    }
+    /// The tip after `h`.
+    pub fn after(&self, h: &BlockHeader) -> Tip {
+        Tip { next_seq: h.seq + 1, epoch: h.epoch, crc: h.crc }
+    }
+}
+
+/// Blocks that are being filled, written, or not yet mirrored. A block stays here until the mirror has it, so catching up
+/// never reads the primary back.
+#[derive(Clone, Debug)]
+pub struct Staging {
+    uuid: [u8; 16],
+    epoch: u64,
+    tip: Tip,
+    /// Highest sequence number known durable on the primary.
+    pub last_flushed: u64,
+    /// Next sequence number that the mirror needs.
+    pub mirrored: u64,
+    blocks: Vec<u8>,
+    capacity: u64,
+    /// Bytes used of the block being filled; 0 = none open.
+    fill: usize,
+}
+
+impl Staging {
+    /// For a session of `epoch` that continues at `tip`, with room for `capacity` blocks.
+    pub fn new(uuid: [u8; 16], epoch: u64, tip: Tip, capacity: u32) -> Staging {
+        Staging {
+            uuid,
+            epoch,
+            tip,
+            last_flushed: tip.next_seq - 1,
+            mirrored: tip.next_seq,
+            blocks: vec![0; capacity as usize * BLOCK],
+            capacity: u64::from(capacity),
+            fill: 0,
+        }
+    }
+    /// Where the chain stands; an open block is not counted.
+    pub fn tip(&self) -> Tip {
+        self.tip
+    }
+    /// Blocks that can be staged before the mirror must catch up.
+    pub fn room(&self) -> u64 {
+        self.capacity - (self.tip.next_seq - self.mirrored) - u64::from(self.fill > 0)
+    }
+    /// Blocks staged and not mirrored.
+    pub fn lag(&self) -> u64 {
+        self.tip.next_seq - self.mirrored
+    }
+    fn at(&self, seq: u64) -> usize {
+        (seq % self.capacity) as usize * BLOCK
+    }
+    /// The rest of the block being filled, opening one if need be (the caller has checked [`Staging::room`]).
+    pub fn rest(&mut self) -> &mut [u8] {
+        let at = self.at(self.tip.next_seq);
+        if self.fill == 0 {
+            self.blocks[at..at + BLOCK].fill(0);
+            self.fill = HEADER;
+        }
+        &mut self.blocks[at + self.fill..at + BLOCK]
+    }
+    /// `units` of [`Staging::rest`] were used.
+    pub fn advance(&mut self, units: usize) {
+        self.fill += units * 16;
+    }
+    /// Close the block being filled; false if there is none.
+    pub fn seal(&mut self) -> bool {
+        if self.fill == 0 {
+            return false;
+        }
+        self.fill = 0;
+        let seq = self.tip.next_seq;
+        let first = self.tip.epoch != self.epoch;
+        let at = self.at(seq);
+        let b = &mut self.blocks[at..at + BLOCK];
+        put(b, 0, &MAGIC);
+        put(b, 4, &VERSION.to_le_bytes());
+        put(b, 6, &(if first { FIRST_OF_EPOCH } else { 0 }).to_le_bytes());
+        put(b, 8, &self.uuid);
+        put(b, 24, &self.epoch.to_le_bytes());
+        put(b, 32, &(if first { self.tip.epoch } else { 0 }).to_le_bytes());
+        put(b, 40, &seq.to_le_bytes());
+        put(b, 48, &self.last_flushed.to_le_bytes());
+        put(b, 56, &self.tip.crc.to_le_bytes());
+        let crc = seal(b, CRC_AT);
+        self.tip = Tip { next_seq: seq + 1, epoch: self.epoch, crc };
+        true
+    }
+    /// The bytes of staged blocks `from..to`, which must not wrap around the staging ring; see [`Staging::span`].
+    pub fn bytes(&self, from: u64, to: u64) -> &[u8] {
+        let at = self.at(from);
+        &self.blocks[at..at + (to - from) as usize * BLOCK]
+    }
+    /// The longest stretch `from..x`, x ≤ `to`, that wraps neither here nor in a ring of `ring` blocks.
+    pub fn span(&self, from: u64, to: u64, ring: u64) -> u64 {
+        let here = self.capacity - from % self.capacity;
+        let there = ring - from % ring;
+        to.min(from + here.min(there))
+    }
+    /// Memory in bytes.
+    pub fn memory(&self) -> usize {
+        self.blocks.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chain_of_two_sessions() {
+        let uuid = [9; 16];
+        let t0 = Tip { next_seq: 1, epoch: 5, crc: 0 };
+        let mut s = Staging::new(uuid, 6, t0, 8);
+        s.rest()[0] = 3;
+        s.advance(1);
+        assert!(s.seal() && !s.seal());
+        s.rest()[0] = 3;
+        s.advance(1);
+        s.seal();
+        let h1 = decode(s.bytes(1, 2), &uuid).unwrap();
+        let h2 = decode(s.bytes(2, 3), &uuid).unwrap();
+        assert_eq!(h1.prev_epoch, Some(5));
+        assert!(t0.accepts(&h1) && !t0.accepts(&h2));
+        let t1 = t0.after(&h1);
+        assert!(t1.accepts(&h2));
+        // A later session that lost block 2 does not take it for its own continuation.
+        let mut other = Staging::new(uuid, 7, t1, 8);
+        other.rest()[0] = 3;
+        other.advance(1);
+        other.seal();
+        let o2 = decode(other.bytes(2, 3), &uuid).unwrap();
+        assert!(t1.accepts(&o2));
+        assert!(!t1.after(&o2).accepts(&h2));
+        assert_eq!(s.room(), 6);
+    }
+
+    #[test]
+    fn damage_is_seen() {
+        let uuid = [9; 16];
+        let mut s = Staging::new(uuid, 6, Tip { next_seq: 1, epoch: 6, crc: 0 }, 4);
+        s.rest()[0] = 3;
+        s.advance(1);
+        s.seal();
+        let b = s.bytes(1, 2).to_vec();
+        for i in 0..BLOCK {
+            let mut c = b.clone();
+            c[i] ^= 1;
+            assert!(decode(&c, &uuid).is_none(), "byte {i}");
+        }
+    }
+}

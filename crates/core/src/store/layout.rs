@@ -1,0 +1,89 @@
+//! Where metadata lies on a member.
+//!
+//! ```text
+//! 0         4 KiB                                                                       data_offset
+//! ┌─────────┬──────────────┬────────────────┬────────────────┬─ ─ ─ ─┬─────────────────┬──────────────
+//! │ superbl.│ journal ring │ checkpoint A   │ checkpoint B   │ unused│ superblock copy │ slots …
+//! └─────────┴──────────────┴────────────────┴────────────────┴─ ─ ─ ─┴─────────────────┴──────────────
+//! ```
+//! Journal and checkpoints are on the *primary* (first member of the fastest tier) and the *mirror* (first member of the
+//! slowest tier); other members carry the two superblocks only.
+
+use super::record::max_units;
+use super::{BLOCK, UNITS};
+use crate::units::MemberId;
+
+/// Smallest journal ring, blocks.
+pub const RING_MIN: u32 = 64;
+/// Largest journal ring, blocks (64 MiB).
+pub const RING_MAX: u32 = 16_384;
+
+/// Byte offsets of the metadata areas; equal on primary and mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaArea {
+    /// Journal blocks in the ring.
+    pub ring_blocks: u32,
+    /// Blocks of one checkpoint region, its header included.
+    pub region_blocks: u32,
+}
+
+impl MetaArea {
+    /// Sized for a volume of `extents` with `blocks_per_extent`; the ring grows with the fast tier (1/64 of it).
+    pub fn for_volume(extents: u32, blocks_per_extent: u32, fast_bytes: u64) -> MetaArea {
+        let ring_blocks = ((fast_bytes / 64 / BLOCK as u64) as u32).clamp(RING_MIN, RING_MAX);
+        let units = max_units(blocks_per_extent);
+        // A record never straddles blocks: a block holds at least this many of the largest.
+        let per_block = UNITS / units;
+        let region_blocks = (extents as usize).div_ceil(per_block) as u32 + 1;
+        MetaArea { ring_blocks, region_blocks }
+    }
+    /// Where the block of journal sequence number `seq` lies.
+    pub fn ring_offset(&self, seq: u64) -> u64 {
+        (1 + seq % u64::from(self.ring_blocks)) * BLOCK as u64
+    }
+    /// Where checkpoint region 0 or 1 starts.
+    pub fn region_offset(&self, region: u8) -> u64 {
+        (1 + u64::from(self.ring_blocks) + u64::from(region) * u64::from(self.region_blocks)) * BLOCK as u64
+    }
+    /// Bytes from the start of the device to the end of the second region.
+    pub fn end(&self) -> u64 {
+        self.region_offset(2)
+    }
+}
+
+/// Which members carry metadata, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Journal and checkpoints; decides FLUSH.
+    pub primary: MemberId,
+    /// Follows lazily. None in a volume of one member.
+    pub mirror: Option<MemberId>,
+    /// Offsets.
+    pub area: MetaArea,
+}
+
+impl Layout {
+    /// First byte that slots may use on a member with (or without) metadata; the copy of the superblock is just below.
+    pub fn data_offset(area: &MetaArea, has_metadata: bool, extent_bytes: u64) -> u64 {
+        let align = extent_bytes.max(1 << 20);
+        let end = if has_metadata { area.end() } else { BLOCK as u64 } + BLOCK as u64;
+        end.div_ceil(align) * align
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn areas_do_not_overlap() {
+        let a = MetaArea::for_volume(1000, 128, 1 << 30);
+        assert_eq!(a.ring_blocks, 4096);
+        assert_eq!(a.ring_offset(0), 4096);
+        assert_eq!(a.ring_offset(4095) + 4096, a.region_offset(0));
+        assert_eq!(a.region_offset(1) - a.region_offset(0), u64::from(a.region_blocks) * 4096);
+        assert!(Layout::data_offset(&a, true, 65536) >= a.end() + 4096);
+        // 128 blocks an extent: 16 bytes of bitmap = 1 unit more: 126 records of 2 units a block, 8 blocks for 1000.
+        assert_eq!(a.region_blocks, 9);
+    }
+}

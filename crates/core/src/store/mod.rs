@@ -1,0 +1,43 @@
+//! The on-disk store: superblock, journal, checkpoints, recovery. Drawn byte by byte in `docs/on-disk-format.md`.
+//!
+//! Never false: a record is on a device only if the data that it exposes was durable before the record was issued.
+
+pub mod checkpoint;
+pub mod codec;
+pub mod journal;
+pub mod layout;
+pub mod open;
+pub mod record;
+pub mod superblock;
+
+pub use layout::{Layout, MetaArea};
+pub use open::{OpenError, Opened, Report, format, mark_clean, open};
+pub use superblock::Superblock;
+
+use crate::units::MemberId;
+
+/// Bytes of a metadata block.
+pub const BLOCK: usize = 4096;
+/// Bytes of the header of a journal or checkpoint block; the rest is records.
+pub const HEADER: usize = 64;
+/// 16-byte record units that fit a block.
+pub const UNITS: usize = (BLOCK - HEADER) / 16;
+
+/// A metadata read, write or flush failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaError {
+    /// On which member.
+    pub member: MemberId,
+    /// At which byte.
+    pub offset: u64,
+}
+
+/// Synchronous access to member devices for creation and recovery. Offsets and lengths are multiples of 4 KiB.
+pub trait Media {
+    /// Fill `buf` from `offset`.
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError>;
+    /// Write `buf` at `offset`; volatile until [`Media::flush`].
+    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError>;
+    /// Make all completed writes of that member durable.
+    fn flush(&mut self, member: MemberId) -> Result<(), MediaError>;
+}

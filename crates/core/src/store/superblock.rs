@@ -1,0 +1,297 @@
+//! The superblock: who belongs to the volume, and which session last wrote to it.
+
+use super::BLOCK;
+use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
+use super::layout::{Layout, MetaArea};
+use crate::geometry::{Geometry, MEMBERS_MAX, Member};
+use crate::units::{MemberId, Nanos, TierId};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// First bytes of every member.
+pub const MAGIC: [u8; 8] = *b"ISOTHERM";
+/// Format version written and read.
+pub const VERSION: u32 = 1;
+/// Longest policy description that is kept.
+pub const POLICY_BYTES: usize = 240;
+/// Longest member path that is kept, as a hint for people.
+pub const HINT_BYTES: usize = 120;
+
+const CRC_AT: usize = 12;
+const MEMBERS_AT: usize = 512;
+const MEMBER_BYTES: usize = 192;
+
+/// How far the last opening or closing got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// A session's epoch is being written to all members; nothing was written under it yet.
+    Preparing,
+    /// A session is (or was, before a crash) under way.
+    Active,
+    /// Closed cleanly: checkpoint written, mirror complete.
+    Clean,
+}
+
+/// One line of the member list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberEntry {
+    /// Identity of the device within the volume.
+    pub uuid: [u8; 16],
+    /// Tier.
+    pub tier: TierId,
+    /// Slots on it.
+    pub slots: u32,
+    /// First byte of slots.
+    pub data_offset: u64,
+    /// Device bytes that the volume uses: the device must have at least these.
+    pub bytes: u64,
+    /// Where it was last seen; a hint for people, never trusted.
+    pub hint: String,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Identity of the volume.
+    pub uuid: [u8; 16],
+    /// Grows with every session that writes.
+    pub generation: u64,
+    /// Random, drawn by every session that writes.
+    pub epoch: u64,
+    /// Generation before this session's.
+    pub prev_generation: u64,
+    /// Epoch before this session's.
+    pub prev_epoch: u64,
+    /// See [`State`].
+    pub state: State,
+    /// log2 of the extent size.
+    pub extent_shift: u32,
+    /// log2 of the logical block.
+    pub block_shift: u32,
+    /// Extents of the volume.
+    pub extents: u32,
+    /// Metadata areas on primary and mirror.
+    pub area: MetaArea,
+    /// Which member of the list this device is.
+    pub index: u8,
+    /// All members.
+    pub members: Vec<MemberEntry>,
+    /// Engine time at the last clean close.
+    pub time_base: Nanos,
+    /// Policy in the form of the command line (`greendm,PT=2`), so that a lost description can be rebuilt.
+    pub policy: String,
+    /// The volume's name, likewise.
+    pub name: String,
+}
+
+/// Why a block is not a superblock that can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuperblockError {
+    /// Not one of ours at all.
+    Foreign,
+    /// Ours, but of a version or with features that this program does not know.
+    Newer(u32),
+    /// Ours, but the checksum is wrong.
+    Damaged,
+    /// Checksum right, contents impossible.
+    Impossible(&'static str),
+}
+
+fn text(b: &[u8]) -> String {
+    let end = b.iter().position(|&c| c == 0).unwrap_or(b.len());
+    String::from_utf8_lossy(&b[..end]).into_owned()
+}
+
+fn put_text(b: &mut [u8], at: usize, room: usize, s: &str) {
+    let mut n = s.len().min(room);
+    while !s.is_char_boundary(n) {
+        n -= 1;
+    }
+    put(b, at, &s.as_bytes()[..n]);
+}
+
+impl Superblock {
+    /// As a block.
+    pub fn encode(&self) -> [u8; BLOCK] {
+        let mut b = [0; BLOCK];
+        put(&mut b, 0, &MAGIC);
+        put(&mut b, 8, &VERSION.to_le_bytes());
+        // 12: checksum. 16: incompatible features (none yet).
+        put(&mut b, 24, &self.uuid);
+        put(&mut b, 40, &self.generation.to_le_bytes());
+        put(&mut b, 48, &self.epoch.to_le_bytes());
+        put(&mut b, 56, &self.prev_generation.to_le_bytes());
+        put(&mut b, 64, &self.prev_epoch.to_le_bytes());
+        b[72] = match self.state {
+            State::Preparing => 0,
+            State::Active => 1,
+            State::Clean => 2,
+        };
+        b[73] = self.index;
+        b[74] = self.members.len() as u8;
+        b[75] = self.extent_shift as u8;
+        b[76] = self.block_shift as u8;
+        put(&mut b, 80, &self.extents.to_le_bytes());
+        put(&mut b, 84, &self.area.ring_blocks.to_le_bytes());
+        put(&mut b, 88, &self.area.region_blocks.to_le_bytes());
+        put(&mut b, 96, &self.time_base.0.to_le_bytes());
+        put_text(&mut b, 104, 120, &self.name);
+        put_text(&mut b, 224, POLICY_BYTES, &self.policy);
+        for (i, m) in self.members.iter().enumerate() {
+            let at = MEMBERS_AT + i * MEMBER_BYTES;
+            put(&mut b, at, &m.uuid);
+            b[at + 16] = m.tier.0;
+            put(&mut b, at + 20, &m.slots.to_le_bytes());
+            put(&mut b, at + 24, &m.data_offset.to_le_bytes());
+            put(&mut b, at + 32, &m.bytes.to_le_bytes());
+            put_text(&mut b, at + 40, HINT_BYTES, &m.hint);
+        }
+        seal(&mut b, CRC_AT);
+        b
+    }
+    /// From a block.
+    pub fn decode(b: &[u8]) -> Result<Superblock, SuperblockError> {
+        if b.len() < BLOCK || b[..8] != MAGIC {
+            return Err(SuperblockError::Foreign);
+        }
+        // The version comes before the checksum: a later format may compute that differently.
+        let version = u32_at(b, 8);
+        if version > VERSION || version == 0 {
+            return Err(if version == 0 { SuperblockError::Damaged } else { SuperblockError::Newer(version) });
+        }
+        if sealed(&b[..BLOCK], CRC_AT).is_none() {
+            return Err(SuperblockError::Damaged);
+        }
+        if u64_at(b, 16) != 0 {
+            return Err(SuperblockError::Newer(version));
+        }
+        let state = match b[72] {
+            0 => State::Preparing,
+            1 => State::Active,
+            2 => State::Clean,
+            _ => return Err(SuperblockError::Impossible("unknown state")),
+        };
+        let count = usize::from(b[74]);
+        if count == 0 || count > MEMBERS_MAX || usize::from(b[73]) >= count {
+            return Err(SuperblockError::Impossible("member count or index"));
+        }
+        let members = (0..count)
+            .map(|i| {
+                let at = MEMBERS_AT + i * MEMBER_BYTES;
+                MemberEntry {
+                    uuid: id_at(b, at),
+                    tier: TierId(b[at + 16]),
+                    slots: u32_at(b, at + 20),
+                    data_offset: u64_at(b, at + 24),
+                    bytes: u64_at(b, at + 32),
+                    hint: text(&b[at + 40..at + 40 + HINT_BYTES]),
+                }
+            })
+            .collect();
+        let sb = Superblock {
+            uuid: id_at(b, 24),
+            generation: u64_at(b, 40),
+            epoch: u64_at(b, 48),
+            prev_generation: u64_at(b, 56),
+            prev_epoch: u64_at(b, 64),
+            state,
+            extent_shift: u32::from(b[75]),
+            block_shift: u32::from(b[76]),
+            extents: u32_at(b, 80),
+            area: MetaArea { ring_blocks: u32_at(b, 84), region_blocks: u32_at(b, 88) },
+            index: b[73],
+            members,
+            time_base: Nanos(u64_at(b, 96)),
+            name: text(&b[104..224]),
+            policy: text(&b[224..224 + POLICY_BYTES]),
+        };
+        sb.geometry().map_err(SuperblockError::Impossible)?;
+        if sb.area.ring_blocks == 0 || sb.area.region_blocks < 2 || u16_at(b, 78) != 0 {
+            return Err(SuperblockError::Impossible("metadata areas"));
+        }
+        Ok(sb)
+    }
+    /// The shape that the engine works with.
+    pub fn geometry(&self) -> Result<Geometry, &'static str> {
+        let members = self
+            .members
+            .iter()
+            .map(|m| Member { tier: m.tier, first_slot: 0, slots: m.slots, data_offset: m.data_offset })
+            .collect();
+        Geometry::new(self.extent_shift, self.block_shift, self.extents, members)
+    }
+    /// Which members carry metadata.
+    pub fn layout(&self) -> Layout {
+        let slowest = self.members.iter().map(|m| m.tier).max().unwrap_or(TierId(0));
+        let mirror = self.members.iter().position(|m| m.tier == slowest).filter(|&i| i > 0).or((self.members.len() > 1).then_some(1));
+        Layout { primary: MemberId(0), mirror: mirror.map(|i| MemberId(i as u8)), area: self.area }
+    }
+    /// Byte of the second copy on member `i`.
+    pub fn copy_offset(&self, i: MemberId) -> u64 {
+        self.members[usize::from(i.0)].data_offset - BLOCK as u64
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::vec;
+
+    pub(crate) fn sample() -> Superblock {
+        let area = MetaArea::for_volume(100, 16, 8 << 20);
+        let entry = |tier, slots| MemberEntry {
+            uuid: [tier + 1; 16],
+            tier: TierId(tier),
+            slots,
+            data_offset: Layout::data_offset(&area, true, 65536),
+            bytes: 1 << 30,
+            hint: format!("/dev/tier{tier}"),
+        };
+        Superblock {
+            uuid: [7; 16],
+            generation: 3,
+            epoch: 0xabcd,
+            prev_generation: 2,
+            prev_epoch: 0x1234,
+            state: State::Clean,
+            extent_shift: 16,
+            block_shift: 12,
+            extents: 100,
+            area,
+            index: 1,
+            members: vec![entry(0, 30), entry(1, 80)],
+            time_base: Nanos(99),
+            policy: String::from("greendm,PT=2"),
+            name: String::from("v"),
+        }
+    }
+
+    #[test]
+    fn round_trip() {
+        let sb = sample();
+        assert_eq!(Superblock::decode(&sb.encode()), Ok(sb));
+    }
+
+    #[test]
+    fn every_damaged_byte_is_seen() {
+        let b = sample().encode();
+        for i in 0..BLOCK {
+            let mut c = b;
+            c[i] ^= 0x40;
+            assert!(Superblock::decode(&c).is_err(), "byte {i}");
+        }
+    }
+
+    #[test]
+    fn newer_versions_and_features_are_told_from_damage() {
+        let mut b = sample().encode();
+        b[8] = 2;
+        assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(2)));
+        let mut b = sample().encode();
+        b[16] = 1;
+        seal(&mut b, CRC_AT);
+        assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(1)));
+        assert_eq!(Superblock::decode(&[0; BLOCK]), Err(SuperblockError::Foreign));
+    }
+}

@@ -20,7 +20,12 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { count: 0, sum: 0, max: 0, buckets: vec![0; BUCKETS] }
+        Histogram {
+            count: 0,
+            sum: 0,
+            max: 0,
+            buckets: vec![0; BUCKETS],
+        }
     }
 }
 
@@ -38,7 +43,9 @@ impl Histogram {
         if row == 0 {
             return col;
         }
-        ((((1 << SUB) + col + 1) as u128) << (row - 1)).saturating_sub(1).min(u128::from(u64::MAX)) as u64
+        ((((1 << SUB) + col + 1) as u128) << (row - 1))
+            .saturating_sub(1)
+            .min(u128::from(u64::MAX)) as u64
     }
     /// Count one.
     #[inline]
@@ -74,7 +81,12 @@ impl Histogram {
     }
     /// Forget everything.
     pub fn clear(&mut self) {
-        *self = Histogram { buckets: core::mem::take(&mut self.buckets), count: 0, sum: 0, max: 0 };
+        *self = Histogram {
+            buckets: core::mem::take(&mut self.buckets),
+            count: 0,
+            sum: 0,
+            max: 0,
+        };
         self.buckets.fill(0);
     }
 }
@@ -201,7 +213,10 @@ mod tests {
         for q in [0.01, 0.5, 0.95, 0.99, 1.0] {
             let got = h.quantile(q).0 as f64;
             let want = q * 10_000.0 * 1000.0;
-            assert!(got >= want * 0.999 && got <= want * 1.07, "{q}: {got} {want}");
+            assert!(
+                got >= want * 0.999 && got <= want * 1.07,
+                "{q}: {got} {want}"
+            );
         }
         assert_eq!(h.mean(), Nanos(5_000_500));
         assert_eq!(h.max(), Nanos(10_000_000));
@@ -209,9 +224,19 @@ mod tests {
 
     #[test]
     fn every_value_falls_below_its_bucket_end() {
-        for v in (0..60).flat_map(|b| [1u64 << b, (1 << b) + 1, (1 << b) - 1, (1 << b) + (1 << b) / 3]) {
+        for v in (0..60).flat_map(|b| {
+            [
+                1u64 << b,
+                (1 << b) + 1,
+                (1 << b) - 1,
+                (1 << b) + (1 << b) / 3,
+            ]
+        }) {
             let i = Histogram::index(v);
-            assert!(Histogram::upper(i) >= v && (i == 0 || Histogram::upper(i - 1) < v), "{v}");
+            assert!(
+                Histogram::upper(i) >= v && (i == 0 || Histogram::upper(i - 1) < v),
+                "{v}"
+            );
         }
     }
 }

@@ -38,11 +38,18 @@ const ROUND_BLOCKS: u64 = 256;
 pub(super) enum MetaSource {
     None,
     /// Staged journal blocks from this sequence number on.
-    Journal { seq: u64, skip: u32 },
+    Journal {
+        seq: u64,
+        skip: u32,
+    },
     /// The checkpoint piece of this round.
-    Piece { skip: u32 },
+    Piece {
+        skip: u32,
+    },
     /// The checkpoint header.
-    Header { skip: u32 },
+    Header {
+        skip: u32,
+    },
 }
 
 impl MetaSource {
@@ -50,7 +57,9 @@ impl MetaSource {
     pub(super) fn skip(&mut self, n: u32) {
         match self {
             MetaSource::None => {}
-            MetaSource::Journal { skip, .. } | MetaSource::Piece { skip } | MetaSource::Header { skip } => *skip += n,
+            MetaSource::Journal { skip, .. }
+            | MetaSource::Piece { skip }
+            | MetaSource::Header { skip } => *skip += n,
         }
     }
 }
@@ -119,7 +128,14 @@ pub(super) struct Commit {
 }
 
 impl Commit {
-    pub(super) fn new(sb: &Superblock, layout: Layout, tip: Tip, durable: Header, p: &Params, extents: u32) -> Commit {
+    pub(super) fn new(
+        sb: &Superblock,
+        layout: Layout,
+        tip: Tip,
+        durable: Header,
+        p: &Params,
+        extents: u32,
+    ) -> Commit {
         Commit {
             uuid: sb.uuid,
             layout,
@@ -164,7 +180,14 @@ impl Commit {
     }
     /// Records committed on (primary, mirror).
     pub(super) fn committed(&self) -> (u64, u64) {
-        (self.committed, if self.has_mirror() { self.mirror_committed } else { self.committed })
+        (
+            self.committed,
+            if self.has_mirror() {
+                self.mirror_committed
+            } else {
+                self.committed
+            },
+        )
     }
     /// Is everything needed to find `e` durable now?
     pub(super) fn is_recorded(&self, e: ExtentId) -> bool {
@@ -183,6 +206,17 @@ impl Commit {
             Step::Idle => [self.due, self.mirror_due].into_iter().flatten().min(),
             _ => None,
         }
+    }
+    /// For the report of a run that hangs.
+    pub(super) fn under_way(&self) -> impl core::fmt::Debug + use<> {
+        (
+            self.step,
+            self.outstanding,
+            self.queue.len(),
+            self.pending.len(),
+            self.building,
+            (self.staging.lag(), self.staging.room(), self.ring_room()),
+        )
     }
     /// Is nothing left to write?
     pub(super) fn is_settled(&self) -> bool {
@@ -214,17 +248,34 @@ impl Commit {
     }
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
-        self.staging.memory() + self.piece.len() + self.is_pending.bytes() + self.pending.capacity() * 4
+        self.staging.memory()
+            + self.piece.len()
+            + self.is_pending.bytes()
+            + self.pending.capacity() * 4
     }
     /// Lag of the mirror in blocks, checkpoint number.
     pub(super) fn progress(&self) -> (u64, u64) {
-        (if self.has_mirror() { self.staging.lag() } else { 0 }, self.durable.number)
+        (
+            if self.has_mirror() {
+                self.staging.lag()
+            } else {
+                0
+            },
+            self.durable.number,
+        )
     }
     fn mirror_wanted(&self) -> bool {
         self.has_mirror() && self.staging.lag() * 2 >= self.staging.lag() + self.staging.room()
     }
     /// Encode one extent's record with its home in `slot`; false if this round has no room for it.
-    fn encode(&mut self, map: &ExtentMap, e: ExtentId, slot: Option<crate::Slot>, blocks: u32, limit: u64) -> bool {
+    fn encode(
+        &mut self,
+        map: &ExtentMap,
+        e: ExtentId,
+        slot: Option<crate::Slot>,
+        blocks: u32,
+        limit: u64,
+    ) -> bool {
         for _ in 0..2 {
             if self.staging.tip().next_seq >= limit {
                 return false;
@@ -254,7 +305,13 @@ impl Commit {
                 if at == HEADER {
                     self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
                 }
-                match record::encode(map, e, Some(slot), blocks, &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK]) {
+                match record::encode(
+                    map,
+                    e,
+                    Some(slot),
+                    blocks,
+                    &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK],
+                ) {
                     Some(units) => at += units * 16,
                     None => {
                         n += 1;
@@ -271,7 +328,12 @@ impl Commit {
         let n = n.min(PIECE_BLOCKS);
         for i in 0..n {
             let block = &mut self.piece[i * BLOCK..(i + 1) * BLOCK];
-            checkpoint::seal_data(block, &self.uuid, b.header.number, b.header.blocks + i as u32);
+            checkpoint::seal_data(
+                block,
+                &self.uuid,
+                b.header.number,
+                b.header.blocks + i as u32,
+            );
         }
         b.header.blocks += n as u32;
         self.piece_blocks = n as u32;
@@ -286,16 +348,25 @@ impl Engine {
         }
         if self.params.read_only || self.failed {
             // Nothing can become more durable: with nothing written that is success, after a failure it is not.
-            let result = if self.failed && !self.broken(Mutant::ForgetFailedFlush) { Err(IoError::Io) } else { Ok(()) };
+            let result = if self.failed && !self.broken(Mutant::ForgetFailedFlush) {
+                Err(IoError::Io)
+            } else {
+                Ok(())
+            };
             let queue = core::mem::take(&mut self.commit.queue);
             for &(r, _) in &queue {
                 self.reply(now, r, result, out);
             }
             return !queue.is_empty();
         }
-        let closing = self.phase == Phase::Closing && self.reqs.len() == self.commit.queue.len() && self.moves.active() == 0;
+        let closing = self.phase == Phase::Closing
+            && self.reqs.len() == self.commit.queue.len()
+            && self.moves.active() == 0;
         let c = &self.commit;
-        let mirror_awake = c.layout.mirror.is_some_and(|m| !self.members[usize::from(m.0)].asleep);
+        let mirror_awake = c
+            .layout
+            .mirror
+            .is_some_and(|m| !self.members[usize::from(m.0)].asleep);
         let for_space = self.freeing.wants_round() && self.waiting.iter().any(|w| w.for_space);
         let full = !c.queue.is_empty()
             || (!c.pending.is_empty() && c.due.is_some_and(|t| t <= now))
@@ -310,9 +381,21 @@ impl Engine {
         }
         self.drop_stale(now, out);
         let c = &mut self.commit;
-        if full && c.building.is_none() && (c.half_full() || (closing && !c.final_begun && c.pending.is_empty())) {
-            let header = Header { number: c.durable.number + 1, start: c.staging.tip(), blocks: 0, time: now };
-            c.building = Some(Building { header, cursor: 0, header_due: false });
+        if full
+            && c.building.is_none()
+            && (c.half_full() || (closing && !c.final_begun && c.pending.is_empty()))
+        {
+            let header = Header {
+                number: c.durable.number + 1,
+                start: c.staging.tip(),
+                blocks: 0,
+                time: now,
+            };
+            c.building = Some(Building {
+                header,
+                cursor: 0,
+                header_due: false,
+            });
             c.final_begun = closing;
         }
         let mirror = closing
@@ -328,7 +411,11 @@ impl Engine {
         let targets = self.flush_targets(full);
         let blocks = self.space.geo.blocks_per_extent();
         let next = self.commit.staging.tip().next_seq;
-        let ring_room = if self.broken(Mutant::OverrunJournal) { u64::MAX / 2 } else { self.commit.ring_room() };
+        let ring_room = if self.broken(Mutant::OverrunJournal) {
+            u64::MAX / 2
+        } else {
+            self.commit.ring_room()
+        };
         // Without a room in the staging ring, this round only lets the mirror catch up.
         let limit = next + ring_room.min(self.commit.staging.room()).min(ROUND_BLOCKS);
         let hurried = self.broken(Mutant::CheckpointWithoutBarrier);
@@ -349,15 +436,23 @@ impl Engine {
             c.encode_piece(&self.space.map, blocks);
             if hurried {
                 // The mutant: header and blocks together, and no flush behind them.
-                c.building = c.building.map(|b| Building { header_due: b.cursor >= b_extents, ..b });
+                c.building = c.building.map(|b| Building {
+                    header_due: b.cursor >= b_extents,
+                    ..b
+                });
             }
         } else {
             c.piece_blocks = 0;
         }
         let mut moves = 0;
         loop {
-            let Some((index, e, dst)) = self.moves.copied().next() else { break };
-            if !self.commit.encode(&self.space.map, e, Some(dst), blocks, limit) {
+            let Some((index, e, dst)) = self.moves.copied().next() else {
+                break;
+            };
+            if !self
+                .commit
+                .encode(&self.space.map, e, Some(dst), blocks, limit)
+            {
                 break;
             }
             self.counters.journal_records += 1;
@@ -369,13 +464,28 @@ impl Engine {
         let to = c.staging.tip().next_seq;
         let header = c.building.is_some_and(|b| b.header_due);
         let mirror = c.has_mirror() && (mirror || moves > 0 || c.piece_blocks > 0 || header);
-        c.round = Round { from: next, to, taken: c.taken, mirror, wrote: [false; 2], failed: false };
+        c.round = Round {
+            from: next,
+            to,
+            taken: c.taken,
+            mirror,
+            wrote: [false; 2],
+            failed: false,
+        };
         self.counters.journal_blocks += to - next;
         c.step = Step::FlushingData;
         c.outstanding = targets.count_ones();
         for i in (0..self.members.len()).filter(|i| targets >> i & 1 == 1) {
             self.members[i].unflushed = false;
-            self.round_op(MemberId(i as u8), OpKind::Flush, 0, 0, MetaSource::None, false, out);
+            self.round_op(
+                MemberId(i as u8),
+                OpKind::Flush,
+                0,
+                0,
+                MetaSource::None,
+                false,
+                out,
+            );
         }
         if targets == 0 {
             self.write_metadata(now, out);
@@ -384,9 +494,17 @@ impl Engine {
 
     /// Devices to flush before the records may be written, as a bit set.
     fn flush_targets(&self, full: bool) -> u32 {
-        let dirty = (0..self.members.len()).filter(|&i| self.members[i].unflushed).fold(0u32, |s, i| s | 1 << i);
-        let fast = (0..self.members.len()).filter(|&i| self.space.geo.members[i].tier.0 == 0).fold(0u32, |s, i| s | 1 << i);
-        let mut set = if full { dirty } else { dirty & self.members_of_copied() };
+        let dirty = (0..self.members.len())
+            .filter(|&i| self.members[i].unflushed)
+            .fold(0u32, |s, i| s | 1 << i);
+        let fast = (0..self.members.len())
+            .filter(|&i| self.space.geo.members[i].tier.0 == 0)
+            .fold(0u32, |s, i| s | 1 << i);
+        let mut set = if full {
+            dirty
+        } else {
+            dirty & self.members_of_copied()
+        };
         if self.broken(Mutant::ExposeBeforeFlush) && full {
             set = 0;
         }
@@ -400,9 +518,35 @@ impl Engine {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn round_op(&mut self, member: MemberId, kind: OpKind, offset: u64, len: u32, meta: MetaSource, fua: bool, out: &mut Vec<Effect>) {
-        let buf = if meta == MetaSource::None { BufRef::None } else { BufRef::Meta };
-        self.start(What::Round, DeviceOp { id: OpId(0), member, kind, offset, len, buf, fua }, meta, out);
+    fn round_op(
+        &mut self,
+        member: MemberId,
+        kind: OpKind,
+        offset: u64,
+        len: u32,
+        meta: MetaSource,
+        fua: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let buf = if meta == MetaSource::None {
+            BufRef::None
+        } else {
+            BufRef::Meta
+        };
+        self.start(
+            What::Round,
+            DeviceOp {
+                id: OpId(0),
+                member,
+                kind,
+                offset,
+                len,
+                buf,
+                fua,
+            },
+            meta,
+            out,
+        );
     }
 
     /// The data is durable: write what exposes it.
@@ -425,17 +569,35 @@ impl Engine {
             while seq < c.round.to {
                 let end = c.staging.span(seq, c.round.to, ring);
                 let len = (end - seq) as u32 * BLOCK as u32;
-                writes.push((which, member, c.layout.area.ring_offset(seq), len, MetaSource::Journal { seq, skip: 0 }));
+                writes.push((
+                    which,
+                    member,
+                    c.layout.area.ring_offset(seq),
+                    len,
+                    MetaSource::Journal { seq, skip: 0 },
+                ));
                 seq = end;
             }
             if let Some(b) = c.building {
                 let region = c.layout.area.region_offset(Header::region(b.header.number));
                 if c.piece_blocks > 0 {
                     let at = region + (1 + u64::from(c.piece_first)) * BLOCK as u64;
-                    writes.push((which, member, at, c.piece_blocks * BLOCK as u32, MetaSource::Piece { skip: 0 }));
+                    writes.push((
+                        which,
+                        member,
+                        at,
+                        c.piece_blocks * BLOCK as u32,
+                        MetaSource::Piece { skip: 0 },
+                    ));
                 }
                 if b.header_due {
-                    writes.push((which, member, region, BLOCK as u32, MetaSource::Header { skip: 0 }));
+                    writes.push((
+                        which,
+                        member,
+                        region,
+                        BLOCK as u32,
+                        MetaSource::Header { skip: 0 },
+                    ));
                 }
             }
         }
@@ -443,7 +605,8 @@ impl Engine {
             return self.finish_round(now, out);
         }
         // One write to one device carries its own flush.
-        let hurried = self.broken(Mutant::CheckpointWithoutBarrier) && self.commit.building.is_some();
+        let hurried =
+            self.broken(Mutant::CheckpointWithoutBarrier) && self.commit.building.is_some();
         let skip_flush = hurried || self.broken(Mutant::SkipJournalFlush);
         let alone = writes.len() == 1 && !skip_flush;
         self.commit.outstanding = writes.len() as u32;
@@ -454,7 +617,13 @@ impl Engine {
     }
 
     /// A flush or metadata write of the round ended.
-    pub(super) fn round_step(&mut self, now: Nanos, _op: &super::Op, result: Result<(), IoError>, out: &mut Vec<Effect>) {
+    pub(super) fn round_step(
+        &mut self,
+        now: Nanos,
+        _op: &super::Op,
+        result: Result<(), IoError>,
+        out: &mut Vec<Effect>,
+    ) {
         self.commit.round.failed |= result.is_err();
         self.commit.outstanding -= 1;
         if self.commit.outstanding > 0 {
@@ -469,7 +638,12 @@ impl Engine {
                 self.commit.step = Step::FlushingMeta;
                 let wrote = self.commit.round.wrote;
                 let members = [Some(self.commit.layout.primary), self.commit.layout.mirror];
-                let flush: Vec<MemberId> = members.into_iter().zip(wrote).filter(|x| x.1).filter_map(|x| x.0).collect();
+                let flush: Vec<MemberId> = members
+                    .into_iter()
+                    .zip(wrote)
+                    .filter(|x| x.1)
+                    .filter_map(|x| x.0)
+                    .collect();
                 self.commit.outstanding = flush.len() as u32;
                 for &m in &flush {
                     self.round_op(m, OpKind::Flush, 0, 0, MetaSource::None, false, out);
@@ -494,7 +668,8 @@ impl Engine {
             c.staging.mirrored = round.to;
             c.mirror_committed = round.taken;
         }
-        c.mirror_due = (c.has_mirror() && c.staging.lag() > 0).then(|| c.mirror_due.unwrap_or(now + self.params.commit_interval));
+        c.mirror_due = (c.has_mirror() && c.staging.lag() > 0)
+            .then(|| c.mirror_due.unwrap_or(now + self.params.commit_interval));
         if c.mirror_due.is_some_and(|t| t <= now) {
             // Due, but the mirror sleeps: look again later.
             c.mirror_due = Some(now + self.params.commit_interval);
@@ -527,7 +702,7 @@ impl Engine {
     fn fail_round(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.commit.step = Step::Idle;
         self.failed = true;
-        self.abandon_committing(now);
+        self.abandon_committing(now, out);
         let mut waiting = core::mem::take(&mut self.commit.serving);
         waiting.append(&mut self.commit.queue);
         let result = if self.broken(Mutant::ForgetFailedFlush) {

@@ -35,14 +35,28 @@ enum Gate {
 
 impl Engine {
     /// Hand out the pieces of `from..to` of a read or write.
-    pub(super) fn hand_out(&mut self, now: Nanos, r: u32, from: u64, to: u64, out: &mut Vec<Effect>) {
+    pub(super) fn hand_out(
+        &mut self,
+        now: Nanos,
+        r: u32,
+        from: u64,
+        to: u64,
+        out: &mut Vec<Effect>,
+    ) {
         let shift = self.space.geo.extent_shift;
         let mut run = None;
         let mut at = from;
         while at < to {
             let extent = self.space.geo.extent_at(at);
             let end = to.min((u64::from(extent.0) + 1) << shift);
-            let w = Waiter { req: r, extent, from: at, to: end, touched: false, for_space: false };
+            let w = Waiter {
+                req: r,
+                extent,
+                from: at,
+                to: end,
+                touched: false,
+                for_space: false,
+            };
             self.piece(now, w, &mut run, out);
             at = end;
         }
@@ -62,8 +76,17 @@ impl Engine {
             }
             match self.place(now, e) {
                 Some(s) => home = Some(s),
-                None if self.freeing.is_empty() && self.moves.active() == 0 => return self.fail(w.req, IoError::NoSpace),
-                None => return self.wait(Waiter { for_space: true, ..w }),
+                // After a failed flush no slot is ever let go of.
+                None if self.failed => return self.fail(w.req, IoError::Io),
+                None if self.freeing.is_empty() && self.moves.active() == 0 => {
+                    return self.fail(w.req, IoError::NoSpace);
+                }
+                None => {
+                    return self.wait(Waiter {
+                        for_space: true,
+                        ..w
+                    });
+                }
             }
         }
         if home.is_none() {
@@ -79,7 +102,9 @@ impl Engine {
                 Gate::FromMove(index) => return self.read_from_move(&req, &w, index, out),
             }
         }
-        let Some(slot) = home else { return self.read_nothing(&req, &w, w.from, w.to, out) };
+        let Some(slot) = home else {
+            return self.read_nothing(&req, &w, w.from, w.to, out);
+        };
         if write {
             self.write_piece(&w, slot, run, out);
         } else {
@@ -105,7 +130,14 @@ impl Engine {
 
     /// Let the policy see an access, and start what it wants before the piece goes on: a read that triggers a promotion is
     /// then served from the move's buffer, one disk access instead of two (GreenDM 6.1.3, "serving directly from RAM").
-    fn touch(&mut self, now: Nanos, req: &Req, extent: ExtentId, home: Option<Slot>, out: &mut Vec<Effect>) {
+    fn touch(
+        &mut self,
+        now: Nanos,
+        req: &Req,
+        extent: ExtentId,
+        home: Option<Slot>,
+        out: &mut Vec<Effect>,
+    ) {
         self.counters.accesses += 1;
         if let Some(h) = home {
             self.counters.tier_hits[usize::from(self.space.geo.tier_of(h).0)] += 1;
@@ -131,20 +163,34 @@ impl Engine {
     /// May this piece touch its extent now? Asked only when the extent is held.
     fn gate(&mut self, req: &Req, w: &Waiter) -> Gate {
         let write = req.is_write();
-        if write && (self.edges.blocks(w.extent, w.req) && !self.broken(Mutant::UnserialisedEdges)) {
+        if write && (self.edges.blocks(w.extent, w.req) && !self.broken(Mutant::UnserialisedEdges))
+        {
             return Gate::Wait;
         }
         // Writers queue behind a discard (or an odd write) that waits, or it would wait for ever.
         let mine = self.edges.locked_by(w.extent, w.req);
-        if write && !mine && self.waiting.iter().any(|o| o.extent == w.extent && !o.for_space && o.req != w.req && self.is_changer(o.req)) {
+        if write
+            && !mine
+            && self.waiting.iter().any(|o| {
+                o.extent == w.extent && !o.for_space && o.req != w.req && self.is_changer(o.req)
+            })
+        {
             return Gate::Wait;
         }
-        let Some(index) = self.moves.of(w.extent) else { return Gate::Go };
-        if write { self.gate_write(index) } else { self.gate_read(index) }
+        let Some(index) = self.moves.of(w.extent) else {
+            return Gate::Go;
+        };
+        if write {
+            self.gate_write(index)
+        } else {
+            self.gate_read(index)
+        }
     }
 
     fn is_changer(&self, r: u32) -> bool {
-        self.reqs.get(r).is_some_and(|q| !matches!(q.op, RequestOp::Read))
+        self.reqs
+            .get(r)
+            .is_some_and(|q| !matches!(q.op, RequestOp::Read))
     }
 
     fn gate_read(&self, index: u16) -> Gate {
@@ -188,12 +234,18 @@ impl Engine {
 
     /// Let every waiting piece try again, in order of arrival.
     pub(super) fn retry_waiting(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        for _ in 0..self.waiting.len() {
-            let Some(w) = self.waiting.pop_front() else { break };
+        // Who waits again goes to a new queue: only those in it are ahead of a piece.
+        let mut trying = core::mem::take(&mut self.spare_queue);
+        core::mem::swap(&mut trying, &mut self.waiting);
+        while let Some(w) = trying.pop_front() {
             self.release_hold(w.extent);
             match self.reqs.at(w.req).op {
-                RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => self.discard_piece(now, w, out),
-                RequestOp::Write if self.edges.is_queued(w.req) => self.retry_odd_write(now, w, out),
+                RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
+                    self.discard_piece(now, w, out)
+                }
+                RequestOp::Write if self.edges.is_queued(w.req) => {
+                    self.retry_odd_write(now, w, out)
+                }
                 _ => {
                     let mut run = None;
                     self.piece(now, w, &mut run, out);
@@ -202,11 +254,14 @@ impl Engine {
             }
             self.piece_done(now, w.req, out);
         }
+        self.spare_queue = trying;
     }
 
     /// Clear the held mark of `e` unless something still holds it.
     pub(super) fn release_hold(&mut self, e: ExtentId) {
-        let held = self.moves.of(e).is_some() || self.edges.holds(e) || self.waiting.iter().any(|w| w.extent == e && !w.for_space);
+        let held = self.moves.of(e).is_some()
+            || self.edges.holds(e)
+            || self.waiting.iter().any(|w| w.extent == e && !w.for_space);
         self.space.map.hold(e, held);
     }
 
@@ -219,17 +274,29 @@ impl Engine {
         if self.incomplete {
             return self.fail(w.req, IoError::Io);
         }
-        out.push(Effect::Zero { tag: req.tag, offset: Self::buffer_offset(req, from), len: (to - from) as u32 });
+        out.push(Effect::Zero {
+            tag: req.tag,
+            offset: Self::buffer_offset(req, from),
+            len: (to - from) as u32,
+        });
     }
 
     /// Call `f` for each stretch of a piece whose blocks are all valid (true) or all unwritten (false).
     fn stretches(&mut self, w: &Waiter, mut f: impl FnMut(&mut Engine, u64, u64, bool)) {
-        let (base, shift) = (u64::from(w.extent.0) << self.space.geo.extent_shift, self.space.geo.block_shift);
+        let (base, shift) = (
+            u64::from(w.extent.0) << self.space.geo.extent_shift,
+            self.space.geo.block_shift,
+        );
         let end = ((w.to - base) >> shift) as u32;
         let mut b = ((w.from - base) >> shift) as u32;
         while b < end {
             let (n, valid) = self.space.map.run(w.extent, b, end);
-            f(self, base + (u64::from(b) << shift), base + (u64::from(b + n) << shift), valid);
+            f(
+                self,
+                base + (u64::from(b) << shift),
+                base + (u64::from(b + n) << shift),
+                valid,
+            );
             b += n;
         }
     }
@@ -252,7 +319,14 @@ impl Engine {
         });
     }
 
-    fn read_piece(&mut self, req: &Req, w: &Waiter, slot: Slot, run: &mut Option<Run>, out: &mut Vec<Effect>) {
+    fn read_piece(
+        &mut self,
+        req: &Req,
+        w: &Waiter,
+        slot: Slot,
+        run: &mut Option<Run>,
+        out: &mut Vec<Effect>,
+    ) {
         if !self.space.map.is_partial(w.extent) {
             return self.join_run(w, slot, w.from, w.to, false, run, out);
         }
@@ -265,14 +339,29 @@ impl Engine {
         });
     }
 
-    fn write_piece(&mut self, w: &Waiter, slot: Slot, run: &mut Option<Run>, out: &mut Vec<Effect>) {
+    fn write_piece(
+        &mut self,
+        w: &Waiter,
+        slot: Slot,
+        run: &mut Option<Run>,
+        out: &mut Vec<Effect>,
+    ) {
         let req = self.reqs.at(w.req);
         let mut fua = false;
         if req.fua {
             // Durable by itself only if every record needed to find it is durable already.
-            let (geo, base) = (&self.space.geo, u64::from(w.extent.0) << self.space.geo.extent_shift);
-            let blocks = (((w.from - base) >> geo.block_shift) as u32, ((w.to - base) >> geo.block_shift) as u32);
-            fua = self.commit.is_recorded(w.extent) && self.space.map.all_valid(w.extent, blocks.0, blocks.1);
+            let (geo, base) = (
+                &self.space.geo,
+                u64::from(w.extent.0) << self.space.geo.extent_shift,
+            );
+            let blocks = (
+                ((w.from - base) >> geo.block_shift) as u32,
+                ((w.to - base) >> geo.block_shift) as u32,
+            );
+            // After a failed round either of two records may be the durable one.
+            fua = !self.failed
+                && self.commit.is_recorded(w.extent)
+                && self.space.map.all_valid(w.extent, blocks.0, blocks.1);
             req.needs_round |= !fua;
         }
         self.join_run(w, slot, w.from, w.to, fua, run, out);
@@ -280,7 +369,16 @@ impl Engine {
 
     /// Pin the slot and add bytes `from..to` of the volume, which lie in it, to the run.
     #[allow(clippy::too_many_arguments)]
-    fn join_run(&mut self, w: &Waiter, slot: Slot, from: u64, to: u64, fua: bool, run: &mut Option<Run>, out: &mut Vec<Effect>) {
+    fn join_run(
+        &mut self,
+        w: &Waiter,
+        slot: Slot,
+        from: u64,
+        to: u64,
+        fua: bool,
+        run: &mut Option<Run>,
+        out: &mut Vec<Effect>,
+    ) {
         let (member, slot_offset) = self.space.geo.locate(slot);
         if self.members[usize::from(member.0)].missing {
             return self.fail(w.req, IoError::Gone);
@@ -289,7 +387,8 @@ impl Engine {
         if !(write && self.broken(Mutant::SkipPin)) {
             self.space.pins.pin(slot, write);
         }
-        let device_offset = slot_offset + (from - (u64::from(w.extent.0) << self.space.geo.extent_shift));
+        let device_offset =
+            slot_offset + (from - (u64::from(w.extent.0) << self.space.geo.extent_shift));
         let len = (to - from) as u32;
         if let Some(r) = run {
             if r.member == member
@@ -305,7 +404,16 @@ impl Engine {
                 return;
             }
         }
-        let new = Run { member, device_offset, ext: w.extent.0, count: 1, slot: slot.0, start: from, len, fua };
+        let new = Run {
+            member,
+            device_offset,
+            ext: w.extent.0,
+            count: 1,
+            slot: slot.0,
+            start: from,
+            len,
+            fua,
+        };
         let full = run.replace(new);
         self.emit(w.req, full, out);
     }
@@ -317,12 +425,27 @@ impl Engine {
         let (kind, buf) = match req.op {
             RequestOp::WriteZeroes { .. } => (OpKind::WriteZeroes, BufRef::None),
             _ => (
-                if req.is_write() && !req.reading_edges { OpKind::Write } else { OpKind::Read },
-                BufRef::Request { tag: req.tag, offset: Self::buffer_offset(req, run.start) },
+                if req.is_write() && !req.reading_edges {
+                    OpKind::Write
+                } else {
+                    OpKind::Read
+                },
+                BufRef::Request {
+                    tag: req.tag,
+                    offset: Self::buffer_offset(req, run.start),
+                },
             ),
         };
         let write = kind != OpKind::Read;
-        let what = What::Data { req: r, write, ext: run.ext, count: run.count, slot: run.slot, start: run.start, len: run.len };
+        let what = What::Data {
+            req: r,
+            write,
+            ext: run.ext,
+            count: run.count,
+            slot: run.slot,
+            start: run.start,
+            len: run.len,
+        };
         let op = DeviceOp {
             id: OpId(0),
             member: run.member,
@@ -336,8 +459,25 @@ impl Engine {
     }
 
     /// A data operation ended.
-    pub(super) fn data_done(&mut self, now: Nanos, op: &Op, result: Result<(), IoError>, out: &mut Vec<Effect>) {
-        let What::Data { req, write, ext, count, slot, start, len } = op.what else { return };
+    pub(super) fn data_done(
+        &mut self,
+        now: Nanos,
+        op: &Op,
+        result: Result<(), IoError>,
+        out: &mut Vec<Effect>,
+    ) {
+        let What::Data {
+            req,
+            write,
+            ext,
+            count,
+            slot,
+            start,
+            len,
+        } = op.what
+        else {
+            return;
+        };
         let shift = self.space.geo.extent_shift;
         for i in 0..u32::from(count) {
             let (e, s) = (ExtentId(ext + i), Slot(slot + i));
@@ -346,10 +486,18 @@ impl Engine {
             }
             if write && result.is_ok() {
                 let base = u64::from(e.0) << shift;
-                let (from, to) = (start.max(base) - base, (start + u64::from(len)).min(base + (1 << shift)) - base);
+                let (from, to) = (
+                    start.max(base) - base,
+                    (start + u64::from(len)).min(base + (1 << shift)) - base,
+                );
                 let b = self.space.geo.block_shift;
                 // Only now are the blocks valid: a round that starts while the write is in flight must not expose them.
-                if self.space.map.home(e) == Some(s) && self.space.map.validate(e, (from >> b) as u32, (to >> b) as u32) {
+                if self.space.map.home(e) == Some(s)
+                    && self
+                        .space
+                        .map
+                        .validate(e, (from >> b) as u32, (to >> b) as u32)
+                {
                     self.commit.note(e, now, self.params.commit_interval);
                 }
             }
@@ -390,7 +538,13 @@ impl Engine {
     }
 
     /// Answer a request and forget it.
-    pub(super) fn reply(&mut self, now: Nanos, r: u32, result: Result<(), IoError>, out: &mut Vec<Effect>) {
+    pub(super) fn reply(
+        &mut self,
+        now: Nanos,
+        r: u32,
+        result: Result<(), IoError>,
+        out: &mut Vec<Effect>,
+    ) {
         let req = self.reqs.remove(r);
         let latency = now.since(req.arrived);
         let c = &mut self.counters;
@@ -413,7 +567,10 @@ impl Engine {
             RequestOp::Discard | RequestOp::WriteZeroes { .. } => c.discards += 1,
         }
         self.moves.foreground(now, latency, self.params.p99_limit);
-        out.push(Effect::Reply { tag: req.tag, result });
+        out.push(Effect::Reply {
+            tag: req.tag,
+            result,
+        });
     }
 
     /// Hand out the pieces of a discard (or of write-zeroes that may free).
@@ -424,7 +581,18 @@ impl Engine {
         while at < req.end {
             let extent = self.space.geo.extent_at(at);
             let to = req.end.min((u64::from(extent.0) + 1) << shift);
-            self.discard_piece(now, Waiter { req: r, extent, from: at, to, touched: true, for_space: false }, out);
+            self.discard_piece(
+                now,
+                Waiter {
+                    req: r,
+                    extent,
+                    from: at,
+                    to,
+                    touched: true,
+                    for_space: false,
+                },
+                out,
+            );
             at = to;
         }
     }
@@ -432,7 +600,10 @@ impl Engine {
     fn discard_piece(&mut self, now: Nanos, w: Waiter, out: &mut Vec<Effect>) {
         let e = w.extent;
         if self.space.map.is_held(e) {
-            let queued = self.waiting.iter().any(|o| o.extent == e && !o.for_space && o.req != w.req && self.is_changer(o.req));
+            let queued = self
+                .waiting
+                .iter()
+                .any(|o| o.extent == e && !o.for_space && o.req != w.req && self.is_changer(o.req));
             if queued || self.edges.blocks(e, w.req) {
                 return self.wait(w);
             }
@@ -443,13 +614,18 @@ impl Engine {
                 self.moves.mark_stale(index);
             }
         }
-        let Some(slot) = self.space.map.home(e) else { return };
+        let Some(slot) = self.space.map.home(e) else {
+            return;
+        };
         if self.space.pins.count(slot).1 > 0 && !self.broken(Mutant::DiscardUnderWriter) {
             return self.wait(w);
         }
         let geo = &self.space.geo;
         let base = u64::from(e.0) << geo.extent_shift;
-        let (from, to) = (((w.from - base) >> geo.block_shift) as u32, ((w.to - base) >> geo.block_shift) as u32);
+        let (from, to) = (
+            ((w.from - base) >> geo.block_shift) as u32,
+            ((w.to - base) >> geo.block_shift) as u32,
+        );
         let whole = (from, to) == (0, geo.blocks_per_extent());
         let changed = whole || self.space.map.invalidate(e, from, to);
         if whole || self.space.map.is_void(e) {

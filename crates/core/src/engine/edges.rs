@@ -36,7 +36,13 @@ impl Edges {
 }
 
 impl Engine {
-    pub(super) fn start_odd_write(&mut self, now: Nanos, r: u32, offset: u64, out: &mut Vec<Effect>) {
+    pub(super) fn start_odd_write(
+        &mut self,
+        now: Nanos,
+        r: u32,
+        offset: u64,
+        out: &mut Vec<Effect>,
+    ) {
         self.counters.edge_writes += 1;
         let req = self.reqs.at(r);
         req.reading_edges = true;
@@ -59,17 +65,25 @@ impl Engine {
         let b = u64::from(self.space.geo.block_bytes());
         let end = offset + u64::from(req.bytes);
         let head = (offset != req.start || end < req.start + b).then_some(req.start);
-        let tail = (end != req.end && req.end - b != req.start || (end != req.end && head.is_none())).then_some(req.end - b);
+        let tail = (end != req.end && req.end - b != req.start
+            || (end != req.end && head.is_none()))
+        .then_some(req.end - b);
         [head, tail]
     }
 
     /// Lock the edge extents and read the edge blocks, or wait.
     pub(super) fn retry_odd_write(&mut self, now: Nanos, w: Waiter, out: &mut Vec<Effect>) {
         let r = w.req;
-        let Some(i) = self.edges.queued.iter().position(|q| q.0 == r) else { return };
+        let Some(i) = self.edges.queued.iter().position(|q| q.0 == r) else {
+            return;
+        };
         let offset = self.edges.queued[i].1;
         let edges = self.edge_blocks(r, offset);
-        for e in edges.iter().flatten().map(|&at| self.space.geo.extent_at(at)) {
+        for e in edges
+            .iter()
+            .flatten()
+            .map(|&at| self.space.geo.extent_at(at))
+        {
             if !self.may_lock(e, r) && !self.broken(Mutant::UnserialisedEdges) {
                 return self.wait(Waiter { extent: e, ..w });
             }
@@ -92,7 +106,12 @@ impl Engine {
     }
 
     fn may_lock(&self, e: ExtentId, r: u32) -> bool {
-        if self.edges.blocks(e, r) || self.waiting.iter().any(|o| o.extent == e && !o.for_space && o.req != r) {
+        if self.edges.blocks(e, r)
+            || self
+                .waiting
+                .iter()
+                .any(|o| o.extent == e && !o.for_space && o.req != r)
+        {
             return false;
         }
         if let Some(index) = self.moves.of(e) {
@@ -101,7 +120,10 @@ impl Engine {
                 return false;
             }
         }
-        self.space.map.home(e).is_none_or(|s| self.space.pins.count(s).1 == 0)
+        self.space
+            .map
+            .home(e)
+            .is_none_or(|s| self.space.pins.count(s).1 == 0)
     }
 
     /// All edge blocks are in the buffer: patch and write.

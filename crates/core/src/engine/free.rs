@@ -51,7 +51,11 @@ impl Engine {
     /// `slot` was given up; the record that says so is pending.
     pub(super) fn free_slot(&mut self, slot: Slot, trim: bool, out: &mut Vec<Effect>) {
         self.space.slots.quarantine(slot);
-        let entry = Entry { slot, trim, mark: self.commit.pending_mark() };
+        let entry = Entry {
+            slot,
+            trim,
+            mark: self.commit.pending_mark(),
+        };
         if self.broken(Mutant::ReuseBeforeDurable) {
             return self.release(entry, out);
         }
@@ -65,17 +69,36 @@ impl Engine {
     /// `slot` was the source of a move whose record is durable (and mirrored).
     pub(super) fn free_moved(&mut self, slot: Slot, out: &mut Vec<Effect>) {
         self.space.slots.quarantine(slot);
-        self.release(Entry { slot, trim: false, mark: 0 }, out);
+        self.release(
+            Entry {
+                slot,
+                trim: false,
+                mark: 0,
+            },
+            out,
+        );
     }
 
     /// After a round: let go of what is durable now.
     pub(super) fn release_durable(&mut self, out: &mut Vec<Effect>) {
         let (primary, mirror) = self.commit.committed();
-        while let Some(e) = self.freeing.fast.front().copied().filter(|e| e.mark <= primary) {
+        while let Some(e) = self
+            .freeing
+            .fast
+            .front()
+            .copied()
+            .filter(|e| e.mark <= primary)
+        {
             self.freeing.fast.pop_front();
             self.release(e, out);
         }
-        while let Some(e) = self.freeing.slow.front().copied().filter(|e| e.mark <= mirror) {
+        while let Some(e) = self
+            .freeing
+            .slow
+            .front()
+            .copied()
+            .filter(|e| e.mark <= mirror)
+        {
             self.freeing.slow.pop_front();
             self.release(e, out);
         }
@@ -91,7 +114,15 @@ impl Engine {
         if e.trim && m.trims && !m.missing {
             self.freeing.trimming += 1;
             let len = self.space.geo.extent_bytes();
-            let op = DeviceOp { id: OpId(0), member, kind: OpKind::Discard, offset, len, buf: BufRef::None, fua: false };
+            let op = DeviceOp {
+                id: OpId(0),
+                member,
+                kind: OpKind::Discard,
+                offset,
+                len,
+                buf: BufRef::None,
+                fua: false,
+            };
             self.start(What::Trim { slot: e.slot }, op, MetaSource::None, out);
         } else {
             self.space.slots.release(e.slot);

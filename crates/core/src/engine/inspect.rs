@@ -67,17 +67,32 @@ impl Engine {
     /// The policy's parameters and the engine's knobs, with their values.
     pub fn knobs(&self) -> Vec<(&'static str, f64)> {
         let mut v = self.policy.params();
-        v.push((KNOBS[0], self.params.move_bytes_per_s.map_or(0.0, |b| b as f64)));
-        v.push((KNOBS[1], self.params.p99_limit.map_or(0.0, Nanos::as_secs_f64)));
+        v.push((
+            KNOBS[0],
+            self.params.move_bytes_per_s.map_or(0.0, |b| b as f64),
+        ));
+        v.push((
+            KNOBS[1],
+            self.params.p99_limit.map_or(0.0, Nanos::as_secs_f64),
+        ));
         v.push((KNOBS[2], self.params.commit_interval.as_secs_f64()));
         v
     }
     /// Change a policy parameter or an engine knob (`0` lifts a limit).
     pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
-        let range = |max: f64, what| if (0.0..=max).contains(&value) { Ok(()) } else { Err(ParamError::Range(what)) };
+        let range = |max: f64, what| {
+            if (0.0..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(ParamError::Range(what))
+            }
+        };
         match key {
             "move_bytes_per_s" => {
-                range(1e12, "move_bytes_per_s: bytes per second, 0 (no limit) to 10^12")?;
+                range(
+                    1e12,
+                    "move_bytes_per_s: bytes per second, 0 (no limit) to 10^12",
+                )?;
                 self.params.move_bytes_per_s = (value > 0.0).then_some(value as u64);
                 self.moves.set_rate(self.params.move_bytes_per_s);
             }
@@ -87,7 +102,9 @@ impl Engine {
             }
             "commit_interval_s" => {
                 if value < 0.01 {
-                    return Err(ParamError::Range("commit_interval_s: seconds, 0.01 to 3600"));
+                    return Err(ParamError::Range(
+                        "commit_interval_s: seconds, 0.01 to 3600",
+                    ));
                 }
                 range(3600.0, "commit_interval_s: seconds, 0.01 to 3600")?;
                 self.params.commit_interval = Nanos((value * 1e9) as u64);
@@ -132,10 +149,28 @@ impl Engine {
             why,
         }
     }
+    /// What is under way, for the report of a run that hangs.
+    pub fn under_way(&self) -> String {
+        alloc::format!(
+            "waiting {:?}; {:?}; freeing {:?}; {:?}; operations {}; free {}+{}",
+            self.waiting,
+            self.moves,
+            self.freeing,
+            self.commit.under_way(),
+            self.ops.len(),
+            self.space.slots.free(TierId(0)),
+            self.space.slots.free(self.space.geo.slowest()),
+        )
+    }
     /// Memory used.
     pub fn memory(&self) -> Memory {
         let (map, bitmaps) = self.space.map.bytes();
-        Memory { map, policy: self.policy.bytes(), bitmaps, other: self.space.slots.bytes() + self.commit.memory() }
+        Memory {
+            map,
+            policy: self.policy.bytes(),
+            bitmaps,
+            other: self.space.slots.bytes() + self.commit.memory(),
+        }
     }
     /// Moves under way, journal blocks that the mirror lacks, checkpoint number.
     pub fn progress(&self) -> (u32, u64, u64) {

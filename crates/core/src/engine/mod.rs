@@ -112,7 +112,11 @@ struct Req {
 
 impl Req {
     fn is_write(&self) -> bool {
-        !self.reading_edges && matches!(self.op, RequestOp::Write | RequestOp::WriteZeroes { keep: true })
+        !self.reading_edges
+            && matches!(
+                self.op,
+                RequestOp::Write | RequestOp::WriteZeroes { keep: true }
+            )
     }
 }
 
@@ -120,7 +124,15 @@ impl Req {
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// Part of a request: whole or partial extents `ext…` in slots `slot…`, bytes `start…start + len` of the volume.
-    Data { req: u32, write: bool, ext: u32, count: u16, slot: u32, start: u64, len: u32 },
+    Data {
+        req: u32,
+        write: bool,
+        ext: u32,
+        count: u16,
+        slot: u32,
+        start: u64,
+        len: u32,
+    },
     /// Reading or writing a move's buffer.
     Move { index: u16 },
     /// A flush, metadata write or metadata flush of the current round.
@@ -178,6 +190,8 @@ pub struct Engine {
     reqs: Slab<Req>,
     ops: Slab<Op>,
     waiting: VecDeque<Waiter>,
+    /// The other of the two queues that take turns.
+    spare_queue: VecDeque<Waiter>,
     /// Something changed that a waiting piece may have waited for.
     retry: bool,
     /// The policy should have a look: an access or a settled move since the last tick.
@@ -201,7 +215,13 @@ impl Engine {
     pub fn new(opened: Opened, mut policy: Box<dyn Policy>, params: Params) -> Engine {
         let mut space = opened.space;
         let n = space.geo.members.len();
-        policy.attach(&mut View::new(&mut space, opened.time_base, 0, false, u32::MAX));
+        policy.attach(&mut View::new(
+            &mut space,
+            opened.time_base,
+            0,
+            false,
+            u32::MAX,
+        ));
         let blank = MemberState {
             unflushed: false,
             in_flight: 0,
@@ -214,15 +234,26 @@ impl Engine {
         for m in &opened.report.missing {
             members[usize::from(m.0)].missing = true;
         }
-        let counters = Counters { members: vec![MemberCounters::default(); n], ..Counters::default() };
+        let counters = Counters {
+            members: vec![MemberCounters::default(); n],
+            ..Counters::default()
+        };
         Engine {
-            commit: Commit::new(&opened.superblock, opened.layout, opened.tip, opened.checkpoint, &params, space.geo.extents),
+            commit: Commit::new(
+                &opened.superblock,
+                opened.layout,
+                opened.tip,
+                opened.checkpoint,
+                &params,
+                space.geo.extents,
+            ),
             freeing: Freeing::default(),
             moves: Moves::new(&params),
             edges: Edges::default(),
             reqs: Slab::new(1024),
             ops: Slab::new(1024),
             waiting: VecDeque::with_capacity(256),
+            spare_queue: VecDeque::with_capacity(256),
             retry: false,
             policy_due: true,
             wanted: Vec::with_capacity(64),
@@ -241,14 +272,20 @@ impl Engine {
     pub fn submit(&mut self, now: Nanos, req: Request, out: &mut Vec<Effect>) {
         if let Err(error) = self.admissible(&req) {
             self.counters.errors += 1;
-            out.push(Effect::Reply { tag: req.tag, result: Err(error) });
+            out.push(Effect::Reply {
+                tag: req.tag,
+                result: Err(error),
+            });
             return;
         }
         let (start, end) = match req.op {
             // A discard is advice: it covers the whole blocks inside.
             RequestOp::Discard => {
                 let b = u64::from(self.space.geo.block_bytes());
-                let (a, z) = ((req.offset + b - 1) & !(b - 1), (req.offset + u64::from(req.len)) & !(b - 1));
+                let (a, z) = (
+                    (req.offset + b - 1) & !(b - 1),
+                    (req.offset + u64::from(req.len)) & !(b - 1),
+                );
                 (a, z.max(a))
             }
             _ => self.space.geo.align(req.offset, u64::from(req.len)),
@@ -288,15 +325,26 @@ impl Engine {
     fn admissible(&self, req: &Request) -> Result<(), IoError> {
         if req.op == RequestOp::Flush {
             // A failed flush is sticky: no later one pretends success (design.md section 5).
-            return if self.failed && !self.broken(Mutant::ForgetFailedFlush) { Err(IoError::Io) } else { Ok(()) };
+            return if self.failed && !self.broken(Mutant::ForgetFailedFlush) {
+                Err(IoError::Io)
+            } else {
+                Ok(())
+            };
         }
-        let end = req.offset.checked_add(u64::from(req.len)).ok_or(IoError::Invalid)?;
+        let end = req
+            .offset
+            .checked_add(u64::from(req.len))
+            .ok_or(IoError::Invalid)?;
         if req.len == 0 || end > self.space.geo.volume_bytes() || self.phase != Phase::Running {
             return Err(IoError::Invalid);
         }
         match req.op {
-            RequestOp::Read | RequestOp::Write if req.len > REQUEST_BYTES_MAX => return Err(IoError::Invalid),
-            RequestOp::WriteZeroes { .. } if self.space.geo.align(req.offset, u64::from(req.len)) != (req.offset, end) => {
+            RequestOp::Read | RequestOp::Write if req.len > REQUEST_BYTES_MAX => {
+                return Err(IoError::Invalid);
+            }
+            RequestOp::WriteZeroes { .. }
+                if self.space.geo.align(req.offset, u64::from(req.len)) != (req.offset, end) =>
+            {
                 return Err(IoError::Invalid);
             }
             RequestOp::Read => return Ok(()),
@@ -305,11 +353,21 @@ impl Engine {
         if self.params.read_only {
             return Err(IoError::ReadOnly);
         }
-        if self.failed && !self.broken(Mutant::ForgetFailedFlush) { Err(IoError::Io) } else { Ok(()) }
+        if self.failed && !self.broken(Mutant::ForgetFailedFlush) {
+            Err(IoError::Io)
+        } else {
+            Ok(())
+        }
     }
 
     /// A device operation ended: bytes transferred, or an error.
-    pub fn complete(&mut self, now: Nanos, id: OpId, result: Result<u32, IoError>, out: &mut Vec<Effect>) {
+    pub fn complete(
+        &mut self,
+        now: Nanos,
+        id: OpId,
+        result: Result<u32, IoError>,
+        out: &mut Vec<Effect>,
+    ) {
         let op = *self.ops.at(id.0);
         let i = usize::from(op.op.member.0);
         self.members[i].in_flight -= 1;
@@ -346,7 +404,7 @@ impl Engine {
     }
 
     fn resume(&mut self, op: Op, n: u32, id: OpId, out: &mut Vec<Effect>) {
-        let mut d = op.op;
+        let mut d = DeviceOp { id, ..op.op };
         // Stay on whole blocks: a device that stopped inside one must do that block again.
         let n = n & !(self.space.geo.block_bytes() - 1);
         d.offset += u64::from(n);
@@ -376,14 +434,24 @@ impl Engine {
 
     /// When [`Engine::tick`] is wanted.
     pub fn next_wake(&self) -> Option<Nanos> {
-        let standby = self.members.iter().zip(&self.params.standby_after).filter_map(|(m, after)| {
-            after.filter(|_| !m.asleep && !m.missing && m.in_flight == 0).map(|a| m.last_used + a)
-        });
-        [self.policy.next_wake().filter(|_| self.may_move()), self.commit.next_wake(), self.moves.next_wake()]
-            .into_iter()
-            .flatten()
-            .chain(standby)
-            .min()
+        let standby = self
+            .members
+            .iter()
+            .zip(&self.params.standby_after)
+            .filter_map(|(m, after)| {
+                after
+                    .filter(|_| !m.asleep && !m.missing && m.in_flight == 0)
+                    .map(|a| m.last_used + a)
+            });
+        [
+            self.policy.next_wake().filter(|_| self.may_move()),
+            self.commit.next_wake(),
+            self.moves.next_wake(),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(standby)
+        .min()
     }
 
     /// No more requests will come: drain, write everything down.
@@ -416,7 +484,13 @@ impl Engine {
     }
 
     /// Start a device operation.
-    fn start(&mut self, what: What, mut op: DeviceOp, meta: commit::MetaSource, out: &mut Vec<Effect>) {
+    fn start(
+        &mut self,
+        what: What,
+        mut op: DeviceOp,
+        meta: commit::MetaSource,
+        out: &mut Vec<Effect>,
+    ) {
         op.id = OpId(self.ops.insert(Op { what, op, meta }));
         let m = &mut self.members[usize::from(op.member.0)];
         m.in_flight += 1;
@@ -444,7 +518,11 @@ impl Engine {
 
     fn view(&mut self, now: Nanos, budget: u32) -> (&mut dyn Policy, View<'_>, &mut Vec<Action>) {
         let flushing = self.commit.writing_metadata();
-        (self.policy.as_mut(), View::new(&mut self.space, now, self.moves.active(), flushing, budget), &mut self.wanted)
+        (
+            self.policy.as_mut(),
+            View::new(&mut self.space, now, self.moves.active(), flushing, budget),
+            &mut self.wanted,
+        )
     }
 
     fn may_move(&self) -> bool {
@@ -475,15 +553,25 @@ impl Engine {
     }
 
     fn nothing_left(&self) -> bool {
-        self.reqs.is_empty() && self.ops.is_empty() && self.moves.active() == 0 && (self.failed || self.params.read_only || self.commit.is_settled())
+        self.reqs.is_empty()
+            && self.ops.is_empty()
+            && self.moves.active() == 0
+            && (self.failed || self.params.read_only || self.commit.is_settled())
     }
 
     /// Send idle disks to sleep (GreenDM 6.1.4).
     fn sleepy(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         for i in 0..self.members.len() {
             let m = self.members[i];
-            let Some(after) = self.params.standby_after.get(i).copied().flatten() else { continue };
-            if !m.asleep && !m.missing && m.in_flight == 0 && now.since(m.last_used) >= after && self.phase == Phase::Running {
+            let Some(after) = self.params.standby_after.get(i).copied().flatten() else {
+                continue;
+            };
+            if !m.asleep
+                && !m.missing
+                && m.in_flight == 0
+                && now.since(m.last_used) >= after
+                && self.phase == Phase::Running
+            {
                 let op = DeviceOp {
                     id: OpId(0),
                     member: MemberId(i as u8),

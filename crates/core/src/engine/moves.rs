@@ -55,7 +55,7 @@ impl Move {
 }
 
 /// Moves under way, and what limits them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Moves {
     list: Vec<Option<Move>>,
     active: u32,
@@ -70,6 +70,12 @@ pub(super) struct Moves {
     allowed: u32,
     window: Histogram,
     window_start: Nanos,
+}
+
+impl core::fmt::Debug for Moves {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.list.iter().flatten()).finish()
+    }
 }
 
 impl Moves {
@@ -97,7 +103,10 @@ impl Moves {
     }
     /// The move of an extent. Asked only for held extents: the list is short.
     pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
-        self.list.iter().position(|m| m.is_some_and(|m| m.extent == e)).map(|i| i as u16)
+        self.list
+            .iter()
+            .position(|m| m.is_some_and(|m| m.extent == e))
+            .map(|i| i as u16)
     }
     pub(super) fn get(&self, i: u16) -> Move {
         self.list[usize::from(i)].expect("move not under way")
@@ -110,12 +119,18 @@ impl Moves {
     /// Copied moves that wait for a round, as (index, extent, destination), and the members that must be flushed for them.
     pub(super) fn copied(&self) -> impl Iterator<Item = (u16, ExtentId, Slot)> + '_ {
         self.list.iter().enumerate().filter_map(|(i, m)| {
-            m.filter(|m| m.step == Step::Copied && !m.stale).map(|m| (i as u16, m.extent, m.dst))
+            m.filter(|m| m.step == Step::Copied && !m.stale)
+                .map(|m| (i as u16, m.extent, m.dst))
         })
     }
     /// Should a round be started for the moves that wait?
     pub(super) fn want_round(&self, now: Nanos) -> bool {
-        self.copied > 0 && (self.copied == self.active || self.copied >= 8 || self.copied_since.is_some_and(|t| now.since(t) >= BATCH_WAIT))
+        self.copied > 0
+            && (self.copied == self.active
+                || self.copied >= 8
+                || self
+                    .copied_since
+                    .is_some_and(|t| now.since(t) >= BATCH_WAIT))
     }
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.copied_since.map(|t| t + BATCH_WAIT)
@@ -129,7 +144,10 @@ impl Moves {
             if ms > 0 {
                 self.refilled = now;
                 // A second's worth at most: a long idle time does not become a burst.
-                self.budget = self.budget.saturating_add((ms * rate / 1000) as i64).min(rate as i64);
+                self.budget = self
+                    .budget
+                    .saturating_add((ms * rate / 1000) as i64)
+                    .min(rate as i64);
             }
         }
     }
@@ -139,14 +157,27 @@ impl Moves {
         self.window.add(latency);
         if now.since(self.window_start) >= FEEDBACK_EVERY {
             let over = self.window.quantile(0.99) > limit;
-            self.allowed = if over { self.allowed / 2 } else { (self.allowed + 1).min(self.list.len() as u32) };
+            self.allowed = if over {
+                self.allowed / 2
+            } else {
+                (self.allowed + 1).min(self.list.len() as u32)
+            };
             self.window.clear();
             self.window_start = now;
         }
     }
     fn recount(&mut self, now: Nanos) {
-        self.copied = self.list.iter().flatten().filter(|m| m.step == Step::Copied).count() as u32;
-        self.copied_since = if self.copied == 0 { None } else { self.copied_since.or(Some(now)) };
+        self.copied = self
+            .list
+            .iter()
+            .flatten()
+            .filter(|m| m.step == Step::Copied)
+            .count() as u32;
+        self.copied_since = if self.copied == 0 {
+            None
+        } else {
+            self.copied_since.or(Some(now))
+        };
     }
 }
 
@@ -156,7 +187,11 @@ impl Engine {
         let mut wanted = core::mem::take(&mut self.wanted);
         for action in wanted.drain(..) {
             let up = self.is_up(action);
-            let c = if up { &mut self.counters.promotions } else { &mut self.counters.demotions };
+            let c = if up {
+                &mut self.counters.promotions
+            } else {
+                &mut self.counters.demotions
+            };
             c.proposed += 1;
             if let Err(why) = self.try_move(now, action, up, out) {
                 self.settle(now, action, up, Outcome::Refused(why));
@@ -169,18 +204,33 @@ impl Engine {
 
     fn is_up(&self, action: Action) -> bool {
         let Action::Move { extent, to } = action;
-        self.space.map.home(extent).is_some_and(|s| to < self.space.geo.tier_of(s))
+        extent.0 < self.space.geo.extents
+            && self
+                .space
+                .map
+                .home(extent)
+                .is_some_and(|s| to < self.space.geo.tier_of(s))
     }
 
     fn settle(&mut self, now: Nanos, action: Action, up: bool, how: Outcome) {
-        let c = if up { &mut self.counters.promotions } else { &mut self.counters.demotions };
+        let c = if up {
+            &mut self.counters.promotions
+        } else {
+            &mut self.counters.demotions
+        };
         c.settle(how);
         let (policy, mut view, wanted) = self.view(now, 0);
         policy.on_settled(&mut view, action, how, wanted);
         self.policy_due |= !matches!(how, Outcome::Refused(_));
     }
 
-    fn try_move(&mut self, now: Nanos, action: Action, up: bool, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+    fn try_move(
+        &mut self,
+        now: Nanos,
+        action: Action,
+        up: bool,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
         let Action::Move { extent, to } = action;
         if !self.may_move() {
             return Err(Refusal::Closed);
@@ -195,28 +245,47 @@ impl Engine {
         let rules = self.policy.move_rules();
         let (readers, writers) = self.space.pins.count(src);
         // A read in flight pins the slot but does not stop a copy; a write could land after the copy was read.
-        if self.space.map.is_held(extent) || writers > 0 || (rules.idle_extents_only && readers > 0) {
+        if self.space.map.is_held(extent) || writers > 0 || (rules.idle_extents_only && readers > 0)
+        {
             return Err(Refusal::Busy);
         }
         if up && rules.yield_to_metadata && self.commit.writing_metadata() {
             return Err(Refusal::MetadataFlush);
         }
-        let limit = rules.limit.unwrap_or(u32::MAX).min(self.moves.list.len() as u32);
+        let limit = rules
+            .limit
+            .unwrap_or(u32::MAX)
+            .min(self.moves.list.len() as u32);
         if self.moves.active >= limit {
             return Err(Refusal::Limit);
         }
         self.moves.refill(now);
-        if self.moves.active >= self.moves.allowed || (self.moves.bytes_per_s.is_some() && self.moves.budget < 0) {
+        if self.moves.active >= self.moves.allowed
+            || (self.moves.bytes_per_s.is_some() && self.moves.budget < 0)
+        {
             return Err(Refusal::Throttled);
         }
         let dst = self.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
         self.moves.budget -= i64::from(self.space.geo.extent_bytes());
-        let free = self.moves.list.iter_mut().enumerate().find(|(_, m)| m.is_none());
+        let free = self
+            .moves
+            .list
+            .iter_mut()
+            .enumerate()
+            .find(|(_, m)| m.is_none());
         let Some((index, place)) = free else {
             self.space.slots.put_back(dst);
             return Err(Refusal::Limit);
         };
-        *place = Some(Move { action, extent, src, dst, up, step: Step::Reading, stale: false });
+        *place = Some(Move {
+            action,
+            extent,
+            src,
+            dst,
+            up,
+            step: Step::Reading,
+            stale: false,
+        });
         self.moves.active += 1;
         self.space.map.hold(extent, true);
         self.space.pins.pin(src, false);
@@ -227,22 +296,49 @@ impl Engine {
     fn move_io(&mut self, index: u16, kind: OpKind, slot: Slot, out: &mut Vec<Effect>) {
         let (member, offset) = self.space.geo.locate(slot);
         let len = self.space.geo.extent_bytes();
-        let op = DeviceOp { id: OpId(0), member, kind, offset, len, buf: BufRef::Move { index, offset: 0 }, fua: false };
+        let op = DeviceOp {
+            id: OpId(0),
+            member,
+            kind,
+            offset,
+            len,
+            buf: BufRef::Move { index, offset: 0 },
+            fua: false,
+        };
         self.start(What::Move { index }, op, MetaSource::None, out);
     }
 
     /// The read or write of a move ended.
-    pub(super) fn move_step(&mut self, now: Nanos, index: u16, result: Result<(), IoError>, out: &mut Vec<Effect>) {
+    pub(super) fn move_step(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        result: Result<(), IoError>,
+        out: &mut Vec<Effect>,
+    ) {
         let m = self.moves.get(index);
         if m.step == Step::Writing {
             let (member, _) = self.space.geo.locate(m.dst);
             self.members[usize::from(member.0)].unflushed = true;
         }
+        let result = if self.failed {
+            Err(IoError::Io)
+        } else {
+            result
+        };
         if m.stale || result.is_err() {
-            let how = if result.is_err() { Outcome::Failed } else { Outcome::Stale };
+            let how = if result.is_err() {
+                Outcome::Failed
+            } else {
+                Outcome::Stale
+            };
             return self.give_up(now, index, how, out);
         }
-        let next = if m.step == Step::Reading { Step::Writing } else { Step::Copied };
+        let next = if m.step == Step::Reading {
+            Step::Writing
+        } else {
+            Step::Copied
+        };
         if let Some(m) = &mut self.moves.list[usize::from(index)] {
             m.step = next;
         }
@@ -277,7 +373,9 @@ impl Engine {
 
     /// End a move without effect. Its destination was never exposed, so it is free at once.
     fn give_up(&mut self, now: Nanos, index: u16, how: Outcome, out: &mut Vec<Effect>) {
-        let Some(m) = self.moves.list[usize::from(index)].take() else { return };
+        let Some(m) = self.moves.list[usize::from(index)].take() else {
+            return;
+        };
         self.moves.active -= 1;
         self.moves.recount(now);
         self.space.slots.put_back(m.dst);
@@ -300,7 +398,9 @@ impl Engine {
     /// The round is durable: flip what it carried.
     pub(super) fn flip_committed(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         for i in 0..self.moves.list.len() {
-            let Some(m) = self.moves.list[i].filter(|m| m.step == Step::Committing) else { continue };
+            let Some(m) = self.moves.list[i].filter(|m| m.step == Step::Committing) else {
+                continue;
+            };
             self.moves.list[i] = None;
             self.moves.active -= 1;
             self.counters.migrated_bytes += u64::from(self.space.geo.extent_bytes());
@@ -319,9 +419,11 @@ impl Engine {
     }
 
     /// A round failed: its moves did not happen. Their slots stay taken, since either record may be the durable one.
-    pub(super) fn abandon_committing(&mut self, now: Nanos) {
+    pub(super) fn abandon_committing(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         for i in 0..self.moves.list.len() {
-            let Some(m) = self.moves.list[i].filter(|m| m.step == Step::Committing) else { continue };
+            let Some(m) = self.moves.list[i].filter(|m| m.step == Step::Committing) else {
+                continue;
+            };
             self.moves.list[i] = None;
             self.moves.active -= 1;
             self.space.pins.unpin(m.src, false);
@@ -330,6 +432,12 @@ impl Engine {
             self.settle(now, m.action, m.up, Outcome::Failed);
         }
         self.moves.recount(now);
+        // No round will come for the others either: whoever waits for them goes on from the source.
+        for i in 0..self.moves.list.len() {
+            if self.moves.list[i].is_some_and(|m| m.step == Step::Copied) {
+                self.give_up(now, i as u16, Outcome::Failed, out);
+            }
+        }
     }
 
     /// Members that the copied moves were written to.

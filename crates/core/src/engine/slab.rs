@@ -12,7 +12,10 @@ pub struct Slab<T> {
 impl<T> Slab<T> {
     /// Room for `n` before it has to grow.
     pub fn new(n: usize) -> Slab<T> {
-        Slab { items: Vec::with_capacity(n), free: Vec::with_capacity(n) }
+        Slab {
+            items: Vec::with_capacity(n),
+            free: Vec::with_capacity(n),
+        }
     }
     /// Store; returns the number.
     pub fn insert(&mut self, t: T) -> u32 {

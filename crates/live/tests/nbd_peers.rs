@@ -403,3 +403,47 @@ fn sockets_are_taken_only_when_free() {
         assert!(text.parse::<Address>().is_err(), "{text:?}");
     }
 }
+
+#[test]
+fn a_peer_that_vanishes_or_never_reads_leaves_nothing_behind() {
+    use std::io::{Read, Write};
+    let scratch = Scratch::new("rude");
+    for vanish in [true, false] {
+        let port = Arc::new(MemPort::with_engine_thread(64 * MIB, 16 << 20).expect("thread"));
+        let (server, _) = serve(&port, &scratch);
+        let mut peer =
+            std::os::unix::net::UnixStream::connect(scratch.path("s")).expect("connected");
+        let mut greeting = [0; 18];
+        peer.read_exact(&mut greeting).expect("greeted");
+        // Client flags, then EXPORT_NAME with the empty name.
+        let hello = [
+            &3u32.to_be_bytes()[..],
+            b"IHAVEOPT",
+            &1u32.to_be_bytes(),
+            &[0; 4],
+        ]
+        .concat();
+        peer.write_all(&hello).expect("sent");
+        let mut export = [0; 10];
+        peer.read_exact(&mut export).expect("answered");
+        assert_eq!(export[..8], (64 * MIB).to_be_bytes());
+        // Reads of 1 MiB, more than the pool holds; none of the data is ever taken.
+        let mut read = 0x2560_9513_u32.to_be_bytes().to_vec();
+        read.extend_from_slice(&[0; 20]);
+        read.extend_from_slice(&(1u32 << 20).to_be_bytes());
+        peer.write_all(&read.repeat(100)).expect("sent");
+        // The first bytes of a reply: by now work is under way.
+        peer.read_exact(&mut [0; 16]).expect("a reply began");
+        if vanish {
+            drop(peer);
+            while server.connections() != 0 {
+                std::thread::yield_now();
+            }
+            server.stop();
+        } else {
+            drop(server);
+            drop(peer);
+        }
+        assert_eq!(port.pool_bytes_out(), 0, "vanish: {vanish}");
+    }
+}

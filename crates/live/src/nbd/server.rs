@@ -7,6 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::net::Shutdown;
 
@@ -19,6 +20,8 @@ use crate::port::Port;
 
 /// Longest export name and description, in bytes (the specification's limit for strings).
 const MAX_STRING: usize = 4096;
+/// How long a stopping server waits for clients to take the replies that they are owed.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -170,7 +173,7 @@ impl Server {
             let (back, wait) = self
                 .shared
                 .left
-                .wait_timeout(table, std::time::Duration::from_secs(10))
+                .wait_timeout(table, STOP_PATIENCE)
                 .unwrap_or_else(PoisonError::into_inner);
             table = back;
             if wait.timed_out() {
@@ -202,7 +205,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             Err(_) if shared.stopping.load(Ordering::SeqCst) => return,
             // Out of descriptors, or a peer that left before it was accepted. Neither ends the server; the pause keeps
             // the first from spinning.
-            Err(_) => thread::sleep(std::time::Duration::from_millis(10)),
+            Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
 }

@@ -56,8 +56,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::port::Port;
+
+/// The last close may still be under way when its caller has gone on: `losetup -d` does not wait for it. So a busy
+/// unmount is tried for 200 ms before it is reported.
+const BUSY_TRIES: u32 = 10;
+const BUSY_WAIT: Duration = Duration::from_millis(20);
 
 /// How a block file is shown and served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -318,16 +324,25 @@ impl Mount {
     /// # Errors
     /// [`Error::Busy`] while the file is open; the mount goes on and `unmount` may be tried again.
     pub fn unmount(&mut self) -> Result<(), Error> {
-        if self.is_mounted() {
-            mountpoint::unmount(&self.dir).map_err(|source| match source.raw_os_error() {
-                Some(libc::EBUSY) => Error::Busy {
+        let mut tries = 0;
+        while self.is_mounted() {
+            let Err(source) = mountpoint::unmount(&self.dir) else {
+                break;
+            };
+            let busy = source.raw_os_error() == Some(libc::EBUSY);
+            if busy && tries < BUSY_TRIES {
+                tries += 1;
+                std::thread::sleep(BUSY_WAIT);
+            } else if busy {
+                return Err(Error::Busy {
                     file: self.file.clone(),
-                },
-                _ => Error::Unmount {
+                });
+            } else {
+                return Err(Error::Unmount {
                     dir: self.dir.clone(),
                     source,
-                },
-            })?;
+                });
+            }
         }
         self.join()
     }

@@ -5,6 +5,11 @@
 #
 # Prints operations per second of each server, medians over the rounds, and the ratio to fuse_pread. Rounds are
 # interleaved, so that a change of the machine's speed meets all servers. Needs root, fio, /dev/fuse and a tmpfs.
+#
+#   pread      one thread: read the request, pread or pwrite the tmpfs file, reply
+#   inline     block file, volume in memory, completed on the session thread (inline2: two session threads)
+#   handoffN   the same, completed on a thread of its own that polls for N microseconds before it sleeps
+#   pumpN      that thread takes the requests from the kernel itself
 set -eu
 seconds=${1:-3}
 rounds=${2:-3}
@@ -13,7 +18,7 @@ bin=${CARGO_TARGET_DIR:-$here/target}/release/examples
 [ -x "$bin/fuse_pread" ] && [ -x "$bin/block_file_mem" ] ||
     cargo build --release -p isotherm-live --example fuse_pread --example block_file_mem
 scratch=$(mktemp -d /dev/shm/fuse-pread.XXXXXX)
-servers="pread inline inline2 handoff0 handoff20 handoff100"
+servers="pread inline inline2 handoff0 handoff20 pump0 pump20"
 
 cleanup() {
     exec 9>&-
@@ -37,7 +42,8 @@ start inline "$bin/block_file_mem" "$scratch/inline" file 512
 start inline2 "$bin/block_file_mem" "$scratch/inline2" file 512 threads=2
 start handoff0 "$bin/block_file_mem" "$scratch/handoff0" file 512 handoff=0
 start handoff20 "$bin/block_file_mem" "$scratch/handoff20" file 512 handoff=20
-start handoff100 "$bin/block_file_mem" "$scratch/handoff100" file 512 handoff=100
+start pump0 "$bin/block_file_mem" "$scratch/pump0" file 512 pump=0
+start pump20 "$bin/block_file_mem" "$scratch/pump20" file 512 pump=20
 exec 9>"$scratch/stop"
 for name in $servers; do
     until grep -q ready "$scratch/$name.out" 2>/dev/null; do sleep 0.1; done

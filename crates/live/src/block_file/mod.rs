@@ -48,17 +48,21 @@
 //! the engine's thread; see `bench/fuse-pread`.
 
 mod mountpoint;
+mod pump;
 mod serve;
 pub mod testing;
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::port::Port;
+
+pub use pump::{Pump, Received};
 
 /// The last close may still be under way when its caller has gone on: `losetup -d` does not wait for it. So a busy
 /// unmount is tried for 200 ms before it is reported.
@@ -246,6 +250,9 @@ pub struct Mount {
     /// `major:minor` of our file system, to tell it from a later mount on the same directory.
     device: Option<String>,
     session: Option<JoinHandle<io::Result<()>>>,
+    /// With a pump: the way to fuser's session, and the thread that carries its replies.
+    slow: Option<Arc<pump::Slow>>,
+    relay: Option<JoinHandle<()>>,
 }
 
 /// Show `port`'s volume as the file `dir/name` and serve it from threads of its own.
@@ -261,14 +268,58 @@ pub fn mount(
     name: &str,
     options: &Options,
 ) -> Result<Mount, Error> {
+    let (mut mount, descriptor) = place(&*port, dir, name, options)?;
+    let volume = serve::Volume::new(port, name, options);
+    mount.serve(volume, descriptor, options.threads.clamp(1, 64))?;
+    Ok(mount)
+}
+
+/// As [`mount`], but reads, writes and flushes wait until the caller takes them with the [`Pump`], on its own thread:
+/// the engine's. `port`'s `submit` is called on that thread for them, and on a session thread for the rest.
+/// [`Options::threads`] has no meaning here.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_pumped(
+    port: Arc<dyn Port>,
+    dir: &Path,
+    name: &str,
+    options: &Options,
+) -> Result<(Mount, Pump), Error> {
+    let failed = |source| Error::Session { source };
+    let (mut mount, descriptor) = place(&*port, dir, name, options)?;
+    let volume = serve::Volume::new(Arc::clone(&port), name, options);
+    let parts = pump::split(descriptor, port).map_err(failed)?;
+    let slow = Arc::clone(&parts.slow);
+    mount.slow = Some(parts.slow);
+    let relay = move || {
+        become_io_flusher();
+        slow.relay();
+    };
+    mount.relay = Some(
+        std::thread::Builder::new()
+            .name("block-file-relay".into())
+            .spawn(relay)
+            .map_err(failed)?,
+    );
+    mount.serve(volume, parts.session, 1)?;
+    Ok((mount, parts.pump))
+}
+
+/// Mount; whoever drops the result unmounts.
+fn place(
+    port: &dyn Port,
+    dir: &Path,
+    name: &str,
+    options: &Options,
+) -> Result<(Mount, OwnedFd), Error> {
     mountpoint::check_name(name)?;
     let dir = mountpoint::resolve(dir)?;
     mountpoint::prepare(&dir)?;
-    let source: String =
-        format!("isotherm:{name}").replace(|c: char| c == ',' || c == '\\' || c.is_control(), "_");
+    let awkward = |c: char| c == ',' || c == '\\' || c.is_control();
     let wanted = mountpoint::Wanted {
         dir: &dir,
-        source: &source,
+        source: &format!("isotherm:{name}").replace(awkward, "_"),
         read_only: port.read_only(),
         allow_other: options.allow_other,
     };
@@ -277,38 +328,47 @@ pub fn mount(
         .ok()
         .flatten()
         .map(|m| m.device);
-    let mut mount = Mount {
+    let mount = Mount {
         file: dir.join(name),
         dir,
         device,
         session: None,
+        slow: None,
+        relay: None,
     };
-    // From here on `mount` unmounts when it is dropped.
-    let mut config = fuser::Config::default();
-    // The kernel has checked who may reach the mount; fuser's own check would refuse requests of the loop driver.
-    config.acl = fuser::SessionACL::All;
-    let threads = options.threads.clamp(1, 64);
-    config.n_threads = Some(threads);
-    config.clone_fd = threads > 1;
-    let volume = serve::Volume::new(port, name, options);
-    let failed = |source| Error::Session { source };
-    let session = fuser::Session::from_fd(volume, descriptor, fuser::SessionACL::All, config)
-        .map_err(failed)?;
-    let serve = move || {
-        // The session's own threads inherit the mark.
-        become_io_flusher();
-        session.run()
-    };
-    mount.session = Some(
-        std::thread::Builder::new()
-            .name("block-file".into())
-            .spawn(serve)
-            .map_err(failed)?,
-    );
-    Ok(mount)
+    Ok((mount, descriptor))
 }
 
 impl Mount {
+    /// Start fuser's session on `descriptor`.
+    fn serve(
+        &mut self,
+        volume: serve::Volume,
+        descriptor: OwnedFd,
+        threads: usize,
+    ) -> Result<(), Error> {
+        let failed = |source| Error::Session { source };
+        let mut config = fuser::Config::default();
+        // The kernel has checked who may reach the mount; fuser's own check would refuse requests of the loop driver.
+        config.acl = fuser::SessionACL::All;
+        config.n_threads = Some(threads);
+        config.clone_fd = threads > 1;
+        let session = fuser::Session::from_fd(volume, descriptor, fuser::SessionACL::All, config)
+            .map_err(failed)?;
+        let serve = move || {
+            // The session's own threads inherit the mark.
+            become_io_flusher();
+            session.run()
+        };
+        self.session = Some(
+            std::thread::Builder::new()
+                .name("block-file".into())
+                .spawn(serve)
+                .map_err(failed)?,
+        );
+        Ok(())
+    }
+
     /// The block file.
     pub fn file(&self) -> &Path {
         &self.file
@@ -357,12 +417,26 @@ impl Mount {
 
     fn join(&mut self) -> Result<(), Error> {
         self.device = None;
+        let panicked = || Error::Session {
+            source: io::Error::other("a session thread panicked"),
+        };
+        let slow = self.slow.take();
+        if let Some(slow) = &slow {
+            slow.close();
+        }
+        if let Some(relay) = self.relay.take() {
+            relay.join().map_err(|_| panicked())?;
+        }
         match self.session.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
+            // How fuser calls the end of a socket.
+            Some(Ok(Err(error)))
+                if slow.is_some() && error.kind() == io::ErrorKind::InvalidData =>
+            {
+                Ok(())
+            }
             Some(Ok(Err(source))) => Err(Error::Session { source }),
-            Some(Err(_)) => Err(Error::Session {
-                source: io::Error::other("a session thread panicked"),
-            }),
+            Some(Err(_)) => Err(panicked()),
         }
     }
 }

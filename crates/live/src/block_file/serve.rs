@@ -21,7 +21,7 @@ const FILE: INodeNo = INodeNo(2);
 /// Names and attributes never change while we serve, so the kernel need not ask again.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// Largest read or write request, bytes: what fits the kernel's default limit of 256 pages.
-const MAX_IO: u32 = 1 << 20;
+pub(super) const MAX_IO: u32 = 1 << 20;
 /// A discard or zeroing is cut into pieces of at most this many bytes, a multiple of every logical block.
 const PIECE: u64 = 1 << 30;
 /// Runs of allocation status asked for at a time.
@@ -140,7 +140,7 @@ impl Volume {
     }
 }
 
-fn errno(error: IoError) -> Errno {
+pub(super) fn errno(error: IoError) -> Errno {
     match error {
         IoError::Io => Errno::EIO,
         IoError::NoSpace => Errno::ENOSPC,
@@ -306,9 +306,9 @@ impl Filesystem for Volume {
         let len = self.inside(offset, data.len() as u64) as u32;
         if len == 0 {
             return if data.is_empty() {
-                reply.written(0)
+                reply.written(0);
             } else {
-                reply.error(Errno::ENOSPC)
+                reply.error(Errno::ENOSPC);
             };
         }
         let mut buffer = self.port.buffer(offset, len);

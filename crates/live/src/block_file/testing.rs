@@ -56,8 +56,8 @@ impl MemPort {
         let stripe = |n: u64| {
             let len = STRIPE.min(size - n * STRIPE) as usize;
             // Written, not only reserved: first touches in a benchmark would measure page faults.
-            let mut bytes = Vec::with_capacity(len);
-            bytes.resize(len, 0);
+            let mut bytes = vec![1; len];
+            bytes.fill(0);
             Mutex::new(Stripe {
                 bytes: bytes.into(),
                 mapped: vec![false; len.div_ceil(block as usize)].into(),
@@ -119,7 +119,7 @@ impl MemPort {
             (RequestOp::Read, Some(buf)) => {
                 count(&self.counts.reads, 1);
                 self.over(offset, span, |s, from, to, at| {
-                    buf[at..at + to - from].copy_from_slice(&s.bytes[from..to])
+                    buf[at..at + to - from].copy_from_slice(&s.bytes[from..to]);
                 });
             }
             (RequestOp::Write, Some(buf)) => {

@@ -10,4 +10,5 @@
 //! Never false: a front end reaches the volume only through [`port::Port`].
 
 pub mod block_file;
+pub mod nbd;
 pub mod port;

@@ -1,0 +1,17 @@
+//! The volume over the network block device protocol.
+//!
+//! ```text
+//!  socket bytes ─► proto::Connection ─► requests ─► Port ─► completion ─► proto::Ticket ─► outbox ─► socket
+//!                  (no I/O, no clock)                                     (reply bytes)    (sendmsg, batched)
+//! ```
+//!
+//! [`proto`] knows the protocol and no socket; [`server`] knows sockets and threads and no protocol.
+//! The protocol is that of <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle
+//! handshake, simple and structured replies, `base:allocation`.
+
+mod outbox;
+pub mod proto;
+pub mod server;
+mod session;
+mod socket;
+pub mod testing;

@@ -1,0 +1,367 @@
+//! Replies on their way to one peer.
+//!
+//! Who sends? Whoever is there, so that a lone request (queue depth 1) costs no thread switch and many share a system
+//! call:
+//!
+//! - While the reader works through received requests, replies gather; it sends them before it waits for more.
+//! - Otherwise a completion with no other request open sends at once, on the engine's thread, if the socket takes it.
+//! - Otherwise, or if the socket is full, the writer thread sends all that has gathered.
+//!
+//! One sender at a time, in the order of completion.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::net::Shutdown;
+
+use super::proto::Head;
+use super::socket;
+use crate::port::Buffer;
+
+/// Replies in one system call: two parts each, far below the system's 1024.
+const BATCH: usize = 64;
+/// Replies' data that may wait for a busy reader. It bounds the memory that a reader can hold back while it waits for
+/// memory itself.
+const CORKED_BYTES: usize = 128 << 10;
+
+/// What follows a reply's head.
+pub(super) enum Tail {
+    None,
+    Data(Buffer),
+    Bytes(Vec<u8>),
+}
+
+/// One whole reply.
+pub(super) struct Reply {
+    pub head: Option<Head>,
+    pub tail: Tail,
+    /// What the connection is told when it is sent.
+    pub payload_bytes: u32,
+}
+
+impl Reply {
+    fn parts(&self) -> [&[u8]; 2] {
+        let head: &[u8] = self.head.as_deref().unwrap_or_default();
+        let tail: &[u8] = match &self.tail {
+            Tail::None => &[],
+            Tail::Data(buffer) => buffer,
+            Tail::Bytes(bytes) => bytes,
+        };
+        [head, tail]
+    }
+
+    fn len(&self) -> usize {
+        self.parts().iter().map(|p| p.len()).sum()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sender {
+    None,
+    /// Someone who does not wait for the socket.
+    Passing,
+    /// The writer thread, woken or at work.
+    Writer,
+}
+
+struct State {
+    queue: VecDeque<Reply>,
+    queued_bytes: usize,
+    /// Bytes of the queue's front that are sent.
+    skip: usize,
+    sender: Sender,
+    /// The reader will send before it waits.
+    corked: bool,
+    reader_waits: bool,
+    closing: bool,
+    dead: bool,
+    released: (u32, u64),
+    spare: VecDeque<Reply>,
+}
+
+pub(super) struct Outbox {
+    socket: OwnedFd,
+    /// Requests handed to the engine and not completed.
+    at_work: AtomicU32,
+    state: Mutex<State>,
+    writer: Condvar,
+    reader: Condvar,
+}
+
+impl Outbox {
+    pub(super) fn new(socket: OwnedFd) -> Outbox {
+        Outbox {
+            socket,
+            at_work: AtomicU32::new(0),
+            state: Mutex::new(State {
+                queue: VecDeque::new(),
+                queued_bytes: 0,
+                skip: 0,
+                sender: Sender::None,
+                corked: false,
+                reader_waits: false,
+                closing: false,
+                dead: false,
+                released: (0, 0),
+                spare: VecDeque::new(),
+            }),
+            writer: Condvar::new(),
+            reader: Condvar::new(),
+        }
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every critical section leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request goes to the engine; [`Outbox::complete`] will be called for it.
+    pub(super) fn begin(&self) {
+        self.at_work.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The engine's answer, on any thread; does not wait for the socket.
+    pub(super) fn complete(&self, reply: Reply) {
+        let mut state = self.lock();
+        // Under the lock, so that `drained` sees either the request at work or its reply queued.
+        let others = self.at_work.fetch_sub(1, Ordering::Relaxed) - 1;
+        Self::push(&mut state, reply);
+        if state.dead {
+            if state.reader_waits {
+                self.reader.notify_all();
+            }
+            return;
+        }
+        if state.sender != Sender::None || (state.corked && state.queued_bytes < CORKED_BYTES) {
+            return;
+        }
+        if others == 0 && !state.corked {
+            drop(self.send_passing(state));
+        } else {
+            self.wake_writer(&mut state);
+        }
+    }
+
+    /// The reader's own answer to a request that never went to the engine.
+    pub(super) fn answer(&self, reply: Reply) {
+        Self::push(&mut self.lock(), reply);
+    }
+
+    fn push(state: &mut State, reply: Reply) {
+        if state.dead {
+            // Nobody will read it; what it held is free.
+            state.released.0 += 1;
+            state.released.1 += u64::from(reply.payload_bytes);
+            return;
+        }
+        state.queued_bytes += reply.len();
+        state.queue.push_back(reply);
+    }
+
+    /// The reader works through what it received: leave sending to it.
+    pub(super) fn cork(&self) {
+        self.lock().corked = true;
+    }
+
+    /// The reader is about to wait. Sends what gathered, and returns what was sent since the last call.
+    pub(super) fn uncork(&self) -> (u32, u64) {
+        let mut state = self.lock();
+        state.corked = false;
+        if state.sender == Sender::None && !state.queue.is_empty() {
+            state = self.send_passing(state);
+        }
+        std::mem::take(&mut state.released)
+    }
+
+    /// Wait until at least one reply was sent; what was sent. `None`: the peer is gone.
+    pub(super) fn wait_released(&self) -> Option<(u32, u64)> {
+        let mut state = self.lock();
+        loop {
+            if state.dead {
+                return None;
+            }
+            if state.released.0 != 0 {
+                return Some(std::mem::take(&mut state.released));
+            }
+            state = self.reader_wait(state);
+        }
+    }
+
+    /// Wait until every request is completed and its reply sent or given up.
+    pub(super) fn drain(&self) {
+        let mut state = self.lock();
+        while self.at_work.load(Ordering::Relaxed) != 0
+            || !state.queue.is_empty()
+            || state.sender != Sender::None
+        {
+            state = self.reader_wait(state);
+        }
+    }
+
+    fn reader_wait<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.reader_waits = true;
+        state = self
+            .reader
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.reader_waits = false;
+        state
+    }
+
+    /// The peer is gone: drop what is queued and what will come.
+    pub(super) fn give_up(&self) {
+        let mut state = self.lock();
+        self.mark_dead(&mut state);
+    }
+
+    fn mark_dead(&self, state: &mut State) {
+        state.dead = true;
+        // Wakes the reader if it waits for the peer, and the writer if it waits for room.
+        socket::shut(&self.socket, Shutdown::Both);
+        for reply in std::mem::take(&mut state.queue) {
+            Self::push(state, reply);
+        }
+        state.queued_bytes = 0;
+        self.reader.notify_all();
+    }
+
+    /// End the writer thread once it has nothing to do.
+    pub(super) fn close(&self) {
+        self.lock().closing = true;
+        self.writer.notify_all();
+    }
+
+    fn wake_writer(&self, state: &mut State) {
+        state.sender = Sender::Writer;
+        self.writer.notify_one();
+    }
+
+    /// Send until the queue is empty or the socket full; the writer takes over then.
+    fn send_passing<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.sender = Sender::Passing;
+        loop {
+            let (back, end) = self.send_queue(state, false);
+            state = back;
+            match end {
+                Ok(()) if state.queue.is_empty() => {
+                    state.sender = Sender::None;
+                    return state;
+                }
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.wake_writer(&mut state);
+                    return state;
+                }
+                Err(_) => {
+                    state.sender = Sender::None;
+                    self.mark_dead(&mut state);
+                    return state;
+                }
+            }
+        }
+    }
+
+    /// The writer thread.
+    pub(super) fn run_writer(&self) {
+        let mut state = self.lock();
+        loop {
+            if state.sender == Sender::Writer {
+                let (back, end) = self.send_queue(state, true);
+                state = back;
+                if end.is_err() {
+                    self.mark_dead(&mut state);
+                }
+                if state.queue.is_empty() {
+                    state.sender = Sender::None;
+                    if state.reader_waits {
+                        self.reader.notify_all();
+                    }
+                }
+            } else if state.closing {
+                return;
+            } else {
+                state = self
+                    .writer
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Send what is queued now. The lock is not held while the system works; what is not sent goes back in front.
+    fn send_queue<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        wait: bool,
+    ) -> (MutexGuard<'a, State>, io::Result<()>) {
+        let spare = std::mem::take(&mut state.spare);
+        let mut taken = std::mem::replace(&mut state.queue, spare);
+        let taken_bytes = std::mem::take(&mut state.queued_bytes);
+        let mut skip = std::mem::take(&mut state.skip);
+        drop(state);
+
+        let mut released = (0, 0);
+        let mut result = Ok(());
+        while !taken.is_empty() {
+            match self.send_batch(&taken, skip, wait) {
+                Ok(n) => {
+                    skip += n;
+                    while let Some(front) = taken.front()
+                        && skip >= front.len()
+                    {
+                        skip -= front.len();
+                        released.0 += 1;
+                        released.1 += u64::from(front.payload_bytes);
+                        taken.pop_front();
+                    }
+                }
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
+            }
+        }
+
+        let mut state = self.lock();
+        state.released.0 += released.0;
+        state.released.1 += released.1;
+        if taken.is_empty() {
+            state.spare = taken;
+        } else if state.dead {
+            for reply in taken {
+                Self::push(&mut state, reply);
+            }
+        } else {
+            state.queued_bytes += taken_bytes;
+            state.skip = skip;
+            taken.append(&mut state.queue);
+            state.queue = taken;
+        }
+        if state.reader_waits && released.0 != 0 {
+            self.reader.notify_all();
+        }
+        (state, result)
+    }
+
+    fn send_batch(&self, queue: &VecDeque<Reply>, skip: usize, wait: bool) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); 2 * BATCH];
+        let mut used = 0;
+        let mut skip = skip;
+        for part in queue.iter().take(BATCH).flat_map(Reply::parts) {
+            let cut = skip.min(part.len());
+            skip -= cut;
+            if cut < part.len() {
+                slices[used] = IoSlice::new(&part[cut..]);
+                used += 1;
+            }
+        }
+        socket::send(&self.socket, &slices[..used], wait)
+    }
+}

@@ -1,0 +1,281 @@
+//! Listeners and their connections' threads.
+//!
+//! Two threads for a connection: a reader, and a writer that sleeps unless replies gather or the socket is full (see
+//! `outbox.rs`). They reach the volume only through [`Port`].
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::net::Shutdown;
+
+use super::outbox::Outbox;
+use super::proto::{Close, Export, Limits};
+use super::session::{self, End};
+pub use super::socket::Address;
+use super::socket::{self, Listener};
+use crate::port::Port;
+
+/// Longest export name and description, in bytes (the specification's limit for strings).
+const MAX_STRING: usize = 4096;
+/// How long a stopping server waits for clients to take the replies that they are owed.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Export name; clients may also leave it empty. At most 4096 bytes, no NUL.
+    pub name: String,
+    /// For people; at most 4096 bytes, no NUL.
+    pub description: String,
+    /// Listen on addresses that other machines can reach. There is no password: whoever connects may write.
+    pub allow_remote: bool,
+    /// Connections at once; more are closed as they come.
+    pub max_connections: usize,
+    /// Open requests of each connection.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// Local clients only, 64 connections.
+    pub fn new(name: &str) -> Config {
+        Config {
+            name: name.to_owned(),
+            description: String::new(),
+            allow_remote: false,
+            max_connections: 64,
+            limits: Limits::default(),
+        }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        for (field, text) in [("name", &self.name), ("description", &self.description)] {
+            if text.len() > MAX_STRING || text.contains('\0') {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("NBD export {field}: must have at most {MAX_STRING} bytes and no NUL"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Figures since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections closed at once because too many were open, or no thread could be had.
+    pub refused: u64,
+    /// Connections ended because the peer broke the protocol.
+    pub violations: u64,
+}
+
+#[derive(Default)]
+struct Table {
+    open: Vec<Arc<Outbox>>,
+    counts: Counts,
+}
+
+struct Shared {
+    port: Arc<dyn Port>,
+    export: Arc<Export>,
+    config: Config,
+    stopping: AtomicBool,
+    table: Mutex<Table>,
+    left: Condvar,
+}
+
+/// A running server; dropping it stops it.
+pub struct Server {
+    shared: Arc<Shared>,
+    listeners: Vec<(Arc<Listener>, JoinHandle<()>)>,
+}
+
+impl Server {
+    /// Listen on all of `addresses`, or on none and say why not.
+    ///
+    /// # Errors
+    /// An address that is malformed, taken, not local (without [`Config::allow_remote`]); a bad name in `config`; no
+    /// thread to be had.
+    pub fn start(port: Arc<dyn Port>, addresses: &[Address], config: Config) -> io::Result<Server> {
+        config.check()?;
+        let mut bound = Vec::new();
+        for address in addresses {
+            bound.extend(Listener::bind(address, config.allow_remote)?);
+        }
+        let export = Arc::new(Export {
+            name: config.name.clone(),
+            description: config.description.clone(),
+            bytes: port.volume_bytes(),
+            read_only: port.read_only(),
+        });
+        let shared = Arc::new(Shared {
+            port,
+            export,
+            config,
+            stopping: AtomicBool::new(false),
+            table: Mutex::default(),
+            left: Condvar::new(),
+        });
+        let mut server = Server {
+            shared,
+            listeners: Vec::new(),
+        };
+        for listener in bound {
+            let listener = Arc::new(listener);
+            let (for_thread, shared) = (Arc::clone(&listener), Arc::clone(&server.shared));
+            let thread = thread::Builder::new()
+                .name("nbd-accept".into())
+                .spawn(move || accept(&for_thread, &shared))?;
+            server.listeners.push((listener, thread));
+        }
+        Ok(server)
+    }
+
+    /// Where it listens; the port is the real one.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.listeners.iter().map(|(l, _)| l.address()).collect()
+    }
+
+    /// Figures since the start.
+    pub fn counts(&self) -> Counts {
+        self.shared.table().counts
+    }
+
+    /// Connections now.
+    pub fn connections(&self) -> usize {
+        self.shared.table().open.len()
+    }
+
+    /// Accept no more, answer `ESHUTDOWN` to what was received and not begun, complete what was begun, close.
+    /// Returns when no thread of the server is left. A client that does not read its replies is cut off.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        for (listener, thread) in self.listeners.drain(..) {
+            listener.stop();
+            // A panic there was reported already.
+            thread.join().ok();
+        }
+        let mut table = self.shared.table();
+        for outbox in &table.open {
+            // The reader sees the end of the stream behind what it received already.
+            socket::shut(outbox.socket(), Shutdown::Read);
+        }
+        while !table.open.is_empty() {
+            let (back, wait) = self
+                .shared
+                .left
+                .wait_timeout(table, STOP_PATIENCE)
+                .unwrap_or_else(PoisonError::into_inner);
+            table = back;
+            if wait.timed_out() {
+                for outbox in &table.open {
+                    outbox.give_up();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // Every critical section leaves the table whole.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn accept(listener: &Listener, shared: &Arc<Shared>) {
+    while !shared.stopping.load(Ordering::SeqCst) {
+        match listener.accept() {
+            Ok(socket) => welcome(socket, shared),
+            Err(_) if shared.stopping.load(Ordering::SeqCst) => return,
+            // Out of descriptors, or a peer that left before it was accepted. Neither ends the server; the pause keeps
+            // the first from spinning.
+            Err(_) => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn welcome(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
+    let outbox = Arc::new(Outbox::new(socket));
+    {
+        let mut table = shared.table();
+        if table.open.len() >= shared.config.max_connections
+            || shared.stopping.load(Ordering::SeqCst)
+        {
+            table.counts.refused += 1;
+            return;
+        }
+        table.counts.accepted += 1;
+        table.open.push(Arc::clone(&outbox));
+    }
+    let (for_thread, shared_for_thread) = (Arc::clone(&outbox), Arc::clone(shared));
+    let thread = thread::Builder::new()
+        .name("nbd-read".into())
+        .spawn(move || {
+            let _leave = Leave {
+                outbox: &for_thread,
+                shared: &shared_for_thread,
+            };
+            converse(&for_thread, &shared_for_thread);
+        });
+    if thread.is_err() {
+        let mut table = shared.table();
+        table.open.retain(|o| !Arc::ptr_eq(o, &outbox));
+        table.counts.refused += 1;
+    }
+}
+
+/// Takes the connection out of the table however its thread ends.
+struct Leave<'a> {
+    outbox: &'a Arc<Outbox>,
+    shared: &'a Shared,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.outbox.give_up();
+        let mut table = self.shared.table();
+        table.open.retain(|o| !Arc::ptr_eq(o, self.outbox));
+        self.shared.left.notify_all();
+    }
+}
+
+fn converse(outbox: &Arc<Outbox>, shared: &Shared) {
+    let writer = {
+        let outbox = Arc::clone(outbox);
+        thread::Builder::new()
+            .name("nbd-write".into())
+            .spawn(move || outbox.run_writer())
+    };
+    let Ok(writer) = writer else {
+        shared.table().counts.refused += 1;
+        return;
+    };
+    let end = session::run(
+        &*shared.port,
+        Arc::clone(&shared.export),
+        shared.config.limits,
+        outbox,
+        &shared.stopping,
+    );
+    outbox.close();
+    writer.join().ok();
+    if matches!(end, End::Closed(Close::Violation(_))) {
+        shared.table().counts.violations += 1;
+    }
+}

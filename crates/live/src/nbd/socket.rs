@@ -1,0 +1,267 @@
+//! Stream sockets of both families, and where to listen.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A unix socket at this path.
+    Unix(PathBuf),
+    /// `HOST:PORT`; port 0 lets the system choose.
+    Tcp(String),
+}
+
+impl FromStr for Address {
+    type Err = io::Error;
+    /// `unix:PATH` or `HOST:PORT`.
+    fn from_str(text: &str) -> io::Result<Address> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err(invalid(
+                "NBD address `unix:` lacks the path of the socket: write unix:PATH",
+            )),
+            Some(path) => Ok(Address::Unix(path.into())),
+            None if text
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) =>
+            {
+                Ok(Address::Tcp(text.to_owned()))
+            }
+            None => Err(invalid(&format!(
+                "NBD address `{text}` is neither unix:PATH nor HOST:PORT"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(host) => f.write_str(host),
+        }
+    }
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+fn at(place: &dyn fmt::Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("NBD socket {place}: {error}"))
+}
+
+/// A listening socket; its unix socket file goes with it.
+pub(super) enum Listener {
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+        inode: (u64, u64),
+    },
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Listen on everything that `address` means: one socket, or one for each address of a host name.
+    pub(super) fn bind(address: &Address, allow_remote: bool) -> io::Result<Vec<Listener>> {
+        match address {
+            Address::Unix(path) => Ok(vec![bind_unix(path)?]),
+            Address::Tcp(host) => {
+                let resolved: Vec<SocketAddr> = host
+                    .to_socket_addrs()
+                    .map_err(|e| at(address, &e))?
+                    .collect();
+                if let Some(remote) = resolved.iter().find(|a| !a.ip().is_loopback())
+                    && !allow_remote
+                {
+                    return Err(invalid(&format!(
+                        "NBD address {host} ({remote}) is reachable from other machines, which could then read and \
+                         write the volume without a password: use 127.0.0.1 or a unix socket, or allow remote \
+                         clients explicitly"
+                    )));
+                }
+                if resolved.is_empty() {
+                    return Err(invalid(&format!(
+                        "NBD address {host} names no network address"
+                    )));
+                }
+                resolved
+                    .iter()
+                    .map(|a| {
+                        TcpListener::bind(a)
+                            .map(Listener::Tcp)
+                            .map_err(|e| at(a, &e))
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    pub(super) fn accept(&self) -> io::Result<OwnedFd> {
+        match self {
+            Listener::Unix { listener, .. } => listener.accept().map(|(s, _)| OwnedFd::from(s)),
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                prepare_tcp(&stream)?;
+                Ok(OwnedFd::from(stream))
+            }
+        }
+    }
+
+    /// The address it got, as `Address` prints it.
+    pub(super) fn address(&self) -> Address {
+        match self {
+            Listener::Unix { path, .. } => Address::Unix(path.clone()),
+            Listener::Tcp(listener) => Address::Tcp(
+                listener
+                    .local_addr()
+                    .map_or_else(|e| e.to_string(), |a| a.to_string()),
+            ),
+        }
+    }
+
+    /// Make `accept` return an error now and for ever.
+    pub(super) fn stop(&self) {
+        let fd = match self {
+            Listener::Unix { listener, .. } => listener.as_fd(),
+            Listener::Tcp(listener) => listener.as_fd(),
+        };
+        // Fails only for a socket that is already shut down.
+        rustix::net::shutdown(fd, Shutdown::Both).ok();
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix { path, inode, .. } = self
+            // Another server may have taken the path since: its file has another inode.
+            && inode_of(path).is_ok_and(|now| now == *inode)
+        {
+            std::fs::remove_file(path).ok();
+        }
+    }
+}
+
+fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
+    // Replies are sent whole; waiting to merge them with later ones only adds latency.
+    stream.set_nodelay(true)?;
+    // A peer that vanished without a word would hold its connection for ever.
+    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+    Ok(())
+}
+
+fn inode_of(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|m| (m.dev(), m.ino()))
+}
+
+/// Bind, after removing a socket file that a dead server left.
+///
+/// Looking, removing and binding happen under a lock of the directory, so that of two servers that start together
+/// neither takes the other's fresh socket for a dead one.
+fn bind_unix(path: &Path) -> io::Result<Listener> {
+    let place = path.display();
+    let parent = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let directory = std::fs::File::open(parent).map_err(|e| at(&place, &e))?;
+    flock(&directory, FlockOperation::LockExclusive).map_err(|e| at(&place, &e.into()))?;
+    if let Ok(metadata) = std::fs::symlink_metadata(path) {
+        if !metadata.file_type().is_socket() {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                format!(
+                    "NBD socket {place}: the path exists and is not a socket; choose another path"
+                ),
+            ));
+        }
+        match UnixStream::connect(path) {
+            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(path).map_err(|e| at(&place, &e))?;
+            }
+            Ok(_) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    format!(
+                        "NBD socket {place}: another server listens there; stop it or choose another path"
+                    ),
+                ));
+            }
+            Err(e) => return Err(at(&place, &e)),
+        }
+    }
+    let listener = UnixListener::bind(path).map_err(|e| at(&place, &e))?;
+    let inode = inode_of(path).map_err(|e| at(&place, &e))?;
+    Ok(Listener::Unix {
+        listener,
+        path: path.to_owned(),
+        inode,
+    })
+}
+
+/// Receive into the parts in order; 0 is the end of the stream.
+pub(super) fn receive(socket: &OwnedFd, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    loop {
+        match rustix::io::readv(socket, parts) {
+            Err(Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Send what fits; without `wait`, `WouldBlock` when nothing does.
+pub(super) fn send(socket: &OwnedFd, parts: &[IoSlice<'_>], wait: bool) -> io::Result<usize> {
+    let flags = if wait {
+        SendFlags::NOSIGNAL
+    } else {
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT
+    };
+    loop {
+        let sent = match parts {
+            // The common single reply without data is spared the vector.
+            [one] => rustix::net::send(socket, one, flags),
+            many => rustix::net::sendmsg(socket, many, &mut SendAncillaryBuffer::default(), flags),
+        };
+        match sent {
+            Err(Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Send all of it, waiting as long as it takes.
+pub(super) fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let n = send(socket, &[IoSlice::new(bytes)], true)?;
+        bytes = &bytes[n..];
+    }
+    Ok(())
+}
+
+/// End one or both directions; whoever waits there wakes.
+pub(super) fn shut(socket: &OwnedFd, how: Shutdown) {
+    // Fails only when the peer ended it first.
+    rustix::net::shutdown(socket, how).ok();
+}
+
+/// How long a receive may wait; `None`: for ever.
+pub(super) fn set_patience(
+    socket: &OwnedFd,
+    patience: Option<std::time::Duration>,
+) -> io::Result<()> {
+    Ok(rustix::net::sockopt::set_socket_timeout(
+        socket,
+        rustix::net::sockopt::Timeout::Recv,
+        patience,
+    )?)
+}

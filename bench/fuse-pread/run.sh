@@ -1,10 +1,10 @@
 #!/bin/sh
 # The block file against a one-thread pread server, in one run on one machine.
 #
-#   bench/fuse-pread/run.sh [SECONDS] [ROUNDS]
+#   bench/fuse-pread/run.sh [SECONDS] [ROUNDS] [JOBS] [SERVERS]
 #
-# Prints operations per second of each server, medians over the rounds, and the ratio to fuse_pread. Rounds are
-# interleaved, so that a change of the machine's speed meets all servers. Needs root, fio, /dev/fuse and a tmpfs.
+# Prints operations per second of each server (median over the rounds) and the ratio to fuse_pread (median of the ratios
+# within each round). The servers take turns within a round, so that a change of the machine's speed meets all of them. Needs root, fio, /dev/fuse and a tmpfs.
 #
 #   pread      one thread: read the request, pread or pwrite the tmpfs file, reply
 #   inline     block file, volume in memory, completed on the session thread (inline2: two session threads)
@@ -18,7 +18,8 @@ bin=${CARGO_TARGET_DIR:-$here/target}/release/examples
 [ -x "$bin/fuse_pread" ] && [ -x "$bin/block_file_mem" ] ||
     cargo build --release -p isotherm-live --example fuse_pread --example block_file_mem
 scratch=$(mktemp -d /dev/shm/fuse-pread.XXXXXX)
-servers="pread inline inline2 handoff0 handoff20 pump0 pump20"
+jobs=${3:-psync:1 libaio:32 io_uring:32}
+servers=${4:-pread inline inline2 handoff0 handoff20 pump0 pump20}
 
 cleanup() {
     exec 9>&-
@@ -57,23 +58,38 @@ measure() { # name, engine, depth, direction
 
 round=0
 while [ "$round" -lt "$rounds" ]; do
-    for job in psync:1 libaio:32 io_uring:32; do
+    for job in $jobs; do
         for direction in randread randwrite; do
             for name in $servers; do
-                echo "$job $direction $name $(measure "$name" "${job%:*}" "${job#*:}" "$direction")"
+                echo "$job $direction $name $round $(measure "$name" "${job%:*}" "${job#*:}" "$direction")"
             done
         done
     done
     round=$((round + 1))
 done >"$scratch/results"
 
-# Median of each case, in the order of first appearance; the pread server comes first in each group.
-sort -s -k1,3 -k4,4n "$scratch/results" | awk -v rounds="$rounds" '
-    { key = $1 " " $2 " " $3; n[key]++; if (n[key] == int((rounds + 1) / 2)) median[key] = $4 }
-    END { for (key in median) print key, median[key] }' >"$scratch/medians"
-awk 'NR == FNR { median[$1 " " $2 " " $3] = $4; next }
-    !seen[$1 " " $2 " " $3]++ {
-        value = median[$1 " " $2 " " $3]
-        base = median[$1 " " $2 " pread"]
-        printf "%-12s %-10s %-11s %9d IOPS  %5.2f\n", $1, $2, $3, value, value / base
-    }' "$scratch/medians" "$scratch/results"
+awk '
+    function median(list, n, i, j, t) {
+        for (i = 2; i <= n; i++)
+            for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
+        return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2
+    }
+    {
+        key = $1 " " $2
+        if (!((key, $3) in count)) order[++cases] = key " " $3
+        value[key, $3, ++count[key, $3]] = $5
+        iops[key, $3, $4] = $5
+    }
+    END {
+        for (c = 1; c <= cases; c++) {
+            split(order[c], part, " ")
+            key = part[1] " " part[2]
+            n = count[key, part[3]]
+            for (i = 1; i <= n; i++) {
+                list[i] = value[key, part[3], i]
+                base = iops[key, "pread", i - 1]
+                ratio[i] = base > 0 ? list[i] / base : 0
+            }
+            printf "%-12s %-10s %-11s %9d IOPS  %5.2f\n", part[1], part[2], part[3], median(list, n), median(ratio, n)
+        }
+    }' "$scratch/results"

@@ -340,7 +340,7 @@ fn a_read_only_volume_refuses_changes() {
     if !can_mount() {
         return;
     }
-    let served = serve(MemPort::new(MIB, 512).read_only());
+    let served = serve(MemPort::new(MIB, 512).refusing_changes());
     assert_eq!(
         errno(&open(served.mount.file(), 0).unwrap_err()),
         libc::EROFS

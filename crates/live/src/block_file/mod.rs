@@ -8,7 +8,8 @@
 //! A session thread reads it from `/dev/fuse`, takes a [`Buffer`](crate::port::Buffer), copies a write's payload into it
 //! and submits it; it does not wait, so as many requests are in flight as the kernel sends. The reply goes out from the
 //! completion, on the engine's thread. Only directory and attribute requests, and `lseek` for data and holes, are
-//! answered on the session thread.
+//! answered on the session thread. With [`mount_pumped`] the engine's thread takes reads, writes and flushes from the
+//! kernel itself, which saves the hand-off; see [`Pump`].
 //!
 //! # What the file promises
 //!
@@ -40,6 +41,7 @@
 //! - a request needs no memory but fuser's buffer (one per session thread, made at mount), the port's pooled buffer and
 //!   one boxed completion of some hundred bytes. The pool is bounded: when it is empty the session thread waits for a
 //!   completion, never for the kernel, and completions run on the engine's thread, so they still happen;
+//! - requests that a [`Pump`] passes on to fuser are copied to the heap; none of them is a read, write or flush;
 //! - this process must not open, stat or list its own mount while it serves it.
 //!
 //! # Cost
@@ -47,12 +49,12 @@
 //! One copy of each write's payload (fuser's buffer is not aligned for direct I/O) and, for each request, the hand-off to
 //! the engine's thread; see `bench/fuse-pread`.
 
+mod error;
 mod mountpoint;
 mod pump;
 mod serve;
 pub mod testing;
 
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -62,6 +64,7 @@ use std::time::Duration;
 
 use crate::port::Port;
 
+pub use error::Error;
 pub use pump::{Pump, Received};
 
 /// The last close may still be under way when its caller has gone on: `losetup -d` does not wait for it. So a busy
@@ -92,152 +95,6 @@ impl Default for Options {
             preferred_bytes: 64 * 1024,
             threads: 1,
             max_background: 512,
-        }
-    }
-}
-
-/// Why a block file could not be mounted or unmounted.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// `/dev/fuse` cannot be opened.
-    NoDevice {
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// Neither may we mount nor is the helper installed.
-    NoPermission {
-        /// The mount point.
-        dir: PathBuf,
-    },
-    /// The directory is missing or cannot be read.
-    Directory {
-        /// The mount point as given.
-        dir: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The directory has entries, which a mount would hide.
-    NotEmpty {
-        /// The mount point.
-        dir: PathBuf,
-    },
-    /// Something else is mounted there.
-    OtherMount {
-        /// The mount point.
-        dir: PathBuf,
-        /// Its file system type.
-        kind: String,
-    },
-    /// A living block file is mounted there.
-    Served {
-        /// The mount point.
-        dir: PathBuf,
-    },
-    /// The file name is not one.
-    Name {
-        /// The name as given.
-        name: String,
-    },
-    /// The kernel or the helper refused to mount.
-    Mount {
-        /// The mount point.
-        dir: PathBuf,
-        /// What it said.
-        reason: String,
-    },
-    /// The file is still open.
-    Busy {
-        /// The file.
-        file: PathBuf,
-    },
-    /// The kernel or the helper refused to unmount.
-    Unmount {
-        /// The mount point.
-        dir: PathBuf,
-        /// What it said.
-        source: io::Error,
-    },
-    /// The session could not start, or ended with an error.
-    Session {
-        /// What went wrong.
-        source: io::Error,
-    },
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NoDevice { source } => write!(
-                f,
-                "/dev/fuse cannot be used ({source}): load the module with `modprobe fuse`, or give the container the device"
-            ),
-            Error::NoPermission { dir } => write!(
-                f,
-                "no permission to mount on {}: run as root (CAP_SYS_ADMIN) or install fusermount3 (package fuse3)",
-                dir.display()
-            ),
-            Error::Directory { dir, source } => {
-                let dir = dir.display();
-                match source.kind() {
-                    io::ErrorKind::NotFound => {
-                        write!(f, "mount point {dir} is missing: `mkdir {dir}` first")
-                    }
-                    io::ErrorKind::NotADirectory => {
-                        write!(f, "mount point {dir} is no directory: name one")
-                    }
-                    _ => write!(f, "mount point {dir} cannot be read: {source}"),
-                }
-            }
-            Error::NotEmpty { dir } => {
-                write!(
-                    f,
-                    "mount point {} is not empty: name an empty directory",
-                    dir.display()
-                )
-            }
-            Error::OtherMount { dir, kind } => write!(
-                f,
-                "on {} a {kind} file system is mounted already: name another directory, or unmount it",
-                dir.display()
-            ),
-            Error::Served { dir } => {
-                write!(
-                    f,
-                    "on {} a volume is served already: stop it, or name another directory",
-                    dir.display()
-                )
-            }
-            Error::Name { name } => {
-                write!(
-                    f,
-                    "{name:?} cannot be a file name: use 1 to 255 bytes without `/`, not `.` or `..`"
-                )
-            }
-            Error::Mount { dir, reason } => {
-                write!(f, "mounting on {} failed: {reason}", dir.display())
-            }
-            Error::Busy { file } => write!(
-                f,
-                "{0} is still open: unmount what lies on it and detach loop devices (`losetup -j {0}`)",
-                file.display()
-            ),
-            Error::Unmount { dir, source } => {
-                write!(f, "unmounting {} failed: {source}", dir.display())
-            }
-            Error::Session { source } => write!(f, "the FUSE session failed: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::NoDevice { source }
-            | Error::Directory { source, .. }
-            | Error::Unmount { source, .. }
-            | Error::Session { source } => Some(source),
-            _ => None,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! A [`Pump`] lets the engine's thread take requests from `/dev/fuse` itself: it watches the descriptor in its ring and
 //! calls [`Pump::receive`] when it is readable. Reads, writes and flushes go to the port on that thread, everything else
 //! (directory, attributes, `fallocate`, `lseek`) is passed on, unread, to fuser, which believes that its end of a packet
-//! socket is `/dev/fuse`. So the rare nine tenths of the protocol stay fuser's, and we decode three messages.
+//! socket is `/dev/fuse`. So most of the protocol stays fuser's, and we decode three messages.
 //!
 //! ```text
 //! /dev/fuse ──► Pump ── READ, WRITE, FSYNC ──► port ──► reply to /dev/fuse from the completion
@@ -50,7 +50,9 @@ pub enum Received {
     Ended,
 }
 
-/// Takes requests from `/dev/fuse` on the caller's thread. It never blocks but for [`Port::buffer`].
+/// Takes requests from `/dev/fuse` on the caller's thread and never blocks, with one exception: [`Port::buffer`] waits
+/// for memory that completions give back. Where completions run on this same thread that wait would not end, so call
+/// [`Pump::receive`] only while the port has [`Pump::LARGEST`] bytes to give.
 pub struct Pump {
     device: Arc<File>,
     slow: Arc<Slow>,
@@ -74,28 +76,52 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// The other end of one hot request.
+/// The other end of one hot request. Dropped unsent (a port that loses a completion), it answers `EIO`: a caller must
+/// never wait for ever.
 struct Reply {
-    device: Arc<File>,
+    device: Option<Arc<File>>,
     unique: u64,
 }
 
 impl Reply {
-    fn send(self, error: i32, payload: &[u8]) {
+    fn send(mut self, error: i32, payload: &[u8]) {
+        self.write(error, payload);
+    }
+
+    fn write(&mut self, error: i32, payload: &[u8]) {
+        let Some(device) = self.device.take() else {
+            return;
+        };
         let mut header = [0; OUT_HEADER];
         header[..4].copy_from_slice(&((OUT_HEADER + payload.len()) as u32).to_ne_bytes());
         header[4..8].copy_from_slice(&(-error).to_ne_bytes());
         header[8..].copy_from_slice(&self.unique.to_ne_bytes());
         // Fails only when the caller was killed or the mount is gone: then nobody waits for the answer.
-        let _ = (&*self.device).write_vectored(&[IoSlice::new(&header), IoSlice::new(payload)]);
+        let _ = (&*device).write_vectored(&[IoSlice::new(&header), IoSlice::new(payload)]);
     }
 
     fn error(self, error: IoError) {
         self.send(i32::from(super::serve::errno(error)), &[]);
     }
+
+    /// The answer to a write: `fuse_write_out`, bytes written and padding.
+    fn written(self, len: u32) {
+        let mut out = [0; 8];
+        out[..4].copy_from_slice(&len.to_ne_bytes());
+        self.send(0, &out);
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.write(libc::EIO, &[]);
+    }
 }
 
 impl Pump {
+    /// Payload of the largest request, bytes.
+    pub const LARGEST: u32 = super::serve::MAX_IO;
+
     /// Take and start one request, if one waits.
     ///
     /// # Errors
@@ -120,85 +146,97 @@ impl Pump {
         Ok(Received::Request)
     }
 
-    /// Start a read, write or flush; `None` for everything else.
+    /// Start a read, write or flush; `None` for everything else, and then nothing was done.
     fn hot(&self, message: &[u8]) -> Option<()> {
         let opcode = u32_at(message, 4)?;
-        if !matches!(opcode, FUSE_READ | FUSE_WRITE | FUSE_FSYNC) {
-            return None;
-        }
-        let reply = Reply {
-            device: Arc::clone(&self.device),
-            unique: u64_at(message, 8)?,
+        let unique = u64_at(message, 8)?;
+        let reply = || Reply {
+            device: Some(Arc::clone(&self.device)),
+            unique,
         };
         if opcode == FUSE_FSYNC {
-            let done = move |result, _buffer| match result {
-                Ok(()) => reply.send(0, &[]),
-                Err(error) => reply.error(error),
-            };
-            self.port
-                .submit(RequestOp::Flush, 0, 0, false, 0, None, Box::new(done));
+            self.flush(reply());
             return Some(());
+        }
+        if !matches!(opcode, FUSE_READ | FUSE_WRITE) {
+            return None;
         }
         let (offset, asked) = (
             u64_at(message, IN_HEADER + 8)?,
             u32_at(message, IN_HEADER + 16)?,
         );
+        let flags = u32_at(message, IN_HEADER + 32)? as i32;
         let len = u64::from(asked).min(self.size.saturating_sub(offset)) as u32;
         if opcode == FUSE_READ {
-            if len == 0 {
-                reply.send(0, &[]);
-                return Some(());
-            }
-            let buffer = self.port.buffer(offset, len);
-            let done = move |result, buffer: Option<Buffer>| match (result, buffer) {
-                (Ok(()), Some(buffer)) => reply.send(0, &buffer),
-                (Ok(()), None) => reply.error(IoError::Io),
-                (Err(error), _) => reply.error(error),
-            };
-            self.port.submit(
-                RequestOp::Read,
-                offset,
-                len,
-                false,
-                0,
-                Some(buffer),
-                Box::new(done),
-            );
-            return Some(());
-        }
-        let flags = u32_at(message, IN_HEADER + 32)?;
-        let payload = message.get(IN_HEADER + IO_HEADER..)?.get(..len as usize)?;
-        if self.port.read_only() {
-            reply.error(IoError::ReadOnly);
-        } else if len == 0 && asked > 0 {
-            reply.error(IoError::NoSpace);
+            self.read(offset, len, reply());
         } else {
-            let mut buffer = self.port.buffer(offset, len);
-            buffer.copy_from_slice(payload);
-            let fua = flags as i32 & libc::O_DSYNC != 0;
-            let done = move |result, _buffer| match result {
-                // `fuse_write_out`: bytes written, padding.
-                Ok(()) => reply.send(0, &size_and_padding(len)),
-                Err(error) => reply.error(error),
-            };
-            self.port.submit(
-                RequestOp::Write,
-                offset,
-                len,
-                fua,
-                0,
-                Some(buffer),
-                Box::new(done),
-            );
+            let payload = message
+                .get(IN_HEADER + IO_HEADER..)?
+                .get(..asked as usize)?;
+            self.write(offset, len, payload, flags, reply());
         }
         Some(())
     }
-}
 
-fn size_and_padding(len: u32) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&len.to_ne_bytes());
-    bytes
+    fn flush(&self, reply: Reply) {
+        let done = move |result, _buffer| match result {
+            Ok(()) => reply.send(0, &[]),
+            Err(error) => reply.error(error),
+        };
+        self.port
+            .submit(RequestOp::Flush, 0, 0, false, 0, None, Box::new(done));
+    }
+
+    fn read(&self, offset: u64, len: u32, reply: Reply) {
+        if len == 0 {
+            return reply.send(0, &[]);
+        }
+        let buffer = self.port.buffer(offset, len);
+        let done = move |result, buffer: Option<Buffer>| match (result, buffer) {
+            (Ok(()), Some(buffer)) => reply.send(0, &buffer),
+            (Ok(()), None) => reply.error(IoError::Io),
+            (Err(error), _) => reply.error(error),
+        };
+        self.port.submit(
+            RequestOp::Read,
+            offset,
+            len,
+            false,
+            0,
+            Some(buffer),
+            Box::new(done),
+        );
+    }
+
+    /// `len` is what of `payload` lies inside the volume.
+    fn write(&self, offset: u64, len: u32, payload: &[u8], flags: i32, reply: Reply) {
+        if self.port.read_only() {
+            return reply.error(IoError::ReadOnly);
+        }
+        if len == 0 {
+            return if payload.is_empty() {
+                reply.written(0);
+            } else {
+                reply.error(IoError::NoSpace);
+            };
+        }
+        let mut buffer = self.port.buffer(offset, len);
+        buffer.copy_from_slice(&payload[..len as usize]);
+        let fua = flags & libc::O_DSYNC != 0;
+        let done = move |result, _buffer| match result {
+            Ok(()) => reply.written(len),
+            Err(error) => reply.error(error),
+        };
+        self.port.submit(
+            RequestOp::Write,
+            offset,
+            len,
+            fua,
+            0,
+            Some(buffer),
+            Box::new(done),
+        );
+    }
 }
 
 /// The way to fuser's session and back.
@@ -304,13 +342,49 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>) -> io::Result<Parts> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::Ordering;
 
-    #[test]
-    fn a_message_that_is_cut_short_is_never_taken_for_a_hot_one() {
-        let port = Arc::new(crate::block_file::testing::MemPort::new(1 << 20, 512));
-        let device = Arc::new(File::options().write(true).open("/dev/null").unwrap());
-        let (ours, _theirs) = socket::socketpair(
+    use super::*;
+    use crate::block_file::testing::MemPort;
+    use crate::port::Completion;
+
+    /// A port that forgets whom to tell.
+    struct Forgetful(MemPort);
+
+    impl Port for Forgetful {
+        fn volume_bytes(&self) -> u64 {
+            self.0.volume_bytes()
+        }
+        fn block_bytes(&self) -> u32 {
+            self.0.block_bytes()
+        }
+        fn read_only(&self) -> bool {
+            self.0.read_only()
+        }
+        fn buffer(&self, offset: u64, len: u32) -> Buffer {
+            self.0.buffer(offset, len)
+        }
+        fn submit(
+            &self,
+            _: RequestOp,
+            _: u64,
+            _: u32,
+            _: bool,
+            _: u8,
+            _: Option<Buffer>,
+            _: Completion,
+        ) {
+        }
+        fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
+            self.0.block_status(offset, len, max)
+        }
+    }
+
+    /// A pump whose replies can be read from the pipe.
+    fn pump(port: Arc<dyn Port>) -> (Pump, io::PipeReader) {
+        let (replies, device) = io::pipe().unwrap();
+        let device = Arc::new(File::from(OwnedFd::from(device)));
+        let (socket, _) = socket::socketpair(
             socket::AddressFamily::Unix,
             SockType::SeqPacket,
             None,
@@ -318,31 +392,64 @@ mod tests {
         )
         .unwrap();
         let slow = Arc::new(Slow {
-            socket: ours,
+            socket,
             device: Arc::clone(&device),
             backlog: Mutex::default(),
         });
-        let counts = Arc::clone(&port);
-        let pump = Pump {
-            device,
-            slow,
-            port,
-            size: 1 << 20,
-            buffer: Box::default(),
-        };
-        let mut write = vec![0; IN_HEADER + IO_HEADER + 512];
-        write[4..8].copy_from_slice(&FUSE_WRITE.to_ne_bytes());
-        write[IN_HEADER + 16..IN_HEADER + 20].copy_from_slice(&512u32.to_ne_bytes());
+        let size = port.volume_bytes();
+        (
+            Pump {
+                device,
+                slow,
+                port,
+                size,
+                buffer: Box::default(),
+            },
+            replies,
+        )
+    }
+
+    fn write_message(unique: u64, len: u32) -> Vec<u8> {
+        let mut message = vec![0; IN_HEADER + IO_HEADER + len as usize];
+        message[4..8].copy_from_slice(&FUSE_WRITE.to_ne_bytes());
+        message[8..16].copy_from_slice(&unique.to_ne_bytes());
+        message[IN_HEADER + 16..IN_HEADER + 20].copy_from_slice(&len.to_ne_bytes());
+        message
+    }
+
+    fn reply(replies: &mut io::PipeReader, payload: usize) -> (i32, u64, Vec<u8>) {
+        let mut reply = vec![0; OUT_HEADER + payload];
+        replies.read_exact(&mut reply).unwrap();
+        assert_eq!(u32_at(&reply, 0), Some(reply.len() as u32));
+        (
+            u32_at(&reply, 4).unwrap() as i32,
+            u64_at(&reply, 8).unwrap(),
+            reply.split_off(OUT_HEADER),
+        )
+    }
+
+    #[test]
+    fn a_message_that_is_cut_short_is_never_taken_for_a_hot_one() {
+        let port = Arc::new(MemPort::new(1 << 20, 512));
+        let (pump, mut replies) = pump(Arc::clone(&port) as Arc<dyn Port>);
+        let write = write_message(7, 512);
         for len in 0..write.len() {
             assert_eq!(pump.hot(&write[..len]), None, "{len} bytes");
         }
         assert_eq!(pump.hot(&write), Some(()));
+        assert_eq!(port.counts.writes.load(Ordering::Relaxed), 1);
+        let (error, unique, out) = reply(&mut replies, 8);
         assert_eq!(
-            counts
-                .counts
-                .writes
-                .load(std::sync::atomic::Ordering::Relaxed),
-            1
+            (error, unique, u32_at(&out, 0)),
+            (0, 7, Some(512)),
+            "one answer, to the whole message"
         );
+    }
+
+    #[test]
+    fn a_lost_completion_is_an_error_for_the_caller() {
+        let (pump, mut replies) = pump(Arc::new(Forgetful(MemPort::new(1 << 20, 512))));
+        assert_eq!(pump.hot(&write_message(9, 512)), Some(()));
+        assert_eq!(reply(&mut replies, 0), (-libc::EIO, 9, vec![]));
     }
 }

@@ -77,7 +77,7 @@ impl MemPort {
 
     /// The same, refusing changes.
     #[must_use]
-    pub fn read_only(mut self) -> MemPort {
+    pub fn refusing_changes(mut self) -> MemPort {
         self.read_only = true;
         self
     }

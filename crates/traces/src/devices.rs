@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::error::Bad;
 
 /// More devices than any known trace has; bounds the table on garbage.
-const DEVICES_MAX: usize = 1 << 20;
+pub(crate) const DEVICES_MAX: usize = 1 << 20;
 
 /// What a format calls its devices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

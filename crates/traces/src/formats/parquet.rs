@@ -22,6 +22,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::decode::{Decode, Run};
+use crate::devices::DEVICES_MAX;
 use crate::error::{Bad, Place, TraceError};
 use crate::field::{class, request};
 use crate::record::{Flags, Op, Record};
@@ -224,7 +225,7 @@ impl Columnar {
         let bits = self.maybe(6).unwrap_or(0);
         let flags = u8::try_from(bits).ok().and_then(Flags::from_bits);
         Ok(Record {
-            device: narrow(1, self.maybe(1).unwrap_or(0))?,
+            device: device(self.maybe(1).unwrap_or(0))?,
             class: class(self.maybe(5).unwrap_or(0))?,
             flags: flags.ok_or_else(|| Bad::value("flags of 5 bits", bits))?,
             file_size: self.maybe(7),
@@ -260,6 +261,15 @@ impl Column {
             }
         }
         Ok(())
+    }
+}
+
+/// A device's number, bounded as in the other formats: whoever sums up per device keeps a table.
+fn device(n: u64) -> Result<u32, Bad> {
+    if n < DEVICES_MAX as u64 {
+        Ok(n as u32)
+    } else {
+        Err(Bad::value(format!("a device below {DEVICES_MAX}"), n))
     }
 }
 

@@ -14,6 +14,7 @@ use parquet::schema::types::{ColumnPath, Type};
 
 use super::sink::Target;
 use super::{Encode, Refusal, WriteOptions, Written, device_name};
+use crate::devices::DEVICES_MAX;
 use crate::formats::parquet::{COLUMNS, KEY_DEVICES, KEY_HEADER, KEY_TIMED};
 use crate::record::Record;
 
@@ -133,7 +134,7 @@ impl Encode for Parquet {
     fn finish(mut self: Box<Self>, devices: &[String]) -> io::Result<()> {
         self.write_group().map_err(io::Error::other)?;
         if !devices.is_empty() {
-            let names: Vec<_> = (0..self.devices)
+            let names: Vec<_> = (0..self.devices.min(DEVICES_MAX as u32))
                 .map(|id| device_name(devices, id).replace(['\n', '\r'], " "))
                 .collect();
             self.file

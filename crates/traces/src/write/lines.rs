@@ -102,6 +102,10 @@ impl Lines {
                 }
                 writeln!(self.text, "{name} {action}")?;
             }
+            if self.opened.is_empty() && self.timed && self.format == Format::FioV2 {
+                // fio skips it, but a reader sees by it that the log has time, even if shorter than any wait.
+                writeln!(self.text, "{name} wait 0 0")?;
+            }
             self.opened.push(name);
         }
         Ok(())

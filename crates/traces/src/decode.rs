@@ -22,6 +22,11 @@ pub(crate) trait Decode: Send {
     fn header(&self) -> &[u8] {
         &[]
     }
+
+    /// Whether the trace holds time; settled once the first record is decoded.
+    fn timed(&self) -> bool {
+        true
+    }
 }
 
 /// What a decoder shares with its reader.
@@ -72,6 +77,11 @@ pub(crate) trait LineParser: Send {
     /// See [`Decode::header`].
     fn header(&self) -> &[u8] {
         &[]
+    }
+
+    /// See [`Decode::timed`].
+    fn timed(&self) -> bool {
+        true
     }
 }
 
@@ -143,6 +153,10 @@ impl<P: LineParser> Decode for Lines<P> {
 
     fn header(&self) -> &[u8] {
         self.parser.header()
+    }
+
+    fn timed(&self) -> bool {
+        self.parser.timed()
     }
 }
 

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use crate::error::Bad;
 
 /// More devices than any known trace has; bounds the table on garbage.
-const DEVICES_MAX: usize = 1 << 20;
+pub(crate) const DEVICES_MAX: usize = 1 << 20;
 
 /// What a format calls its devices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Number(u64),
+    MajorMinor(u64, u64),
     Name(Box<[u8]>),
 }
 
@@ -62,6 +63,26 @@ impl Devices {
         Ok(id)
     }
 
+    /// The Linux device `major:minor`. A reader uses this or [`Devices::number`], never both.
+    pub(crate) fn major_minor(&mut self, major: u64, minor: u64) -> Result<u32, Bad> {
+        // Both have at most 32 bits in Linux; larger ones only come from garbage and are told apart well enough.
+        let number = major << 32 | minor & 0xffff_ffff;
+        let known = self.keys.len();
+        let id = self.number(number)?;
+        if self.keys.len() > known {
+            self.keys[known] = Key::MajorMinor(major, minor);
+        }
+        Ok(id)
+    }
+
+    /// Devices known beforehand, from a file that lists them.
+    pub(crate) fn preset(&mut self, names: impl Iterator<Item = String>) {
+        self.keys = names
+            .take(DEVICES_MAX)
+            .map(|n| Key::Name(n.into_bytes().into()))
+            .collect();
+    }
+
     fn add(&mut self, key: Key) -> Result<u32, Bad> {
         if self.keys.len() >= DEVICES_MAX {
             return Err(Bad::value(
@@ -77,6 +98,7 @@ impl Devices {
     pub(crate) fn label(&self, id: u32) -> Option<String> {
         Some(match self.keys.get(id as usize)? {
             Key::Number(n) => n.to_string(),
+            Key::MajorMinor(major, minor) => format!("{major},{minor}"),
             Key::Name(n) => String::from_utf8_lossy(n).into_owned(),
         })
     }

@@ -95,6 +95,14 @@ impl<'a> Fields<'a> {
     pub(crate) fn number(&mut self, expected: &str) -> Result<u64, Bad> {
         number(self.field(expected)?, expected)
     }
+
+    /// Makes sure that nothing follows the field `last`.
+    pub(crate) fn end(&mut self, last: &str) -> Result<(), Bad> {
+        match self.next() {
+            None => Ok(()),
+            Some(more) => Err(Bad::text(format!("the end of the line after {last}"), more)),
+        }
+    }
 }
 
 impl<'a> Iterator for Fields<'a> {
@@ -151,6 +159,41 @@ impl<'a> Iterator for Words<'a> {
 /// A decimal number, or an error that says what it was to be.
 pub(crate) fn number(text: &[u8], expected: &str) -> Result<u64, Bad> {
     parse_u64(text).ok_or_else(|| Bad::text(format!("{expected} (a whole number)"), text))
+}
+
+/// A decimal number, or `None` for an empty field.
+pub(crate) fn optional(text: &[u8], expected: &str) -> Result<Option<u64>, Bad> {
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        number(text, expected).map(Some)
+    }
+}
+
+/// A class of data.
+pub(crate) fn class(n: u64) -> Result<u8, Bad> {
+    if n < 64 {
+        Ok(n as u8)
+    } else {
+        Err(Bad::value("a class of 0 to 63", n))
+    }
+}
+
+/// Whether a line holds nothing but white space.
+pub(crate) fn blank(line: &[u8]) -> bool {
+    line.iter().all(u8::is_ascii_whitespace)
+}
+
+/// `R`, `W`, `Read` or `Write`, in either case.
+pub(crate) fn read_or_write(text: &[u8], expected: &str) -> Result<Op, Bad> {
+    let is = |name: &[u8]| text.eq_ignore_ascii_case(name) || text.eq_ignore_ascii_case(&name[..1]);
+    if is(b"Read") {
+        Ok(Op::Read)
+    } else if is(b"Write") {
+        Ok(Op::Write)
+    } else {
+        Err(Bad::text(format!("{expected} (read or write)"), text))
+    }
 }
 
 /// Seconds with an optional fraction, as nanoseconds.

@@ -36,7 +36,7 @@ pub struct Info {
     pub first_byte: Option<u64>,
     /// Highest byte touched on any device.
     pub last_byte: Option<u64>,
-    /// From the first to the last request, in seconds; `None` if the trace has no time.
+    /// From the earliest to the latest request, in seconds; `None` if the trace has no time.
     pub duration_s: Option<f64>,
     /// Devices.
     pub devices: u64,
@@ -69,7 +69,8 @@ pub fn info(path: impl AsRef<Path>, options: &Options) -> Result<Info, TraceErro
         }
         batch.clear();
     }
-    Ok(sums.info(reader.format().name(), reader.timed(), reader.stats()))
+    let duration = reader.timed().then(|| reader.span().as_secs_f64());
+    Ok(sums.info(reader.format().name(), duration, reader.stats()))
 }
 
 /// Running sums.
@@ -85,7 +86,6 @@ struct Sums {
     sequential: u64,
     latency_ns: u128,
     latencies: u64,
-    last_s: f64,
 }
 
 /// A device's distinct blocks, and where its last request ended.
@@ -100,7 +100,6 @@ impl Sums {
         self.ops[r.op as usize] += 1;
         self.bytes[r.op as usize] += u64::from(r.len);
         *self.by_class.entry(r.class).or_default() += 1;
-        self.last_s = r.time.as_secs_f64();
         self.spans.add(r);
         if let Some(ns) = r.latency_ns {
             self.latency_ns += u128::from(ns);
@@ -122,7 +121,7 @@ impl Sums {
         touched.end = Some(r.end());
     }
 
-    fn info(self, format: &str, timed: bool, reader: Stats) -> Info {
+    fn info(self, format: &str, duration: Option<f64>, reader: Stats) -> Info {
         let [reads, writes, flushes, discards] = self.ops;
         let requests = reads + writes + flushes + discards;
         let used = || self.spans.list().iter().filter(|s| s.end > 0);
@@ -138,7 +137,7 @@ impl Sums {
             unique_4k: self.touched.iter().map(|t| t.blocks.len()).sum(),
             first_byte: used().map(|s| s.first).min(),
             last_byte: used().map(|s| s.end - 1).max(),
-            duration_s: (timed && requests > 0).then_some(self.last_s),
+            duration_s: duration.filter(|_| requests > 0),
             devices: self.spans.list().len() as u64,
             sequential_ratio: if reads + writes == 0 {
                 0.0

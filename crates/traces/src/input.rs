@@ -135,6 +135,20 @@ impl Input {
     }
 }
 
+impl Input {
+    /// The next line, without its line feed: for a look ahead, where speed is no matter.
+    pub(crate) fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
+        if !self.fill_line()? {
+            return Ok(None);
+        }
+        let unread = self.unread();
+        let len = memchr::memchr(b'\n', unread).unwrap_or(unread.len());
+        let used = (len + 1).min(unread.len());
+        self.consume(used);
+        Ok(Some(&self.buf[self.start - used..self.start - used + len]))
+    }
+}
+
 /// Reads until `buf` is full or the input ends; the count says which.
 fn read_full(r: &mut impl Read, buf: &mut [u8]) -> std::io::Result<usize> {
     let mut n = 0;

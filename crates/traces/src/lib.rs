@@ -8,8 +8,6 @@
 //!
 //! A trace of any length is read in bounded memory, and no input makes a reader panic.
 #![forbid(unsafe_code)]
-// Only until the other formats follow: they use what the first one does not.
-#![allow(dead_code)]
 
 mod decode;
 mod devices;
@@ -23,6 +21,7 @@ mod map;
 mod reader;
 mod record;
 mod sniff;
+mod write;
 
 pub use error::{Bad, Place, TraceError};
 pub use format::{Format, UnknownFormat};
@@ -31,3 +30,4 @@ pub use map::{DeviceSpan, SideBySide, scan};
 pub use reader::{Options, Reader, Stats, TimeUnit, open};
 pub use record::{Flags, Op, Record};
 pub use sniff::{SNIFF_BYTES, sniff};
+pub use write::{WriteOptions, Writer, Written, convert};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::Nanos;
 
-use crate::decode::{Decode, Lines, Run};
+use crate::decode::{Decode, Fixed, Lines, Run};
 use crate::error::TraceError;
 use crate::format::Format;
 use crate::formats;
@@ -14,6 +14,8 @@ use crate::sniff::{SNIFF_BYTES, sniff};
 
 /// A trace without time gets this per request.
 const UNTIMED_STEP: Nanos = Nanos::from_millis(1);
+/// Block size where a format counts blocks of unknown size.
+const BLOCK_BYTES: u32 = 4096;
 /// Records that the iterator decodes at a time: they stay in the second-level cache.
 const BATCH: usize = 4096;
 
@@ -53,7 +55,7 @@ pub struct Options {
     pub trace_unit: Option<TimeUnit>,
     /// Stop after this many requests.
     pub limit: Option<u64>,
-    /// Bytes of a block in plain lists of block numbers; 4096 when absent.
+    /// Bytes of a block in lists of block numbers and of an object in oracleGeneral; 4096 when absent.
     pub block_bytes: Option<u32>,
 }
 
@@ -78,7 +80,6 @@ pub struct Stats {
 pub struct Reader {
     path: PathBuf,
     format: Format,
-    timed: bool,
     decoder: Box<dyn Decode>,
     run: Run,
     /// Requests still to deliver.
@@ -86,6 +87,9 @@ pub struct Reader {
     /// The time that becomes zero.
     origin: Option<u64>,
     last: u64,
+    /// Smallest and largest time as the trace has them.
+    earliest: u64,
+    latest: u64,
     /// The iterator's batch, and how much of it is delivered.
     batch: Vec<Record>,
     delivered: usize,
@@ -117,19 +121,21 @@ pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceEr
                 },
             )?,
         };
-    let decoder = decoder(format, input);
+    let mut run = Run {
+        skip_bad: options.skip_bad,
+        ..Run::default()
+    };
+    let decoder = decoder(format, input, options, &mut run)?;
     Ok(Reader {
         path: path.to_owned(),
         format,
-        timed: format.timed(),
         decoder,
-        run: Run {
-            skip_bad: options.skip_bad,
-            ..Run::default()
-        },
+        run,
         left: options.limit.unwrap_or(u64::MAX),
         origin: None,
         last: 0,
+        earliest: u64::MAX,
+        latest: 0,
         batch: Vec::new(),
         delivered: 0,
         failed: None,
@@ -137,10 +143,63 @@ pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceEr
     })
 }
 
-fn decoder(format: Format, input: Input) -> Box<dyn Decode> {
-    match format {
+/// The decoder of a format. Three formats leave something open that only a look through the trace settles.
+fn decoder(
+    format: Format,
+    input: Input,
+    options: &Options,
+    run: &mut Run,
+) -> Result<Box<dyn Decode>, TraceError> {
+    let block_bytes = options.block_bytes.unwrap_or(BLOCK_BYTES);
+    let path = input.path.clone();
+    let again = || Input::open(&path);
+    Ok(match format {
         Format::Blkreplay => Lines::boxed(input, formats::blkreplay::Blkreplay::default()),
-    }
+        Format::Spc => Lines::boxed(input, formats::spc::Spc),
+        Format::Fiu => Lines::boxed(input, formats::fiu::Fiu),
+        Format::Msr => Lines::boxed(input, formats::msr::Msr),
+        Format::Vscsi1 => Box::new(Fixed {
+            input,
+            parser: formats::vscsi::Vscsi1,
+        }),
+        Format::Vscsi2 => Box::new(Fixed {
+            input,
+            parser: formats::vscsi::Vscsi2,
+        }),
+        Format::DiskSim => {
+            let unit = match options.trace_unit {
+                Some(unit) => unit,
+                None => formats::disksim::find_unit(again()?)?,
+            };
+            Lines::boxed(input, formats::disksim::DiskSim { unit })
+        }
+        Format::Arc => Lines::boxed(input, formats::blocklist::Arc),
+        Format::Oracle => Box::new(Fixed {
+            input,
+            parser: formats::oracle::Oracle { block_bytes },
+        }),
+        Format::Blktrace => {
+            let event = formats::blktrace::find_event(again()?)?;
+            Box::new(formats::blktrace::Blktrace { input, event })
+        }
+        Format::Blkparse => {
+            let event = formats::blkparse::find_event(again()?)?;
+            Lines::boxed(input, formats::blkparse::Blkparse { event })
+        }
+        Format::FioV2 => {
+            let timed = formats::fio::has_waits(again()?)?;
+            Lines::boxed(input, formats::fio::Fio::v2(timed))
+        }
+        Format::FioV3 => Lines::boxed(input, formats::fio::Fio::v3()),
+        Format::Alibaba => Lines::boxed(input, formats::cloud::Alibaba),
+        Format::Tencent => Lines::boxed(input, formats::cloud::Tencent),
+        Format::Systor => Lines::boxed(input, formats::tables::Systor::default()),
+        Format::Hplajw => Lines::boxed(input, formats::tables::Hplajw::default()),
+        Format::Octf => Lines::boxed(input, formats::tables::Octf::default()),
+        Format::BlockList => Lines::boxed(input, formats::blocklist::BlockList { block_bytes }),
+        Format::Csv => Lines::boxed(input, formats::tables::Csv::default()),
+        Format::Parquet => Box::new(formats::parquet::Columnar::open(&path, run)?),
+    })
 }
 
 impl Reader {
@@ -154,9 +213,14 @@ impl Reader {
         &self.path
     }
 
-    /// Whether times come from the trace. If not, they count 1 ms per request.
+    /// Whether times come from the trace; settled once the first record was read. If not, they count 1 ms per request.
     pub fn timed(&self) -> bool {
-        self.timed
+        self.decoder.timed()
+    }
+
+    /// From the earliest to the latest request so far, by the trace's own clock, whatever the order of the records.
+    pub fn span(&self) -> Nanos {
+        Nanos(self.latest.saturating_sub(self.earliest))
     }
 
     /// Counters so far.
@@ -214,6 +278,7 @@ impl Reader {
 
     /// Drops empty requests and makes times relative and rising, in `out[start..]`.
     fn settle(&mut self, out: &mut Vec<Record>, start: usize) {
+        let timed = self.decoder.timed();
         let (mut kept, stats) = (start, &mut self.run.stats);
         for i in start..out.len() {
             let mut r = out[i];
@@ -221,7 +286,9 @@ impl Reader {
                 stats.zero_length_dropped += 1;
                 continue;
             }
-            if self.timed {
+            if timed {
+                self.earliest = self.earliest.min(r.time.0);
+                self.latest = self.latest.max(r.time.0);
                 let origin = *self.origin.get_or_insert(r.time.0);
                 let time = r.time.0.saturating_sub(origin);
                 if r.time.0 < origin || time < self.last {

@@ -3,7 +3,7 @@
 use super::cache::Ahead;
 use super::geometry::Place;
 use super::{DESTAGE_LOOK, DESTAGE_RUN, Dirty, Hdd, Job, Queued, Running};
-use crate::model::{ModelOp, PowerState};
+use crate::model::ModelOp;
 
 impl Hdd {
     /// Shortest positioning first, unless the oldest has waited too long.
@@ -67,7 +67,6 @@ impl Hdd {
                 self.stop_ahead(t);
                 self.totals.start_stops += 1;
                 let begin = t.max(q.ready);
-                self.meter.set(PowerState::SpinDown, begin);
                 self.running = Some(Running::spindle(
                     Job::SpinDown,
                     q.id,
@@ -89,12 +88,14 @@ impl Hdd {
             }
             if let Some(a) = self.ahead_serves(q, at) {
                 self.totals.cache_hits += 1;
-                let finish = a.time_of(&self.geometry, end);
-                if finish <= at {
+                let read = a.time_of(&self.geometry, end);
+                if read <= at {
                     self.answer(q.id, at, q.len);
                     self.extend_ahead(end, at);
                 } else {
                     let begin = at.max(a.since);
+                    // Most may lie in the buffer already, and still has to cross the interface.
+                    let finish = read.max(at + self.interface_ns(q.len));
                     let segment = a.start.max(end.saturating_sub(self.segments.bytes_each()));
                     self.running = Some(Running {
                         job: Job::Read,
@@ -103,6 +104,9 @@ impl Hdd {
                         seek_end: begin,
                         finish,
                         end,
+                        after: self
+                            .geometry
+                            .after(&q.place, q.offset, q.len, self.capacity),
                         segment,
                     });
                     self.ahead = None;
@@ -143,6 +147,7 @@ impl Hdd {
             seek_end: at + seek,
             finish,
             end,
+            after: self.geometry.after(place, offset, len, self.capacity),
             segment: offset,
         });
     }
@@ -169,7 +174,8 @@ impl Hdd {
         if let Some(a) = self.ahead.take() {
             let reached = a.reached(&self.geometry, t);
             self.segments.add(a.start, reached);
-            if reached > a.from {
+            // Mostly the head has not left the track.
+            if a.place.within + (reached - a.from) >= a.place.track_bytes {
                 let p = self.geometry.locate(reached.min(self.capacity - 1));
                 self.arm = (p.cylinder, p.track);
             }

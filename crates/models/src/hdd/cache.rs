@@ -26,10 +26,11 @@ impl Ahead {
         (self.from + passed).min(self.limit.max(self.from))
     }
 
-    /// When everything before `end` has been read, if it lies before the limit.
+    /// When everything before `end` has been read, if it lies before the limit. `since` may lie ahead (a pause ended,
+    /// the platter must come round), yet what is before `from` has been there all along.
     pub fn time_of(&self, geometry: &Geometry, end: u64) -> u64 {
         if end <= self.from {
-            return self.since;
+            return 0;
         }
         self.since + geometry.transfer_ns(&self.place, end - self.from)
     }

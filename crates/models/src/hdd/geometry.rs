@@ -5,8 +5,11 @@ use super::HddSheet;
 /// Zones of equally many cylinders; more of them change nothing that a volume could see.
 const ZONES: u32 = 16;
 
+/// Pieces of the zone table; finer than any zone, so that a piece meets at most two.
+const LOOKUP: usize = 256;
+
 /// A byte's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub cylinder: u32,
     /// Counted over the whole drive.
@@ -31,6 +34,9 @@ struct Zone {
 #[derive(Clone, Debug)]
 pub(crate) struct Geometry {
     zones: Vec<Zone>,
+    /// Zone of the first byte of each of `LOOKUP` equal pieces: a search of the zones would be most of the work.
+    zone_of: [u8; LOOKUP],
+    zone_shift: u32,
     heads: u64,
     cylinders: f64,
     pub rev_ns: u64,
@@ -73,8 +79,18 @@ impl Geometry {
         );
         let b = (15.0 * avg - 10.0 * min - 5.0 * max) / 3.0;
         let c = max - min - b;
+        let zone_shift = (first_byte / LOOKUP as u64).max(1).ilog2() + 1;
+        let zone_of = core::array::from_fn(|i| {
+            let byte = (i as u64) << zone_shift;
+            zones
+                .iter()
+                .rposition(|z: &Zone| z.first_byte <= byte)
+                .unwrap_or(0) as u8
+        });
         Geometry {
             zones,
+            zone_of,
+            zone_shift,
             heads,
             cylinders: (per_zone * u64::from(ZONES)) as f64,
             rev_ns,
@@ -87,8 +103,10 @@ impl Geometry {
 
     #[inline]
     pub fn locate(&self, offset: u64) -> Place {
-        let z = self.zones.partition_point(|z| z.first_byte <= offset) - 1;
-        let zone = &self.zones[z];
+        let guess =
+            self.zone_of[(offset >> self.zone_shift).min(LOOKUP as u64 - 1) as usize] as usize;
+        let next = self.zones.get(guess + 1).map_or(u64::MAX, |z| z.first_byte);
+        let zone = &self.zones[guess + usize::from(offset >= next)];
         let rel = offset - zone.first_byte;
         let track_in_zone = rel / zone.track_bytes;
         let within = rel - track_in_zone * zone.track_bytes;
@@ -101,6 +119,18 @@ impl Geometry {
             track_bytes: zone.track_bytes,
             angle,
         }
+    }
+
+    /// The place `len` bytes after `place`, whose first byte is `offset`; its angle is not needed and not right.
+    #[inline]
+    pub fn after(&self, place: &Place, offset: u64, len: u64, capacity: u64) -> Place {
+        if place.within + len < place.track_bytes {
+            return Place {
+                within: place.within + len,
+                ..*place
+            };
+        }
+        self.locate((offset + len).min(capacity - 1))
     }
 
     /// Arm movement from where `from` is to `to`, zero within a track.

@@ -66,8 +66,9 @@ struct Running {
     begin: u64,
     seek_end: u64,
     finish: u64,
-    /// One past the last byte.
+    /// One past the last byte, and where that lies.
     end: u64,
+    after: Place,
     /// Read: where the buffer segment that it belongs to starts.
     segment: u64,
 }
@@ -197,23 +198,21 @@ impl Hdd {
 
     fn finish_job(&mut self) {
         let Some(r) = self.running.take() else { return };
+        charge(&mut self.meter, &r, r.finish);
         match r.job {
             Job::SpinDown => {
                 self.spinning = false;
-                self.meter.set(PowerState::Standby, r.finish);
                 self.finished.push_back((r.finish, r.id));
                 return;
             }
             Job::SpinUp => {
                 self.spinning = true;
-                self.meter.set(PowerState::Idle, r.finish);
                 return;
             }
             Job::Read | Job::Write | Job::Destage => {}
         }
-        charge(&mut self.meter, &r, r.finish);
         self.totals.busy_ns += r.finish - r.begin;
-        let end = self.geometry.locate(r.end.min(self.capacity - 1));
+        let end = r.after;
         self.arm = (end.cylinder, end.track);
         if r.job == Job::Read && self.read_ahead > 0 {
             self.ahead = Some(Ahead {
@@ -247,7 +246,6 @@ impl Hdd {
             let wants_platter =
                 !self.dirty.is_empty() || self.queue.iter().any(|q| q.op != ModelOp::Standby);
             if !self.spinning && wants_platter {
-                self.meter.set(PowerState::SpinUp, t);
                 self.running = Some(Running::spindle(Job::SpinUp, 0, t, t + self.spin_up));
                 return;
             }
@@ -277,6 +275,7 @@ impl Running {
             seek_end: begin,
             finish,
             end: 0,
+            after: Place::default(),
             segment: 0,
         }
     }
@@ -288,14 +287,21 @@ fn wants_foreground(queue: &[Queued]) -> bool {
 
 /// Pass the power states of a job, as far as they lie before `until`.
 fn charge(meter: &mut Meter, r: &Running, until: u64) {
-    if r.begin < until {
-        meter.set(PowerState::Seek, r.begin);
-    }
-    if r.seek_end < until {
-        meter.set(PowerState::Active, r.seek_end);
-    }
-    if r.finish <= until {
-        meter.set(PowerState::Idle, r.finish);
+    let (first, second, after) = match r.job {
+        Job::SpinDown => (
+            PowerState::SpinDown,
+            PowerState::SpinDown,
+            PowerState::Standby,
+        ),
+        Job::SpinUp => (PowerState::SpinUp, PowerState::SpinUp, PowerState::Idle),
+        Job::Read | Job::Write | Job::Destage => {
+            (PowerState::Seek, PowerState::Active, PowerState::Idle)
+        }
+    };
+    for (state, at) in [(first, r.begin), (second, r.seek_end), (after, r.finish)] {
+        if at <= until {
+            meter.set(state, at);
+        }
     }
 }
 
@@ -326,7 +332,12 @@ impl DeviceModel for Hdd {
                 self.cache_write(id, offset, len, ready);
                 return self.dispatch(now);
             }
-            ModelOp::Read if self.queue_depth > 1 && self.segments.holds(offset, offset + len) => {
+            // With the arm free, `begin` looks for itself.
+            ModelOp::Read
+                if self.queue_depth > 1
+                    && self.running.is_some()
+                    && self.segments.holds(offset, offset + len) =>
+            {
                 self.totals.cache_hits += 1;
                 return self.answer(id, ready, len);
             }
@@ -378,11 +389,11 @@ impl DeviceModel for Hdd {
         let mut out = self.totals;
         let mut meter = self.meter.clone();
         let now = now.0.max(self.now);
-        if let Some(r) = &self.running
-            && matches!(r.job, Job::Read | Job::Write | Job::Destage)
-        {
+        if let Some(r) = &self.running {
             charge(&mut meter, r, now);
-            out.busy_ns += now.clamp(r.begin, r.finish) - r.begin;
+            if matches!(r.job, Job::Read | Job::Write | Job::Destage) {
+                out.busy_ns += now.clamp(r.begin, r.finish) - r.begin;
+            }
         }
         meter.report(now, &mut out);
         out

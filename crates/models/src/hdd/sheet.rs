@@ -114,7 +114,12 @@ impl HddSheet {
             60e3 / self.rpm,
         )?;
         c.at_least("overhead_us", self.overhead_us, 0.0)?;
-        c.at_least("interface_mb_s", self.interface_mb_s, 1.0)?;
+        // The interface must keep up with a track, which is denser than the sustained rate.
+        c.at_least(
+            "interface_mb_s",
+            self.interface_mb_s,
+            1.25 * self.outer_mb_s,
+        )?;
         c.within("cache_mib", self.cache_mib as f64, 0.0, 65_536.0)?;
         c.within(
             "read_ahead_kib",

@@ -153,6 +153,10 @@ impl<P: Policy> NullEngine<P> {
     pub fn home(&self, e: ExtentId) -> Option<Slot> {
         self.space.map.home(e)
     }
+    /// Memory of map, slots and policy, bytes; the bitmaps of partly written extents excluded.
+    pub fn bytes(&self) -> usize {
+        self.space.map.bytes().0 + self.space.slots.bytes() + self.policy.bytes()
+    }
     /// The policy.
     pub fn policy(&self) -> &P {
         &self.policy

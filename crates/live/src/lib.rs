@@ -9,5 +9,6 @@
 //!
 //! Never false: a front end reaches the volume only through [`port::Port`].
 
+pub mod block_file;
 pub mod nbd;
 pub mod port;

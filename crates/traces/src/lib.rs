@@ -1,1 +1,33 @@
-//! placeholder
+//! Readers and writers of storage I/O traces.
+//!
+//! ```text
+//!  file ─► Input ──────► Lines<P> or Fixed<P> ─► Reader ─► Record, Record, …  ─► SideBySide ─► one address space
+//!          .zst .gz      one parser per format   relative, rising time
+//!          one buffer    no allocation a record  no empty requests
+//! ```
+//!
+//! A trace of any length is read in bounded memory, and no input makes a reader panic.
+#![forbid(unsafe_code)]
+
+mod decode;
+mod devices;
+mod error;
+mod field;
+mod format;
+mod formats;
+mod info;
+mod input;
+mod map;
+mod reader;
+mod record;
+mod sniff;
+mod write;
+
+pub use error::{Bad, Place, TraceError};
+pub use format::{Format, UnknownFormat};
+pub use info::{Info, info};
+pub use map::{DeviceSpan, SideBySide, scan};
+pub use reader::{Options, Reader, Stats, TimeUnit, open};
+pub use record::{Flags, Op, Record};
+pub use sniff::{SNIFF_BYTES, sniff};
+pub use write::{WriteOptions, Writer, Written, convert};

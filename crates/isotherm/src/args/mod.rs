@@ -1,0 +1,129 @@
+//! The command line, as types.
+
+mod sim;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::Failure;
+use crate::json::join_two_words;
+
+pub use sim::{
+    DemoArgs, ListArgs, SimArgs, TimeMode, TraceArgs, TraceCommand, TraceInfoArgs, TraceOptions,
+    Unit,
+};
+
+/// Fast-and-small and slow-and-large devices as one volume, and a lab to choose them by.
+#[derive(Debug, Parser)]
+#[command(
+    name = "isotherm",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = false,
+    max_term_width = 100,
+    after_help = "Example:\n  isotherm create v --fast ssd.img:1G --slow hdd.img:10G --policy greendm\n  isotherm serve v --block-file mnt"
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Replay a trace under a policy
+    Sim(SimArgs),
+    /// Look into trace files
+    Trace(TraceArgs),
+    /// List policies with parameters and source
+    Policies(ListArgs),
+    /// List trace formats
+    Formats(ListArgs),
+    /// Show the main job in one go
+    Demo(DemoArgs),
+}
+
+/// Understand a command line; `None` if it asked for help or version, which is then printed.
+///
+/// # Errors
+/// [`Failure::Usage`] in one line.
+pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failure> {
+    let words: Vec<OsString> = words.collect();
+    let text: Option<Vec<String>> = words
+        .iter()
+        .map(|w| w.to_str().map(str::to_owned))
+        .collect();
+    let parses = |w: &[String]| Cli::try_parse_from(w).is_ok();
+    let parsed = match text.and_then(|t| join_two_words(&t, parses)) {
+        Some(joined) => Cli::try_parse_from(joined),
+        None => Cli::try_parse_from(&words),
+    };
+    match parsed {
+        Ok(cli) => Ok(Some(cli)),
+        Err(e) if e.use_stderr() => Err(Failure::Usage(one_line(&e, &words))),
+        Err(e) => match e.print() {
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::file(
+                std::path::Path::new("standard output"),
+                "write",
+                &e,
+            )),
+            _ => Ok(None),
+        },
+    }
+}
+
+/// clap's message without its paragraphs: what is wrong, the hint, where to read on.
+fn one_line(error: &clap::Error, words: &[OsString]) -> String {
+    let rendered = error.render().to_string();
+    let kept = rendered
+        .lines()
+        .map(str::trim)
+        .take_while(|l| !l.starts_with("Usage:"));
+    let mut text = String::new();
+    for line in kept.filter(|l| !l.is_empty() && !l.starts_with("For more information")) {
+        let line = line
+            .strip_prefix("error: ")
+            .or(line.strip_prefix("tip: "))
+            .unwrap_or(line);
+        if !text.is_empty() {
+            text += if text.ends_with(':') { " " } else { "; " };
+        }
+        text += line;
+    }
+    let commands = Cli::command();
+    let command = words
+        .get(1)
+        .and_then(|w| w.to_str())
+        .and_then(|w| commands.find_subcommand(w));
+    let help = command.map_or_else(
+        || "isotherm --help".to_owned(),
+        |c| format!("isotherm {} --help", c.get_name()),
+    );
+    format!("{text}; see `{help}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound_and_every_command_shows_an_example() {
+        let mut root = Cli::command();
+        root.build();
+        root.clone().debug_assert();
+        fn walk(c: &mut clap::Command) {
+            let help = c.render_long_help().to_string();
+            assert!(
+                c.get_name() == "help" || help.contains("Example"),
+                "{} has no example",
+                c.get_name()
+            );
+            c.get_subcommands_mut()
+                .filter(|s| s.get_name() != "help")
+                .for_each(walk);
+        }
+        walk(&mut root);
+    }
+}

@@ -1,0 +1,144 @@
+//! Arguments of the lab's commands.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::json::JsonArg;
+use crate::policy_spec::PolicySpec;
+use crate::size::{self, Size};
+
+/// `isotherm sim`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm sim web.spc.zst --policy greendm,PT=2 --fast-size 10% --hit-only\n  \
+    isotherm sim a.csv b.csv --policy linear --fast-size 1G --extent 64K --hit-only --json=out.json"
+)]
+pub struct SimArgs {
+    /// Trace files, each a run of its own; formats are sniffed, .zst and .gz read directly
+    #[arg(required = true, value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+    /// Policy with parameters, NAME[,KEY=VALUE...]
+    #[arg(long)]
+    pub policy: PolicySpec,
+    /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%)
+    #[arg(long, value_name = "SIZE")]
+    pub fast_size: Size,
+    /// Extent size, a power of two from 4K to 4M
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::extent)]
+    pub extent: u32,
+    /// Count hits and moves only: no device models, no time, no energy
+    #[arg(long)]
+    pub hit_only: bool,
+    /// Model of the fast device (see `isotherm devices`)
+    #[arg(long, value_name = "PRESET", conflicts_with = "hit_only")]
+    pub fast: Option<String>,
+    /// Model of the slow device
+    #[arg(long, value_name = "PRESET", conflicts_with = "hit_only")]
+    pub slow: Option<String>,
+    /// Requests follow each other (closed) or the trace's clock
+    #[arg(long, value_enum, conflicts_with = "hit_only")]
+    pub time: Option<TimeMode>,
+    /// Requests in flight in the closed loop
+    #[arg(long, conflicts_with = "hit_only", value_parser = clap::value_parser!(u32).range(1..))]
+    pub depth: Option<u32>,
+    /// Seed of everything random; hit-only runs have nothing random
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// How to read the traces.
+    #[command(flatten)]
+    pub read: TraceOptions,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// When requests start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TimeMode {
+    /// When an earlier one ends.
+    Closed,
+    /// When the trace says.
+    Trace,
+}
+
+/// Unit of a trace's time stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Unit {
+    /// Nanoseconds.
+    Ns,
+    /// Microseconds.
+    Us,
+    /// Milliseconds.
+    Ms,
+    /// Seconds.
+    S,
+}
+
+/// How to read a trace.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TraceOptions {
+    /// Format of the trace instead of the sniffed one (see `isotherm formats`)
+    #[arg(long)]
+    pub format: Option<String>,
+    /// Stop after so many requests
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Bad records to skip and count before giving up
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_bad: u64,
+    /// Unit of time where the format leaves it open (DiskSim)
+    #[arg(long, value_enum)]
+    pub trace_unit: Option<Unit>,
+    /// Bytes of a block in lists of block numbers
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub block_bytes: Option<u32>,
+}
+
+/// `isotherm trace`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm trace info web.spc.zst --json")]
+pub struct TraceArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub command: TraceCommand,
+}
+
+/// What can be done with traces.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Sum up a trace
+    Info(TraceInfoArgs),
+}
+
+/// `isotherm trace info`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm trace info web.spc.zst --json")]
+pub struct TraceInfoArgs {
+    /// The trace
+    pub file: PathBuf,
+    /// How to read it.
+    #[command(flatten)]
+    pub read: TraceOptions,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// A command that only lists.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm policies --json")]
+pub struct ListArgs {
+    /// Where the list goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm demo`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm demo --out demo-out")]
+pub struct DemoArgs {
+    /// Directory for volume and figures
+    #[arg(long, value_name = "DIR", default_value = "demo-out")]
+    pub out: PathBuf,
+}

@@ -1,0 +1,159 @@
+//! `--json[=FILE]`: where figures go.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::Failure;
+
+/// Commands on which `--json OUT`, as two words, may name a file.
+const TWO_WORDS: [&str; 3] = ["sim", "trace", "record"];
+
+/// The option that every command with figures has.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct JsonArg {
+    /// Print JSON instead of text, to standard output or to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+}
+
+impl JsonArg {
+    /// Print `value` as JSON where that was asked for, else `text`.
+    ///
+    /// # Errors
+    /// The file cannot be written; an earlier one of that name is then as it was.
+    pub fn print<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        match &self.json {
+            None => to_stdout(&text()),
+            Some(path) => {
+                let json = serde_json::to_string_pretty(value).map_err(|e| {
+                    Failure::failed(format!("cannot write the result as JSON: {e}"))
+                })?;
+                if path.as_os_str() == "-" {
+                    to_stdout(&(json + "\n"))
+                } else {
+                    to_file(path, &(json + "\n"))
+                }
+            }
+        }
+    }
+}
+
+fn to_stdout(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        // `| head` has seen enough.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|e| Failure::file(Path::new("standard output"), "write", &e)),
+    }
+}
+
+/// Whole or not at all: readers never see half a result.
+fn to_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |e: &std::io::Error| Failure::file(path, "write", e);
+    if path.metadata().is_ok_and(|m| !m.is_file()) {
+        // A device or a pipe cannot be replaced, only written to.
+        return std::fs::write(path, text).map_err(|e| failed(&e));
+    }
+    let dir = path
+        .parent()
+        .filter(|d| !d.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut beside = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(dir)
+        .map_err(|e| failed(&e))?;
+    beside.write_all(text.as_bytes()).map_err(|e| failed(&e))?;
+    beside.persist(path).map_err(|e| failed(&e.error))?;
+    Ok(())
+}
+
+/// `--json OUT` as two words: `args` with the two joined, if that is what was meant.
+///
+/// The same words can also mean JSON on standard output and one more argument. So the joined form must parse (`parses`),
+/// and OUT must not be a file that holds anything but JSON: a trace is never overwritten by a result.
+pub fn join_two_words(args: &[String], parses: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
+    let command = args.get(1)?;
+    let at = args.iter().position(|a| a == "--json")?;
+    let out = args.get(at + 1).filter(|o| !o.starts_with('-'))?;
+    if !TWO_WORDS.contains(&command.as_str())
+        || args[..at].iter().any(|a| a == "--")
+        || !may_replace(Path::new(out))
+    {
+        return None;
+    }
+    let mut joined = args.to_vec();
+    joined[at] = format!("--json={out}");
+    joined.remove(at + 1);
+    parses(&joined).then_some(joined)
+}
+
+fn may_replace(path: &Path) -> bool {
+    use std::io::Read;
+    let Ok(meta) = path.metadata() else {
+        return true;
+    };
+    if meta.is_dir() {
+        return false;
+    }
+    if !meta.is_file() {
+        return true;
+    }
+    let mut head = [0; 64];
+    let Ok(n) = std::fs::File::open(path).and_then(|mut f| f.read(&mut head)) else {
+        return false;
+    };
+    head[..n]
+        .iter()
+        .find(|b| !b.is_ascii_whitespace())
+        .is_none_or(|b| matches!(b, b'{' | b'['))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn two_words_are_joined_only_where_a_file_is_meant() {
+        let join = |line: &str| join_two_words(&words(line), |_| true).map(|w| w.join(" "));
+        assert_eq!(
+            join("isotherm sim t --json out.json"),
+            Some("isotherm sim t --json=out.json".into())
+        );
+        assert_eq!(join("isotherm sim t --json"), None);
+        assert_eq!(join("isotherm sim --json --policy lru t"), None);
+        assert_eq!(join("isotherm status --json v"), None);
+        assert_eq!(
+            join_two_words(&words("isotherm sim --json t"), |_| false),
+            None
+        );
+    }
+
+    #[test]
+    fn a_trace_is_never_taken_for_the_result() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let trace = dir.path().join("t");
+        std::fs::write(&trace, "0,1,2\n").expect("written");
+        let args = [
+            "isotherm",
+            "sim",
+            "a",
+            "--json",
+            trace.to_str().expect("text"),
+        ]
+        .map(str::to_owned);
+        assert_eq!(join_two_words(&args, |_| true), None);
+        std::fs::write(&trace, "{}\n").expect("written");
+        assert!(join_two_words(&args, |_| true).is_some());
+    }
+}

@@ -1,0 +1,134 @@
+//! A policy as written on the command line: `greendm,PT=2,TW=30`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use isotherm_core::policy::{self, BuildError, ParamError, Policy};
+
+use crate::Failure;
+
+/// Name and parameters. Parsing checks the form, [`PolicySpec::build`] the meaning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicySpec {
+    /// Preset name.
+    pub name: String,
+    /// Parameters in the order given.
+    pub params: Vec<(String, f64)>,
+}
+
+impl FromStr for PolicySpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PolicySpec, String> {
+        let mut parts = text.split(',');
+        let name = parts.next().unwrap_or_default();
+        if name.is_empty() || name.contains('=') {
+            return Err(format!(
+                "`{text}` lacks the policy's name: write NAME or NAME,KEY=VALUE"
+            ));
+        }
+        let params = parts.map(param).collect::<Result<_, _>>()?;
+        let spec = PolicySpec {
+            name: name.to_owned(),
+            params,
+        };
+        // Wrong names are wrong usage, so they are found here, where clap reports them as that.
+        match spec.make() {
+            Ok(_) => Ok(spec),
+            Err(e) => Err(spec.words(&e)),
+        }
+    }
+}
+
+/// `KEY=VALUE` with a finite number.
+pub fn param(text: &str) -> Result<(String, f64), String> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}` is no parameter: write KEY=VALUE"))?;
+    match value.parse::<f64>() {
+        Ok(v) if v.is_finite() && !key.is_empty() => Ok((key.to_owned(), v)),
+        _ => Err(format!(
+            "`{text}`: the value of a parameter is a number, as in PT=2"
+        )),
+    }
+}
+
+impl PolicySpec {
+    /// The policy.
+    ///
+    /// # Errors
+    /// Names the policy or parameter that is wrong and the nearest valid one.
+    pub fn build(&self) -> Result<Box<dyn Policy>, Failure> {
+        self.make().map_err(|e| Failure::Usage(self.words(&e)))
+    }
+
+    fn make(&self) -> Result<Box<dyn Policy>, BuildError> {
+        policy::build(
+            &self.name,
+            self.params.iter().map(|(k, v)| (k.as_str(), *v)),
+        )
+    }
+
+    fn words(&self, error: &BuildError) -> String {
+        match error {
+            BuildError::UnknownPolicy(nearest) => {
+                format!(
+                    "unknown policy `{}`; nearest: `{nearest}` (see `isotherm policies`)",
+                    self.name
+                )
+            }
+            BuildError::Param(key, e) => param_words(&format!("policy `{}`", self.name), key, e),
+        }
+    }
+}
+
+/// A parameter's error in words.
+pub fn param_words(of: &str, key: &str, error: &ParamError) -> String {
+    match error {
+        ParamError::Unknown(nearest) if nearest.is_empty() => {
+            format!("{of} has no parameters, so no `{key}` either")
+        }
+        ParamError::Unknown(nearest) => {
+            format!("{of} has no parameter `{key}`; nearest: `{nearest}`")
+        }
+        ParamError::Range(range) => format!("{of}: parameter `{key}` must be {range}"),
+    }
+}
+
+impl fmt::Display for PolicySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.params
+            .iter()
+            .try_for_each(|(k, v)| write!(f, ",{k}={v}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip() {
+        let spec: PolicySpec = "greendm,PT=2,TW=30.5".parse().expect("valid");
+        assert_eq!(spec.to_string(), "greendm,PT=2,TW=30.5");
+        assert_eq!(spec.to_string().parse(), Ok(spec));
+    }
+
+    #[test]
+    fn mistakes_name_the_nearest() {
+        for (text, needle) in [
+            ("", "lacks the policy's name"),
+            ("PT=2", "lacks the policy's name"),
+            ("grendm", "nearest: `greendm`"),
+            ("greendm,PTT=1", "nearest: `PT`"),
+            ("greendm,PT=0", "must be"),
+            ("greendm,PT=x", "is a number"),
+            ("greendm,PT=inf", "is a number"),
+            ("greendm,PT", "write KEY=VALUE"),
+        ] {
+            let e = text.parse::<PolicySpec>().expect_err(text);
+            assert!(e.contains(needle), "{text}: {e}");
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The block file: a FUSE mount that shows the volume as one file.
+//!
+//! `losetup --direct-io=on --find --show DIR/NAME` makes it a block device on any Linux, without a kernel module of ours.
+//! The file may also be used as it is (a disk image for a virtual machine, `dd conv=notrunc`, a database on raw space).
+//!
+//! # Life of a request
+//!
+//! A session thread reads it from `/dev/fuse`, takes a [`Buffer`](crate::port::Buffer), copies a write's payload into it
+//! and submits it; it does not wait, so as many requests are in flight as the kernel sends. The reply goes out from the
+//! completion, on the engine's thread. Only directory and attribute requests, and `lseek` for data and holes, are
+//! answered on the session thread. With [`mount_pumped`] the engine's thread takes reads, writes and flushes from the
+//! kernel itself, which saves the hand-off; see [`Pump`].
+//!
+//! # What the file promises
+//!
+//! | system call | volume |
+//! |---|---|
+//! | `fsync`, `fdatasync` | FLUSH |
+//! | write with `O_DSYNC`, `O_SYNC`, `RWF_DSYNC` | write with FUA |
+//! | `close` | nothing, as for a disk |
+//! | `fallocate` `PUNCH_HOLE` | discard |
+//! | `fallocate` `ZERO_RANGE` | write zeros, space stays allocated |
+//! | `lseek` `SEEK_DATA`, `SEEK_HOLE` | allocation status |
+//! | read past the end | short |
+//! | write past the end | short, `ENOSPC` if nothing fits |
+//! | `truncate` to another size, `chmod`, `chown`, create, unlink, rename | `EPERM` |
+//! | anything that changes a read-only volume | `EROFS` |
+//!
+//! The page cache is bypassed (`FOPEN_DIRECT_IO`): the volume is the only holder of its data, and a shared writable `mmap`
+//! of the file is refused by the kernel.
+//!
+//! # No deadlock under memory pressure
+//!
+//! When memory is short the kernel may wait for dirty pages of a file system on this volume to be written, which needs
+//! this process; if this process then waited for memory that the kernel frees by writing such pages, neither would go on.
+//! Therefore:
+//! - the file's own pages are never dirty in the cache (direct I/O above, no writeback cache);
+//! - session threads are marked with `PR_SET_IO_FLUSHER`, so that no allocation or page fault of theirs starts I/O (it
+//!   needs `CAP_SYS_RESOURCE`; without it, and only without it, this paragraph is a hope). The engine's thread should do
+//!   the same with [`become_io_flusher`];
+//! - a request needs no memory but fuser's buffer (one per session thread, made at mount), the port's pooled buffer and
+//!   one boxed completion of some hundred bytes. The pool is bounded: when it is empty the session thread waits for a
+//!   completion, never for the kernel, and completions run on the engine's thread, so they still happen;
+//! - requests that a [`Pump`] passes on to fuser are copied to the heap; none of them is a read, write or flush;
+//! - this process must not open, stat or list its own mount while it serves it.
+//!
+//! # Cost
+//!
+//! One copy of each write's payload (fuser's buffer is not aligned for direct I/O) and, for each request, the hand-off to
+//! the engine's thread; see `bench/fuse-pread`.
+
+mod error;
+mod mountpoint;
+mod pump;
+mod serve;
+pub mod testing;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::port::Port;
+
+pub use error::Error;
+pub use pump::{Pump, Received};
+
+/// The last close may still be under way when its caller has gone on: `losetup -d` does not wait for it. So a busy
+/// unmount is tried for 200 ms before it is reported.
+const BUSY_TRIES: u32 = 10;
+const BUSY_WAIT: Duration = Duration::from_millis(20);
+
+/// How a block file is shown and served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Let other users reach the mount; the file's mode (0600) still decides who may open it. Mounting without root then
+    /// needs `user_allow_other` in `/etc/fuse.conf`.
+    pub allow_other: bool,
+    /// `st_blksize`: the request size that suits the volume, its extent for example. Bytes, rounded to a power of two
+    /// from 4 KiB to 16 MiB.
+    pub preferred_bytes: u32,
+    /// Session threads, 1 to 64. More than one helps where completions come on the session thread itself or where
+    /// copying payloads is the limit.
+    pub threads: usize,
+    /// Asynchronous requests that the kernel keeps in flight, at least 1: the queue depth of a loop device above.
+    pub max_background: u16,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            allow_other: false,
+            preferred_bytes: 64 * 1024,
+            threads: 1,
+            max_background: 512,
+        }
+    }
+}
+
+/// A block file that is being served. Dropping it unmounts; if the file is still open its users get errors from then on.
+#[derive(Debug)]
+pub struct Mount {
+    dir: PathBuf,
+    file: PathBuf,
+    /// `major:minor` of our file system, to tell it from a later mount on the same directory.
+    device: Option<String>,
+    session: Option<JoinHandle<io::Result<()>>>,
+    /// With a pump: the way to fuser's session, and the thread that carries its replies.
+    slow: Option<Arc<pump::Slow>>,
+    relay: Option<JoinHandle<()>>,
+}
+
+/// Show `port`'s volume as the file `dir/name` and serve it from threads of its own.
+///
+/// `dir` must be an empty directory; a dead mount that an earlier process of ours left there is cleared away first. As
+/// root the mount system call is used directly, otherwise the helper `fusermount3`. I/O works when this returns.
+///
+/// # Errors
+/// See [`Error`]; nothing stays mounted.
+pub fn mount(
+    port: Arc<dyn Port>,
+    dir: &Path,
+    name: &str,
+    options: &Options,
+) -> Result<Mount, Error> {
+    let (mut mount, descriptor) = place(&*port, dir, name, options)?;
+    let volume = serve::Volume::new(port, name, options);
+    mount.serve(volume, descriptor, options.threads.clamp(1, 64))?;
+    Ok(mount)
+}
+
+/// As [`mount`], but reads, writes and flushes wait until the caller takes them with the [`Pump`], on its own thread:
+/// the engine's. `port`'s `submit` is called on that thread for them, and on a session thread for the rest.
+/// [`Options::threads`] has no meaning here.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_pumped(
+    port: Arc<dyn Port>,
+    dir: &Path,
+    name: &str,
+    options: &Options,
+) -> Result<(Mount, Pump), Error> {
+    let failed = |source| Error::Session { source };
+    let (mut mount, descriptor) = place(&*port, dir, name, options)?;
+    let volume = serve::Volume::new(Arc::clone(&port), name, options);
+    let parts = pump::split(descriptor, port).map_err(failed)?;
+    let slow = Arc::clone(&parts.slow);
+    mount.slow = Some(parts.slow);
+    let relay = move || {
+        become_io_flusher();
+        slow.relay();
+    };
+    mount.relay = Some(
+        std::thread::Builder::new()
+            .name("block-file-relay".into())
+            .spawn(relay)
+            .map_err(failed)?,
+    );
+    mount.serve(volume, parts.session, 1)?;
+    Ok((mount, parts.pump))
+}
+
+/// Mount; whoever drops the result unmounts.
+fn place(
+    port: &dyn Port,
+    dir: &Path,
+    name: &str,
+    options: &Options,
+) -> Result<(Mount, OwnedFd), Error> {
+    mountpoint::check_name(name)?;
+    let dir = mountpoint::resolve(dir)?;
+    mountpoint::prepare(&dir)?;
+    let awkward = |c: char| c == ',' || c == '\\' || c.is_control();
+    let wanted = mountpoint::Wanted {
+        dir: &dir,
+        source: &format!("isotherm:{name}").replace(awkward, "_"),
+        read_only: port.read_only(),
+        allow_other: options.allow_other,
+    };
+    let descriptor = mountpoint::mount(&wanted)?;
+    let device = mountpoint::mounted_at(&dir)
+        .ok()
+        .flatten()
+        .map(|m| m.device);
+    let mount = Mount {
+        file: dir.join(name),
+        dir,
+        device,
+        session: None,
+        slow: None,
+        relay: None,
+    };
+    Ok((mount, descriptor))
+}
+
+impl Mount {
+    /// Start fuser's session on `descriptor`.
+    fn serve(
+        &mut self,
+        volume: serve::Volume,
+        descriptor: OwnedFd,
+        threads: usize,
+    ) -> Result<(), Error> {
+        let failed = |source| Error::Session { source };
+        let mut config = fuser::Config::default();
+        // The kernel has checked who may reach the mount; fuser's own check would refuse requests of the loop driver.
+        config.acl = fuser::SessionACL::All;
+        config.n_threads = Some(threads);
+        config.clone_fd = threads > 1;
+        let session = fuser::Session::from_fd(volume, descriptor, fuser::SessionACL::All, config)
+            .map_err(failed)?;
+        let serve = move || {
+            // The session's own threads inherit the mark.
+            become_io_flusher();
+            session.run()
+        };
+        self.session = Some(
+            std::thread::Builder::new()
+                .name("block-file".into())
+                .spawn(serve)
+                .map_err(failed)?,
+        );
+        Ok(())
+    }
+
+    /// The block file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Whether the session has ended, because somebody unmounted it or its connection was cut.
+    pub fn is_finished(&self) -> bool {
+        self.session.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Unmount and wait for the session to end: no request reaches the port afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while the file is open; the mount goes on and `unmount` may be tried again.
+    pub fn unmount(&mut self) -> Result<(), Error> {
+        let mut tries = 0;
+        while self.is_mounted() {
+            let Err(source) = mountpoint::unmount(&self.dir) else {
+                break;
+            };
+            let busy = source.raw_os_error() == Some(libc::EBUSY);
+            if busy && tries < BUSY_TRIES {
+                tries += 1;
+                std::thread::sleep(BUSY_WAIT);
+            } else if busy {
+                return Err(Error::Busy {
+                    file: self.file.clone(),
+                });
+            } else {
+                return Err(Error::Unmount {
+                    dir: self.dir.clone(),
+                    source,
+                });
+            }
+        }
+        self.join()
+    }
+
+    /// Whether the mount on our directory is still the one we made.
+    fn is_mounted(&self) -> bool {
+        let Some(device) = &self.device else {
+            return false;
+        };
+        matches!(mountpoint::mounted_at(&self.dir), Ok(Some(m)) if &m.device == device)
+    }
+
+    fn join(&mut self) -> Result<(), Error> {
+        self.device = None;
+        let panicked = || Error::Session {
+            source: io::Error::other("a session thread panicked"),
+        };
+        let slow = self.slow.take();
+        if let Some(slow) = &slow {
+            slow.close();
+        }
+        if let Some(relay) = self.relay.take() {
+            relay.join().map_err(|_| panicked())?;
+        }
+        match self.session.take().map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            // How fuser calls the end of a socket.
+            Some(Ok(Err(error)))
+                if slow.is_some() && error.kind() == io::ErrorKind::InvalidData =>
+            {
+                Ok(())
+            }
+            Some(Ok(Err(source))) => Err(Error::Session { source }),
+            Some(Err(_)) => Err(panicked()),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Other errors have nobody to go to; `unmount` is there for those who want to know.
+        if let Err(Error::Busy { .. } | Error::Unmount { .. }) = self.unmount() {
+            // Forced: the connection is cut, so the session ends. Through the helper (not root) it is only taken out of
+            // the tree and the session lives until the last user closes the file: do not wait for that.
+            let cut = mountpoint::detach(&self.dir).is_ok() && nix::unistd::geteuid().is_root();
+            if cut {
+                let _ = self.join();
+            }
+        }
+    }
+}
+
+/// Mark the calling thread, and threads that it starts later, as needed for writing back dirty pages: their allocations
+/// and page faults then never wait for I/O. Returns whether the kernel agreed (it wants `CAP_SYS_RESOURCE`).
+pub fn become_io_flusher() -> bool {
+    io_flusher_option(PR_SET_IO_FLUSHER, 1) == 0
+}
+
+/// From `linux/prctl.h` (Linux 5.6); the libc crate does not have them.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+#[cfg(test)]
+const PR_GET_IO_FLUSHER: libc::c_int = 58;
+
+fn io_flusher_option(option: libc::c_int, value: libc::c_ulong) -> libc::c_int {
+    let zero: libc::c_ulong = 0;
+    // SAFETY: both options take plain numbers and read or change only the calling thread's flags.
+    unsafe { libc::prctl(option, value, zero, zero, zero) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_started_by_an_io_flusher_are_io_flushers() {
+        let ask = || io_flusher_option(PR_GET_IO_FLUSHER, 0);
+        let child = std::thread::spawn(move || {
+            if !become_io_flusher() {
+                eprintln!("skipped: no CAP_SYS_RESOURCE");
+                return 1;
+            }
+            std::thread::spawn(ask).join().unwrap()
+        });
+        assert_eq!(child.join().unwrap(), 1);
+    }
+
+    #[test]
+    fn a_bad_name_is_refused_before_anything_is_mounted() {
+        let port = Arc::new(testing::MemPort::new(1 << 20, 512));
+        let scratch = tempfile::tempdir().unwrap();
+        let result = mount(port, scratch.path(), "a/b", &Options::default());
+        assert!(matches!(result, Err(Error::Name { .. })));
+    }
+}

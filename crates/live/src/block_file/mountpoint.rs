@@ -1,0 +1,388 @@
+//! Mount points: what is there now, mounting, unmounting.
+//!
+//! We mount by ourselves and hand the descriptor to fuser, for three reasons: the kernel's errno reaches the user (fuser
+//! turns it into text), an unmount that fails can be tried again, and we never unmount a mount that is not the one we
+//! made, even when somebody else mounted over the same directory meanwhile.
+
+use std::fs;
+use std::io::{self, IoSliceMut, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+
+use super::Error;
+
+/// The file system type that marks a mount as ours in `/proc/self/mountinfo`.
+pub(super) const FS_TYPE: &str = "fuse.isotherm";
+const DEVICE: &str = "/dev/fuse";
+const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
+/// Dead mounts may lie on each other after repeated crashes; more than this is something else.
+const MAX_DEAD: usize = 16;
+
+/// One line of `/proc/self/mountinfo`, as far as we need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MountLine {
+    /// `major:minor` of the file system: tells our mount from a later one on the same directory.
+    pub device: String,
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// File system type with subtype, e.g. `fuse.isotherm`.
+    pub kind: String,
+}
+
+/// Octal escapes (`\040` = space) as the kernel writes them.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while at < field.len() {
+        let digits = field
+            .get(at + 1..at + 4)
+            .filter(|d| d.iter().all(|c| (b'0'..=b'7').contains(c)));
+        match (field[at], digits) {
+            (b'\\', Some(d)) => {
+                bytes.push(((d[0] - b'0') << 6) | ((d[1] - b'0') << 3) | (d[2] - b'0'));
+                at += 4;
+            }
+            (byte, _) => {
+                bytes.push(byte);
+                at += 1;
+            }
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+fn parse_line(line: &[u8]) -> Option<MountLine> {
+    let mut fields = line.split(|b| *b == b' ');
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let point = unescape(fields.nth(1)?);
+    let kind = String::from_utf8_lossy(fields.skip_while(|f| *f != b"-").nth(1)?).into_owned();
+    Some(MountLine {
+        device,
+        point,
+        kind,
+    })
+}
+
+/// The topmost mount on exactly `dir`, if it is a mount point.
+pub(super) fn mounted_at(dir: &Path) -> io::Result<Option<MountLine>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    Ok(table
+        .split(|b| *b == b'\n')
+        .filter_map(parse_line)
+        .rfind(|m| m.point == dir))
+}
+
+/// An absolute path without symlinks, also when `dir` itself is a dead mount (which cannot be resolved any more).
+pub(super) fn resolve(dir: &Path) -> Result<PathBuf, Error> {
+    let failed = |source: io::Error| Error::Directory {
+        dir: dir.to_owned(),
+        source,
+    };
+    match dir.canonicalize() {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            let absolute = std::path::absolute(dir).map_err(failed)?;
+            let (Some(parent), Some(last)) = (absolute.parent(), absolute.file_name()) else {
+                return Err(failed(error));
+            };
+            Ok(parent.canonicalize().map_err(failed)?.join(last))
+        }
+        other => other.map_err(failed),
+    }
+}
+
+/// Make sure that `dir` (resolved) is an empty directory and nobody's mount. A dead mount of ours is cleared away.
+pub(super) fn prepare(dir: &Path) -> Result<(), Error> {
+    let failed = |source: io::Error| Error::Directory {
+        dir: dir.to_owned(),
+        source,
+    };
+    for _ in 0..MAX_DEAD {
+        let here = mounted_at(dir).map_err(failed)?;
+        if let Some(mount) = here.as_ref().filter(|m| m.kind != FS_TYPE) {
+            return Err(Error::OtherMount {
+                dir: dir.to_owned(),
+                kind: mount.kind.clone(),
+            });
+        }
+        // Reading the directory always asks the server; `stat` could be answered from the kernel's cached attributes.
+        match (fs::read_dir(dir), here) {
+            (Err(error), Some(_)) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+                detach(dir).map_err(|source| Error::Unmount {
+                    dir: dir.to_owned(),
+                    source,
+                })?;
+            }
+            (_, Some(_)) => {
+                return Err(Error::Served {
+                    dir: dir.to_owned(),
+                });
+            }
+            (Err(error), None) => return Err(failed(error)),
+            (Ok(mut entries), None) => {
+                return match entries.next() {
+                    None => Ok(()),
+                    Some(_) => Err(Error::NotEmpty {
+                        dir: dir.to_owned(),
+                    }),
+                };
+            }
+        }
+    }
+    Err(Error::Served {
+        dir: dir.to_owned(),
+    })
+}
+
+/// How and as what to mount.
+pub(super) struct Wanted<'a> {
+    /// Resolved directory.
+    pub dir: &'a Path,
+    /// Shown as the source in the mount table.
+    pub source: &'a str,
+    pub read_only: bool,
+    pub allow_other: bool,
+}
+
+/// Mount, by the system call if we may, else through the set-uid helper. Gives the session's descriptor.
+pub(super) fn mount(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
+    let device = match fs::OpenOptions::new().read(true).write(true).open(DEVICE) {
+        Ok(device) => device,
+        // Only the helper may open it.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return mount_by_helper(wanted);
+        }
+        Err(source) => return Err(Error::NoDevice { source }),
+    };
+    let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={uid},group_id={gid},default_permissions",
+        device.as_raw_fd()
+    );
+    if wanted.allow_other {
+        data.push_str(",allow_other");
+    }
+    let mut flags =
+        MsFlags::MS_NODEV | MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC | MsFlags::MS_NOATIME;
+    flags.set(MsFlags::MS_RDONLY, wanted.read_only);
+    match nix::mount::mount(
+        Some(wanted.source),
+        wanted.dir,
+        Some(FS_TYPE),
+        flags,
+        Some(data.as_str()),
+    ) {
+        Ok(()) => Ok(device.into()),
+        Err(Errno::EPERM) => mount_by_helper(wanted),
+        Err(Errno::ENODEV) => Err(Error::NoDevice {
+            source: Errno::ENODEV.into(),
+        }),
+        Err(errno) => Err(Error::Mount {
+            dir: wanted.dir.to_owned(),
+            reason: errno.desc().to_owned(),
+        }),
+    }
+}
+
+/// `fusermount3` mounts and sends us the descriptor over the socket that it finds as its standard input.
+fn mount_by_helper(wanted: &Wanted<'_>) -> Result<OwnedFd, Error> {
+    let failed = |reason: String| Error::Mount {
+        dir: wanted.dir.to_owned(),
+        reason,
+    };
+    let mut options = format!(
+        "fsname={},subtype=isotherm,default_permissions,nodev,nosuid,noexec,noatime",
+        wanted.source
+    );
+    if wanted.read_only {
+        options.push_str(",ro");
+    }
+    if wanted.allow_other {
+        options.push_str(",allow_other");
+    }
+    for helper in HELPERS {
+        let (ours, theirs) = UnixStream::pair().map_err(|e| failed(e.to_string()))?;
+        let child = Command::new(helper)
+            .arg("-o")
+            .arg(&options)
+            .arg("--")
+            .arg(wanted.dir)
+            .env("_FUSE_COMMFD", "0")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = match child {
+            Ok(child) => child,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(format!("{helper}: {error}"))),
+        };
+        let received = receive_descriptor(&ours);
+        let mut said = Vec::new();
+        if let Some(mut stderr) = child.stderr.take() {
+            // If this fails we report the exit status instead.
+            let _ = stderr.read_to_end(&mut said);
+        }
+        let said = String::from_utf8_lossy(&said).trim().to_owned();
+        let status = child.wait().map_err(|e| failed(format!("{helper}: {e}")))?;
+        return match received {
+            Ok(Some(descriptor)) if status.success() => Ok(descriptor),
+            Ok(_) => Err(failed(if said.is_empty() {
+                format!("{helper} ended with {status}")
+            } else {
+                said
+            })),
+            Err(error) => Err(failed(format!("{helper}: {error}"))),
+        };
+    }
+    Err(Error::NoPermission {
+        dir: wanted.dir.to_owned(),
+    })
+}
+
+fn receive_descriptor(socket: &UnixStream) -> nix::Result<Option<OwnedFd>> {
+    let mut byte = [0u8];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    let mut space = nix::cmsg_space!(RawFd);
+    let message = loop {
+        match recvmsg::<()>(
+            socket.as_raw_fd(),
+            &mut parts,
+            Some(&mut space),
+            MsgFlags::MSG_CMSG_CLOEXEC,
+        ) {
+            Err(Errno::EINTR) => {}
+            other => break other?,
+        }
+    };
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(descriptors) = control
+            && let Some(&descriptor) = descriptors.first()
+        {
+            // SAFETY: the kernel has just installed this descriptor for us; nobody else owns it.
+            return Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) }));
+        }
+    }
+    Ok(None)
+}
+
+/// Unmount for good; fails with `EBUSY` while a file is open (a loop device counts).
+pub(super) fn unmount(dir: &Path) -> io::Result<()> {
+    match nix::mount::umount2(dir, MntFlags::UMOUNT_NOFOLLOW) {
+        Err(Errno::EPERM) => unmount_by_helper(dir, false),
+        other => other.map_err(Into::into),
+    }
+}
+
+/// Take the mount out of the tree at once and cut its connection: open requests and later ones fail.
+pub(super) fn detach(dir: &Path) -> io::Result<()> {
+    let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_FORCE | MntFlags::MNT_DETACH;
+    match nix::mount::umount2(dir, flags) {
+        Err(Errno::EPERM) => unmount_by_helper(dir, true),
+        other => other.map_err(Into::into),
+    }
+}
+
+fn unmount_by_helper(dir: &Path, lazy: bool) -> io::Result<()> {
+    for helper in HELPERS {
+        let output = Command::new(helper)
+            .arg(if lazy { "-uz" } else { "-u" })
+            .arg("--")
+            .arg(dir)
+            .output();
+        match output {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                // The helper has no other way to say so.
+                let busy = said.contains("busy");
+                return Err(if busy {
+                    Errno::EBUSY.into()
+                } else {
+                    io::Error::other(said)
+                });
+            }
+        }
+    }
+    Err(Errno::EPERM.into())
+}
+
+/// A file name that can stand alone in a directory.
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    let bytes = std::ffi::OsStr::new(name).as_bytes();
+    let fine = !matches!(bytes, b"" | b"." | b"..")
+        && bytes.len() <= 255
+        && !bytes.iter().any(|b| matches!(b, b'/' | 0));
+    if fine {
+        Ok(())
+    } else {
+        Err(Error::Name {
+            name: name.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_lines_are_read_with_and_without_optional_fields() {
+        let line = br"36 35 0:52 / /mnt/a\040b\134c rw,noatime shared:1 master:2 - fuse.isotherm isotherm:v rw,user_id=0";
+        let read = parse_line(line).unwrap();
+        assert_eq!(read.device, "0:52");
+        assert_eq!(read.point, Path::new(r"/mnt/a b\c"));
+        assert_eq!(read.kind, FS_TYPE);
+        let plain = parse_line(b"25 1 8:1 / / rw - ext4 /dev/sda1 rw").unwrap();
+        assert_eq!(
+            (plain.kind.as_str(), plain.device.as_str()),
+            ("ext4", "8:1")
+        );
+        assert_eq!(parse_line(b"25 1 8:1 / / rw"), None);
+        assert_eq!(parse_line(b""), None);
+    }
+
+    #[test]
+    fn a_backslash_that_is_no_escape_stays() {
+        assert_eq!(unescape(br"a\9b\04"), Path::new(r"a\9b\04"));
+    }
+
+    #[test]
+    fn names_with_a_slash_or_without_meaning_are_refused() {
+        for bad in ["", ".", "..", "a/b", "a\0b"] {
+            assert!(check_name(bad).is_err(), "{bad:?}");
+        }
+        assert!(check_name(&"x".repeat(256)).is_err());
+        assert!(check_name("volume.img").is_ok());
+    }
+
+    #[test]
+    fn a_missing_directory_and_a_full_one_are_named() {
+        let scratch = tempfile::tempdir().unwrap();
+        let missing = scratch.path().join("nowhere");
+        let said = resolve(&missing).unwrap_err().to_string();
+        assert!(said.contains("nowhere") && said.contains("mkdir"), "{said}");
+        fs::write(scratch.path().join("file"), "x").unwrap();
+        let full = resolve(scratch.path()).unwrap();
+        assert!(matches!(prepare(&full), Err(Error::NotEmpty { .. })));
+        let file = full.join("file");
+        assert!(matches!(prepare(&file), Err(Error::Directory { .. })));
+    }
+
+    #[test]
+    fn a_mount_of_another_kind_is_left_alone() {
+        let said = prepare(Path::new("/proc")).unwrap_err().to_string();
+        assert!(
+            said.contains("/proc") && said.contains("proc file system"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,455 @@
+//! The hot requests without a thread of their own.
+//!
+//! At queue depth 1 the hand-off from a session thread to the engine's thread costs as much as the rest of the request.
+//! A [`Pump`] lets the engine's thread take requests from `/dev/fuse` itself: it watches the descriptor in its ring and
+//! calls [`Pump::receive`] when it is readable. Reads, writes and flushes go to the port on that thread, everything else
+//! (directory, attributes, `fallocate`, `lseek`) is passed on, unread, to fuser, which believes that its end of a packet
+//! socket is `/dev/fuse`. So most of the protocol stays fuser's, and we decode three messages.
+//!
+//! ```text
+//! /dev/fuse ──► Pump ── READ, WRITE, FSYNC ──► port ──► reply to /dev/fuse from the completion
+//!                 └── all others ──► socket ──► fuser ──► socket ──► relay thread ──► /dev/fuse
+//! ```
+//!
+//! Message layouts: `include/uapi/linux/fuse.h`, all fields in native byte order.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use isotherm_core::{IoError, RequestOp};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{self, MsgFlags, SockFlag, SockType};
+
+use crate::port::{Buffer, Port};
+
+/// `fuse_in_header`.
+const IN_HEADER: usize = 40;
+/// `fuse_read_in` and `fuse_write_in` have the same size, and offset, size and flags in the same places.
+const IO_HEADER: usize = 40;
+const OUT_HEADER: usize = 16;
+const FUSE_READ: u32 = 15;
+const FUSE_WRITE: u32 = 16;
+const FUSE_FSYNC: u32 = 20;
+/// Largest message that is not a write, as the kernel promises (`FUSE_MIN_READ_BUFFER`).
+const SLOW_MESSAGE: usize = 8192;
+/// Largest reply of fuser: a directory page or the answer to INIT.
+const SLOW_REPLY: usize = 1 << 17;
+
+/// What [`Pump::receive`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A request was taken and is on its way, or answered.
+    Request,
+    /// None is waiting: watch the descriptor for input.
+    Nothing,
+    /// The file system was unmounted or its connection cut: no request will come any more.
+    Ended,
+}
+
+/// Takes requests from `/dev/fuse` on the caller's thread and never blocks, with one exception: [`Port::buffer`] waits
+/// for memory that completions give back. Where completions run on this same thread that wait would not end, so call
+/// [`Pump::receive`] only while the port has [`Pump::LARGEST`] bytes to give.
+pub struct Pump {
+    device: Arc<File>,
+    slow: Arc<Slow>,
+    port: Arc<dyn Port>,
+    size: u64,
+    buffer: Box<[u8]>,
+}
+
+impl AsFd for Pump {
+    /// Readable when a request waits or the session has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The other end of one hot request. Dropped unsent (a port that loses a completion), it answers `EIO`: a caller must
+/// never wait for ever.
+struct Reply {
+    device: Option<Arc<File>>,
+    unique: u64,
+}
+
+impl Reply {
+    fn send(mut self, error: i32, payload: &[u8]) {
+        self.write(error, payload);
+    }
+
+    fn write(&mut self, error: i32, payload: &[u8]) {
+        let Some(device) = self.device.take() else {
+            return;
+        };
+        let mut header = [0; OUT_HEADER];
+        header[..4].copy_from_slice(&((OUT_HEADER + payload.len()) as u32).to_ne_bytes());
+        header[4..8].copy_from_slice(&(-error).to_ne_bytes());
+        header[8..].copy_from_slice(&self.unique.to_ne_bytes());
+        // Fails only when the caller was killed or the mount is gone: then nobody waits for the answer.
+        let _ = (&*device).write_vectored(&[IoSlice::new(&header), IoSlice::new(payload)]);
+    }
+
+    fn error(self, error: IoError) {
+        self.send(i32::from(super::serve::errno(error)), &[]);
+    }
+
+    /// The answer to a write: `fuse_write_out`, bytes written and padding.
+    fn written(self, len: u32) {
+        let mut out = [0; 8];
+        out[..4].copy_from_slice(&len.to_ne_bytes());
+        self.send(0, &out);
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.write(libc::EIO, &[]);
+    }
+}
+
+impl Pump {
+    /// Payload of the largest request, bytes.
+    pub const LARGEST: u32 = super::serve::MAX_IO;
+
+    /// Take and start one request, if one waits.
+    ///
+    /// # Errors
+    /// If the kernel's descriptor fails in a way that leaves no session; the mount should be dropped then.
+    pub fn receive(&mut self) -> io::Result<Received> {
+        let read = loop {
+            match (&*self.device).read(&mut self.buffer) {
+                Ok(read) => break read,
+                Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
+                    // ENOENT: the request was interrupted before it could be read.
+                    Errno::EINTR | Errno::ENOENT => {}
+                    Errno::EAGAIN => return Ok(Received::Nothing),
+                    Errno::ENODEV | Errno::ECONNABORTED => return Ok(Received::Ended),
+                    _ => return Err(error),
+                },
+            }
+        };
+        let message = &self.buffer[..read];
+        if self.hot(message).is_none() {
+            self.slow.pass_on(message);
+        }
+        Ok(Received::Request)
+    }
+
+    /// Start a read, write or flush; `None` for everything else, and then nothing was done.
+    fn hot(&self, message: &[u8]) -> Option<()> {
+        let opcode = u32_at(message, 4)?;
+        let unique = u64_at(message, 8)?;
+        let reply = || Reply {
+            device: Some(Arc::clone(&self.device)),
+            unique,
+        };
+        if opcode == FUSE_FSYNC {
+            self.flush(reply());
+            return Some(());
+        }
+        if !matches!(opcode, FUSE_READ | FUSE_WRITE) {
+            return None;
+        }
+        let (offset, asked) = (
+            u64_at(message, IN_HEADER + 8)?,
+            u32_at(message, IN_HEADER + 16)?,
+        );
+        let flags = u32_at(message, IN_HEADER + 32)? as i32;
+        let len = u64::from(asked).min(self.size.saturating_sub(offset)) as u32;
+        if opcode == FUSE_READ {
+            self.read(offset, len, reply());
+        } else {
+            let payload = message
+                .get(IN_HEADER + IO_HEADER..)?
+                .get(..asked as usize)?;
+            self.write(offset, len, payload, flags, reply());
+        }
+        Some(())
+    }
+
+    fn flush(&self, reply: Reply) {
+        let done = move |result, _buffer| match result {
+            Ok(()) => reply.send(0, &[]),
+            Err(error) => reply.error(error),
+        };
+        self.port
+            .submit(RequestOp::Flush, 0, 0, false, 0, None, Box::new(done));
+    }
+
+    fn read(&self, offset: u64, len: u32, reply: Reply) {
+        if len == 0 {
+            return reply.send(0, &[]);
+        }
+        let buffer = self.port.buffer(offset, len);
+        let done = move |result, buffer: Option<Buffer>| match (result, buffer) {
+            (Ok(()), Some(buffer)) => reply.send(0, &buffer),
+            (Ok(()), None) => reply.error(IoError::Io),
+            (Err(error), _) => reply.error(error),
+        };
+        self.port.submit(
+            RequestOp::Read,
+            offset,
+            len,
+            false,
+            0,
+            Some(buffer),
+            Box::new(done),
+        );
+    }
+
+    /// `len` is what of `payload` lies inside the volume.
+    fn write(&self, offset: u64, len: u32, payload: &[u8], flags: i32, reply: Reply) {
+        if self.port.read_only() {
+            return reply.error(IoError::ReadOnly);
+        }
+        if len == 0 {
+            return if payload.is_empty() {
+                reply.written(0);
+            } else {
+                reply.error(IoError::NoSpace);
+            };
+        }
+        let mut buffer = self.port.buffer(offset, len);
+        buffer.copy_from_slice(&payload[..len as usize]);
+        let fua = flags & libc::O_DSYNC != 0;
+        let done = move |result, _buffer| match result {
+            Ok(()) => reply.written(len),
+            Err(error) => reply.error(error),
+        };
+        self.port.submit(
+            RequestOp::Write,
+            offset,
+            len,
+            fua,
+            0,
+            Some(buffer),
+            Box::new(done),
+        );
+    }
+}
+
+/// The way to fuser's session and back.
+#[derive(Debug)]
+pub(super) struct Slow {
+    socket: OwnedFd,
+    device: Arc<File>,
+    /// Messages that found the socket full. The engine's thread must not wait for fuser, which may be waiting for the
+    /// engine (allocation status); so they wait here until the relay has seen fuser answer.
+    backlog: Mutex<VecDeque<Vec<u8>>>,
+}
+
+impl Slow {
+    fn backlog(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
+        // Whole messages go in and out, so a panic elsewhere leaves it whole.
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False if the socket is full.
+    fn send(&self, message: &[u8]) -> bool {
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        // Any other error means that the session has ended, and with it the wish for an answer.
+        socket::send(self.socket.as_raw_fd(), message, flags) != Err(Errno::EAGAIN)
+    }
+
+    fn pass_on(&self, message: &[u8]) {
+        let mut backlog = self.backlog();
+        backlog.push_back(message.to_vec());
+        self.drain(&mut backlog);
+    }
+
+    fn drain(&self, backlog: &mut VecDeque<Vec<u8>>) {
+        while backlog.front().is_some_and(|message| self.send(message)) {
+            backlog.pop_front();
+        }
+    }
+
+    /// Carry fuser's replies to the kernel until the socket is closed.
+    pub(super) fn relay(&self) {
+        let mut reply = vec![0; SLOW_REPLY];
+        loop {
+            match socket::recv(self.socket.as_raw_fd(), &mut reply, MsgFlags::empty()) {
+                Ok(0) => return,
+                // A caller that was killed does not want its answer; the kernel says so with an error.
+                Ok(len) => drop((&*self.device).write(&reply[..len])),
+                Err(Errno::EINTR) => {}
+                Err(_) => return,
+            }
+            self.drain(&mut self.backlog());
+        }
+    }
+
+    /// End fuser's session and the relay.
+    pub(super) fn close(&self) {
+        // Fails only if it was closed before.
+        let _ = socket::shutdown(self.socket.as_raw_fd(), socket::Shutdown::Both);
+    }
+}
+
+/// A pump and what keeps fuser beside it alive.
+pub(super) struct Parts {
+    pub pump: Pump,
+    /// fuser's end of the socket.
+    pub session: OwnedFd,
+    /// Our end.
+    pub slow: Arc<Slow>,
+}
+
+/// Split the descriptor of a fresh mount into hot and slow requests. The kernel's INIT is passed on at once, so that
+/// fuser's session finds it; its answer is relayed like all others.
+pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>) -> io::Result<Parts> {
+    let (ours, session) = socket::socketpair(
+        socket::AddressFamily::Unix,
+        SockType::SeqPacket,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )?;
+    let device = Arc::new(File::from(device));
+    let slow = Arc::new(Slow {
+        socket: ours,
+        device: Arc::clone(&device),
+        backlog: Mutex::default(),
+    });
+    let size = port.volume_bytes();
+    // The kernel wants room for the largest write with its headers before it gives any request.
+    let buffer = vec![0; super::serve::MAX_IO as usize + SLOW_MESSAGE].into_boxed_slice();
+    let mut pump = Pump {
+        device,
+        slow: Arc::clone(&slow),
+        port,
+        size,
+        buffer,
+    };
+    // Still blocking: INIT is on its way.
+    pump.receive()?;
+    fcntl(&*pump.device, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok(Parts {
+        pump,
+        session,
+        slow,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::block_file::testing::MemPort;
+    use crate::port::Completion;
+
+    /// A port that forgets whom to tell.
+    struct Forgetful(MemPort);
+
+    impl Port for Forgetful {
+        fn volume_bytes(&self) -> u64 {
+            self.0.volume_bytes()
+        }
+        fn block_bytes(&self) -> u32 {
+            self.0.block_bytes()
+        }
+        fn read_only(&self) -> bool {
+            self.0.read_only()
+        }
+        fn buffer(&self, offset: u64, len: u32) -> Buffer {
+            self.0.buffer(offset, len)
+        }
+        fn submit(
+            &self,
+            _: RequestOp,
+            _: u64,
+            _: u32,
+            _: bool,
+            _: u8,
+            _: Option<Buffer>,
+            _: Completion,
+        ) {
+        }
+        fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
+            self.0.block_status(offset, len, max)
+        }
+    }
+
+    /// A pump whose replies can be read from the pipe.
+    fn pump(port: Arc<dyn Port>) -> (Pump, io::PipeReader) {
+        let (replies, device) = io::pipe().unwrap();
+        let device = Arc::new(File::from(OwnedFd::from(device)));
+        let (socket, _) = socket::socketpair(
+            socket::AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )
+        .unwrap();
+        let slow = Arc::new(Slow {
+            socket,
+            device: Arc::clone(&device),
+            backlog: Mutex::default(),
+        });
+        let size = port.volume_bytes();
+        (
+            Pump {
+                device,
+                slow,
+                port,
+                size,
+                buffer: Box::default(),
+            },
+            replies,
+        )
+    }
+
+    fn write_message(unique: u64, len: u32) -> Vec<u8> {
+        let mut message = vec![0; IN_HEADER + IO_HEADER + len as usize];
+        message[4..8].copy_from_slice(&FUSE_WRITE.to_ne_bytes());
+        message[8..16].copy_from_slice(&unique.to_ne_bytes());
+        message[IN_HEADER + 16..IN_HEADER + 20].copy_from_slice(&len.to_ne_bytes());
+        message
+    }
+
+    fn reply(replies: &mut io::PipeReader, payload: usize) -> (i32, u64, Vec<u8>) {
+        let mut reply = vec![0; OUT_HEADER + payload];
+        replies.read_exact(&mut reply).unwrap();
+        assert_eq!(u32_at(&reply, 0), Some(reply.len() as u32));
+        (
+            u32_at(&reply, 4).unwrap() as i32,
+            u64_at(&reply, 8).unwrap(),
+            reply.split_off(OUT_HEADER),
+        )
+    }
+
+    #[test]
+    fn a_message_that_is_cut_short_is_never_taken_for_a_hot_one() {
+        let port = Arc::new(MemPort::new(1 << 20, 512));
+        let (pump, mut replies) = pump(Arc::clone(&port) as Arc<dyn Port>);
+        let write = write_message(7, 512);
+        for len in 0..write.len() {
+            assert_eq!(pump.hot(&write[..len]), None, "{len} bytes");
+        }
+        assert_eq!(pump.hot(&write), Some(()));
+        assert_eq!(port.counts.writes.load(Ordering::Relaxed), 1);
+        let (error, unique, out) = reply(&mut replies, 8);
+        assert_eq!(
+            (error, unique, u32_at(&out, 0)),
+            (0, 7, Some(512)),
+            "one answer, to the whole message"
+        );
+    }
+
+    #[test]
+    fn a_lost_completion_is_an_error_for_the_caller() {
+        let (pump, mut replies) = pump(Arc::new(Forgetful(MemPort::new(1 << 20, 512))));
+        assert_eq!(pump.hot(&write_message(9, 512)), Some(()));
+        assert_eq!(reply(&mut replies, 0), (-libc::EIO, 9, vec![]));
+    }
+}

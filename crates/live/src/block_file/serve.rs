@@ -1,0 +1,536 @@
+//! The file system of one file: kernel requests in, port requests out.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use isotherm_core::{IoError, RequestOp};
+
+use super::Options;
+use crate::port::Port;
+
+const ROOT: INodeNo = INodeNo::ROOT;
+const FILE: INodeNo = INodeNo(2);
+/// Names and attributes never change while we serve, so the kernel need not ask again.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
+/// Largest read or write request, bytes: what fits the kernel's default limit of 256 pages.
+pub(super) const MAX_IO: u32 = 1 << 20;
+/// A discard or zeroing is cut into pieces of at most this many bytes, a multiple of every logical block.
+const PIECE: u64 = 1 << 30;
+/// Runs of allocation status asked for at a time.
+const RUNS: usize = 256;
+
+/// The volume as a directory with one file.
+pub(super) struct Volume {
+    port: Arc<dyn Port>,
+    name: OsString,
+    size: u64,
+    read_only: bool,
+    max_background: u16,
+    root: FileAttr,
+    file: FileAttr,
+    /// Unit of `statfs`; the loop driver takes it for the granularity of discards.
+    unit: u32,
+}
+
+impl Volume {
+    pub(super) fn new(port: Arc<dyn Port>, name: &str, options: &Options) -> Volume {
+        let (size, read_only, unit) = (
+            port.volume_bytes(),
+            port.read_only(),
+            port.block_bytes().max(512),
+        );
+        let now = SystemTime::now();
+        let file = FileAttr {
+            ino: FILE,
+            size,
+            blocks: size.div_ceil(512),
+            atime: now,
+            mtime: now,
+            ctime: now,
+            crtime: now,
+            kind: FileType::RegularFile,
+            perm: if read_only { 0o400 } else { 0o600 },
+            nlink: 1,
+            uid: nix::unistd::geteuid().as_raw(),
+            gid: nix::unistd::getegid().as_raw(),
+            rdev: 0,
+            // The kernel keeps its logarithm only.
+            blksize: options
+                .preferred_bytes
+                .clamp(4096, 16 << 20)
+                .next_power_of_two(),
+            flags: 0,
+        };
+        let root = FileAttr {
+            ino: ROOT,
+            size: 0,
+            blocks: 0,
+            kind: FileType::Directory,
+            perm: if options.allow_other { 0o755 } else { 0o700 },
+            nlink: 2,
+            ..file
+        };
+        let max_background = options.max_background.max(1);
+        Volume {
+            port,
+            name: name.into(),
+            size,
+            read_only,
+            max_background,
+            root,
+            file,
+            unit,
+        }
+    }
+
+    fn attributes(&self, ino: INodeNo) -> Option<&FileAttr> {
+        match ino {
+            ROOT => Some(&self.root),
+            FILE => Some(&self.file),
+            _ => None,
+        }
+    }
+
+    /// The directory never changes; a read-only volume says so first, as other file systems do.
+    fn refusal(&self) -> Errno {
+        if self.read_only {
+            Errno::EROFS
+        } else {
+            Errno::EPERM
+        }
+    }
+
+    /// Bytes of `offset..offset + len` inside the volume.
+    fn inside(&self, offset: u64, len: u64) -> u64 {
+        len.min(self.size.saturating_sub(offset))
+    }
+
+    /// First byte at or after `offset` that is data (or a hole); the end of the file is a hole.
+    fn seek(&self, offset: u64, data: bool) -> Result<u64, Errno> {
+        let mut at = offset;
+        while at < self.size {
+            // Whole pieces, so that every question starts where a run can start.
+            let len = self.inside(at, PIECE) as u32;
+            let mut known = 0;
+            for (run, mapped) in self.port.block_status(at + known, len, RUNS) {
+                if mapped == data {
+                    return Ok(at + known);
+                }
+                known += u64::from(run);
+            }
+            if known == 0 {
+                // The port does not know: treating it as data is always right.
+                return if data { Ok(at) } else { Ok(self.size) };
+            }
+            at += known;
+        }
+        if data {
+            Err(Errno::ENXIO)
+        } else {
+            Ok(self.size)
+        }
+    }
+}
+
+pub(super) fn errno(error: IoError) -> Errno {
+    match error {
+        IoError::Io => Errno::EIO,
+        IoError::NoSpace => Errno::ENOSPC,
+        IoError::Invalid => Errno::EINVAL,
+        IoError::ReadOnly => Errno::EROFS,
+        IoError::Gone => Errno::ENODEV,
+    }
+}
+
+/// One reply for a range request that was cut into pieces.
+struct Pieces {
+    left: AtomicU32,
+    state: Mutex<(Option<ReplyEmpty>, Result<(), IoError>)>,
+}
+
+impl Pieces {
+    fn done(&self, result: Result<(), IoError>) {
+        // Nothing panics under the lock; even then the reply is whole.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.1.is_ok() {
+            state.1 = result;
+        }
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(reply) = state.0.take()
+        {
+            answer(reply, state.1);
+        }
+    }
+}
+
+fn answer(reply: ReplyEmpty, result: Result<(), IoError>) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+impl Filesystem for Volume {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Each is a wish; an older kernel has its own limit or lacks the ability, and the file works all the same.
+        let _ = config.set_max_write(MAX_IO);
+        if let Err(most) = config.set_max_readahead(MAX_IO) {
+            let _ = config.set_max_readahead(most);
+        }
+        let _ = config.set_max_background(self.max_background);
+        for ability in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
+            let _ = config.add_capabilities(ability);
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if parent == ROOT && name == self.name {
+            reply.entry(&FOREVER, &self.file, Generation(0));
+        } else {
+            reply.error(Errno::ENOENT);
+        }
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(ino) {
+            Some(attributes) => reply.attr(&FOREVER, attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    /// Times are accepted and forgotten (as on a device node nobody relies on them); everything else is refused, the
+    /// size too unless it stays as it is.
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let Some(attributes) = self.attributes(ino) else {
+            return reply.error(Errno::ENOENT);
+        };
+        let changes_size = size.is_some_and(|s| s != attributes.size);
+        if self.read_only
+            || changes_size
+            || mode.is_some()
+            || uid.is_some()
+            || gid.is_some()
+            || flags.is_some()
+        {
+            return reply.error(self.refusal());
+        }
+        reply.attr(&FOREVER, attributes);
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if ino != FILE {
+            return reply.error(Errno::EISDIR);
+        }
+        if self.read_only && flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
+            return reply.error(Errno::EROFS);
+        }
+        let how = FopenFlags::FOPEN_DIRECT_IO
+            | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+            | FopenFlags::FOPEN_NOFLUSH;
+        reply.opened(FileHandle(0), how);
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let len = self.inside(offset, u64::from(size)) as u32;
+        if len == 0 {
+            return reply.data(&[]);
+        }
+        let buffer = self.port.buffer(offset, len);
+        let done = move |result, buffer: Option<crate::port::Buffer>| match (result, buffer) {
+            (Ok(()), Some(buffer)) => reply.data(&buffer),
+            (Ok(()), None) => reply.error(Errno::EIO),
+            (Err(error), _) => reply.error(errno(error)),
+        };
+        self.port.submit(
+            RequestOp::Read,
+            offset,
+            len,
+            false,
+            0,
+            Some(buffer),
+            Box::new(done),
+        );
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        if self.read_only {
+            return reply.error(Errno::EROFS);
+        }
+        let len = self.inside(offset, data.len() as u64) as u32;
+        if len == 0 {
+            return if data.is_empty() {
+                reply.written(0);
+            } else {
+                reply.error(Errno::ENOSPC);
+            };
+        }
+        let mut buffer = self.port.buffer(offset, len);
+        buffer.copy_from_slice(&data[..len as usize]);
+        // `O_SYNC` contains `O_DSYNC`; the kernel adds it for `RWF_DSYNC` and `RWF_SYNC` too.
+        let fua = flags.0 & libc::O_DSYNC != 0;
+        let done = move |result, _buffer| match result {
+            Ok(()) => reply.written(len),
+            Err(error) => reply.error(errno(error)),
+        };
+        self.port.submit(
+            RequestOp::Write,
+            offset,
+            len,
+            fua,
+            0,
+            Some(buffer),
+            Box::new(done),
+        );
+    }
+
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        let done = move |result, _buffer| answer(reply, result);
+        self.port
+            .submit(RequestOp::Flush, 0, 0, false, 0, None, Box::new(done));
+    }
+
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        let len = self.inside(offset, length);
+        let op = match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            libc::FALLOC_FL_PUNCH_HOLE if keep_size => RequestOp::Discard,
+            libc::FALLOC_FL_ZERO_RANGE => RequestOp::WriteZeroes { keep: true },
+            _ => return reply.error(Errno::EOPNOTSUPP),
+        };
+        if self.read_only {
+            return reply.error(Errno::EROFS);
+        }
+        // A hole past the end is there already; zeros past the end have no place.
+        if op != RequestOp::Discard && len < length {
+            return reply.error(Errno::ENOSPC);
+        }
+        if len == 0 {
+            return reply.ok();
+        }
+        // Cut at multiples of the piece, so that no logical block is torn between two pieces.
+        let end = offset + len;
+        let mut cuts = vec![offset];
+        cuts.extend((offset / PIECE + 1..end.div_ceil(PIECE)).map(|n| n * PIECE));
+        cuts.push(end);
+        let state = Mutex::new((Some(reply), Ok(())));
+        let pieces = Arc::new(Pieces {
+            left: AtomicU32::new(cuts.len() as u32 - 1),
+            state,
+        });
+        for cut in cuts.windows(2) {
+            let pieces = Arc::clone(&pieces);
+            let done = Box::new(move |result, _buffer| pieces.done(result));
+            self.port
+                .submit(op, cut[0], (cut[1] - cut[0]) as u32, false, 0, None, done);
+        }
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let data = match whence {
+            libc::SEEK_DATA => true,
+            libc::SEEK_HOLE => false,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let found = match u64::try_from(offset) {
+            Ok(offset) if offset < self.size => self.seek(offset, data),
+            _ => Err(Errno::ENXIO),
+        };
+        match found {
+            Ok(at) => reply.offset(at as i64),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        if ino != ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let entries = [
+            (ROOT, FileType::Directory, OsStr::new(".")),
+            (ROOT, FileType::Directory, OsStr::new("..")),
+            (FILE, FileType::RegularFile, self.name.as_os_str()),
+        ];
+        for (next, (ino, kind, name)) in (1u64..).zip(entries).skip(offset as usize) {
+            if reply.add(ino, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        // Full: nothing can be created here, whatever the volume's own space.
+        reply.statfs(
+            self.size / u64::from(self.unit),
+            0,
+            0,
+            1,
+            0,
+            self.unit,
+            255,
+            self.unit,
+        );
+    }
+
+    fn getxattr(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _name: &OsStr,
+        _size: u32,
+        reply: ReplyXattr,
+    ) {
+        // The kernel remembers this answer and does not ask again.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(self.refusal());
+    }
+
+    fn mkdir(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(self.refusal());
+    }
+
+    fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.refusal());
+    }
+
+    fn rmdir(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.refusal());
+    }
+
+    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &std::path::Path, reply: ReplyEntry) {
+        reply.error(self.refusal());
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: INodeNo,
+        _: &OsStr,
+        _: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(self.refusal());
+    }
+
+    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        reply.error(self.refusal());
+    }
+
+    fn create(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: u32,
+        _: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        reply.error(self.refusal());
+    }
+}

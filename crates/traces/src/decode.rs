@@ -1,0 +1,236 @@
+//! The two loops under every stream format: one over lines, one over records of a fixed size.
+//!
+//! A format implements one small trait; the loop is compiled for it, so the only dynamic call is per batch.
+
+use crate::devices::Devices;
+use crate::error::{Bad, Place, TraceError};
+use crate::input::Input;
+use crate::reader::Stats;
+use crate::record::Record;
+
+/// Fills batches of records. Times are absolute here; the reader makes them relative.
+pub(crate) trait Decode: Send {
+    /// Appends records until `out` holds `max` or the trace ends; says whether there may be more.
+    fn decode(
+        &mut self,
+        out: &mut Vec<Record>,
+        max: usize,
+        run: &mut Run,
+    ) -> Result<bool, TraceError>;
+
+    /// Text before the first record that must stay with the data (licences).
+    fn header(&self) -> &[u8] {
+        &[]
+    }
+
+    /// Whether the trace holds time; settled once the first record is decoded.
+    fn timed(&self) -> bool {
+        true
+    }
+}
+
+/// What a decoder shares with its reader.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) devices: Devices,
+    pub(crate) stats: Stats,
+    pub(crate) skip_bad: u64,
+}
+
+impl Run {
+    /// Counts a bad record, or makes the error of it when no more may be skipped.
+    pub(crate) fn bad(
+        &mut self,
+        path: &std::path::Path,
+        place: Place,
+        bad: Bad,
+    ) -> Result<(), TraceError> {
+        if self.stats.bad_skipped < self.skip_bad {
+            self.stats.bad_skipped += 1;
+            return Ok(());
+        }
+        Err(TraceError::Bad {
+            path: path.to_owned(),
+            place,
+            bad: Box::new(bad),
+        })
+    }
+}
+
+/// What a line or binary record holds.
+pub(crate) enum Item {
+    /// A request.
+    Request(Record),
+    /// An event that is no request (a completion, a comment of the tracer): counted.
+    Other,
+    /// Nothing: blank, comment or column line.
+    Nothing,
+    /// Nothing from here on is a record.
+    End,
+}
+
+/// A text format with one record per line.
+pub(crate) trait LineParser: Send {
+    /// Reads one line, without its line feed.
+    fn line(&mut self, line: &[u8], devices: &mut Devices) -> Result<Item, Bad>;
+
+    /// See [`Decode::header`].
+    fn header(&self) -> &[u8] {
+        &[]
+    }
+
+    /// See [`Decode::timed`].
+    fn timed(&self) -> bool {
+        true
+    }
+}
+
+pub(crate) struct Lines<P> {
+    pub(crate) input: Input,
+    pub(crate) parser: P,
+    pub(crate) number: u64,
+    pub(crate) ended: bool,
+}
+
+impl<P: LineParser> Lines<P> {
+    pub(crate) fn boxed(input: Input, parser: P) -> Box<dyn Decode>
+    where
+        P: 'static,
+    {
+        Box::new(Lines {
+            input,
+            parser,
+            number: 0,
+            ended: false,
+        })
+    }
+}
+
+impl<P: LineParser> Decode for Lines<P> {
+    fn decode(
+        &mut self,
+        out: &mut Vec<Record>,
+        max: usize,
+        run: &mut Run,
+    ) -> Result<bool, TraceError> {
+        while out.len() < max && !self.ended {
+            if !self.input.fill_line()? {
+                return Ok(false);
+            }
+            // All whole lines of the buffer in one go; a last one without line feed only at the end of the trace.
+            let unread = self.input.unread();
+            let (mut used, mut bad) = (0, None);
+            while out.len() < max && used < unread.len() {
+                let rest = &unread[used..];
+                let line = match memchr::memchr(b'\n', rest) {
+                    Some(i) => &rest[..i],
+                    None if used == 0 => rest,
+                    None => break,
+                };
+                used = (used + line.len() + 1).min(unread.len());
+                self.number += 1;
+                match self.parser.line(line, &mut run.devices) {
+                    Ok(Item::Request(r)) => out.push(r),
+                    Ok(Item::Other) => run.stats.other_events += 1,
+                    Ok(Item::Nothing) => {}
+                    Ok(Item::End) => {
+                        self.ended = true;
+                        break;
+                    }
+                    Err(b) => {
+                        bad = Some(b);
+                        break;
+                    }
+                }
+            }
+            self.input.consume(used);
+            if let Some(bad) = bad {
+                run.bad(&self.input.path, Place::Line(self.number), bad)?;
+            }
+        }
+        Ok(!self.ended)
+    }
+
+    fn header(&self) -> &[u8] {
+        self.parser.header()
+    }
+
+    fn timed(&self) -> bool {
+        self.parser.timed()
+    }
+}
+
+/// A binary format whose records all have the same size.
+pub(crate) trait FixedParser: Send {
+    /// Bytes of a record.
+    const SIZE: usize;
+
+    /// Reads one record of `SIZE` bytes.
+    fn record(&mut self, bytes: &[u8], devices: &mut Devices) -> Result<Item, Bad>;
+}
+
+pub(crate) struct Fixed<P> {
+    pub(crate) input: Input,
+    pub(crate) parser: P,
+}
+
+impl<P: FixedParser> Decode for Fixed<P> {
+    fn decode(
+        &mut self,
+        out: &mut Vec<Record>,
+        max: usize,
+        run: &mut Run,
+    ) -> Result<bool, TraceError> {
+        while out.len() < max {
+            self.input.fill(P::SIZE)?;
+            let (at, mut used, mut bad) = (self.input.at(), 0, None);
+            let unread = self.input.unread();
+            if unread.len() < P::SIZE {
+                if unread.is_empty() {
+                    return Ok(false);
+                }
+                let bad = Bad::value(
+                    format!("a record of {} bytes", P::SIZE),
+                    format!("{} bytes at the end", unread.len()),
+                );
+                self.input.consume(unread.len());
+                run.bad(&self.input.path, Place::Byte(at), bad)?;
+                return Ok(false);
+            }
+            for bytes in unread.chunks_exact(P::SIZE).take(max - out.len()) {
+                used += P::SIZE;
+                match self.parser.record(bytes, &mut run.devices) {
+                    Ok(Item::Request(r)) => out.push(r),
+                    Ok(Item::Nothing | Item::End) => {}
+                    Ok(Item::Other) => run.stats.other_events += 1,
+                    Err(b) => {
+                        bad = Some(b);
+                        break;
+                    }
+                }
+            }
+            self.input.consume(used);
+            if let Some(bad) = bad {
+                run.bad(
+                    &self.input.path,
+                    Place::Byte(at + (used - P::SIZE) as u64),
+                    bad,
+                )?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Little-endian numbers out of a record; callers pass offsets inside their `SIZE`.
+pub(crate) fn le16(b: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([b[at], b[at + 1]])
+}
+
+pub(crate) fn le32(b: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
+}
+
+pub(crate) fn le64(b: &[u8], at: usize) -> u64 {
+    u64::from(le32(b, at)) | u64::from(le32(b, at + 4)) << 32
+}

@@ -1,0 +1,105 @@
+//! Names of devices → small numbers, in the order in which the reader meets them.
+
+use std::collections::HashMap;
+
+use crate::error::Bad;
+
+/// More devices than any known trace has; bounds the table on garbage.
+pub(crate) const DEVICES_MAX: usize = 1 << 20;
+
+/// What a format calls its devices.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Number(u64),
+    MajorMinor(u64, u64),
+    Name(Box<[u8]>),
+}
+
+/// The devices met so far.
+#[derive(Debug, Default)]
+pub(crate) struct Devices {
+    numbers: HashMap<u64, u32>,
+    names: HashMap<Box<[u8]>, u32>,
+    keys: Vec<Key>,
+    // Neighbouring records mostly share the device: these two save the hash.
+    last_number: Option<(u64, u32)>,
+    last_name: Option<(Box<[u8]>, u32)>,
+}
+
+impl Devices {
+    /// The device that the format calls `number`.
+    pub(crate) fn number(&mut self, number: u64) -> Result<u32, Bad> {
+        if let Some((n, id)) = self.last_number
+            && n == number
+        {
+            return Ok(id);
+        }
+        let id = if let Some(&id) = self.numbers.get(&number) {
+            id
+        } else {
+            let id = self.add(Key::Number(number))?;
+            self.numbers.insert(number, id);
+            id
+        };
+        self.last_number = Some((number, id));
+        Ok(id)
+    }
+
+    /// The device that the format calls `name`.
+    pub(crate) fn name(&mut self, name: &[u8]) -> Result<u32, Bad> {
+        if let Some((n, id)) = &self.last_name
+            && **n == *name
+        {
+            return Ok(*id);
+        }
+        let id = if let Some(&id) = self.names.get(name) {
+            id
+        } else {
+            let id = self.add(Key::Name(name.into()))?;
+            self.names.insert(name.into(), id);
+            id
+        };
+        self.last_name = Some((name.into(), id));
+        Ok(id)
+    }
+
+    /// The Linux device `major:minor`. A reader uses this or [`Devices::number`], never both.
+    pub(crate) fn major_minor(&mut self, major: u64, minor: u64) -> Result<u32, Bad> {
+        // Both have at most 32 bits in Linux; larger ones only come from garbage and are told apart well enough.
+        let number = major << 32 | minor & 0xffff_ffff;
+        let known = self.keys.len();
+        let id = self.number(number)?;
+        if self.keys.len() > known {
+            self.keys[known] = Key::MajorMinor(major, minor);
+        }
+        Ok(id)
+    }
+
+    /// Devices known beforehand, from a file that lists them.
+    pub(crate) fn preset(&mut self, names: impl Iterator<Item = String>) {
+        self.keys = names
+            .take(DEVICES_MAX)
+            .map(|n| Key::Name(n.into_bytes().into()))
+            .collect();
+    }
+
+    fn add(&mut self, key: Key) -> Result<u32, Bad> {
+        if self.keys.len() >= DEVICES_MAX {
+            return Err(Bad::value(
+                format!("at most {DEVICES_MAX} devices"),
+                "one more",
+            ));
+        }
+        self.keys.push(key);
+        Ok(self.keys.len() as u32 - 1)
+    }
+
+    /// What the format calls device `id`.
+    pub(crate) fn label(&self, id: u32) -> Option<String> {
+        Some(match self.keys.get(id as usize)? {
+            Key::Number(n) => n.to_string(),
+            Key::MajorMinor(major, minor) => format!("{major},{minor}"),
+            Key::Name(n) => String::from_utf8_lossy(n).into_owned(),
+        })
+    }
+}

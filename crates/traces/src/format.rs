@@ -1,0 +1,251 @@
+//! The formats there are, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A trace format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// blkreplay `.load` text.
+    Blkreplay,
+    /// SPC, as in the UMass repository.
+    Spc,
+    /// FIU home, mail and web sets.
+    Fiu,
+    /// MSR Cambridge CSV.
+    Msr,
+    /// VMware vscsi, version 1.
+    Vscsi1,
+    /// VMware vscsi, version 2.
+    Vscsi2,
+    /// DiskSim and SSDsim ASCII.
+    DiskSim,
+    /// ARC paper `.lis`.
+    Arc,
+    /// oracleGeneral of libCacheSim.
+    Oracle,
+    /// Linux blktrace, binary.
+    Blktrace,
+    /// blkparse's text.
+    Blkparse,
+    /// fio iolog, version 2.
+    FioV2,
+    /// fio iolog, version 3.
+    FioV3,
+    /// Alibaba block traces.
+    Alibaba,
+    /// Tencent cloud block storage.
+    Tencent,
+    /// SYSTOR '17 VDI.
+    Systor,
+    /// HP Labs hplajw as CSV.
+    Hplajw,
+    /// Open CAS iotrace CSV.
+    Octf,
+    /// Plain list of block numbers.
+    BlockList,
+    /// Our own CSV.
+    Csv,
+    /// Our recorded format.
+    Parquet,
+}
+
+/// One line of the table of formats.
+struct Row {
+    format: Format,
+    name: &'static str,
+    what: &'static str,
+}
+
+const fn row(format: Format, name: &'static str, what: &'static str) -> Row {
+    Row { format, name, what }
+}
+
+const TABLE: &[Row] = &[
+    row(
+        Format::Blkreplay,
+        "blkreplay",
+        "start ; sector ; length ; op ; … (seconds, 512 B sectors)",
+    ),
+    row(
+        Format::Spc,
+        "spc",
+        "ASU,LBA,Size,Opcode,Timestamp (512 B blocks, bytes, seconds)",
+    ),
+    row(
+        Format::Fiu,
+        "fiu",
+        "ts pid process lba size R|W major minor md5 (ns, 512 B blocks)",
+    ),
+    row(
+        Format::Msr,
+        "msr",
+        "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime (100 ns, bytes)",
+    ),
+    row(
+        Format::Vscsi1,
+        "vscsi1",
+        "32-byte records (512 B blocks, us)",
+    ),
+    row(
+        Format::Vscsi2,
+        "vscsi2",
+        "40-byte records (512 B blocks, us, response time)",
+    ),
+    row(
+        Format::DiskSim,
+        "disksim",
+        "time device lba size op (ns, us or ms; 512 B sectors; 1 read, 0 write)",
+    ),
+    row(
+        Format::Arc,
+        "arc",
+        "start_block count 0 request_number (512 B blocks, reads, no time)",
+    ),
+    row(
+        Format::Oracle,
+        "oracle-general",
+        "24-byte records: u32 time s, u64 object, u32 size, i64 next access",
+    ),
+    row(
+        Format::Blktrace,
+        "blktrace",
+        "struct blk_io_trace, version 7, either byte order",
+    ),
+    row(
+        Format::Blkparse,
+        "blkparse",
+        "maj,min cpu seq seconds pid action RWBS sector + sectors [process]",
+    ),
+    row(
+        Format::FioV2,
+        "fio-v2",
+        "filename action offset length (bytes; time by wait, us)",
+    ),
+    row(
+        Format::FioV3,
+        "fio-v3",
+        "timestamp filename action offset length (us, bytes)",
+    ),
+    row(
+        Format::Alibaba,
+        "alibaba",
+        "device_id,opcode,offset,length,timestamp (bytes, us)",
+    ),
+    row(
+        Format::Tencent,
+        "tencent",
+        "Timestamp,Offset,Size,IOType,VolumeID (seconds, 512 B sectors, 0 read, 1 write)",
+    ),
+    row(
+        Format::Systor,
+        "systor17",
+        "Timestamp,Response,IOType,LUN,Offset,Size with a line of names (seconds, bytes)",
+    ),
+    row(
+        Format::Hplajw,
+        "hplajw",
+        "time_us,disk,op,offset_bytes,size_bytes,wait_us,response_us with a line of names",
+    ),
+    row(
+        Format::Octf,
+        "octf",
+        "columns by name: header.timestamp, io.lba, io.len, io.operation, … (ns, sectors)",
+    ),
+    row(
+        Format::BlockList,
+        "blocks",
+        "one block number per line (reads, no time)",
+    ),
+    row(
+        Format::Csv,
+        "csv",
+        "time_ns,device,op,offset,length,class,flags,file_size,latency_ns with a line of names",
+    ),
+    row(
+        Format::Parquet,
+        "parquet",
+        "Parquet: time_ns, device, op, offset, length, class, flags, file_size, latency_ns",
+    ),
+];
+
+impl Format {
+    /// Every format, in the order of the documentation.
+    pub fn all() -> impl Iterator<Item = Format> {
+        TABLE.iter().map(|row| row.format)
+    }
+
+    fn row(self) -> &'static Row {
+        // Every variant has its row: a test walks both.
+        &TABLE[TABLE.iter().position(|row| row.format == self).unwrap_or(0)]
+    }
+
+    /// The name to type.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// What a record looks like, in one line.
+    pub fn description(self) -> &'static str {
+        self.row().what
+    }
+
+    /// All names, for messages.
+    pub fn names() -> String {
+        TABLE
+            .iter()
+            .map(|row| row.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The name is no format's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown trace format \"{name}\"; known: {}", Format::names())]
+pub struct UnknownFormat {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Format, UnknownFormat> {
+        TABLE
+            .iter()
+            .find(|row| row.name.eq_ignore_ascii_case(name))
+            .map(|row| row.format)
+            .ok_or_else(|| UnknownFormat {
+                name: name.to_owned(),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_leads_to_its_format() {
+        for format in Format::all() {
+            assert_eq!(format.name().parse(), Ok(format));
+            assert_eq!(format.row().format, format);
+        }
+        let message = "nosuch"
+            .parse::<Format>()
+            .expect_err("no such format")
+            .to_string();
+        assert!(
+            message.contains("nosuch") && message.contains("blkreplay"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,17 @@
+//! One file per format (or family): the parser, and where its layout comes from.
+
+pub(crate) mod blkparse;
+pub(crate) mod blkreplay;
+pub(crate) mod blktrace;
+pub(crate) mod blocklist;
+pub(crate) mod cloud;
+mod columns;
+pub(crate) mod disksim;
+pub(crate) mod fio;
+pub(crate) mod fiu;
+pub(crate) mod msr;
+pub(crate) mod oracle;
+pub(crate) mod parquet;
+pub(crate) mod spc;
+pub(crate) mod tables;
+pub(crate) mod vscsi;

@@ -1,0 +1,54 @@
+//! oracleGeneral of libCacheSim: little-endian records of 24 bytes, no header.
+//!
+//! ```text
+//! 0 u32 time s   4 u64 object   12 u32 size   16 i64 next access (a record's number; -1 or its maximum: never)
+//! ```
+//! An object cache has names, not addresses, so object n is taken to begin at n × block size. It holds no direction:
+//! every request reads as a read. Numbers that are hashes do not fit an address space and are refused.
+
+use crate::decode::{FixedParser, Item, le32, le64};
+use crate::devices::Devices;
+use crate::error::Bad;
+use crate::field::{request, scaled};
+use crate::record::Op;
+
+/// The parser.
+pub(crate) struct Oracle {
+    pub(crate) block_bytes: u32,
+}
+
+/// Bytes of a record.
+pub(crate) const SIZE: usize = 24;
+
+impl FixedParser for Oracle {
+    const SIZE: usize = SIZE;
+
+    fn record(&mut self, b: &[u8], _: &mut Devices) -> Result<Item, Bad> {
+        let (time, object, size) = (le32(b, 0), le64(b, 4), le32(b, 12));
+        let at = object.checked_mul(u64::from(self.block_bytes)).ok_or_else(|| {
+            Bad::value("an object number that times the block size is an address (hashed names are not)", object)
+        })?;
+        Ok(Item::Request(request(
+            scaled(u64::from(time), 1_000_000_000)?,
+            Op::Read,
+            at,
+            size,
+        )?))
+    }
+}
+
+/// Whether `head` may be such records: times rise, sizes are no nonsense, the next access lies ahead.
+pub(crate) fn looks_like(head: &[u8]) -> bool {
+    let mut last = 0;
+    let mut records = head.chunks_exact(SIZE).take(64).enumerate();
+    let plausible = records.all(|(i, b)| {
+        let (time, size, next) = (le32(b, 0), le32(b, 12), le64(b, 16) as i64);
+        let rising = time >= last && (i == 0 || time - last < 10_000_000);
+        last = time;
+        rising
+            && size > 0
+            && size < 1 << 30
+            && ((-2..0).contains(&next) || next > i as i64 || next == i64::MAX)
+    });
+    head.len() >= SIZE && plausible
+}

@@ -1,0 +1,82 @@
+//! VMware vscsi traces (CloudPhysics): little-endian records of 32 bytes (version 1) or 40 (version 2).
+//!
+//! ```text
+//! v1   0 u32 serial   4 u32 bytes   8 u32 segments  12 u16 command  14 u16 version  16 u64 lbn  24 u64 time µs
+//! v2   0 u16 command  2 u16 version 4 u32 serial     8 u32 bytes    12 u32 segments 16 u64 lbn  24 u64 time µs  32 u64 response µs
+//! ```
+//! The version is in the upper byte of its field; lbn counts 512 B sectors; the command is SCSI's.
+
+use crate::decode::{FixedParser, Item, le16, le32, le64};
+use crate::devices::Devices;
+use crate::error::Bad;
+use crate::field::{SECTOR, offset, request, scaled};
+use crate::record::{Op, Record};
+
+/// Version 1.
+#[derive(Default)]
+pub(crate) struct Vscsi1;
+
+/// Version 2.
+#[derive(Default)]
+pub(crate) struct Vscsi2;
+
+impl FixedParser for Vscsi1 {
+    const SIZE: usize = 32;
+
+    fn record(&mut self, b: &[u8], _: &mut Devices) -> Result<Item, Bad> {
+        version(le16(b, 14), 1)?;
+        item(le16(b, 12), le32(b, 4), le64(b, 16), le64(b, 24), None)
+    }
+}
+
+impl FixedParser for Vscsi2 {
+    const SIZE: usize = 40;
+
+    fn record(&mut self, b: &[u8], _: &mut Devices) -> Result<Item, Bad> {
+        version(le16(b, 2), 2)?;
+        let response = scaled(le64(b, 32), 1_000)?;
+        item(
+            le16(b, 0),
+            le32(b, 8),
+            le64(b, 16),
+            le64(b, 24),
+            Some(response),
+        )
+    }
+}
+
+fn version(field: u16, want: u16) -> Result<(), Bad> {
+    if field >> 8 == want {
+        return Ok(());
+    }
+    Err(Bad::value(
+        format!("version {want} in the upper byte"),
+        format!("0x{field:04x}"),
+    ))
+}
+
+fn item(
+    command: u16,
+    len: u32,
+    lbn: u64,
+    time_us: u64,
+    latency_ns: Option<u64>,
+) -> Result<Item, Bad> {
+    // READ and WRITE (6, 10, 12, 16), SYNCHRONIZE CACHE (10, 16), UNMAP and WRITE SAME (10, 16).
+    let op = match command {
+        0x08 | 0x28 | 0xa8 | 0x88 => Op::Read,
+        0x0a | 0x2a | 0xaa | 0x8a => Op::Write,
+        0x35 | 0x91 => Op::Flush,
+        0x42 | 0x41 | 0x93 => Op::Discard,
+        0x00..=0xff => return Ok(Item::Other),
+        _ => {
+            return Err(Bad::value(
+                "a SCSI command of one byte",
+                format!("0x{command:04x}"),
+            ));
+        }
+    };
+    let len = if op == Op::Flush { 0 } else { len };
+    let r = request(scaled(time_us, 1_000)?, op, offset(lbn, SECTOR)?, len)?;
+    Ok(Item::Request(Record { latency_ns, ..r }))
+}

@@ -1,0 +1,154 @@
+//! What a trace holds, in figures: `isotherm trace info`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use roaring::RoaringTreemap;
+use serde::Serialize;
+
+use crate::error::TraceError;
+use crate::map::Spans;
+use crate::reader::{Options, Stats, open};
+use crate::record::{Op, Record};
+
+/// Figures of a trace. The names are those of `trace info --json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Info {
+    /// Name of the format.
+    pub format: String,
+    /// Requests of every kind.
+    pub requests: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Distinct 4 KiB blocks read or written, counted per device.
+    pub unique_4k: u64,
+    /// Lowest byte touched on any device; `None` if nothing is.
+    pub first_byte: Option<u64>,
+    /// Highest byte touched on any device.
+    pub last_byte: Option<u64>,
+    /// From the earliest to the latest request, in seconds; `None` if the trace has no time.
+    pub duration_s: Option<f64>,
+    /// Devices.
+    pub devices: u64,
+    /// Share of reads and writes that begin where the request before them on the same device ended.
+    pub sequential_ratio: f64,
+    /// Reads and writes by size in bytes.
+    pub sizes: BTreeMap<u32, u64>,
+    /// Requests by class.
+    pub by_class: BTreeMap<u8, u64>,
+    /// Mean latency of the requests that tell one, in seconds.
+    pub latency_mean_s: Option<f64>,
+    /// What the reader dropped, skipped and mended.
+    pub reader: Stats,
+}
+
+/// Reads the trace once and sums it up.
+///
+/// Memory grows with the number of distinct 4 KiB blocks (compressed bitmaps, at most some 3 bytes a block) and of
+/// distinct request sizes, not with the length of the trace.
+///
+/// # Errors
+/// As [`open`] and [`Reader::read_batch`](crate::Reader::read_batch).
+pub fn info(path: impl AsRef<Path>, options: &Options) -> Result<Info, TraceError> {
+    let mut reader = open(path, options)?;
+    let mut sums = Sums::default();
+    let mut batch = Vec::with_capacity(4096);
+    while reader.read_batch(&mut batch, 4096)? > 0 {
+        for r in &batch {
+            sums.add(r);
+        }
+        batch.clear();
+    }
+    let duration = reader.timed().then(|| reader.span().as_secs_f64());
+    Ok(sums.info(reader.format().name(), duration, reader.stats()))
+}
+
+/// Running sums.
+#[derive(Default)]
+struct Sums {
+    /// Read, write, flush, discard.
+    ops: [u64; 4],
+    bytes: [u64; 4],
+    spans: Spans,
+    touched: Vec<Touched>,
+    sizes: BTreeMap<u32, u64>,
+    by_class: BTreeMap<u8, u64>,
+    sequential: u64,
+    latency_ns: u128,
+    latencies: u64,
+}
+
+/// A device's distinct blocks, and where its last request ended.
+#[derive(Default)]
+struct Touched {
+    blocks: RoaringTreemap,
+    end: Option<u64>,
+}
+
+impl Sums {
+    fn add(&mut self, r: &Record) {
+        self.ops[r.op as usize] += 1;
+        self.bytes[r.op as usize] += u64::from(r.len);
+        *self.by_class.entry(r.class).or_default() += 1;
+        self.spans.add(r);
+        if let Some(ns) = r.latency_ns {
+            self.latency_ns += u128::from(ns);
+            self.latencies += 1;
+        }
+        if !matches!(r.op, Op::Read | Op::Write) {
+            return;
+        }
+        *self.sizes.entry(r.len).or_default() += 1;
+        let device = r.device as usize;
+        if self.touched.len() <= device {
+            self.touched.resize_with(device + 1, Touched::default);
+        }
+        let touched = &mut self.touched[device];
+        touched
+            .blocks
+            .insert_range(r.offset >> 12..=(r.end() - 1) >> 12);
+        self.sequential += u64::from(touched.end == Some(r.offset));
+        touched.end = Some(r.end());
+    }
+
+    fn info(self, format: &str, duration: Option<f64>, reader: Stats) -> Info {
+        let [reads, writes, flushes, discards] = self.ops;
+        let requests = reads + writes + flushes + discards;
+        let used = || self.spans.list().iter().filter(|s| s.end > 0);
+        Info {
+            format: format.to_owned(),
+            requests,
+            reads,
+            writes,
+            flushes,
+            discards,
+            bytes_read: self.bytes[0],
+            bytes_written: self.bytes[1],
+            unique_4k: self.touched.iter().map(|t| t.blocks.len()).sum(),
+            first_byte: used().map(|s| s.first).min(),
+            last_byte: used().map(|s| s.end - 1).max(),
+            duration_s: duration.filter(|_| requests > 0),
+            devices: self.spans.list().len() as u64,
+            sequential_ratio: if reads + writes == 0 {
+                0.0
+            } else {
+                self.sequential as f64 / (reads + writes) as f64
+            },
+            sizes: self.sizes,
+            by_class: self.by_class,
+            latency_mean_s: (self.latencies > 0)
+                .then(|| self.latency_ns as f64 / self.latencies as f64 / 1e9),
+            reader,
+        }
+    }
+}

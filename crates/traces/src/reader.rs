@@ -1,0 +1,340 @@
+//! Opens a trace and streams its requests.
+
+use std::path::{Path, PathBuf};
+
+use isotherm_core::Nanos;
+
+use crate::decode::{Decode, Fixed, Lines, Run};
+use crate::error::TraceError;
+use crate::format::Format;
+use crate::formats;
+use crate::input::Input;
+use crate::record::{Op, Record};
+use crate::sniff::{SNIFF_BYTES, sniff};
+
+/// A trace without time gets this per request.
+const UNTIMED_STEP: Nanos = Nanos::from_millis(1);
+/// Block size where a format counts blocks of unknown size.
+const BLOCK_BYTES: u32 = 4096;
+/// Records that the iterator decodes at a time: they stay in the second-level cache.
+const BATCH: usize = 4096;
+
+/// The unit of a number that counts time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Microseconds.
+    Microseconds,
+    /// Milliseconds.
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+}
+
+impl TimeUnit {
+    /// The unit in nanoseconds.
+    pub const fn ns(self) -> u64 {
+        match self {
+            TimeUnit::Nanoseconds => 1,
+            TimeUnit::Microseconds => 1_000,
+            TimeUnit::Milliseconds => 1_000_000,
+            TimeUnit::Seconds => 1_000_000_000,
+        }
+    }
+}
+
+/// How to read a trace. `Options::default()` sniffs the format and refuses the first bad record.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The format; sniffed from the content when absent.
+    pub format: Option<Format>,
+    /// Bad records to skip and count before giving up.
+    pub skip_bad: u64,
+    /// Unit of time where the format leaves it open (DiskSim ASCII); derived from the numbers when absent.
+    pub trace_unit: Option<TimeUnit>,
+    /// Stop after this many requests.
+    pub limit: Option<u64>,
+    /// Bytes of a block in lists of block numbers and of an object in oracleGeneral; 4096 when absent.
+    pub block_bytes: Option<u32>,
+}
+
+/// What a reader counted so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Stats {
+    /// Requests delivered.
+    pub requests: u64,
+    /// Bad records skipped.
+    pub bad_skipped: u64,
+    /// Reads, writes and discards of length 0, dropped.
+    pub zero_length_dropped: u64,
+    /// Times smaller than the one before, raised to it.
+    pub time_went_back: u64,
+    /// Well-formed events that are no requests.
+    pub other_events: u64,
+}
+
+/// A trace being read. Iterate over it, or fill batches.
+///
+/// Memory is bounded: a read buffer, a batch, and a table of device names.
+pub struct Reader {
+    path: PathBuf,
+    format: Format,
+    decoder: Box<dyn Decode>,
+    run: Run,
+    /// Requests still to deliver.
+    left: u64,
+    /// The time that becomes zero.
+    origin: Option<u64>,
+    last: u64,
+    /// Smallest and largest time as the trace has them.
+    earliest: u64,
+    latest: u64,
+    /// The iterator's batch, and how much of it is delivered.
+    batch: Vec<Record>,
+    delivered: usize,
+    /// An error found after good records of the same batch.
+    failed: Option<TraceError>,
+    done: bool,
+}
+
+/// Opens the trace at `path` (plain, `.zst` or `.gz`, told apart by content).
+///
+/// # Errors
+/// The file cannot be opened, or its format is neither named nor clear.
+pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceError> {
+    let path = path.as_ref();
+    let mut input = Input::open(path)?;
+    input.fill(SNIFF_BYTES)?;
+    let format =
+        match options.format {
+            Some(format) => format,
+            None => sniff(&input.unread()[..input.unread().len().min(SNIFF_BYTES)]).ok_or_else(
+                || TraceError::Unknown {
+                    path: path.to_owned(),
+                    why: if input.unread().is_empty() {
+                        "the trace is empty"
+                    } else {
+                        "the content is of no known format"
+                    }
+                    .into(),
+                },
+            )?,
+        };
+    let mut run = Run {
+        skip_bad: options.skip_bad,
+        ..Run::default()
+    };
+    let decoder = decoder(format, input, options, &mut run)?;
+    Ok(Reader {
+        path: path.to_owned(),
+        format,
+        decoder,
+        run,
+        left: options.limit.unwrap_or(u64::MAX),
+        origin: None,
+        last: 0,
+        earliest: u64::MAX,
+        latest: 0,
+        batch: Vec::new(),
+        delivered: 0,
+        failed: None,
+        done: false,
+    })
+}
+
+/// The decoder of a format. Three formats leave something open that only a look through the trace settles.
+fn decoder(
+    format: Format,
+    input: Input,
+    options: &Options,
+    run: &mut Run,
+) -> Result<Box<dyn Decode>, TraceError> {
+    let block_bytes = options.block_bytes.unwrap_or(BLOCK_BYTES);
+    let path = input.path.clone();
+    let again = || Input::open(&path);
+    Ok(match format {
+        Format::Blkreplay => Lines::boxed(input, formats::blkreplay::Blkreplay::default()),
+        Format::Spc => Lines::boxed(input, formats::spc::Spc),
+        Format::Fiu => Lines::boxed(input, formats::fiu::Fiu),
+        Format::Msr => Lines::boxed(input, formats::msr::Msr),
+        Format::Vscsi1 => Box::new(Fixed {
+            input,
+            parser: formats::vscsi::Vscsi1,
+        }),
+        Format::Vscsi2 => Box::new(Fixed {
+            input,
+            parser: formats::vscsi::Vscsi2,
+        }),
+        Format::DiskSim => {
+            let unit = match options.trace_unit {
+                Some(unit) => unit,
+                None => formats::disksim::find_unit(again()?)?,
+            };
+            Lines::boxed(input, formats::disksim::DiskSim { unit })
+        }
+        Format::Arc => Lines::boxed(input, formats::blocklist::Arc),
+        Format::Oracle => Box::new(Fixed {
+            input,
+            parser: formats::oracle::Oracle { block_bytes },
+        }),
+        Format::Blktrace => {
+            let event = formats::blktrace::find_event(again()?)?;
+            Box::new(formats::blktrace::Blktrace { input, event })
+        }
+        Format::Blkparse => {
+            let event = formats::blkparse::find_event(again()?)?;
+            Lines::boxed(input, formats::blkparse::Blkparse { event })
+        }
+        Format::FioV2 => {
+            let timed = formats::fio::has_waits(again()?)?;
+            Lines::boxed(input, formats::fio::Fio::v2(timed))
+        }
+        Format::FioV3 => Lines::boxed(input, formats::fio::Fio::v3()),
+        Format::Alibaba => Lines::boxed(input, formats::cloud::Alibaba),
+        Format::Tencent => Lines::boxed(input, formats::cloud::Tencent),
+        Format::Systor => Lines::boxed(input, formats::tables::Systor::default()),
+        Format::Hplajw => Lines::boxed(input, formats::tables::Hplajw::default()),
+        Format::Octf => Lines::boxed(input, formats::tables::Octf::default()),
+        Format::BlockList => Lines::boxed(input, formats::blocklist::BlockList { block_bytes }),
+        Format::Csv => Lines::boxed(input, formats::tables::Csv::default()),
+        Format::Parquet => Box::new(formats::parquet::Columnar::open(&path, run)?),
+    })
+}
+
+impl Reader {
+    /// The format, sniffed or named.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether times come from the trace; settled once the first record was read. If not, they count 1 ms per request.
+    pub fn timed(&self) -> bool {
+        self.decoder.timed()
+    }
+
+    /// From the earliest to the latest request so far, by the trace's own clock, whatever the order of the records.
+    pub fn span(&self) -> Nanos {
+        Nanos(self.latest.saturating_sub(self.earliest))
+    }
+
+    /// Counters so far.
+    pub fn stats(&self) -> Stats {
+        self.run.stats
+    }
+
+    /// Text that stands before the first record (licences); complete after the first record was read.
+    pub fn header(&self) -> &[u8] {
+        self.decoder.header()
+    }
+
+    /// What the trace calls the device that records name by number.
+    pub fn device_name(&self, device: u32) -> Option<String> {
+        self.run.devices.label(device)
+    }
+
+    /// Appends up to `max` records to `out` and returns how many; 0 means the end.
+    ///
+    /// # Errors
+    /// Reading fails, or a record is bad and may not be skipped. Records before it are delivered first; after the
+    /// error the trace is at its end.
+    pub fn read_batch(&mut self, out: &mut Vec<Record>, max: usize) -> Result<usize, TraceError> {
+        let before = out.len();
+        // What the iterator had decoded ahead goes first.
+        let ahead = &self.batch[self.delivered..];
+        let ahead = &ahead[..ahead.len().min(max)];
+        out.extend_from_slice(ahead);
+        self.delivered += ahead.len();
+        let target = before + max;
+        while out.len() < target && !self.done {
+            let start = out.len();
+            let want = start + ((target - start) as u64).min(self.left) as usize;
+            if want == start {
+                self.done = true;
+                break;
+            }
+            match self.decoder.decode(out, want, &mut self.run) {
+                Ok(more) => self.done = !more,
+                Err(e) => {
+                    self.done = true;
+                    self.failed = Some(e);
+                }
+            }
+            self.settle(out, start);
+        }
+        match self.failed.take() {
+            Some(e) if out.len() == before => Err(e),
+            later => {
+                self.failed = later;
+                Ok(out.len() - before)
+            }
+        }
+    }
+
+    /// Drops empty requests and makes times relative and rising, in `out[start..]`.
+    fn settle(&mut self, out: &mut Vec<Record>, start: usize) {
+        let timed = self.decoder.timed();
+        let (mut kept, stats) = (start, &mut self.run.stats);
+        for i in start..out.len() {
+            let mut r = out[i];
+            if r.len == 0 && r.op != Op::Flush {
+                stats.zero_length_dropped += 1;
+                continue;
+            }
+            if timed {
+                self.earliest = self.earliest.min(r.time.0);
+                self.latest = self.latest.max(r.time.0);
+                let origin = *self.origin.get_or_insert(r.time.0);
+                let time = r.time.0.saturating_sub(origin);
+                if r.time.0 < origin || time < self.last {
+                    stats.time_went_back += 1;
+                } else {
+                    self.last = time;
+                }
+                r.time = Nanos(self.last);
+            } else {
+                r.time = Nanos(stats.requests * UNTIMED_STEP.0);
+            }
+            stats.requests += 1;
+            out[kept] = r;
+            kept += 1;
+        }
+        self.left -= (kept - start) as u64;
+        out.truncate(kept);
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Result<Record, TraceError>> {
+        if self.delivered == self.batch.len() {
+            let mut batch = std::mem::take(&mut self.batch);
+            batch.clear();
+            self.delivered = 0;
+            let filled = self.read_batch(&mut batch, BATCH);
+            self.batch = batch;
+            match filled {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(e) => return Some(Err(e)),
+            }
+        }
+        self.delivered += 1;
+        Some(Ok(self.batch[self.delivered - 1]))
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader")
+            .field("path", &self.path)
+            .field("format", &self.format)
+            .finish_non_exhaustive()
+    }
+}

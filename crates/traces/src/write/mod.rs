@@ -1,0 +1,305 @@
+//! Writers. A trace appears under its name only when it is whole: until then it is `NAME.part` beside it.
+
+mod columnar;
+mod lines;
+mod oracle;
+mod sink;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::error::TraceError;
+use crate::format::Format;
+use crate::map::{SideBySide, scan};
+use crate::reader::{Options, open};
+use crate::record::{Flags, Op, Record};
+use sink::Target;
+
+/// What a writer has to know beforehand.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// The format: one of [`Format::writable`].
+    pub format: Format,
+    /// Whether the times of the records mean something. If not, formats that can leave them out do.
+    pub timed: bool,
+    /// Text that must stay with the data (licences). Kept by blkreplay and Parquet.
+    pub header: Vec<u8>,
+    /// Bytes of an object in oracleGeneral: requests are cut into these.
+    pub block_bytes: u32,
+}
+
+impl WriteOptions {
+    /// The usual: times mean something, no header, objects of 4 KiB.
+    pub fn new(format: Format) -> WriteOptions {
+        WriteOptions {
+            format,
+            timed: true,
+            header: Vec::new(),
+            block_bytes: 4096,
+        }
+    }
+}
+
+/// What was written, and what the format could not hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Written {
+    /// Requests written.
+    pub requests: u64,
+    /// Requests of a kind that the format does not know, left out.
+    pub dropped: u64,
+    /// Fields that some request had and the format does not know.
+    pub lost: BTreeSet<&'static str>,
+}
+
+/// One format's way to write.
+trait Encode {
+    /// Writes one request.
+    fn encode(
+        &mut self,
+        r: &Record,
+        devices: &[String],
+        written: &mut Written,
+    ) -> Result<(), Refusal>;
+
+    /// Writes what is still held back and makes the file whole.
+    fn finish(self: Box<Self>, devices: &[String]) -> std::io::Result<()>;
+}
+
+/// Why a request was not written.
+enum Refusal {
+    /// The disk's reason.
+    Io(std::io::Error),
+    /// The format cannot hold it, and leaving it out would change the trace.
+    Cannot(String),
+}
+
+impl From<std::io::Error> for Refusal {
+    fn from(e: std::io::Error) -> Refusal {
+        Refusal::Io(e)
+    }
+}
+
+/// A trace being written. Dropped before [`Writer::finish`], it leaves nothing behind.
+pub struct Writer {
+    target: Target,
+    encoder: Option<Box<dyn Encode>>,
+    devices: Vec<String>,
+    written: Written,
+    seen: u64,
+}
+
+impl Format {
+    /// The formats that can be written.
+    pub fn writable() -> impl Iterator<Item = Format> {
+        Format::all().filter(|f| {
+            use Format::{Blkreplay, Csv, FioV2, FioV3, Oracle, Parquet};
+            matches!(f, Blkreplay | FioV2 | FioV3 | Oracle | Csv | Parquet)
+        })
+    }
+
+    /// Whether the format tells devices apart. If not, a writer takes one device only: lay them side by side first.
+    fn holds_devices(self) -> bool {
+        !matches!(self, Format::Blkreplay | Format::Oracle)
+    }
+}
+
+impl Writer {
+    /// Begins a trace at `path`. Text is compressed if the name ends in `.zst` or `.gz`.
+    ///
+    /// # Errors
+    /// The format cannot be written, or the file cannot be created.
+    pub fn create(path: impl AsRef<Path>, options: &WriteOptions) -> Result<Writer, TraceError> {
+        let path = path.as_ref();
+        let format = options.format;
+        if !Format::writable().any(|f| f == format) {
+            let can = Format::writable()
+                .map(Format::name)
+                .collect::<Vec<_>>()
+                .join(", ");
+            return Err(TraceError::unsupported(
+                path,
+                format!("{format} can be read but not written; write one of: {can}"),
+            ));
+        }
+        let target = Target::new(path);
+        if target.compressed() && matches!(format, Format::Parquet | Format::Oracle) {
+            let what =
+                format!("{format} is not written compressed: take a name without .zst or .gz");
+            return Err(TraceError::unsupported(path, what));
+        }
+        let encoder: std::io::Result<Box<dyn Encode>> = match format {
+            Format::Parquet => {
+                columnar::Parquet::create(&target, options).map(|e| Box::new(e) as Box<dyn Encode>)
+            }
+            Format::Oracle => {
+                oracle::Oracle::create(&target, options).map(|e| Box::new(e) as Box<dyn Encode>)
+            }
+            _ => lines::Lines::create(&target, options).map(|e| Box::new(e) as Box<dyn Encode>),
+        };
+        let encoder = encoder.map_err(|source| TraceError::Open {
+            path: target.part.clone(),
+            source,
+        })?;
+        let mut written = Written::default();
+        if !options.header.is_empty() && !matches!(format, Format::Blkreplay | Format::Parquet) {
+            written.lost.insert("header");
+        }
+        Ok(Writer {
+            target,
+            encoder: Some(encoder),
+            devices: Vec::new(),
+            written,
+            seen: 0,
+        })
+    }
+
+    /// Tells the name of the next device: that of device 0 first, then of device 1, … Devices without get a made-up one.
+    pub fn name_device(&mut self, name: String) {
+        self.devices.push(name);
+    }
+
+    /// How many devices have names.
+    pub fn named_devices(&self) -> u32 {
+        self.devices.len() as u32
+    }
+
+    /// Writes one request. Times must not fall.
+    ///
+    /// # Errors
+    /// The format cannot hold the request (the message says why), or the disk fails.
+    pub fn write(&mut self, r: &Record) -> Result<(), TraceError> {
+        let Some(encoder) = &mut self.encoder else {
+            return Err(TraceError::unsupported(
+                &self.target.path,
+                "nothing can be written after a failure",
+            ));
+        };
+        self.seen += 1;
+        let failed = match encoder.encode(r, &self.devices, &mut self.written) {
+            Ok(()) => return Ok(()),
+            Err(Refusal::Io(source)) => TraceError::write(&self.target.path, source),
+            Err(Refusal::Cannot(why)) => {
+                TraceError::unsupported(&self.target.path, format!("request {}: {why}", self.seen))
+            }
+        };
+        self.encoder = None;
+        Err(failed)
+    }
+
+    /// Makes the file whole and gives it its name.
+    ///
+    /// # Errors
+    /// The disk fails, or a write failed before.
+    pub fn finish(mut self) -> Result<Written, TraceError> {
+        let Some(encoder) = self.encoder.take() else {
+            return Err(TraceError::unsupported(
+                &self.target.path,
+                "not finished: a write failed before",
+            ));
+        };
+        encoder
+            .finish(&self.devices)
+            .map_err(|source| TraceError::write(&self.target.path, source))?;
+        self.target
+            .publish()
+            .map_err(|source| TraceError::write(&self.target.path, source))?;
+        Ok(std::mem::take(&mut self.written))
+    }
+}
+
+/// Reads `from` and writes it to `to` in `format`.
+///
+/// Several devices are laid side by side (see [`SideBySide`]) if the format does not tell them apart.
+///
+/// # Errors
+/// As those of reading and writing; `to` is not created then.
+pub fn convert(
+    from: impl AsRef<Path>,
+    read: &Options,
+    to: impl AsRef<Path>,
+    format: Format,
+) -> Result<Written, TraceError> {
+    let from = from.as_ref();
+    let mut map = SideBySide::default();
+    let mut joined = false;
+    if !format.holds_devices() {
+        let spans = scan(from, read)?;
+        map = SideBySide::new(&spans).map_err(|why| TraceError::unsupported(from, why))?;
+        joined = spans.len() > 1;
+    }
+    let mut reader = open(from, read)?;
+    let mut batch = Vec::with_capacity(4096);
+    // The first batch settles whether there is time, and the header.
+    let mut got = reader.read_batch(&mut batch, 4096)?;
+    let options = WriteOptions {
+        timed: reader.timed(),
+        header: reader.header().to_vec(),
+        block_bytes: read.block_bytes.unwrap_or(4096),
+        ..WriteOptions::new(format)
+    };
+    let mut writer = Writer::create(to, &options)?;
+    if joined {
+        writer.written.lost.insert("device");
+    }
+    while got > 0 {
+        while let Some(name) = reader.device_name(writer.named_devices()) {
+            writer.name_device(name);
+        }
+        for r in &mut batch {
+            if !format.holds_devices() {
+                map.map(r);
+                r.device = 0;
+            }
+            writer.write(r)?;
+        }
+        batch.clear();
+        got = reader.read_batch(&mut batch, 4096)?;
+    }
+    writer.finish()
+}
+
+/// Notes which fields of `r` a format without extras loses.
+fn note_extras(r: &Record, kept: Flags, lost: &mut BTreeSet<&'static str>) {
+    if r.class != 0 {
+        lost.insert("class");
+    }
+    if r.flags.bits() & !kept.bits() != 0 {
+        lost.insert("flags");
+    }
+    if r.file_size.is_some() {
+        lost.insert("file_size");
+    }
+    if r.latency_ns.is_some() {
+        lost.insert("latency_ns");
+    }
+}
+
+/// The name of a device, made up where none is known.
+fn device_name(devices: &[String], id: u32) -> String {
+    devices
+        .get(id as usize)
+        .cloned()
+        .unwrap_or_else(|| format!("device{id}"))
+}
+
+/// Refuses a second device.
+fn only_device_0(r: &Record, format: Format) -> Result<(), Refusal> {
+    if r.device == 0 {
+        return Ok(());
+    }
+    Err(Refusal::Cannot(format!(
+        "{format} holds one device; lay them side by side first"
+    )))
+}
+
+/// Whether the request moves data.
+fn moves_data(op: Op) -> bool {
+    matches!(op, Op::Read | Op::Write)
+}
+
+/// Where the trace will be.
+pub(crate) fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    path.with_file_name(name)
+}

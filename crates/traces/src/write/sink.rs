@@ -1,0 +1,101 @@
+//! The file under a writer: a part until it is whole, compressed by the name's ending.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::part_of;
+
+/// Level 3 is zstd's own default: it keeps up with the parser.
+const ZSTD_LEVEL: i32 = 3;
+
+/// A file that appears under its name only when it is whole.
+pub(super) struct Target {
+    pub(super) path: PathBuf,
+    pub(super) part: PathBuf,
+    published: bool,
+}
+
+impl Target {
+    pub(super) fn new(path: &Path) -> Target {
+        Target {
+            path: path.to_owned(),
+            part: part_of(path),
+            published: false,
+        }
+    }
+
+    fn ending(&self) -> Option<&str> {
+        self.path.extension().and_then(|e| e.to_str())
+    }
+
+    pub(super) fn compressed(&self) -> bool {
+        matches!(self.ending(), Some("zst" | "gz"))
+    }
+
+    /// Creates the part.
+    pub(super) fn create(&self) -> io::Result<File> {
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&self.part)
+    }
+
+    /// Creates the part for a stream, compressed as the name says.
+    pub(super) fn sink(&self) -> io::Result<Sink> {
+        let file = BufWriter::with_capacity(1 << 18, self.create()?);
+        Ok(match self.ending() {
+            Some("zst") => Sink::Zstd(zstd::Encoder::new(file, ZSTD_LEVEL)?),
+            Some("gz") => Sink::Gzip(flate2::write::GzEncoder::new(
+                file,
+                flate2::Compression::default(),
+            )),
+            _ => Sink::Plain(file),
+        })
+    }
+
+    /// Gives the whole file its name.
+    pub(super) fn publish(&mut self) -> io::Result<()> {
+        std::fs::rename(&self.part, &self.path)?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if !self.published {
+            // It may not exist, and nobody can act on a failure here.
+            let _ = std::fs::remove_file(&self.part);
+        }
+    }
+}
+
+/// A stream into the part.
+pub(super) enum Sink {
+    Plain(BufWriter<File>),
+    Zstd(zstd::Encoder<'static, BufWriter<File>>),
+    Gzip(flate2::write::GzEncoder<BufWriter<File>>),
+}
+
+impl Sink {
+    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::Plain(w) => w.write_all(bytes),
+            Sink::Zstd(w) => w.write_all(bytes),
+            Sink::Gzip(w) => w.write_all(bytes),
+        }
+    }
+
+    /// Ends the compressed stream and hands everything to the system.
+    pub(super) fn finish(self) -> io::Result<()> {
+        let mut file = match self {
+            Sink::Plain(w) => w,
+            Sink::Zstd(w) => w.finish()?,
+            Sink::Gzip(w) => w.finish()?,
+        };
+        file.flush()
+    }
+}

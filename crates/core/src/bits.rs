@@ -56,7 +56,11 @@ impl Bits {
         while i < to {
             let end = (i / 64 * 64 + 64).min(to);
             let w = self.0[i / 64] >> (i % 64);
-            let same = if on { (!w).trailing_zeros() } else { w.trailing_zeros() } as usize;
+            let same = if on {
+                (!w).trailing_zeros()
+            } else {
+                w.trailing_zeros()
+            } as usize;
             if same < end - i {
                 return i + same - from;
             }
@@ -91,7 +95,11 @@ impl Bits {
 
 #[inline]
 fn span_mask(start: usize, len: usize) -> u64 {
-    if len == 64 { !0 } else { ((1u64 << len) - 1) << start }
+    if len == 64 {
+        !0
+    } else {
+        ((1u64 << len) - 1) << start
+    }
 }
 
 /// A set with "first member at or after": 64-ary tree of summary words, so a lookup reads one word a level
@@ -205,7 +213,11 @@ mod tests {
                     m.remove(&i);
                 }
                 let f = rng(&mut s) as usize % len;
-                assert_eq!(t.first_from(f), m.range(f..).next().copied(), "len {len} from {f}");
+                assert_eq!(
+                    t.first_from(f),
+                    m.range(f..).next().copied(),
+                    "len {len} from {f}"
+                );
                 assert_eq!(t.contains(i), m.contains(&i));
             }
         }

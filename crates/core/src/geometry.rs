@@ -39,7 +39,12 @@ pub struct Geometry {
 
 impl Geometry {
     /// Members must come in tier order, each tier present, slots not more than [`SLOTS_MAX`]; `first_slot` is filled in here.
-    pub fn new(extent_shift: u32, block_shift: u32, extents: u32, mut members: Vec<Member>) -> Result<Geometry, &'static str> {
+    pub fn new(
+        extent_shift: u32,
+        block_shift: u32,
+        extents: u32,
+        mut members: Vec<Member>,
+    ) -> Result<Geometry, &'static str> {
         if !(12..=22).contains(&extent_shift) {
             return Err("extent size must be a power of two from 4 KiB to 4 MiB");
         }
@@ -60,13 +65,25 @@ impl Geometry {
             match usize::from(m.tier.0) {
                 t if t + 1 == tiers.len() => tiers[t].1 = next as u32,
                 t if t == tiers.len() && t < TIERS_MAX => tiers.push((m.first_slot, next as u32)),
-                _ => return Err("members must be listed by tier, fastest first, with no tier left out (8 at most)"),
+                _ => {
+                    return Err(
+                        "members must be listed by tier, fastest first, with no tier left out (8 at most)",
+                    );
+                }
             }
         }
         if extents == 0 || u64::from(extents) > next {
-            return Err("the volume must have at least one extent and not more than there are slots");
+            return Err(
+                "the volume must have at least one extent and not more than there are slots",
+            );
         }
-        Ok(Geometry { extent_shift, block_shift, extents, members, tiers })
+        Ok(Geometry {
+            extent_shift,
+            block_shift,
+            extents,
+            members,
+            tiers,
+        })
     }
     /// Extent size in bytes.
     pub fn extent_bytes(&self) -> u32 {
@@ -105,15 +122,26 @@ impl Geometry {
     #[inline]
     pub fn tier_of(&self, s: Slot) -> TierId {
         // Two or three tiers: a scan beats a search.
-        let t = self.tiers.iter().position(|r| s.0 < r.1).unwrap_or(self.tiers.len() - 1);
+        let t = self
+            .tiers
+            .iter()
+            .position(|r| s.0 < r.1)
+            .unwrap_or(self.tiers.len() - 1);
         TierId(t as u8)
     }
     /// The member that a slot is on, and the byte where it starts there.
     #[inline]
     pub fn locate(&self, s: Slot) -> (MemberId, u64) {
-        let i = self.members.iter().position(|m| s.0 < m.first_slot + m.slots).unwrap_or(self.members.len() - 1);
+        let i = self
+            .members
+            .iter()
+            .position(|m| s.0 < m.first_slot + m.slots)
+            .unwrap_or(self.members.len() - 1);
         let m = &self.members[i];
-        (MemberId(i as u8), m.data_offset + (u64::from(s.0 - m.first_slot) << self.extent_shift))
+        (
+            MemberId(i as u8),
+            m.data_offset + (u64::from(s.0 - m.first_slot) << self.extent_shift),
+        )
     }
     /// The extent that holds byte `offset` of the volume.
     #[inline]
@@ -133,7 +161,12 @@ mod tests {
     use alloc::vec;
 
     fn m(tier: u8, slots: u32) -> Member {
-        Member { tier: TierId(tier), first_slot: 0, slots, data_offset: 1 << 20 }
+        Member {
+            tier: TierId(tier),
+            first_slot: 0,
+            slots,
+            data_offset: 1 << 20,
+        }
     }
 
     #[test]

@@ -24,7 +24,12 @@ struct Row {
     stat: u16,
 }
 
-const EMPTY: Row = Row { home: UNMAPPED, last_low: 0, last_high: 0, stat: 0 };
+const EMPTY: Row = Row {
+    home: UNMAPPED,
+    last_low: 0,
+    last_high: 0,
+    stat: 0,
+};
 
 /// Extent → home slot, slot → extent, valid blocks, per-extent statistics.
 #[derive(Clone, Debug)]
@@ -73,7 +78,10 @@ impl ExtentMap {
     }
     /// Give `e` a first home. With `partial`, no block is valid yet; else all are.
     pub fn map(&mut self, e: ExtentId, s: Slot, partial: bool) {
-        assert!(self.home(e).is_none() && self.owner(s).is_none(), "extent or slot already taken");
+        assert!(
+            self.home(e).is_none() && self.owner(s).is_none(),
+            "extent or slot already taken"
+        );
         let r = &mut self.rows[e.0 as usize];
         r.home = s.0 | (r.home & HELD) | if partial { PARTIAL } else { 0 };
         if partial {
@@ -171,7 +179,10 @@ impl ExtentMap {
         }
         let b = e.0 as usize * self.blocks;
         let on = self.valid.get(b + from as usize);
-        (self.valid.run(b + from as usize, b + to as usize, on) as u32, on)
+        (
+            self.valid.run(b + from as usize, b + to as usize, on) as u32,
+            on,
+        )
     }
     /// Are all of `from..to` valid?
     pub fn all_valid(&self, e: ExtentId, from: u32, to: u32) -> bool {
@@ -179,11 +190,13 @@ impl ExtentMap {
     }
     /// The valid-block bitmap of an extent, lowest block in the lowest bit.
     pub fn export_valid(&self, e: ExtentId, out: &mut [u8]) {
-        self.valid.export(e.0 as usize * self.blocks, self.blocks, out);
+        self.valid
+            .export(e.0 as usize * self.blocks, self.blocks, out);
     }
     /// Replace the valid-block bitmap of a mapped extent.
     pub fn import_valid(&mut self, e: ExtentId, bytes: &[u8]) {
-        self.valid.import(e.0 as usize * self.blocks, self.blocks, bytes);
+        self.valid
+            .import(e.0 as usize * self.blocks, self.blocks, bytes);
         let b = e.0 as usize * self.blocks;
         let full = self.valid.all(b, b + self.blocks, true);
         let h = &mut self.rows[e.0 as usize].home;
@@ -220,7 +233,10 @@ impl ExtentMap {
     }
     /// Memory: (rows and reverse map, valid-block bitmaps), bytes.
     pub fn bytes(&self) -> (usize, usize) {
-        (self.rows.len() * size_of::<Row>() + self.owner.len() * 4, self.valid.bytes())
+        (
+            self.rows.len() * size_of::<Row>() + self.owner.len() * 4,
+            self.valid.bytes(),
+        )
     }
 }
 
@@ -231,7 +247,12 @@ mod tests {
     use crate::units::TierId;
 
     fn map() -> ExtentMap {
-        let m = |t, slots| Member { tier: TierId(t), first_slot: 0, slots, data_offset: 0 };
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
         ExtentMap::new(&Geometry::new(16, 12, 30, vec![m(0, 8), m(1, 24)]).unwrap())
     }
 
@@ -264,7 +285,10 @@ mod tests {
         let mut m = map();
         m.map(ExtentId(0), Slot(1), false);
         assert_eq!(m.rehome(ExtentId(0), Slot(20)), Some(Slot(1)));
-        assert_eq!((m.owner(Slot(1)), m.owner(Slot(20))), (None, Some(ExtentId(0))));
+        assert_eq!(
+            (m.owner(Slot(1)), m.owner(Slot(20))),
+            (None, Some(ExtentId(0)))
+        );
         assert_eq!(m.unmap(ExtentId(0)), Some(Slot(20)));
         assert_eq!((m.mapped(), m.owner(Slot(20))), (0, None));
     }

@@ -37,10 +37,23 @@ impl<P: Policy> NullEngine<P> {
     pub fn new(geo: Geometry, mut policy: P) -> NullEngine<P> {
         let mut space = Space::new(geo);
         policy.attach(&mut View::new(&mut space, Nanos(0), 0, false, u32::MAX));
-        NullEngine { space, policy, counters: NullCounters::default(), wanted: Vec::new(), again: Vec::new() }
+        NullEngine {
+            space,
+            policy,
+            counters: NullCounters::default(),
+            wanted: Vec::new(),
+            again: Vec::new(),
+        }
     }
     /// One extent access; true if it hit tier 0. `now` never goes back.
-    pub fn access(&mut self, now: Nanos, extent: ExtentId, write: bool, class: u8, request: (u64, u32)) -> bool {
+    pub fn access(
+        &mut self,
+        now: Nanos,
+        extent: ExtentId,
+        write: bool,
+        class: u8,
+        request: (u64, u32),
+    ) -> bool {
         while self.policy.next_wake().is_some_and(|w| w <= now) {
             self.tick(now);
         }
@@ -52,8 +65,16 @@ impl<P: Policy> NullEngine<P> {
             self.place(now, extent);
         }
         let first = self.space.geo.extent_at(request.0) == extent;
-        let access =
-            Access { now, extent, home, write, class, request_bytes: request.1, request_offset: request.0, first };
+        let access = Access {
+            now,
+            extent,
+            home,
+            write,
+            class,
+            request_bytes: request.1,
+            request_offset: request.0,
+            first,
+        };
         let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
         self.policy.on_access(&mut view, &access, &mut self.wanted);
         self.settle(now);
@@ -62,7 +83,10 @@ impl<P: Policy> NullEngine<P> {
     }
     fn tick(&mut self, now: Nanos) {
         loop {
-            self.policy.tick(&mut View::new(&mut self.space, now, 0, false, u32::MAX), &mut self.wanted);
+            self.policy.tick(
+                &mut View::new(&mut self.space, now, 0, false, u32::MAX),
+                &mut self.wanted,
+            );
             if self.wanted.is_empty() {
                 break;
             }
@@ -70,10 +94,16 @@ impl<P: Policy> NullEngine<P> {
         }
     }
     fn place(&mut self, now: Nanos, e: ExtentId) {
-        let place = self.policy.first_touch(&mut View::new(&mut self.space, now, 0, false, u32::MAX), e);
+        let place = self
+            .policy
+            .first_touch(&mut View::new(&mut self.space, now, 0, false, u32::MAX), e);
         if let Some(s) = self.space.take_place(place) {
             self.space.map.map(e, s, false);
-            self.policy.on_placed(&mut View::new(&mut self.space, now, 0, false, u32::MAX), e, s);
+            self.policy.on_placed(
+                &mut View::new(&mut self.space, now, 0, false, u32::MAX),
+                e,
+                s,
+            );
         }
     }
     fn settle(&mut self, now: Nanos) {
@@ -108,7 +138,11 @@ impl<P: Policy> NullEngine<P> {
         } else {
             self.counters.demotions += 1;
         }
-        self.policy.on_placed(&mut View::new(&mut self.space, now, 0, false, u32::MAX), extent, dst);
+        self.policy.on_placed(
+            &mut View::new(&mut self.space, now, 0, false, u32::MAX),
+            extent,
+            dst,
+        );
         Outcome::Done
     }
     /// Counts so far.
@@ -138,7 +172,9 @@ impl Space {
             Place::Tier(t) => t,
         };
         let tiers = self.geo.tiers();
-        (t0.0..tiers).chain((0..t0.0).rev()).find_map(|t| self.slots.take_lowest(TierId(t)))
+        (t0.0..tiers)
+            .chain((0..t0.0).rev())
+            .find_map(|t| self.slots.take_lowest(TierId(t)))
     }
 }
 
@@ -150,15 +186,31 @@ mod tests {
     use alloc::boxed::Box;
     use alloc::vec;
 
-    fn engine(name: &str, params: &[(&str, f64)], fast: u32, slow: u32) -> NullEngine<Box<dyn Policy>> {
-        let m = |t, slots| Member { tier: TierId(t), first_slot: 0, slots, data_offset: 0 };
+    fn engine(
+        name: &str,
+        params: &[(&str, f64)],
+        fast: u32,
+        slow: u32,
+    ) -> NullEngine<Box<dyn Policy>> {
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
         // One reserved slow slot more than extents.
         let geo = Geometry::new(12, 12, fast + slow, vec![m(0, fast), m(1, slow + 4)]).unwrap();
         NullEngine::new(geo, build(name, params.iter().copied()).unwrap())
     }
 
     fn touch(e: &mut NullEngine<Box<dyn Policy>>, seconds: f64, extent: u32) -> bool {
-        e.access(Nanos((seconds * 1e9) as u64), ExtentId(extent), false, 0, (u64::from(extent) << 12, 4096))
+        e.access(
+            Nanos((seconds * 1e9) as u64),
+            ExtentId(extent),
+            false,
+            0,
+            (u64::from(extent) << 12, 4096),
+        )
     }
 
     /// Worked by hand. F = 4, LT = max(1, 4/16) = 1, HT = min(4, max(2, 4/8)) = 2, PT = 1, TW = 60 s.
@@ -174,8 +226,14 @@ mod tests {
         // 10 then 11, go to the lowest slow slots 4 and 5.
         touch(&mut e, 3.0, 13);
         assert_eq!(e.counters().demotions, 2);
-        assert_eq!((e.home(ExtentId(10)), e.home(ExtentId(11))), (Some(Slot(4)), Some(Slot(5))));
-        assert_eq!((e.home(ExtentId(12)), e.home(ExtentId(13))), (Some(Slot(2)), Some(Slot(3))));
+        assert_eq!(
+            (e.home(ExtentId(10)), e.home(ExtentId(11))),
+            (Some(Slot(4)), Some(Slot(5)))
+        );
+        assert_eq!(
+            (e.home(ExtentId(12)), e.home(ExtentId(13))),
+            (Some(Slot(2)), Some(Slot(3)))
+        );
         // 12 is hit; then 10 is a miss, 1 = PT: promoted into the lowest free fast slot, 0. One slot stays free.
         assert!(touch(&mut e, 4.0, 12));
         assert!(!touch(&mut e, 5.0, 10));
@@ -185,7 +243,10 @@ mod tests {
         // (touched at 4 s); 13 was unmarked by the first turn. Last: 13 = 3 s, 12 = 4 s, 10 = 5 s, 11 = 6 s; none is
         // older than TW, so the turn is fruitless and 13, then 12 go.
         touch(&mut e, 6.0, 11);
-        assert_eq!((e.home(ExtentId(13)), e.home(ExtentId(12))), (Some(Slot(4)), Some(Slot(5))));
+        assert_eq!(
+            (e.home(ExtentId(13)), e.home(ExtentId(12))),
+            (Some(Slot(4)), Some(Slot(5)))
+        );
         assert_eq!((e.counters().promotions, e.counters().demotions), (2, 4));
         assert_eq!(e.counters().hits, 1);
     }
@@ -253,11 +314,19 @@ mod tests {
             for (t, x) in [(3.0, 0), (4.0, 1), (5.0, 1)] {
                 touch(&mut e, t, x); // 0 and 1 are promoted, 1 is hit
             }
-            assert_eq!((e.counters().promotions, e.counters().hits), (2, 1), "{name}");
+            assert_eq!(
+                (e.counters().promotions, e.counters().hits),
+                (2, 1),
+                "{name}"
+            );
             touch(&mut e, 6.0, 2); // fast is full: 0, read least and longest ago, makes room
             assert_eq!(e.home(ExtentId(0)).map(|s| s.0 >= 2), Some(true), "{name}");
             assert_eq!(e.home(ExtentId(2)), Some(Slot(0)), "{name}");
-            assert_eq!((e.counters().promotions, e.counters().demotions), (3, 1), "{name}");
+            assert_eq!(
+                (e.counters().promotions, e.counters().demotions),
+                (3, 1),
+                "{name}"
+            );
         }
     }
 }

@@ -15,7 +15,11 @@ struct Pin {
     writers: u16,
 }
 
-const FREE: Pin = Pin { slot: u32::MAX, readers: 0, writers: 0 };
+const FREE: Pin = Pin {
+    slot: u32::MAX,
+    readers: 0,
+    writers: 0,
+};
 
 /// Counts of operations in flight by slot.
 #[derive(Clone, Debug)]
@@ -27,7 +31,10 @@ pub struct Pins {
 impl Pins {
     /// Room for `n` slots in flight before it has to grow.
     pub fn new(n: usize) -> Pins {
-        Pins { table: vec![FREE; (n * 2).next_power_of_two().max(16)], used: 0 }
+        Pins {
+            table: vec![FREE; (n * 2).next_power_of_two().max(16)],
+            used: 0,
+        }
     }
     fn find(&self, s: Slot) -> usize {
         let mask = self.table.len() - 1;
@@ -57,14 +64,25 @@ impl Pins {
             self.used += 1;
         }
         let p = &mut self.table[i];
-        if write { p.writers += 1 } else { p.readers += 1 }
+        if write {
+            p.writers += 1
+        } else {
+            p.readers += 1
+        }
     }
     /// One operation on `s` ended; true if it was the last.
     pub fn unpin(&mut self, s: Slot, write: bool) -> bool {
         let i = self.find(s);
         let p = &mut self.table[i];
-        assert!(p.slot == s.0 && if write { p.writers > 0 } else { p.readers > 0 }, "unpin of a slot that is not pinned");
-        if write { p.writers -= 1 } else { p.readers -= 1 }
+        assert!(
+            p.slot == s.0 && if write { p.writers > 0 } else { p.readers > 0 },
+            "unpin of a slot that is not pinned"
+        );
+        if write {
+            p.writers -= 1
+        } else {
+            p.readers -= 1
+        }
         if p.readers != 0 || p.writers != 0 {
             return false;
         }
@@ -131,7 +149,10 @@ mod tests {
                 m.remove(&slot);
             }
             let probe = (s >> 20) as u32 % 97;
-            assert_eq!(p.count(Slot(probe)), m.get(&probe).copied().unwrap_or_default());
+            assert_eq!(
+                p.count(Slot(probe)),
+                m.get(&probe).copied().unwrap_or_default()
+            );
             assert_eq!(p.len(), m.len());
         }
     }

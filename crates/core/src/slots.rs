@@ -17,7 +17,12 @@ pub struct Slots {
 impl Slots {
     /// All slots of `geo` free.
     pub fn new(geo: &Geometry) -> Slots {
-        let mut s = Slots { free: BitTree::new(geo.slots() as usize), count: [0; 8], freeing: [0; 8], tiers: [(0, 0); 8] };
+        let mut s = Slots {
+            free: BitTree::new(geo.slots() as usize),
+            count: [0; 8],
+            freeing: [0; 8],
+            tiers: [(0, 0); 8],
+        };
         for t in 0..geo.tiers() {
             let r = geo.tier_slots(TierId(t));
             s.tiers[usize::from(t)] = (r.start, r.end);
@@ -57,7 +62,11 @@ impl Slots {
     /// Hand out the free slot nearest after `near` on its tier, else the lowest (logical neighbours stay together).
     pub fn take_near(&mut self, near: Slot) -> Option<Slot> {
         let t = self.tier(near);
-        let i = self.free.first_from(near.0 as usize).map(|i| i as u32).filter(|&i| i < self.tiers[t].1);
+        let i = self
+            .free
+            .first_from(near.0 as usize)
+            .map(|i| i as u32)
+            .filter(|&i| i < self.tiers[t].1);
         match i {
             Some(i) => self.take(Slot(i)).then_some(Slot(i)),
             None => self.take_lowest(TierId(t as u8)),
@@ -101,7 +110,12 @@ mod tests {
 
     #[test]
     fn lowest_first_and_by_tier() {
-        let m = |t, slots| Member { tier: TierId(t), first_slot: 0, slots, data_offset: 0 };
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
         let mut s = Slots::new(&Geometry::new(16, 12, 5, vec![m(0, 2), m(1, 4)]).unwrap());
         assert_eq!(s.take_lowest(TierId(0)), Some(Slot(0)));
         assert_eq!(s.take_lowest(TierId(0)), Some(Slot(1)));

@@ -26,7 +26,13 @@ pub struct Frequency {
 
 impl Default for Frequency {
     fn default() -> Frequency {
-        Frequency { lists: Lists::new(0, 0), upper: 0, age: 0, until_older: 1, tiers: 0 }
+        Frequency {
+            lists: Lists::new(0, 0),
+            upper: 0,
+            age: 0,
+            until_older: 1,
+            tiers: 0,
+        }
     }
 }
 
@@ -69,7 +75,10 @@ impl Collector for Frequency {
         }
     }
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
-        let n = self.count(view.stat(access.extent)).saturating_add(1).min(COUNT_MAX);
+        let n = self
+            .count(view.stat(access.extent))
+            .saturating_add(1)
+            .min(COUNT_MAX);
         view.set_stat(access.extent, n | self.age << 11);
         view.set_last(access.extent, access.now);
         if let Some(s) = access.home {
@@ -85,7 +94,8 @@ impl Collector for Frequency {
         if slot.0 < self.upper {
             self.lists.unlink(slot.0);
             let n = self.count(view.stat(extent));
-            self.lists.push_tail(Self::ring(view.tier_of(slot), n), slot.0);
+            self.lists
+                .push_tail(Self::ring(view.tier_of(slot), n), slot.0);
         }
     }
     fn left(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {

@@ -16,7 +16,10 @@ pub struct Recency {
 
 impl Default for Recency {
     fn default() -> Recency {
-        Recency { lists: Lists::new(0, 0), upper: 0 }
+        Recency {
+            lists: Lists::new(0, 0),
+            upper: 0,
+        }
     }
 }
 
@@ -28,8 +31,9 @@ impl Collector for Recency {
         self.upper = view.geo().tier_slots(view.geo().slowest()).start;
         self.lists = Lists::new(self.upper, u32::from(view.geo().tiers()));
         // After a restart, the time stamps that survived give the order back.
-        let mut known: alloc::vec::Vec<(u64, u32)> =
-            (0..self.upper).filter_map(|s| view.owner(Slot(s)).map(|e| (view.last(e).0, s))).collect();
+        let mut known: alloc::vec::Vec<(u64, u32)> = (0..self.upper)
+            .filter_map(|s| view.owner(Slot(s)).map(|e| (view.last(e).0, s)))
+            .collect();
         known.sort_unstable();
         for (_, s) in known {
             self.lists.push_tail(u32::from(view.tier_of(Slot(s)).0), s);
@@ -44,7 +48,8 @@ impl Collector for Recency {
     fn placed(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
         if slot.0 < self.upper {
             self.lists.unlink(slot.0);
-            self.lists.push_tail(u32::from(view.tier_of(slot).0), slot.0);
+            self.lists
+                .push_tail(u32::from(view.tier_of(slot).0), slot.0);
         }
     }
     fn left(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {

@@ -44,7 +44,11 @@ pub struct WsClock {
 impl WsClock {
     /// With time window TW.
     pub fn new(window: Nanos) -> WsClock {
-        WsClock { hands: Vec::new(), upper: 0, window }
+        WsClock {
+            hands: Vec::new(),
+            upper: 0,
+            window,
+        }
     }
     /// Misses counted towards promotion.
     pub fn misses(stat: u16) -> u16 {
@@ -75,7 +79,9 @@ impl WsClock {
             if let Some(s) = hand.ready.pop_front() {
                 // Accessed, discarded or taken since the turn that found it? Then it is not cold any more.
                 match view.owner(Slot(s)) {
-                    Some(e) if !Self::is_marked(view.stat(e)) && !view.is_held(e) => return Some(e),
+                    Some(e) if !Self::is_marked(view.stat(e)) && !view.is_held(e) => {
+                        return Some(e);
+                    }
                     _ => continue,
                 }
             }
@@ -149,7 +155,11 @@ impl Collector for WsClock {
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
         let s = view.stat(access.extent);
         let usage = (Self::usage(s) + 1).min(USAGE_MAX);
-        let mark = if access.home.is_some_and(|h| h.0 < self.upper) { MARK } else { 0 };
+        let mark = if access.home.is_some_and(|h| h.0 < self.upper) {
+            MARK
+        } else {
+            0
+        };
         view.set_stat(access.extent, (s & !USAGE_MAX) | usage | mark);
         view.set_last(access.extent, access.now);
     }

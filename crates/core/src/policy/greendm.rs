@@ -53,7 +53,11 @@ impl Default for GreenDm {
 impl GreenDm {
     /// (LT, HT) for a tier of `slots` slots.
     fn watermarks(&self, slots: u32) -> (u32, u32) {
-        let (lt, ht) = if slots < 1024 { ((slots / 16).max(1), (slots / 8).max(2).min(slots)) } else { (64, 128) };
+        let (lt, ht) = if slots < 1024 {
+            ((slots / 16).max(1), (slots / 8).max(2).min(slots))
+        } else {
+            (64, 128)
+        };
         let low = self.low.unwrap_or(lt).min(slots);
         (low, self.high.unwrap_or(ht).clamp(low, slots))
     }
@@ -75,9 +79,15 @@ impl GreenDm {
             self.clock.end_batch(tier);
             return;
         }
-        let below = (tier.0 + 1..view.geo().tiers()).map(TierId).find(|&t| view.free(t) > 0);
-        let room = self.move_limit.saturating_sub(view.moves() + wanted.len() as u32);
-        let Some(to) = below.filter(|_| room > 0) else { return };
+        let below = (tier.0 + 1..view.geo().tiers())
+            .map(TierId)
+            .find(|&t| view.free(t) > 0);
+        let room = self
+            .move_limit
+            .saturating_sub(view.moves() + wanted.len() as u32);
+        let Some(to) = below.filter(|_| room > 0) else {
+            return;
+        };
         for _ in 0..room.min(high - coming) {
             match self.clock.victim(view, tier) {
                 Some(extent) => {
@@ -115,21 +125,39 @@ impl Policy for GreenDm {
         if let Some(home) = access.home.filter(|&h| view.tier_of(h) != TierId(0)) {
             let stat = view.stat(access.extent);
             let gap = Nanos(access.now.0 / 1000 * 1000).since(view.last(access.extent));
-            let n = if gap <= self.clock.window { WsClock::misses(stat) + 1 } else { 1 };
+            let n = if gap <= self.clock.window {
+                WsClock::misses(stat) + 1
+            } else {
+                1
+            };
             view.set_stat(access.extent, WsClock::with_misses(stat, n));
             if n >= self.promotion_threshold && view.owner(home) == Some(access.extent) {
-                wanted.push(Action::Move { extent: access.extent, to: TierId(0) });
+                wanted.push(Action::Move {
+                    extent: access.extent,
+                    to: TierId(0),
+                });
             }
         }
         self.clock.touch(view, access);
     }
-    fn on_settled(&mut self, view: &mut View<'_>, action: Action, how: Outcome, _wanted: &mut Vec<Action>) {
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
         let Action::Move { extent, to } = action;
         if to == TierId(0) {
             return; // a promotion
         }
         // A demotion comes from the nearest faster tier that counts one under way.
-        let Some(i) = (0..usize::from(to.0)).rev().find(|&i| self.demoting[i].1 > 0) else { return };
+        let Some(i) = (0..usize::from(to.0))
+            .rev()
+            .find(|&i| self.demoting[i].1 > 0)
+        else {
+            return;
+        };
         self.demoting[i].1 -= 1;
         if let Outcome::Refused(why) = how {
             if !matches!(why, Refusal::Pointless | Refusal::Busy) {
@@ -150,14 +178,25 @@ impl Policy for GreenDm {
         self.wake
     }
     fn move_rules(&self) -> MoveRules {
-        MoveRules { limit: Some(self.move_limit), yield_to_metadata: true, idle_extents_only: true }
+        MoveRules {
+            limit: Some(self.move_limit),
+            yield_to_metadata: true,
+            idle_extents_only: true,
+        }
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         let whole = |lo: f64, hi: f64, what: &'static str| {
-            if value as u32 as f64 == value && (lo..=hi).contains(&value) { Ok(value as u32) } else { Err(ParamError::Range(what)) }
+            if value as u32 as f64 == value && (lo..=hi).contains(&value) {
+                Ok(value as u32)
+            } else {
+                Err(ParamError::Range(what))
+            }
         };
         match key {
-            "PT" => self.promotion_threshold = whole(1.0, 63.0, "PT: whole number of misses, 1 to 63")? as u16,
+            "PT" => {
+                self.promotion_threshold =
+                    whole(1.0, 63.0, "PT: whole number of misses, 1 to 63")? as u16
+            }
             "TW" => {
                 if !(0.0..=1e6).contains(&value) {
                     return Err(ParamError::Range("TW: seconds, 0 to 1000000"));
@@ -174,12 +213,19 @@ impl Policy for GreenDm {
             "HT" => {
                 let v = whole(1.0, 536_870_911.0, "HT: whole number of slots, at least LT")?;
                 if self.low.is_some_and(|l| v < l) {
-                    return Err(ParamError::Range("HT: must not be under LT; lower LT first"));
+                    return Err(ParamError::Range(
+                        "HT: must not be under LT; lower LT first",
+                    ));
                 }
                 self.high = Some(v);
             }
             "MCML" => self.move_limit = whole(1.0, 256.0, "MCML: whole number of moves, 1 to 256")?,
-            _ => return Err(ParamError::Unknown(super::nearest(key, ["PT", "TW", "LT", "HT", "MCML"].into_iter()))),
+            _ => {
+                return Err(ParamError::Unknown(super::nearest(
+                    key,
+                    ["PT", "TW", "LT", "HT", "MCML"].into_iter(),
+                )));
+            }
         }
         Ok(())
     }
@@ -198,10 +244,16 @@ impl Policy for GreenDm {
         let (misses, usage) = (WsClock::misses(stat), WsClock::usage(stat));
         let pt = self.promotion_threshold;
         match view.home(extent).map(|s| view.tier_of(s)) {
-            None => String::from("not mapped: the first write puts it into the lowest free slot of the fast tier"),
+            None => String::from(
+                "not mapped: the first write puts it into the lowest free slot of the fast tier",
+            ),
             Some(TierId(0)) => format!(
                 "{usage} accesses, last {idle:.1} s ago, {}; it is demoted when fewer than {} fast slots are free and the clock hand finds it unmarked for over {:.0} s, or as the oldest",
-                if WsClock::is_marked(stat) { "marked since the hand last passed" } else { "not accessed since the hand last passed" },
+                if WsClock::is_marked(stat) {
+                    "marked since the hand last passed"
+                } else {
+                    "not accessed since the hand last passed"
+                },
                 self.watermarks(view.geo().tier_slots(TierId(0)).end).0,
                 self.clock.window.as_secs_f64()
             ),

@@ -29,7 +29,12 @@ pub struct HotDst {
 impl HotDst {
     /// With that collector.
     pub fn new(name: &'static str, collector: Box<dyn Collector>) -> HotDst {
-        HotDst { name, collector, last_evicted: 0, waiting: VecDeque::with_capacity(WAITING_MAX) }
+        HotDst {
+            name,
+            collector,
+            last_evicted: 0,
+            waiting: VecDeque::with_capacity(WAITING_MAX),
+        }
     }
 }
 
@@ -56,17 +61,31 @@ impl Policy for HotDst {
             return;
         }
         if view.free(TierId(0)) == 0 {
-            let Some(cold) = self.collector.coldest(view, TierId(0)) else { return };
-            wanted.push(Action::Move { extent: cold, to: view.geo().slowest() });
+            let Some(cold) = self.collector.coldest(view, TierId(0)) else {
+                return;
+            };
+            wanted.push(Action::Move {
+                extent: cold,
+                to: view.geo().slowest(),
+            });
             // Live, the demotion takes its time: the promotion is asked for again when it is through.
             if self.waiting.len() == WAITING_MAX {
                 self.waiting.pop_front();
             }
             self.waiting.push_back(access.extent);
         }
-        wanted.push(Action::Move { extent: access.extent, to: TierId(0) });
+        wanted.push(Action::Move {
+            extent: access.extent,
+            to: TierId(0),
+        });
     }
-    fn on_settled(&mut self, view: &mut View<'_>, action: Action, how: Outcome, wanted: &mut Vec<Action>) {
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        wanted: &mut Vec<Action>,
+    ) {
         let Action::Move { extent, to } = action;
         match (to, how) {
             (TierId(0), Outcome::Done) => self.waiting.retain(|&e| e != extent),
@@ -75,7 +94,10 @@ impl Policy for HotDst {
                 self.last_evicted = self.collector.worth(view, extent);
                 if let Some(e) = self.waiting.pop_front() {
                     if view.home(e).is_some_and(|h| view.tier_of(h) != TierId(0)) {
-                        wanted.push(Action::Move { extent: e, to: TierId(0) });
+                        wanted.push(Action::Move {
+                            extent: e,
+                            to: TierId(0),
+                        });
                     }
                 }
             }
@@ -85,7 +107,9 @@ impl Policy for HotDst {
         }
     }
     fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
-        Err(ParamError::Unknown(String::from("(hot-dst has no parameters)")))
+        Err(ParamError::Unknown(String::from(
+            "(hot-dst has no parameters)",
+        )))
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
         Vec::new()

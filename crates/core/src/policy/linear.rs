@@ -39,12 +39,17 @@ impl Policy for Linear {
         }
     }
     fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
-        Err(ParamError::Unknown(String::from("(linear has no parameters)")))
+        Err(ParamError::Unknown(String::from(
+            "(linear has no parameters)",
+        )))
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
-        format!("extent {extent} stays in slot {extent} ({} accesses counted); nothing moves it", view.stat(extent))
+        format!(
+            "extent {extent} stays in slot {extent} ({} accesses counted); nothing moves it",
+            view.stat(extent)
+        )
     }
 }

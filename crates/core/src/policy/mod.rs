@@ -83,7 +83,15 @@ pub enum Refusal {
 }
 
 /// Names of the refusals, in the order of the enum, for counters.
-pub const REFUSALS: [&str; 7] = ["pointless", "busy", "full", "limit", "metadata_flush", "throttled", "closed"];
+pub const REFUSALS: [&str; 7] = [
+    "pointless",
+    "busy",
+    "full",
+    "limit",
+    "metadata_flush",
+    "throttled",
+    "closed",
+];
 
 /// A policy's own limits on moves; the engine's safety rules come on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,7 +141,14 @@ pub trait Policy: Send {
     /// An extent is touched. Push what should happen; it is tried, in order, before the request goes on.
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>);
     /// An action ended.
-    fn on_settled(&mut self, _view: &mut View<'_>, _action: Action, _how: Outcome, _wanted: &mut Vec<Action>) {}
+    fn on_settled(
+        &mut self,
+        _view: &mut View<'_>,
+        _action: Action,
+        _how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+    }
     /// Background work: called after events and when [`Policy::next_wake`] is due.
     fn tick(&mut self, _view: &mut View<'_>, _wanted: &mut Vec<Action>) {}
     /// When [`Policy::tick`] should be called next, if ever.
@@ -175,7 +190,13 @@ impl Policy for Box<dyn Policy> {
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         (**self).on_access(view, access, wanted);
     }
-    fn on_settled(&mut self, view: &mut View<'_>, action: Action, how: Outcome, wanted: &mut Vec<Action>) {
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        wanted: &mut Vec<Action>,
+    ) {
         (**self).on_settled(view, action, how, wanted);
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {

@@ -34,11 +34,31 @@ pub struct Preset {
 }
 
 const GREENDM: &[ParamInfo] = &[
-    ParamInfo { name: "PT", what: "misses until promotion, 1 to 63", default: "1" },
-    ParamInfo { name: "TW", what: "seconds between accesses that count together; working-set window", default: "60" },
-    ParamInfo { name: "LT", what: "free fast slots below which demotion starts", default: "64 (fast slots / 16 when under 1024)" },
-    ParamInfo { name: "HT", what: "free fast slots at which demotion stops", default: "128 (fast slots / 8 when under 1024)" },
-    ParamInfo { name: "MCML", what: "moves under way at once, 1 to 256", default: "16" },
+    ParamInfo {
+        name: "PT",
+        what: "misses until promotion, 1 to 63",
+        default: "1",
+    },
+    ParamInfo {
+        name: "TW",
+        what: "seconds between accesses that count together; working-set window",
+        default: "60",
+    },
+    ParamInfo {
+        name: "LT",
+        what: "free fast slots below which demotion starts",
+        default: "64 (fast slots / 16 when under 1024)",
+    },
+    ParamInfo {
+        name: "HT",
+        what: "free fast slots at which demotion stops",
+        default: "128 (fast slots / 8 when under 1024)",
+    },
+    ParamInfo {
+        name: "MCML",
+        what: "moves under way at once, 1 to 256",
+        default: "16",
+    },
 ];
 
 /// All presets, by name.
@@ -57,7 +77,12 @@ pub static PRESETS: &[Preset] = &[
         source: "Loris III, on-demand hot-DST with an LFU collector",
         kind: "tiering",
         params: &[],
-        make: || Box::new(HotDst::new("hot-dst-frequency", Box::new(Frequency::default()))),
+        make: || {
+            Box::new(HotDst::new(
+                "hot-dst-frequency",
+                Box::new(Frequency::default()),
+            ))
+        },
     },
     Preset {
         name: "hot-dst-recency",
@@ -73,7 +98,12 @@ pub static PRESETS: &[Preset] = &[
         source: "Loris III with GreenDM's collector",
         kind: "tiering",
         params: &[],
-        make: || Box::new(HotDst::new("hot-dst-wsclock", Box::new(WsClock::new(Nanos::from_secs(60))))),
+        make: || {
+            Box::new(HotDst::new(
+                "hot-dst-wsclock",
+                Box::new(WsClock::new(Nanos::from_secs(60))),
+            ))
+        },
     },
     Preset {
         name: "linear",
@@ -103,21 +133,29 @@ pub enum BuildError {
 }
 
 /// Build a preset with parameters.
-pub fn build<'a>(name: &str, params: impl Iterator<Item = (&'a str, f64)>) -> Result<Box<dyn Policy>, BuildError> {
+pub fn build<'a>(
+    name: &str,
+    params: impl Iterator<Item = (&'a str, f64)>,
+) -> Result<Box<dyn Policy>, BuildError> {
     let preset = PRESETS
         .iter()
         .find(|p| p.name == name)
         .ok_or_else(|| BuildError::UnknownPolicy(nearest(name, PRESETS.iter().map(|p| p.name))))?;
     let mut policy = (preset.make)();
     for (k, v) in params {
-        policy.set(k, v).map_err(|e| BuildError::Param(String::from(k), e))?;
+        policy
+            .set(k, v)
+            .map_err(|e| BuildError::Param(String::from(k), e))?;
     }
     Ok(policy)
 }
 
 /// The valid name with the smallest edit distance to `name`, letters compared without case.
 pub fn nearest<'a>(name: &str, valid: impl Iterator<Item = &'a str>) -> String {
-    valid.min_by_key(|v| distance(name, v)).map(String::from).unwrap_or_default()
+    valid
+        .min_by_key(|v| distance(name, v))
+        .map(String::from)
+        .unwrap_or_default()
 }
 
 fn distance(a: &str, b: &str) -> usize {
@@ -142,15 +180,29 @@ mod tests {
     fn names_are_sorted_and_buildable() {
         assert!(PRESETS.windows(2).all(|w| w[0].name < w[1].name));
         for p in PRESETS {
-            assert_eq!(build(p.name, core::iter::empty()).map(|b| b.name()), Ok(p.name));
+            assert_eq!(
+                build(p.name, core::iter::empty()).map(|b| b.name()),
+                Ok(p.name)
+            );
         }
     }
 
     #[test]
     fn wrong_names_get_the_nearest() {
         assert_eq!(nearest("grendm", PRESETS.iter().map(|p| p.name)), "greendm");
-        assert!(matches!(build("greendm", [("PTT", 1.0)].into_iter()), Err(BuildError::Param(_, ParamError::Unknown(n))) if n == "PT"));
-        assert!(matches!(build("greendm", [("PT", 0.0)].into_iter()), Err(BuildError::Param(_, ParamError::Range(_)))));
-        assert!(build("greendm", [("LT", 8.0), ("HT", 16.0), ("MCML", 4.0), ("TW", 30.0)].into_iter()).is_ok());
+        assert!(
+            matches!(build("greendm", [("PTT", 1.0)].into_iter()), Err(BuildError::Param(_, ParamError::Unknown(n))) if n == "PT")
+        );
+        assert!(matches!(
+            build("greendm", [("PT", 0.0)].into_iter()),
+            Err(BuildError::Param(_, ParamError::Range(_)))
+        ));
+        assert!(
+            build(
+                "greendm",
+                [("LT", 8.0), ("HT", 16.0), ("MCML", 4.0), ("TW", 30.0)].into_iter()
+            )
+            .is_ok()
+        );
     }
 }

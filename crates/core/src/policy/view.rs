@@ -22,7 +22,12 @@ pub struct Space {
 impl Space {
     /// An empty volume of that shape.
     pub fn new(geo: Geometry) -> Space {
-        Space { map: ExtentMap::new(&geo), slots: Slots::new(&geo), pins: Pins::new(1024), geo }
+        Space {
+            map: ExtentMap::new(&geo),
+            slots: Slots::new(&geo),
+            pins: Pins::new(1024),
+            geo,
+        }
     }
 }
 
@@ -50,8 +55,20 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// A view of `space` at `now`, with `moves` under way and at most `budget` slots to scan in this call.
-    pub fn new(space: &'a mut Space, now: Nanos, moves: u32, metadata_flushing: bool, budget: u32) -> View<'a> {
-        View { space, now, moves, metadata_flushing, budget }
+    pub fn new(
+        space: &'a mut Space,
+        now: Nanos,
+        moves: u32,
+        metadata_flushing: bool,
+        budget: u32,
+    ) -> View<'a> {
+        View {
+            space,
+            now,
+            moves,
+            metadata_flushing,
+            budget,
+        }
     }
     /// Slots that may still be looked at in this call. A long scan goes on at the next tick, so that it never stalls
     /// I/O; in hit-only runs there is no limit.

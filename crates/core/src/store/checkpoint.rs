@@ -61,7 +61,11 @@ impl Header {
         sealed(b, HEADER_CRC)?;
         Some(Header {
             number: u64_at(b, 24),
-            start: Tip { next_seq: u64_at(b, 32), epoch: u64_at(b, 40), crc: u32_at(b, 48) },
+            start: Tip {
+                next_seq: u64_at(b, 32),
+                epoch: u64_at(b, 40),
+                crc: u32_at(b, 48),
+            },
             blocks: u32_at(b, 52),
             time: Nanos(u64_at(b, 56)),
         })

@@ -77,7 +77,11 @@ impl Tip {
     }
     /// The tip after `h`.
     pub fn after(&self, h: &BlockHeader) -> Tip {
-        Tip { next_seq: h.seq + 1, epoch: h.epoch, crc: h.crc }
+        Tip {
+            next_seq: h.seq + 1,
+            epoch: h.epoch,
+            crc: h.crc,
+        }
     }
 }
 
@@ -152,15 +156,27 @@ impl Staging {
         let b = &mut self.blocks[at..at + BLOCK];
         put(b, 0, &MAGIC);
         put(b, 4, &VERSION.to_le_bytes());
-        put(b, 6, &(if first { FIRST_OF_EPOCH } else { 0 }).to_le_bytes());
+        put(
+            b,
+            6,
+            &(if first { FIRST_OF_EPOCH } else { 0 }).to_le_bytes(),
+        );
         put(b, 8, &self.uuid);
         put(b, 24, &self.epoch.to_le_bytes());
-        put(b, 32, &(if first { self.tip.epoch } else { 0 }).to_le_bytes());
+        put(
+            b,
+            32,
+            &(if first { self.tip.epoch } else { 0 }).to_le_bytes(),
+        );
         put(b, 40, &seq.to_le_bytes());
         put(b, 48, &self.last_flushed.to_le_bytes());
         put(b, 56, &self.tip.crc.to_le_bytes());
         let crc = seal(b, CRC_AT);
-        self.tip = Tip { next_seq: seq + 1, epoch: self.epoch, crc };
+        self.tip = Tip {
+            next_seq: seq + 1,
+            epoch: self.epoch,
+            crc,
+        };
         true
     }
     /// The bytes of staged blocks `from..to`, which must not wrap around the staging ring; see [`Staging::span`].
@@ -187,7 +203,11 @@ mod tests {
     #[test]
     fn chain_of_two_sessions() {
         let uuid = [9; 16];
-        let t0 = Tip { next_seq: 1, epoch: 5, crc: 0 };
+        let t0 = Tip {
+            next_seq: 1,
+            epoch: 5,
+            crc: 0,
+        };
         let mut s = Staging::new(uuid, 6, t0, 8);
         s.rest()[0] = 3;
         s.advance(1);
@@ -215,7 +235,16 @@ mod tests {
     #[test]
     fn damage_is_seen() {
         let uuid = [9; 16];
-        let mut s = Staging::new(uuid, 6, Tip { next_seq: 1, epoch: 6, crc: 0 }, 4);
+        let mut s = Staging::new(
+            uuid,
+            6,
+            Tip {
+                next_seq: 1,
+                epoch: 6,
+                crc: 0,
+            },
+            4,
+        );
         s.rest()[0] = 3;
         s.advance(1);
         s.seal();

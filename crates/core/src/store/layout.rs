@@ -35,7 +35,10 @@ impl MetaArea {
         // A record never straddles blocks: a block holds at least this many of the largest.
         let per_block = UNITS / units;
         let region_blocks = (extents as usize).div_ceil(per_block) as u32 + 1;
-        MetaArea { ring_blocks, region_blocks }
+        MetaArea {
+            ring_blocks,
+            region_blocks,
+        }
     }
     /// Where the block of journal sequence number `seq` lies.
     pub fn ring_offset(&self, seq: u64) -> u64 {
@@ -43,7 +46,8 @@ impl MetaArea {
     }
     /// Where checkpoint region 0 or 1 starts.
     pub fn region_offset(&self, region: u8) -> u64 {
-        (1 + u64::from(self.ring_blocks) + u64::from(region) * u64::from(self.region_blocks)) * BLOCK as u64
+        (1 + u64::from(self.ring_blocks) + u64::from(region) * u64::from(self.region_blocks))
+            * BLOCK as u64
     }
     /// Bytes from the start of the device to the end of the second region.
     pub fn end(&self) -> u64 {
@@ -66,7 +70,11 @@ impl Layout {
     /// First byte that slots may use on a member with (or without) metadata; the copy of the superblock is just below.
     pub fn data_offset(area: &MetaArea, has_metadata: bool, extent_bytes: u64) -> u64 {
         let align = extent_bytes.max(1 << 20);
-        let end = if has_metadata { area.end() } else { BLOCK as u64 } + BLOCK as u64;
+        let end = if has_metadata {
+            area.end()
+        } else {
+            BLOCK as u64
+        } + BLOCK as u64;
         end.div_ceil(align) * align
     }
 }
@@ -81,7 +89,10 @@ mod tests {
         assert_eq!(a.ring_blocks, 4096);
         assert_eq!(a.ring_offset(0), 4096);
         assert_eq!(a.ring_offset(4095) + 4096, a.region_offset(0));
-        assert_eq!(a.region_offset(1) - a.region_offset(0), u64::from(a.region_blocks) * 4096);
+        assert_eq!(
+            a.region_offset(1) - a.region_offset(0),
+            u64::from(a.region_blocks) * 4096
+        );
         assert!(Layout::data_offset(&a, true, 65536) >= a.end() + 4096);
         // 128 blocks an extent: 16 bytes of bitmap = 1 unit more: 126 records of 2 units a block, 8 blocks for 1000.
         assert_eq!(a.region_blocks, 9);

@@ -60,36 +60,84 @@ impl From<MediaError> for OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::Media(e) => write!(f, "member {} failed at byte {}: check the device", e.member.0, e.offset),
+            OpenError::Media(e) => write!(
+                f,
+                "member {} failed at byte {}: check the device",
+                e.member.0, e.offset
+            ),
             OpenError::Superblock(m, SuperblockError::Foreign) => {
-                write!(f, "member {} carries no Isotherm superblock: give the device that belongs to the volume", m.0)
+                write!(
+                    f,
+                    "member {} carries no Isotherm superblock: give the device that belongs to the volume",
+                    m.0
+                )
             }
             OpenError::Superblock(m, SuperblockError::Newer(v)) => {
-                write!(f, "member {} was written by format version {v} or uses features this program does not know: use a newer isotherm", m.0)
+                write!(
+                    f,
+                    "member {} was written by format version {v} or uses features this program does not know: use a newer isotherm",
+                    m.0
+                )
             }
             OpenError::Superblock(m, SuperblockError::Damaged) => {
-                write!(f, "both superblocks of member {} are damaged: restore the device, or serve the rest with --read-only", m.0)
+                write!(
+                    f,
+                    "both superblocks of member {} are damaged: restore the device, or serve the rest with --read-only",
+                    m.0
+                )
             }
             OpenError::Superblock(m, SuperblockError::Impossible(what)) => {
-                write!(f, "the superblock of member {} is impossible ({what}): restore the device", m.0)
+                write!(
+                    f,
+                    "the superblock of member {} is impossible ({what}): restore the device",
+                    m.0
+                )
             }
-            OpenError::Missing(m) => write!(f, "member {} is missing: attach it, or serve what survives with --read-only", m.0),
-            OpenError::Foreign(m) => write!(f, "member {} belongs to another volume: give the device of this one", m.0),
+            OpenError::Missing(m) => write!(
+                f,
+                "member {} is missing: attach it, or serve what survives with --read-only",
+                m.0
+            ),
+            OpenError::Foreign(m) => write!(
+                f,
+                "member {} belongs to another volume: give the device of this one",
+                m.0
+            ),
             OpenError::Twice(m) => write!(f, "member {} was given twice", m.0),
-            OpenError::MemberList(m) => write!(f, "member {} disagrees about the member list: it was part of another set-up", m.0),
-            OpenError::Stale { member, generation, newest } => write!(
+            OpenError::MemberList(m) => write!(
+                f,
+                "member {} disagrees about the member list: it was part of another set-up",
+                m.0
+            ),
+            OpenError::Stale {
+                member,
+                generation,
+                newest,
+            } => write!(
                 f,
                 "member {} is of generation {generation}, the volume of {newest}: it missed writes and cannot rejoin; serve the rest with --read-only",
                 member.0
             ),
             OpenError::Diverged(m) => {
-                write!(f, "member {} was written by another session of the same generation: two copies of the volume diverged", m.0)
+                write!(
+                    f,
+                    "member {} was written by another session of the same generation: two copies of the volume diverged",
+                    m.0
+                )
             }
             OpenError::JournalHole { seq } => {
-                write!(f, "journal block {seq} was durable and is damaged, and the mirror does not have it: restore the fast device from a backup")
+                write!(
+                    f,
+                    "journal block {seq} was durable and is damaged, and the mirror does not have it: restore the fast device from a backup"
+                )
             }
-            OpenError::NoCheckpoint => write!(f, "no checkpoint can be read in full on fast or mirror: restore a device from a backup"),
-            OpenError::BadRecord(what) => write!(f, "{what}: the metadata is damaged; run `isotherm check`"),
+            OpenError::NoCheckpoint => write!(
+                f,
+                "no checkpoint can be read in full on fast or mirror: restore a device from a backup"
+            ),
+            OpenError::BadRecord(what) => {
+                write!(f, "{what}: the metadata is damaged; run `isotherm check`")
+            }
         }
     }
 }
@@ -144,22 +192,42 @@ pub struct Opened {
 /// members that are refused as incomplete, never half a volume.
 pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
     let layout = sb.layout();
-    let first = Header { number: 1, start: Tip { next_seq: 1, epoch: sb.epoch, crc: 0 }, blocks: 0, time: Nanos(0) };
+    let first = Header {
+        number: 1,
+        start: Tip {
+            next_seq: 1,
+            epoch: sb.epoch,
+            crc: 0,
+        },
+        blocks: 0,
+        time: Nanos(0),
+    };
     for m in core::iter::once(layout.primary).chain(layout.mirror) {
         // Stale metadata of an earlier volume has another UUID; wiping the headers is for tidiness of `check`.
         let zero = [0; BLOCK];
         media.write(m, layout.area.region_offset(0), &zero)?;
-        media.write(m, layout.area.region_offset(Header::region(first.number)), &first.encode(&sb.uuid))?;
+        media.write(
+            m,
+            layout.area.region_offset(Header::region(first.number)),
+            &first.encode(&sb.uuid),
+        )?;
         media.flush(m)?;
     }
     write_superblocks(media, sb)
 }
 
 /// Write `sb` to both places of every member, the first copy durable before the second is touched.
-pub fn write_superblocks<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
+pub fn write_superblocks<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+) -> Result<(), MediaError> {
     for i in 0..sb.members.len() {
         let m = MemberId(i as u8);
-        let block = Superblock { index: i as u8, ..sb.clone() }.encode();
+        let block = Superblock {
+            index: i as u8,
+            ..sb.clone()
+        }
+        .encode();
         media.write(m, 0, &block)?;
         media.flush(m)?;
         media.write(m, sb.copy_offset(m), &block)?;
@@ -176,13 +244,21 @@ pub fn choose(
     match (first, second) {
         // A crash between the two writes leaves the second one session (or one state) behind.
         (Ok(a), Ok(b)) => {
-            let rank = |s: &Superblock| (s.generation, matches!(s.state, State::Active), matches!(s.state, State::Clean));
+            let rank = |s: &Superblock| {
+                (
+                    s.generation,
+                    matches!(s.state, State::Active),
+                    matches!(s.state, State::Clean),
+                )
+            };
             Ok(if rank(&b).0 > rank(&a).0 { b } else { a })
         }
         (Ok(a), Err(_)) => Ok(a),
         (Err(SuperblockError::Newer(v)), _) => Err(SuperblockError::Newer(v)),
         (Err(_), Ok(b)) => Ok(b),
-        (Err(e), Err(SuperblockError::Foreign)) | (Err(SuperblockError::Foreign), Err(e)) | (Err(e), Err(_)) => Err(e),
+        (Err(e), Err(SuperblockError::Foreign))
+        | (Err(SuperblockError::Foreign), Err(e))
+        | (Err(e), Err(_)) => Err(e),
     }
 }
 
@@ -196,7 +272,10 @@ fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>), Op
         .clone();
     let mut missing = Vec::new();
     // Until every member says "active", nothing was written under the new epoch: those still at the one before fit.
-    let begun = found.iter().flatten().any(|s| s.generation == newest.generation && s.state != State::Preparing);
+    let begun = found
+        .iter()
+        .flatten()
+        .any(|s| s.generation == newest.generation && s.state != State::Preparing);
     for i in 0..newest.members.len() {
         let m = MemberId(i as u8);
         let Some(sb) = found.get(i).and_then(Option::as_ref) else {
@@ -206,18 +285,35 @@ fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>), Op
         if sb.uuid != newest.uuid {
             return Err(OpenError::Foreign(m));
         }
-        if usize::from(sb.index) != i || sb.members.iter().zip(&newest.members).any(|(a, b)| a.uuid != b.uuid) {
+        if usize::from(sb.index) != i
+            || sb
+                .members
+                .iter()
+                .zip(&newest.members)
+                .any(|(a, b)| a.uuid != b.uuid)
+        {
             return Err(OpenError::MemberList(m));
         }
         if sb.generation == newest.generation {
             if sb.epoch != newest.epoch {
                 return Err(OpenError::Diverged(m));
             }
-        } else if begun || sb.generation != newest.prev_generation || sb.epoch != newest.prev_epoch {
-            return Err(OpenError::Stale { member: m, generation: sb.generation, newest: newest.generation });
+        } else if begun || !preceded(sb, &newest) {
+            return Err(OpenError::Stale {
+                member: m,
+                generation: sb.generation,
+                newest: newest.generation,
+            });
         }
     }
     Ok((newest, missing))
+}
+
+/// Is `sb` of the last session that wrote before `newest` prepared, or of another that only prepared after that one?
+fn preceded(sb: &Superblock, newest: &Superblock) -> bool {
+    let before = (newest.prev_generation, newest.prev_epoch);
+    (sb.generation, sb.epoch) == before
+        || (sb.state == State::Preparing && (sb.prev_generation, sb.prev_epoch) == before)
 }
 
 /// How to open.
@@ -234,14 +330,20 @@ pub enum Mode {
 
 /// Open a volume: check members, load the newest whole checkpoint, replay the journal, begin a session.
 /// `found[i]` is the superblock of member i, if that device is there.
-pub fn open<M: Media + ?Sized>(media: &mut M, found: &[Option<Superblock>], mode: Mode) -> Result<Opened, OpenError> {
+pub fn open<M: Media + ?Sized>(
+    media: &mut M,
+    found: &[Option<Superblock>],
+    mode: Mode,
+) -> Result<Opened, OpenError> {
     let (sb, missing) = agree(found)?;
     let layout = sb.layout();
     if let (Mode::ReadWrite { .. }, Some(&m)) = (mode, missing.first()) {
         return Err(OpenError::Missing(m));
     }
-    let sources: Vec<MemberId> =
-        core::iter::once(layout.primary).chain(layout.mirror).filter(|m| !missing.contains(m)).collect();
+    let sources: Vec<MemberId> = core::iter::once(layout.primary)
+        .chain(layout.mirror)
+        .filter(|m| !missing.contains(m))
+        .collect();
     if sources.is_empty() {
         return Err(OpenError::Missing(layout.primary));
     }
@@ -265,7 +367,14 @@ pub fn open<M: Media + ?Sized>(media: &mut M, found: &[Option<Superblock>], mode
             resync(media, &sb, layout, mirror, &loaded)?;
         }
         // Two steps, so that a crash between members is told from a member that stayed behind.
-        (sb.prev_generation, sb.prev_epoch) = (sb.generation, sb.epoch);
+        // An opening that itself got no further than preparing never counted.
+        if found
+            .iter()
+            .flatten()
+            .any(|s| s.generation == sb.generation && s.state != State::Preparing)
+        {
+            (sb.prev_generation, sb.prev_epoch) = (sb.generation, sb.epoch);
+        }
         (sb.generation, sb.epoch) = (sb.generation + 1, epoch);
         for state in [State::Preparing, State::Active] {
             sb.state = state;
@@ -285,8 +394,19 @@ pub fn open<M: Media + ?Sized>(media: &mut M, found: &[Option<Superblock>], mode
 }
 
 /// Say on every member that the session ended cleanly. The caller has seen [`crate::Engine::is_closed`].
-pub fn mark_clean<M: Media + ?Sized>(media: &mut M, sb: &Superblock, now: Nanos) -> Result<(), MediaError> {
-    write_superblocks(media, &Superblock { state: State::Clean, time_base: now, ..sb.clone() })
+pub fn mark_clean<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    now: Nanos,
+) -> Result<(), MediaError> {
+    write_superblocks(
+        media,
+        &Superblock {
+            state: State::Clean,
+            time_base: now,
+            ..sb.clone()
+        },
+    )
 }
 
 struct Loaded {
@@ -307,8 +427,13 @@ fn load<M: Media + ?Sized>(
     let mut block = vec![0; BLOCK];
     for &m in sources {
         for region in 0..2 {
-            if media.read(m, layout.area.region_offset(region), &mut block).is_ok() {
-                if let Some(h) = Header::decode(&block, &sb.uuid).filter(|h| Header::region(h.number) == region) {
+            if media
+                .read(m, layout.area.region_offset(region), &mut block)
+                .is_ok()
+            {
+                if let Some(h) =
+                    Header::decode(&block, &sb.uuid).filter(|h| Header::region(h.number) == region)
+                {
                     candidates.push((h, m));
                 }
             }
@@ -319,11 +444,24 @@ fn load<M: Media + ?Sized>(
     let mut why = OpenError::NoCheckpoint;
     for (h, m) in candidates {
         let space = Space::new(sb.geometry().map_err(OpenError::BadRecord)?);
-        let mut loaded = Loaded { space, tip: h.start, checkpoint: h, time: h.time };
-        let mut r = Report { from_mirror: u64::from(m != layout.primary), ..report.clone() };
+        let mut loaded = Loaded {
+            space,
+            tip: h.start,
+            checkpoint: h,
+            time: h.time,
+        };
+        let mut r = Report {
+            from_mirror: u64::from(m != layout.primary),
+            ..report.clone()
+        };
         let done = read_checkpoint(media, sb, layout, m, &mut loaded, &mut r)
             .and_then(|()| replay(media, sb, layout, sources, &mut loaded, &mut r))
-            .and_then(|()| loaded.space.rebuild().map_err(|_| OpenError::BadRecord("two extents claim one slot")));
+            .and_then(|()| {
+                loaded
+                    .space
+                    .rebuild()
+                    .map_err(|_| OpenError::BadRecord("two extents claim one slot"))
+            });
         match done {
             Ok(()) => {
                 *report = r;
@@ -395,19 +533,38 @@ struct RingReader {
 
 impl RingReader {
     fn new(member: MemberId) -> RingReader {
-        RingReader { member, buf: vec![0; CHUNK * BLOCK], from: 0, count: 0 }
+        RingReader {
+            member,
+            buf: vec![0; CHUNK * BLOCK],
+            from: 0,
+            count: 0,
+        }
     }
     /// The block where `seq` lies, whatever is in it; `None` if the device fails there.
-    fn block<M: Media + ?Sized>(&mut self, media: &mut M, layout: &Layout, seq: u64) -> Option<&[u8]> {
+    fn block<M: Media + ?Sized>(
+        &mut self,
+        media: &mut M,
+        layout: &Layout,
+        seq: u64,
+    ) -> Option<&[u8]> {
         if seq < self.from || seq >= self.from + self.count {
             let ring = u64::from(layout.area.ring_blocks);
             self.from = seq;
             self.count = (ring - seq % ring).min(CHUNK as u64);
             let buf = &mut self.buf[..self.count as usize * BLOCK];
-            if media.read(self.member, layout.area.ring_offset(seq), buf).is_err() {
+            if media
+                .read(self.member, layout.area.ring_offset(seq), buf)
+                .is_err()
+            {
                 self.count = 0;
                 // One bad sector must not hide its neighbours.
-                media.read(self.member, layout.area.ring_offset(seq), &mut self.buf[..BLOCK]).ok()?;
+                media
+                    .read(
+                        self.member,
+                        layout.area.ring_offset(seq),
+                        &mut self.buf[..BLOCK],
+                    )
+                    .ok()?;
                 self.count = 1;
             }
         }
@@ -430,7 +587,9 @@ fn replay<M: Media + ?Sized>(
     'blocks: while loaded.tip.next_seq < start + ring {
         for r in &mut readers {
             let from_mirror = r.member != layout.primary;
-            let Some(b) = r.block(media, &layout, loaded.tip.next_seq) else { continue };
+            let Some(b) = r.block(media, &layout, loaded.tip.next_seq) else {
+                continue;
+            };
             if let Some(h) = journal::decode(b, &sb.uuid).filter(|h| loaded.tip.accepts(h)) {
                 report.journal_records += apply(sb, loaded, &b[HEADER..])?;
                 loaded.tip = loaded.tip.after(&h);
@@ -443,10 +602,17 @@ fn replay<M: Media + ?Sized>(
     }
     // Above the end lies a torn tail, or nothing. If a later block says that this one was durable, it is damage.
     let end = loaded.tip.next_seq;
-    for r in &mut readers {
+    // (On the mirror only after a clean close: it lags, so a torn tail there may lie below what the primary had flushed.)
+    for r in readers
+        .iter_mut()
+        .filter(|r| r.member == layout.primary || sb.state == State::Clean)
+    {
         for seq in end..end + ring {
-            let Some(b) = r.block(media, &layout, seq) else { continue };
-            let later = journal::decode(b, &sb.uuid).is_some_and(|h| h.seq > end && h.last_flushed >= end);
+            let Some(b) = r.block(media, &layout, seq) else {
+                continue;
+            };
+            let later =
+                journal::decode(b, &sb.uuid).is_some_and(|h| h.seq > end && h.last_flushed >= end);
             if later {
                 return Err(OpenError::JournalHole { seq: end });
             }

@@ -30,7 +30,11 @@ pub fn max_units(blocks_per_extent: u32) -> usize {
 }
 
 fn bitmap_units(blocks: u32) -> usize {
-    if blocks <= 1 { 0 } else { (blocks as usize).div_ceil(128) }
+    if blocks <= 1 {
+        0
+    } else {
+        (blocks as usize).div_ceil(128)
+    }
 }
 
 /// A decoded record.
@@ -49,7 +53,13 @@ pub struct Record<'a> {
 }
 
 /// Encode the state of `e` as the map has it, but with its home in `slot`, into `out`; units used, or `None` if it does not fit.
-pub fn encode(map: &ExtentMap, e: ExtentId, slot: Option<Slot>, blocks: u32, out: &mut [u8]) -> Option<usize> {
+pub fn encode(
+    map: &ExtentMap,
+    e: ExtentId,
+    slot: Option<Slot>,
+    blocks: u32,
+    out: &mut [u8],
+) -> Option<usize> {
     // An extent without a valid block is, durably, one without a home.
     let slot = slot.filter(|_| !map.is_void(e));
     let partial = slot.is_some() && map.is_partial(e);
@@ -67,7 +77,11 @@ pub fn encode(map: &ExtentMap, e: ExtentId, slot: Option<Slot>, blocks: u32, out
     put(out, 2, &map.stat(e).to_le_bytes());
     put(out, 4, &e.0.to_le_bytes());
     put(out, 8, &slot.map_or(u32::MAX, |s| s.0).to_le_bytes());
-    put(out, 12, &((map.last(e).0 / 1000 >> 20) as u32).to_le_bytes());
+    put(
+        out,
+        12,
+        &((map.last(e).0 / 1000 >> 20) as u32).to_le_bytes(),
+    );
     if extra > 0 {
         out[16..bytes].fill(0);
         map.export_valid(e, &mut out[16..16 + (blocks as usize).div_ceil(8)]);
@@ -92,7 +106,13 @@ pub fn decode(units: &[u8]) -> Result<Option<(Record<'_>, usize)>, &'static str>
     };
     let slot = (units[0] != UNMAP).then(|| Slot(u32_at(units, 8)));
     let last = Nanos::from_micros(u64::from(u32_at(units, 12)) << 20);
-    let r = Record { extent: ExtentId(u32_at(units, 4)), slot, valid, stat: u16_at(units, 2), last };
+    let r = Record {
+        extent: ExtentId(u32_at(units, 4)),
+        slot,
+        valid,
+        stat: u16_at(units, 2),
+        last,
+    };
     Ok(Some((r, 1 + extra)))
 }
 
@@ -104,7 +124,9 @@ pub fn check(r: &Record<'_>, extents: u32, slots: u32, blocks: u32) -> Result<()
     if r.slot.is_some_and(|s| s.0 >= slots) {
         return Err("record names a slot outside the members");
     }
-    if r.valid.is_some_and(|v| v.len() != bitmap_units(blocks) * 16) {
+    if r.valid
+        .is_some_and(|v| v.len() != bitmap_units(blocks) * 16)
+    {
         return Err("record has a bitmap of the wrong length");
     }
     Ok(())

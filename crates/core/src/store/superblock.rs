@@ -157,7 +157,11 @@ impl Superblock {
         // The version comes before the checksum: a later format may compute that differently.
         let version = u32_at(b, 8);
         if version > VERSION || version == 0 {
-            return Err(if version == 0 { SuperblockError::Damaged } else { SuperblockError::Newer(version) });
+            return Err(if version == 0 {
+                SuperblockError::Damaged
+            } else {
+                SuperblockError::Newer(version)
+            });
         }
         if sealed(&b[..BLOCK], CRC_AT).is_none() {
             return Err(SuperblockError::Damaged);
@@ -198,7 +202,10 @@ impl Superblock {
             extent_shift: u32::from(b[75]),
             block_shift: u32::from(b[76]),
             extents: u32_at(b, 80),
-            area: MetaArea { ring_blocks: u32_at(b, 84), region_blocks: u32_at(b, 88) },
+            area: MetaArea {
+                ring_blocks: u32_at(b, 84),
+                region_blocks: u32_at(b, 88),
+            },
             index: b[73],
             members,
             time_base: Nanos(u64_at(b, 96)),
@@ -216,15 +223,34 @@ impl Superblock {
         let members = self
             .members
             .iter()
-            .map(|m| Member { tier: m.tier, first_slot: 0, slots: m.slots, data_offset: m.data_offset })
+            .map(|m| Member {
+                tier: m.tier,
+                first_slot: 0,
+                slots: m.slots,
+                data_offset: m.data_offset,
+            })
             .collect();
         Geometry::new(self.extent_shift, self.block_shift, self.extents, members)
     }
     /// Which members carry metadata.
     pub fn layout(&self) -> Layout {
-        let slowest = self.members.iter().map(|m| m.tier).max().unwrap_or(TierId(0));
-        let mirror = self.members.iter().position(|m| m.tier == slowest).filter(|&i| i > 0).or((self.members.len() > 1).then_some(1));
-        Layout { primary: MemberId(0), mirror: mirror.map(|i| MemberId(i as u8)), area: self.area }
+        let slowest = self
+            .members
+            .iter()
+            .map(|m| m.tier)
+            .max()
+            .unwrap_or(TierId(0));
+        let mirror = self
+            .members
+            .iter()
+            .position(|m| m.tier == slowest)
+            .filter(|&i| i > 0)
+            .or((self.members.len() > 1).then_some(1));
+        Layout {
+            primary: MemberId(0),
+            mirror: mirror.map(|i| MemberId(i as u8)),
+            area: self.area,
+        }
     }
     /// Byte of the second copy on member `i`.
     pub fn copy_offset(&self, i: MemberId) -> u64 {
@@ -292,6 +318,9 @@ pub(crate) mod tests {
         b[16] = 1;
         seal(&mut b, CRC_AT);
         assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(1)));
-        assert_eq!(Superblock::decode(&[0; BLOCK]), Err(SuperblockError::Foreign));
+        assert_eq!(
+            Superblock::decode(&[0; BLOCK]),
+            Err(SuperblockError::Foreign)
+        );
     }
 }

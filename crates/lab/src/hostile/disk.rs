@@ -1,0 +1,172 @@
+//! A disk with a volatile cache that keeps no promise it did not make.
+
+use super::Rng;
+use isotherm_core::store::{Media, MediaError};
+use isotherm_core::{MemberId, OpKind};
+
+/// Bytes that a device writes whole or not at all.
+pub const SECTOR: usize = 512;
+
+#[derive(Clone, Debug)]
+struct Unflushed {
+    offset: usize,
+    data: Vec<u8>,
+    stamp: u64,
+}
+
+/// What reads see, what survives, and what lies between.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    now: Vec<u8>,
+    durable: Vec<u8>,
+    unflushed: Vec<Unflushed>,
+    stamp: u64,
+}
+
+impl Disk {
+    /// `bytes` of old rubbish: nothing may rely on a new device being zero.
+    pub fn new(bytes: usize) -> Disk {
+        let rubbish = vec![0xa5; bytes];
+        Disk {
+            now: rubbish.clone(),
+            durable: rubbish,
+            unflushed: Vec::new(),
+            stamp: 0,
+        }
+    }
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.now.len()
+    }
+    /// Never.
+    pub fn is_empty(&self) -> bool {
+        self.now.is_empty()
+    }
+    /// A point in time, for [`Disk::flush`].
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+    /// What is there now.
+    pub fn read(&self, offset: u64, len: usize) -> &[u8] {
+        &self.now[offset as usize..offset as usize + len]
+    }
+    /// A write lands in the cache.
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        let at = offset as usize;
+        self.now[at..at + data.len()].copy_from_slice(data);
+        self.stamp += 1;
+        self.unflushed.push(Unflushed {
+            offset: at,
+            data: data.to_vec(),
+            stamp: self.stamp,
+        });
+    }
+    /// A write lands on the medium.
+    pub fn write_through(&mut self, offset: u64, data: &[u8]) {
+        let at = offset as usize;
+        self.now[at..at + data.len()].copy_from_slice(data);
+        // Older cached writes to the same place must not come back over it.
+        self.settle_overlaps(at, data.len());
+        self.durable[at..at + data.len()].copy_from_slice(data);
+    }
+    fn settle_overlaps(&mut self, at: usize, len: usize) {
+        for u in &mut self.unflushed {
+            let (from, to) = (u.offset.max(at), (u.offset + u.data.len()).min(at + len));
+            if from < to {
+                let fresh = self.now[from..to].to_vec();
+                u.data[from - u.offset..to - u.offset].copy_from_slice(&fresh);
+            }
+        }
+    }
+    /// Everything that had landed at `stamp` becomes durable.
+    pub fn flush(&mut self, stamp: u64) {
+        let durable = &mut self.durable;
+        self.unflushed.retain(|u| {
+            if u.stamp <= stamp {
+                durable[u.offset..u.offset + u.data.len()].copy_from_slice(&u.data);
+            }
+            u.stamp > stamp
+        });
+    }
+    /// Power is lost. Each sector of each unflushed write is kept or lost on its own; `extra` are writes still in flight.
+    pub fn crash(&mut self, rng: &mut Rng, extra: &[(u64, Vec<u8>)]) {
+        let mut image = core::mem::take(&mut self.durable);
+        let cached = core::mem::take(&mut self.unflushed);
+        let keep = rng.below(4); // sometimes all, sometimes none, mostly a mix
+        let pending = cached
+            .iter()
+            .map(|u| (u.offset, &u.data))
+            .chain(extra.iter().map(|(o, d)| (*o as usize, d)));
+        for (offset, data) in pending {
+            for (i, s) in data.chunks(SECTOR).enumerate() {
+                let kept = match keep {
+                    0 => false,
+                    1 => true,
+                    _ => rng.one_in(2),
+                };
+                if kept {
+                    image[offset + i * SECTOR..offset + i * SECTOR + s.len()].copy_from_slice(s);
+                }
+            }
+        }
+        self.now.copy_from_slice(&image);
+        self.durable = image;
+    }
+    /// The process dies, the machine lives on: everything landed stays in the cache.
+    pub fn writes_waiting(&self) -> usize {
+        self.unflushed.len()
+    }
+    /// Damage bytes for good.
+    pub fn rot(&mut self, offset: u64, len: usize) {
+        for b in &mut self.now[offset as usize..offset as usize + len] {
+            *b ^= 0xff;
+        }
+        let (at, image) = (offset as usize, &self.now);
+        self.durable[at..at + len].copy_from_slice(&image[at..at + len]);
+    }
+}
+
+/// All members, for creation and recovery; can lose power after so many writes and flushes.
+pub struct Disks<'a> {
+    /// The members.
+    pub disks: &'a mut [Disk],
+    /// Writes and flushes until power is lost.
+    pub fuse: Option<u64>,
+}
+
+impl Disks<'_> {
+    fn burn(&mut self, member: MemberId, offset: u64) -> Result<(), MediaError> {
+        match &mut self.fuse {
+            Some(0) => Err(MediaError { member, offset }),
+            Some(n) => {
+                *n -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Media for Disks<'_> {
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
+        buf.copy_from_slice(self.disks[usize::from(member.0)].read(offset, buf.len()));
+        Ok(())
+    }
+    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
+        self.burn(member, offset)?;
+        self.disks[usize::from(member.0)].write(offset, buf);
+        Ok(())
+    }
+    fn flush(&mut self, member: MemberId) -> Result<(), MediaError> {
+        self.burn(member, 0)?;
+        let d = &mut self.disks[usize::from(member.0)];
+        let stamp = d.stamp();
+        d.flush(stamp);
+        Ok(())
+    }
+}
+
+/// Does an operation of this kind change the medium?
+pub fn changes(kind: OpKind) -> bool {
+    matches!(kind, OpKind::Write | OpKind::WriteZeroes | OpKind::Discard)
+}

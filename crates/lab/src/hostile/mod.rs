@@ -1,0 +1,37 @@
+//! The hostile world: proof of the engine, not of any policy.
+//!
+//! A chaos policy proposes moves at random; the world completes operations in seeded order, lands each at its completion,
+//! loses or tears what was not flushed, fails and shortens transfers; a flat array of cells is the truth. Safety under a
+//! random policy is safety under all of them.
+
+pub mod chaos;
+pub mod disk;
+pub mod run;
+pub mod truth;
+pub mod world;
+
+/// A small, fast, seeded generator (xorshift64*): the same seed gives the same run everywhere.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// From any seed.
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
+    }
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    /// Less than `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n.max(1)
+    }
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        n > 0 && self.below(n) == 0
+    }
+}

@@ -1,0 +1,664 @@
+//! Scenarios: clients with many requests in flight, crashes, recovery (itself crashed), several lifetimes of one volume.
+
+use super::Rng;
+use super::chaos::Chaos;
+use super::disk::{Disk, Disks};
+use super::truth::{self, CELL, Expect, Truth};
+use super::world::{Faults, Hostile};
+use isotherm_core::engine::{Mutant, Params};
+use isotherm_core::policy::{self, Policy};
+use isotherm_core::store::open::{Mode, OpenError};
+use isotherm_core::store::superblock::{MemberEntry, State};
+use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
+use isotherm_core::{
+    Effect, Engine, Event, IoError, MemberId, Nanos, Request, RequestOp, Tag, TierId, World,
+};
+use std::collections::BTreeMap;
+
+/// One scenario; everything follows from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Requests in a lifetime.
+    pub requests: u64,
+    /// Lifetimes; each but the last ends in a crash.
+    pub lives: u32,
+    /// In flight at once.
+    pub depth: usize,
+    /// What goes wrong while it runs.
+    pub faults: Faults,
+    /// Safety rule taken out.
+    pub mutant: Option<Mutant>,
+    /// End the first life at this many device changes (else at a random one).
+    pub crash_at: Option<u64>,
+    /// Preset to run instead of chaos.
+    pub policy: Option<&'static str>,
+    /// After the last crash, the fast member is lost.
+    pub lose_fast: bool,
+}
+
+impl Scenario {
+    /// A plain one.
+    pub fn new(seed: u64) -> Scenario {
+        Scenario {
+            seed,
+            requests: 120,
+            lives: 3,
+            depth: 12,
+            faults: Faults::default(),
+            mutant: None,
+            crash_at: None,
+            policy: None,
+            lose_fast: false,
+        }
+    }
+}
+
+/// What a run did, so that a test can see that it did something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Did {
+    /// Requests answered.
+    pub answered: u64,
+    /// Moves carried through.
+    pub moves: u64,
+    /// Moves overtaken.
+    pub stale: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Odd writes.
+    pub edges: u64,
+    /// Reads from a move's buffer.
+    pub from_ram: u64,
+    /// Crashes survived.
+    pub crashes: u64,
+    /// Device changes in the first life.
+    pub steps: u64,
+    /// Digest of all replies and their order.
+    pub digest: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Pending {
+    Read {
+        from: usize,
+        to: usize,
+        head: usize,
+        expect: Expect,
+    },
+    Change {
+        from: usize,
+        to: usize,
+        version: u64,
+        fua: bool,
+    },
+    Flush {
+        moment: u64,
+    },
+}
+
+/// The volume: 24 extents of 4 KiB in 512 B blocks, 10 fast slots, 20 slow ones, rings of 6 blocks.
+fn superblock(seed: u64, ring: u32) -> Superblock {
+    let extents = 24;
+    let area = MetaArea {
+        ring_blocks: ring,
+        ..MetaArea::for_volume(extents, 8, 0)
+    };
+    let data_offset = |i: u8| (area.end() + 4096 + u64::from(i) * 4096).div_ceil(4096) * 4096;
+    let entry = |i: u8, slots: u32| MemberEntry {
+        uuid: [i + 1; 16],
+        tier: TierId(i),
+        slots,
+        data_offset: data_offset(i),
+        bytes: data_offset(i) + u64::from(slots) * 4096,
+        hint: String::new(),
+    };
+    Superblock {
+        uuid: [0x42; 16],
+        generation: 1,
+        epoch: seed,
+        prev_generation: 0,
+        prev_epoch: 0,
+        state: State::Clean,
+        extent_shift: 12,
+        block_shift: 9,
+        extents,
+        area,
+        index: 0,
+        members: vec![entry(0, 10), entry(1, 20)],
+        time_base: Nanos(0),
+        policy: String::from("chaos"),
+        name: String::from("hostile"),
+    }
+}
+
+/// Superblocks as found on the disks.
+fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
+    (0..disks.len())
+        .map(|i| {
+            let first = Superblock::decode(disks[i].read(0, 4096));
+            let second = Superblock::decode(disks[i].read(sb.copy_offset(MemberId(i as u8)), 4096));
+            isotherm_core::store::open::choose(first, second).ok()
+        })
+        .collect()
+}
+
+struct Run {
+    s: Scenario,
+    rng: Rng,
+    sb: Superblock,
+    truth: Truth,
+    did: Did,
+    epoch: u64,
+}
+
+/// Run a scenario. Err says what was wrong.
+pub fn run(s: Scenario) -> Result<Did, String> {
+    let mut rng = Rng::new(s.seed);
+    let sb = superblock(s.seed, 4 + rng.below(4) as u32);
+    let mut disks: Vec<Disk> = sb
+        .members
+        .iter()
+        .map(|m| Disk::new(m.bytes as usize))
+        .collect();
+    format(
+        &mut Disks {
+            disks: &mut disks,
+            fuse: None,
+        },
+        &sb,
+    )
+    .map_err(|e| format!("format: {e:?}"))?;
+    let truth = Truth::new(sb.geometry().map_err(String::from)?.volume_bytes());
+    let mut run = Run {
+        epoch: s.seed,
+        s,
+        rng,
+        sb,
+        truth,
+        did: Did::default(),
+    };
+    for life in 0..s.lives {
+        disks = run.live(disks, life)?;
+        if disks.is_empty() {
+            break;
+        }
+    }
+    Ok(run.did)
+}
+
+impl Run {
+    fn policy(&self, life: u32) -> Result<Box<dyn Policy>, String> {
+        match self.s.policy {
+            Some(name) => policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}")),
+            None => Ok(Box::new(Chaos::new(self.s.seed ^ (u64::from(life) << 32)))),
+        }
+    }
+
+    /// Open, with recovery losing power a few times first.
+    fn open(&mut self, disks: &mut [Disk]) -> Result<isotherm_core::store::Opened, String> {
+        for _ in 0..self.rng.below(3) {
+            self.epoch = self.epoch.wrapping_mul(31).wrapping_add(7);
+            let fuse = Some(self.rng.below(14));
+            let found = find(disks, &self.sb);
+            let mode = Mode::ReadWrite { epoch: self.epoch };
+            let r = open(&mut Disks { disks, fuse }, &found, mode);
+            if let Err(e) = &r {
+                if !matches!(e, OpenError::Media(_)) {
+                    return Err(format!("recovery refused: {e}"));
+                }
+            }
+            for d in disks.iter_mut() {
+                d.crash(&mut self.rng, &[]);
+            }
+        }
+        self.epoch = self.epoch.wrapping_mul(31).wrapping_add(7);
+        let found = find(disks, &self.sb);
+        open(
+            &mut Disks { disks, fuse: None },
+            &found,
+            Mode::ReadWrite { epoch: self.epoch },
+        )
+        .map_err(|e| format!("recovery refused: {e}"))
+    }
+
+    fn live(&mut self, mut disks: Vec<Disk>, life: u32) -> Result<Vec<Disk>, String> {
+        let opened = self.open(&mut disks)?;
+        let sb = opened.superblock.clone();
+        let start = opened.time_base;
+        let params = Params {
+            move_buffers: 1 + self.rng.below(6) as u16,
+            commit_interval: Nanos::from_millis(20 + self.rng.below(200)),
+            stage_blocks: 8,
+            pass_discards: self.rng.one_in(2),
+            mutant: self.s.mutant,
+            ..Params::default()
+        };
+        let mut engine = Engine::new(opened, self.policy(life)?, params);
+        let rng = Rng::new(self.rng.next());
+        let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);
+        let volume = self.sb.geometry().map_err(String::from)?.volume_bytes();
+        if life > 0 {
+            self.verify(&mut engine, &mut world, volume)?;
+        }
+        world.faults = self.s.faults;
+        let last = life + 1 == self.s.lives;
+        let crash_at = match self.s.crash_at {
+            Some(n) if life == 0 => Some(n),
+            Some(_) => None,
+            None => (!last).then(|| self.rng.below(self.s.requests * 2)),
+        };
+        let alive = self.work(&mut engine, &mut world, volume, crash_at)?;
+        let c = engine.counters();
+        self.did.moves += c.promotions.done + c.demotions.done;
+        self.did.stale += c.promotions.stale + c.demotions.stale;
+        self.did.checkpoints += c.checkpoints;
+        self.did.edges += c.edge_writes;
+        self.did.from_ram += c.served_from_ram;
+        if life == 0 {
+            self.did.steps = world.steps;
+        }
+        if !alive || crash_at.is_some() || !last || engine.has_failed() {
+            self.did.crashes += 1;
+            let (mut disks, rng) = world.crash();
+            self.rng = rng;
+            if self.s.lose_fast {
+                self.degraded(&mut disks)?;
+            }
+            return Ok(disks);
+        }
+        self.end(engine, world, &sb, volume)
+    }
+
+    /// Clean end: everything answered must be there, exactly.
+    fn end(
+        &mut self,
+        mut engine: Engine,
+        mut world: Hostile,
+        sb: &Superblock,
+        volume: u64,
+    ) -> Result<Vec<Disk>, String> {
+        let mut out = Vec::new();
+        engine.close(world.now(), &mut out);
+        let mut patience = 10_000;
+        loop {
+            carry(&mut engine, &mut world, &mut out);
+            if engine.is_closed() {
+                break;
+            }
+            patience -= 1;
+            if patience == 0 {
+                return Err(String::from("close does not come to an end"));
+            }
+            step(&mut engine, &mut world, &mut out);
+        }
+        let failed = engine.has_failed();
+        let mut disks = std::mem::take(&mut world.disks);
+        if !failed {
+            mark_clean(
+                &mut Disks {
+                    disks: &mut disks,
+                    fuse: None,
+                },
+                sb,
+                world.now(),
+            )
+            .map_err(|e| format!("{e:?}"))?;
+        }
+        if self.s.lose_fast {
+            self.degraded(&mut disks)?;
+        }
+        let opened = self.open(&mut disks)?;
+        let start = opened.time_base;
+        let mut engine = Engine::new(opened, self.policy(99)?, Params::default());
+        let mut world = Hostile::new(disks, Rng::new(1), Faults::default(), 4096, start);
+        if failed {
+            self.verify(&mut engine, &mut world, volume)?;
+        } else {
+            let data = read_all(&mut engine, &mut world, volume)?;
+            for c in 0..self.truth.cells() {
+                let b = data[c / 64]
+                    .as_ref()
+                    .map(|d| &d[c % 64 * CELL..][..CELL])
+                    .map_err(|e| format!("{e:?}"))?;
+                if !self.truth.is_live(c, b) {
+                    return Err(format!(
+                        "after a clean close cell {c} holds {:?}",
+                        truth::version_of(c, b)
+                    ));
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The fast member is gone: what the slow one serves is its own or an error.
+    fn degraded(&mut self, disks: &mut [Disk]) -> Result<(), String> {
+        let mut found = find(disks, &self.sb);
+        found[0] = None;
+        let clean = found[1].as_ref().is_some_and(|s| s.state == State::Clean);
+        let opened = match open(&mut Disks { disks, fuse: None }, &found, Mode::ReadOnly) {
+            Ok(o) => o,
+            Err(e) => return Err(format!("degraded open refused: {e}")),
+        };
+        let start = opened.time_base;
+        let volume = self.sb.geometry().map_err(String::from)?.volume_bytes();
+        let mut engine = Engine::new(
+            opened,
+            Box::new(policy::Linear::new("linear")),
+            Params {
+                read_only: true,
+                ..Params::default()
+            },
+        );
+        let mut world = Hostile::new(disks.to_vec(), Rng::new(2), Faults::default(), 4096, start);
+        for (i, block) in read_all(&mut engine, &mut world, volume)?
+            .into_iter()
+            .enumerate()
+        {
+            let Ok(data) = block else { continue };
+            for c in 0..64 {
+                let b = &data[c * CELL..(c + 1) * CELL];
+                Truth::check_own(i * 64 + c, b)?;
+                if clean && !self.truth.is_live(i * 64 + c, b) {
+                    return Err(format!(
+                        "degraded after a clean close: cell {} is old",
+                        i * 64 + c
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After a crash: every cell holds something that it may hold.
+    fn verify(
+        &mut self,
+        engine: &mut Engine,
+        world: &mut Hostile,
+        volume: u64,
+    ) -> Result<(), String> {
+        for (i, block) in read_all(engine, world, volume)?.into_iter().enumerate() {
+            let data = block.map_err(|e| format!("read after recovery: {e:?}"))?;
+            for c in 0..data.len() / CELL {
+                self.truth
+                    .check_crashed(i * 64 + c, &data[c * CELL..(c + 1) * CELL])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clients at work. False if power was lost (or the engine failed) before the end.
+    fn work(
+        &mut self,
+        engine: &mut Engine,
+        world: &mut Hostile,
+        volume: u64,
+        crash_at: Option<u64>,
+    ) -> Result<bool, String> {
+        let mut flying: BTreeMap<Tag, Pending> = BTreeMap::new();
+        let mut out = Vec::new();
+        let (mut issued, mut tag) = (0, 0u32);
+        let mut patience = self.s.requests * 400 + 10_000;
+        loop {
+            if crash_at.is_some_and(|n| world.steps >= n) {
+                return Ok(false);
+            }
+            while issued < self.s.requests && flying.len() < self.s.depth && !self.rng.one_in(4) {
+                issued += 1;
+                tag += 1;
+                if let Some((req, pending)) = self.request(world, Tag(tag), volume) {
+                    flying.insert(req.tag, pending);
+                    engine.submit(world.now(), req, &mut out);
+                    carry(engine, world, &mut out);
+                }
+            }
+            self.settle(engine, world, &mut flying)?;
+            if issued == self.s.requests && flying.is_empty() {
+                return Ok(true);
+            }
+            step(engine, world, &mut out);
+            carry(engine, world, &mut out);
+            self.settle(engine, world, &mut flying)?;
+            patience -= 1;
+            if patience == 0 {
+                return Err(format!(
+                    "no progress: {} requests unanswered, {} operations in flight; {}",
+                    flying.len(),
+                    world.in_flight(),
+                    engine.under_way()
+                ));
+            }
+        }
+    }
+
+    fn request(
+        &mut self,
+        world: &mut Hostile,
+        tag: Tag,
+        volume: u64,
+    ) -> Option<(Request, Pending)> {
+        let cells = (volume / CELL as u64) as usize;
+        let flush = |tag| Request {
+            tag,
+            op: RequestOp::Flush,
+            offset: 0,
+            len: 0,
+            fua: false,
+            class: 0,
+        };
+        let kind = self.rng.below(20);
+        if kind < 2 {
+            world.give(tag, 0, 0, None);
+            return Some((
+                flush(tag),
+                Pending::Flush {
+                    moment: self.truth.moment(),
+                },
+            ));
+        }
+        // Mostly a small, hot part of the volume; blocks, odd cells, or several extents.
+        let span = if self.rng.one_in(2) { cells / 4 } else { cells };
+        let (mut from, mut len) = match self.rng.below(6) {
+            0 => (
+                self.rng.below(span as u64) as usize,
+                1 + self.rng.below(20) as usize,
+            ),
+            1 => (
+                self.rng.below(span as u64 / 64) as usize * 64,
+                64 * (1 + self.rng.below(3) as usize),
+            ),
+            _ => (
+                self.rng.below(span as u64 / 8) as usize * 8,
+                8 * (1 + self.rng.below(6) as usize),
+            ),
+        };
+        from = from.min(cells - 1);
+        len = len.min(cells - from);
+        let mut to = from + len;
+        let (offset, bytes) = ((from * CELL) as u64, (len * CELL) as u32);
+        let (head, aligned) = (from % 8 * CELL, (to.div_ceil(8) * 8 - from / 8 * 8) * CELL);
+        let mut req = Request {
+            tag,
+            op: RequestOp::Read,
+            offset,
+            len: bytes,
+            fua: false,
+            class: 0,
+        };
+        if kind < 8 {
+            world.give(tag, aligned, head, None);
+            return Some((
+                req,
+                Pending::Read {
+                    from,
+                    to,
+                    head,
+                    expect: self.truth.expect(from, to),
+                },
+            ));
+        }
+        let zero = kind >= 17;
+        if zero {
+            // A discard covers the whole blocks inside; so do clients' expectations.
+            (from, to) = (from.div_ceil(8) * 8, to / 8 * 8);
+            if from >= to {
+                return None;
+            }
+            req.op = match kind {
+                17 => RequestOp::WriteZeroes { keep: true },
+                18 => RequestOp::WriteZeroes { keep: false },
+                _ => RequestOp::Discard,
+            };
+            if kind != 19 {
+                (req.offset, req.len) = ((from * CELL) as u64, ((to - from) * CELL) as u32);
+            }
+        } else {
+            req.op = RequestOp::Write;
+        }
+        if self.truth.is_busy(from, to) {
+            return None;
+        }
+        req.fua = self.rng.one_in(6) && req.op != RequestOp::Discard;
+        let version = self.truth.issue(from, to, zero);
+        let payload = (!zero).then(|| {
+            (from..to)
+                .flat_map(|c| truth::content(c, version))
+                .collect()
+        });
+        world.give(tag, aligned, head, payload);
+        Some((
+            req,
+            Pending::Change {
+                from,
+                to,
+                version,
+                fua: req.fua,
+            },
+        ))
+    }
+
+    /// Check what was answered.
+    fn settle(
+        &mut self,
+        engine: &Engine,
+        world: &mut Hostile,
+        flying: &mut BTreeMap<Tag, Pending>,
+    ) -> Result<(), String> {
+        for (tag, result) in world.take_replies() {
+            let data = world.take(tag);
+            self.did.answered += 1;
+            let d = &mut self.did.digest;
+            *d = (*d ^ u64::from(tag.0) ^ (u64::from(result.is_ok()) << 40))
+                .wrapping_mul(0x100_0000_01b3)
+                .rotate_left(7);
+            let Some(p) = flying.remove(&tag) else {
+                return Err(format!("{tag:?} answered twice"));
+            };
+            let faulty = self.s.faults.data_errors > 0
+                || self.s.faults.meta_errors > 0
+                || self.s.faults.short > 0;
+            if let (Err(e), false) = (result, faulty) {
+                return Err(format!("{p:?} failed with {e:?} on healthy devices"));
+            }
+            match p {
+                Pending::Read {
+                    from, head, expect, ..
+                } => {
+                    if result.is_ok() {
+                        self.truth.check_read(from, &expect, &data[head..])?;
+                    }
+                }
+                Pending::Change {
+                    from,
+                    to,
+                    version,
+                    fua,
+                } => {
+                    self.truth.answered(from, to, version, result.is_ok());
+                    if fua && result.is_ok() {
+                        self.truth.forced(from, to);
+                    }
+                }
+                Pending::Flush { moment } => match result {
+                    Ok(()) => self.truth.flushed(moment),
+                    Err(_) if !engine.has_failed() => {
+                        return Err(String::from("a flush failed, but the volume did not"));
+                    }
+                    Err(_) => {}
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+fn carry(engine: &mut Engine, world: &mut Hostile, out: &mut Vec<Effect>) {
+    for e in out.drain(..) {
+        let meta = if let Effect::Start(op) = &e {
+            engine.meta(op)
+        } else {
+            &[]
+        };
+        world.carry_out(&e, meta);
+    }
+}
+
+/// Let something happen.
+fn step(engine: &mut Engine, world: &mut Hostile, out: &mut Vec<Effect>) {
+    let mut events = Vec::new();
+    let wake = engine.next_wake();
+    world.wait(wake, &mut events);
+    if wake.is_some_and(|t| t <= world.now()) {
+        engine.tick(world.now(), out);
+        carry(engine, world, out);
+    }
+    if events.is_empty() && wake.is_none() {
+        world.pass(Nanos::from_millis(1));
+    }
+    for e in events {
+        if let Event::Finished { id, result } = e {
+            engine.complete(world.now(), id, result, out);
+        }
+        carry(engine, world, out);
+    }
+}
+
+/// Read the whole volume, an extent at a time.
+fn read_all(
+    engine: &mut Engine,
+    world: &mut Hostile,
+    volume: u64,
+) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
+    let mut all = Vec::new();
+    let mut out = Vec::new();
+    for i in 0..volume / 4096 {
+        let tag = Tag(1_000_000 + i as u32);
+        world.give(tag, 4096, 0, None);
+        let req = Request {
+            tag,
+            op: RequestOp::Read,
+            offset: i * 4096,
+            len: 4096,
+            fua: false,
+            class: 0,
+        };
+        engine.submit(world.now(), req, &mut out);
+        carry(engine, world, &mut out);
+        let mut patience = 10_000;
+        loop {
+            let replies = world.take_replies();
+            if let Some(r) = replies.iter().find(|r| r.0 == tag) {
+                all.push(r.1.map(|()| world.take(tag)));
+                break;
+            }
+            step(engine, world, &mut out);
+            carry(engine, world, &mut out);
+            patience -= 1;
+            if patience == 0 {
+                return Err(String::from("a read is never answered"));
+            }
+        }
+    }
+    Ok(all)
+}

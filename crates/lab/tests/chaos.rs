@@ -1,0 +1,147 @@
+//! Chaos policy × hostile world × seeds. `ISOTHERM_SEEDS=N` runs more, `ISOTHERM_SEED=X` reruns one.
+
+use isotherm_lab::hostile::run::{Did, Scenario, run};
+use isotherm_lab::hostile::world::Faults;
+
+fn seeds(default: u64) -> Vec<u64> {
+    let var = |n: &str| std::env::var(n).ok().and_then(|v| v.parse::<u64>().ok());
+    match (var("ISOTHERM_SEED"), var("ISOTHERM_SEEDS")) {
+        (Some(s), _) => vec![s],
+        (None, n) => {
+            // Fresh seeds when soaking, the same ones in CI.
+            let base = var("ISOTHERM_SEED_BASE").unwrap_or(0);
+            (base..base + n.unwrap_or(default)).collect()
+        }
+    }
+}
+
+/// Run a scenario for every seed, in two threads; the first failure is printed with its seed.
+fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
+    let list = seeds(default);
+    let make = &make;
+    let results: Vec<Result<Did, String>> = std::thread::scope(|s| {
+        let halves = list.chunks(list.len().div_ceil(2)).map(|part| {
+            s.spawn(move || {
+                part.iter()
+                    .map(|&seed| {
+                        run(make(seed)).map_err(|e| format!("{name}: ISOTHERM_SEED={seed}: {e}"))
+                    })
+                    .collect::<Vec<_>>()
+            })
+        });
+        halves
+            .collect::<Vec<_>>()
+            .into_iter()
+            .flat_map(|h| h.join().expect("a scenario panicked; see its seed above"))
+            .collect()
+    });
+    let mut sum = Did::default();
+    for r in results {
+        let d = r.unwrap_or_else(|e| panic!("{e}"));
+        sum.answered += d.answered;
+        sum.moves += d.moves;
+        sum.stale += d.stale;
+        sum.checkpoints += d.checkpoints;
+        sum.edges += d.edges;
+        sum.from_ram += d.from_ram;
+        sum.crashes += d.crashes;
+    }
+    println!("{name}: {} seeds, {sum:?}", list.len());
+    sum
+}
+
+#[test]
+fn crashes_lose_nothing_that_was_flushed() {
+    let did = all("crashes", 3000, Scenario::new);
+    assert!(
+        did.moves > 0
+            && did.stale > 0
+            && did.checkpoints > 0
+            && did.edges > 0
+            && did.from_ram > 0
+            && did.crashes > 0
+    );
+}
+
+#[test]
+fn failing_devices_never_serve_wrong_bytes() {
+    let faults = Faults {
+        data_errors: 25,
+        short: 12,
+        meta_errors: 0,
+    };
+    all("data errors", 1000, |seed| Scenario {
+        faults,
+        ..Scenario::new(seed)
+    });
+}
+
+#[test]
+fn a_failed_flush_is_never_forgotten() {
+    let faults = Faults {
+        data_errors: 0,
+        short: 15,
+        meta_errors: 60,
+    };
+    all("flush errors", 1000, |seed| Scenario {
+        faults,
+        ..Scenario::new(seed)
+    });
+}
+
+#[test]
+fn losing_the_fast_member_shows_nobody_elses_bytes() {
+    all("lost fast", 1000, |seed| Scenario {
+        lose_fast: true,
+        ..Scenario::new(seed)
+    });
+}
+
+#[test]
+fn presets_are_as_safe_as_chaos() {
+    for policy in [
+        "greendm",
+        "hot-dst-recency",
+        "hot-dst-frequency",
+        "hot-dst-wsclock",
+        "linear",
+    ] {
+        all(policy, 200, |seed| Scenario {
+            policy: Some(policy),
+            ..Scenario::new(seed)
+        });
+    }
+}
+
+#[test]
+fn power_lost_at_every_step() {
+    for seed in seeds(12) {
+        let quiet = Scenario {
+            lives: 2,
+            requests: 80,
+            ..Scenario::new(seed)
+        };
+        // The first life is the same up to the step where it ends.
+        let steps = run(Scenario {
+            crash_at: Some(u64::MAX),
+            ..quiet
+        })
+        .unwrap_or_else(|e| panic!("ISOTHERM_SEED={seed}: {e}"))
+        .steps;
+        assert!(steps > 50, "seed {seed} did only {steps} steps");
+        for k in 0..steps {
+            run(Scenario {
+                crash_at: Some(k),
+                ..quiet
+            })
+            .unwrap_or_else(|e| panic!("ISOTHERM_SEED={seed} at step {k}: {e}"));
+        }
+    }
+}
+
+#[test]
+fn same_seed_same_run() {
+    for seed in 0..20 {
+        assert_eq!(run(Scenario::new(seed)), run(Scenario::new(seed)));
+    }
+}

@@ -1,1 +1,27 @@
-//! placeholder
+//! The real world below and above the engine: devices, buffers, front ends.
+//!
+//! ```text
+//!  nbd · block file · ublk          front ends: know their protocol, never the extent map
+//!        │ Port: op, offset, len, buffer, completion
+//!        ▼
+//!  engine thread (core + io_uring)
+//! ```
+//!
+//! Never false: a front end reaches the volume only through [`port::Port`].
+
+pub mod buffers;
+pub mod config;
+pub mod device;
+pub mod error;
+pub mod inbox;
+pub mod media;
+pub mod paced;
+pub mod port;
+pub mod server;
+pub mod volume;
+pub mod world;
+
+pub use config::{MemberConfig, VolumeConfig};
+pub use error::{Error, ErrorKind};
+pub use server::{Handle, Server, Session};
+pub use volume::{OpenMode, Volume};

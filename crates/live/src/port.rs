@@ -1,0 +1,34 @@
+//! The one way from a front end to the volume.
+
+pub use crate::buffers::{ALIGNMENT, Buffer, Pool};
+use isotherm_core::{IoError, RequestOp};
+
+/// Called once when a request ended, on the engine's thread, with the request's buffer. It must not block long.
+pub type Completion = Box<dyn FnOnce(Result<(), IoError>, Option<Buffer>) + Send>;
+
+/// How front ends hand requests to the engine's thread.
+pub trait Port: Send + Sync {
+    /// Size of the volume in bytes; fixed while it is served.
+    fn volume_bytes(&self) -> u64;
+    /// The logical block in bytes, a power of two from 512 to 4096.
+    fn block_bytes(&self) -> u32;
+    /// Writes will be refused.
+    fn read_only(&self) -> bool;
+    /// A buffer for `len` bytes at `offset`; blocks while memory is short. Covers the range rounded out to logical
+    /// blocks inside, but derefs to exactly the payload.
+    fn buffer(&self, offset: u64, len: u32) -> Buffer;
+    /// Hand over; `done` is called on the engine's thread (must not block long) with the buffer back.
+    #[allow(clippy::too_many_arguments)]
+    fn submit(
+        &self,
+        op: RequestOp,
+        offset: u64,
+        len: u32,
+        fua: bool,
+        class: u8,
+        buf: Option<Buffer>,
+        done: Completion,
+    );
+    /// Allocation status of a range: (length, mapped) runs starting at offset, at most `max` runs. May take a moment.
+    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)>;
+}

@@ -1,1 +1,23 @@
-//! placeholder
+//! Device models: what an operation costs in time, energy and wear.
+//!
+//! ```text
+//!   presets/*.toml ─► Sheet ─► dyn DeviceModel ◄─ start, next_event, poll ─ lab (virtual time), paced device (real)
+//!                                └─► Counters, Wear ─► energy, cost, budgets
+//! ```
+//! Never made false: a model has no clock, no randomness and no I/O; the same calls give the same answers.
+#![forbid(unsafe_code)]
+
+pub mod hdd;
+pub mod measure;
+mod model;
+mod power;
+mod preset;
+pub mod remote;
+mod sheet;
+mod span;
+pub mod ssd;
+
+pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
+pub use preset::{Options, preset, presets, sheet};
+pub use sheet::{Metric, Published, Sheet, SheetError};
+pub use span::Span;

@@ -1,0 +1,225 @@
+//! What the arm does next, and what the buffer does for it meanwhile.
+
+use super::cache::Ahead;
+use super::geometry::Place;
+use super::{DESTAGE_LOOK, DESTAGE_RUN, Dirty, Hdd, Job, Queued, Running};
+use crate::model::ModelOp;
+
+impl Hdd {
+    /// Shortest positioning first, unless the oldest has waited too long.
+    pub(super) fn choose(&self, t: u64) -> Option<usize> {
+        let oldest = self.queue.iter().position(|q| q.op != ModelOp::Standby);
+        let Some(oldest) = oldest else {
+            return if self.queue.is_empty() { None } else { Some(0) };
+        };
+        if self.queue.len() == 1 || t.saturating_sub(self.queue[oldest].ready) > self.max_age {
+            return Some(oldest);
+        }
+        let mut best = (u64::MAX, oldest);
+        for (i, q) in self.queue.iter().enumerate() {
+            if q.op != ModelOp::Standby {
+                let cost = self.ready_after(q, t);
+                if cost < best.0 {
+                    best = (cost, i);
+                }
+            }
+        }
+        Some(best.1)
+    }
+
+    /// When `q`'s first byte could be under the head, or in the buffer.
+    fn ready_after(&self, q: &Queued, t: u64) -> u64 {
+        let at = t.max(q.ready);
+        if q.op == ModelOp::Read {
+            if self.segments.holds(q.offset, q.offset + q.len) {
+                return at;
+            }
+            if let Some(a) = self.ahead_serves(q, at) {
+                return a.time_of(&self.geometry, q.offset).max(at);
+            }
+        }
+        let (seek, wait) = self.position(q.op, &q.place, at);
+        at + seek + wait
+    }
+
+    fn position(&self, op: ModelOp, place: &Place, at: u64) -> (u64, u64) {
+        let mut seek = self.geometry.seek_ns(self.arm, place);
+        // The skew covers a step to the next cylinder, settling included: sequential writes run at the media rate.
+        if op == ModelOp::Write && self.arm.0.abs_diff(place.cylinder) > 1 {
+            seek += self.write_settle;
+        }
+        (seek, self.geometry.rotation_ns(at + seek, place.angle))
+    }
+
+    /// The read-ahead in progress, if it holds `q`'s first byte or is just about to.
+    fn ahead_serves(&self, q: &Queued, at: u64) -> Option<Ahead> {
+        let a = self.ahead?;
+        let reached = a.reached(&self.geometry, at);
+        let stopped = reached >= a.limit;
+        let serves =
+            a.start <= q.offset && q.offset <= reached && (!stopped || q.offset + q.len <= reached);
+        serves.then_some(a)
+    }
+
+    pub(super) fn begin(&mut self, q: &Queued, t: u64) {
+        if q.op == ModelOp::Standby {
+            if self.spinning {
+                self.stop_ahead(t);
+                self.totals.start_stops += 1;
+                let begin = t.max(q.ready);
+                self.running = Some(Running::spindle(
+                    Job::SpinDown,
+                    q.id,
+                    begin,
+                    begin + self.spin_down,
+                ));
+            } else {
+                self.answer(q.id, t.max(q.ready), 0);
+            }
+            return;
+        }
+        let at = t.max(q.ready);
+        let end = q.offset + q.len;
+        if q.op == ModelOp::Read {
+            if self.segments.holds(q.offset, end) {
+                self.totals.cache_hits += 1;
+                self.answer(q.id, at, q.len);
+                return;
+            }
+            if let Some(a) = self.ahead_serves(q, at) {
+                self.totals.cache_hits += 1;
+                let read = a.time_of(&self.geometry, end);
+                if read <= at {
+                    self.answer(q.id, at, q.len);
+                    self.extend_ahead(end, at);
+                } else {
+                    let begin = at.max(a.since);
+                    // Most may lie in the buffer already, and still has to cross the interface.
+                    let finish = read.max(at + self.interface_ns(q.len));
+                    let segment = a.start.max(end.saturating_sub(self.segments.bytes_each()));
+                    self.running = Some(Running {
+                        job: Job::Read,
+                        id: q.id,
+                        begin,
+                        seek_end: begin,
+                        finish,
+                        end,
+                        after: self
+                            .geometry
+                            .after(&q.place, q.offset, q.len, self.capacity),
+                        segment,
+                    });
+                    self.ahead = None;
+                }
+                return;
+            }
+        }
+        self.stop_ahead(at);
+        let job = if q.op == ModelOp::Read {
+            Job::Read
+        } else {
+            Job::Write
+        };
+        if job == Job::Write {
+            self.segments.forget(q.offset, end);
+        }
+        self.go(job, q.id, q.offset, q.len, &q.place, at);
+    }
+
+    fn go(&mut self, job: Job, id: u64, offset: u64, len: u64, place: &Place, at: u64) {
+        let op = if job == Job::Read {
+            ModelOp::Read
+        } else {
+            ModelOp::Write
+        };
+        let (seek, wait) = self.position(op, place, at);
+        let distance = self.arm.0.abs_diff(place.cylinder);
+        if distance > 0 {
+            self.totals.seeks += 1;
+            self.totals.seek_distance += u64::from(distance);
+        }
+        let finish = at + seek + wait + self.geometry.transfer_ns(place, len);
+        let end = offset + len;
+        self.running = Some(Running {
+            job,
+            id,
+            begin: at,
+            seek_end: at + seek,
+            finish,
+            end,
+            after: self.geometry.after(place, offset, len, self.capacity),
+            segment: offset,
+        });
+    }
+
+    pub(super) fn begin_destage(&mut self, t: u64) {
+        self.stop_ahead(t);
+        let mut best = (u64::MAX, 0, None);
+        for (i, d) in self.dirty.iter().take(DESTAGE_LOOK).enumerate() {
+            let place = self.geometry.locate(d.offset);
+            let (seek, wait) = self.position(ModelOp::Write, &place, t);
+            if seek + wait < best.0 {
+                best = (seek + wait, i, Some(place));
+            }
+        }
+        if let (_, i, Some(place)) = best {
+            let d = self.dirty.remove(i);
+            self.dirty_bytes -= d.end - d.offset;
+            self.go(Job::Destage, 0, d.offset, d.end - d.offset, &place, t);
+        }
+    }
+
+    /// The arm leaves, or the range read ahead becomes an ordinary segment.
+    fn stop_ahead(&mut self, t: u64) {
+        if let Some(a) = self.ahead.take() {
+            let reached = a.reached(&self.geometry, t);
+            self.segments.add(a.start, reached);
+            // Mostly the head has not left the track.
+            if a.place.within + (reached - a.from) >= a.place.track_bytes {
+                let p = self.geometry.locate(reached.min(self.capacity - 1));
+                self.arm = (p.cylinder, p.track);
+            }
+        }
+    }
+
+    /// A consumer has got as far as `end`: read on to keep the same distance.
+    fn extend_ahead(&mut self, end: u64, at: u64) {
+        let Some(mut a) = self.ahead else { return };
+        let limit = (end + self.read_ahead).min(self.capacity);
+        if limit <= a.limit {
+            return;
+        }
+        let reached = a.reached(&self.geometry, at);
+        if reached >= a.limit {
+            // It had stopped; the platter turned on meanwhile.
+            a.place = self.geometry.locate(reached.min(self.capacity - 1));
+            a.from = reached;
+            a.since = at + self.geometry.rotation_ns(at, a.place.angle);
+        }
+        a.start = a.start.max(end.saturating_sub(self.segments.bytes_each()));
+        a.limit = limit;
+        self.ahead = Some(a);
+    }
+
+    pub(super) fn cache_write(&mut self, id: u64, offset: u64, len: u64, ready: u64) {
+        let end = offset + len;
+        self.segments.forget(offset, end);
+        self.drop_ahead_over(offset, end);
+        self.dirty_bytes += len;
+        match self.dirty.last_mut() {
+            Some(d) if d.end == offset && end - d.offset <= DESTAGE_RUN => d.end = end,
+            _ => self.dirty.push(Dirty { offset, end }),
+        }
+        self.answer(id, ready, 0);
+    }
+
+    fn drop_ahead_over(&mut self, offset: u64, end: u64) {
+        if self
+            .ahead
+            .is_some_and(|a| a.start < end && offset < a.limit)
+        {
+            self.stop_ahead(self.now);
+            self.segments.forget(offset, end);
+        }
+    }
+}

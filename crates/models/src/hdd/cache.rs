@@ -1,0 +1,79 @@
+//! The drive's buffer as read cache: what recent reads and read-ahead left in it.
+
+use super::geometry::{Geometry, Place};
+
+/// Segments remembered. Drives of the last twenty years have 8 to 64.
+const SEGMENTS: usize = 16;
+
+/// Reading on after a read, as long as nothing else wants the arm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ahead {
+    /// First byte of the segment that grows.
+    pub start: u64,
+    /// The media passes `from` at `since`.
+    pub from: u64,
+    pub since: u64,
+    /// Place of `from`.
+    pub place: Place,
+    /// Stop here: the segment's share of the buffer.
+    pub limit: u64,
+}
+
+impl Ahead {
+    /// First byte not yet read at `now`.
+    pub fn reached(&self, geometry: &Geometry, now: u64) -> u64 {
+        let passed = geometry.bytes_passed(&self.place, now.saturating_sub(self.since));
+        (self.from + passed).min(self.limit.max(self.from))
+    }
+
+    /// When everything before `end` has been read, if it lies before the limit. `since` may lie ahead (a pause ended,
+    /// the platter must come round), yet what is before `from` has been there all along.
+    pub fn time_of(&self, geometry: &Geometry, end: u64) -> u64 {
+        if end <= self.from {
+            return 0;
+        }
+        self.since + geometry.transfer_ns(&self.place, end - self.from)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Segments {
+    ranges: [(u64, u64); SEGMENTS],
+    next: usize,
+    bytes_each: u64,
+}
+
+impl Segments {
+    pub fn new(cache_bytes: u64) -> Segments {
+        Segments {
+            ranges: [(0, 0); SEGMENTS],
+            next: 0,
+            bytes_each: cache_bytes / SEGMENTS as u64,
+        }
+    }
+
+    pub fn bytes_each(&self) -> u64 {
+        self.bytes_each
+    }
+
+    pub fn holds(&self, offset: u64, end: u64) -> bool {
+        self.ranges.iter().any(|&(s, e)| s <= offset && end <= e)
+    }
+
+    pub fn add(&mut self, start: u64, end: u64) {
+        let start = start.max(end.saturating_sub(self.bytes_each));
+        if start < end {
+            self.ranges[self.next] = (start, end);
+            self.next = (self.next + 1) % SEGMENTS;
+        }
+    }
+
+    /// A write makes what the buffer holds of that range stale.
+    pub fn forget(&mut self, offset: u64, end: u64) {
+        for r in &mut self.ranges {
+            if r.0 < end && offset < r.1 {
+                *r = (0, 0);
+            }
+        }
+    }
+}

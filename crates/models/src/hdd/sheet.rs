@@ -1,0 +1,147 @@
+//! What a disk's data sheet says, in the units data sheets use.
+
+use serde::Deserialize;
+
+use crate::sheet::{Check, SheetError};
+
+/// A disk. Times in the named units, MB = 10⁶ bytes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HddSheet {
+    /// Bytes.
+    pub capacity: u64,
+    /// Revolutions a minute.
+    pub rpm: f64,
+    /// Data surfaces.
+    pub heads: u32,
+    /// Sustained rate at the first bytes, track changes included.
+    pub outer_mb_s: f64,
+    /// Sustained rate at the last bytes.
+    pub inner_mb_s: f64,
+    /// Seek to the next cylinder.
+    pub track_to_track_ms: f64,
+    /// Seek averaged over random pairs.
+    pub average_seek_ms: f64,
+    /// Seek across all cylinders.
+    pub full_stroke_ms: f64,
+    /// What a write adds to a seek: write seek less read seek of the data sheet.
+    pub write_settle_ms: f64,
+    /// Offset between neighbouring tracks; at least the track-to-track seek, or sequential runs miss revolutions.
+    pub skew_ms: f64,
+    /// From command to arm, and interface processing.
+    pub overhead_us: f64,
+    /// Interface rate.
+    pub interface_mb_s: f64,
+    /// Buffer.
+    pub cache_mib: u64,
+    /// How far the drive reads on after a read; 0 switches it off.
+    pub read_ahead_kib: u64,
+    /// Commands the drive sees and reorders; 1 is first come, first served.
+    pub queue_depth: u32,
+    /// Reply to writes from the buffer. Off unless stated: see the module's head.
+    #[serde(default)]
+    pub write_cache: bool,
+    /// A command that waited this long goes next, however far away it is.
+    #[serde(default = "default_age")]
+    pub max_age_ms: f64,
+    /// Spin-down cycles the drive is made for; 0 = not stated.
+    pub start_stop_limit: f64,
+    /// Power.
+    pub power: HddPower,
+}
+
+/// A disk's power states.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HddPower {
+    /// Reading or writing, and waiting for the sector to come round.
+    pub active_w: f64,
+    /// Moving the arm.
+    pub seek_w: f64,
+    /// Spinning, heads loaded, nothing to do. Also while the platters coast to a stop.
+    pub idle_w: f64,
+    /// Spun down.
+    pub standby_w: f64,
+    /// Standby to ready.
+    pub spin_up_s: f64,
+    /// Energy of that.
+    pub spin_up_j: f64,
+    /// Command to standing still.
+    pub spin_down_s: f64,
+}
+
+/// About fifty average accesses.
+fn default_age() -> f64 {
+    500.0
+}
+
+impl HddSheet {
+    pub(crate) fn check(&self, file: &str) -> Result<(), SheetError> {
+        let c = Check { file, table: "hdd" };
+        c.at_least("capacity", self.capacity as f64, 1e6)?;
+        c.at_least("rpm", self.rpm, 1.0)?;
+        c.within("heads", f64::from(self.heads), 1.0, 64.0)?;
+        c.at_least("inner_mb_s", self.inner_mb_s, 0.1)?;
+        c.at_least("outer_mb_s", self.outer_mb_s, self.inner_mb_s)?;
+        c.at_least("track_to_track_ms", self.track_to_track_ms, 0.0)?;
+        c.at_least(
+            "average_seek_ms",
+            self.average_seek_ms,
+            self.track_to_track_ms,
+        )?;
+        c.at_least("full_stroke_ms", self.full_stroke_ms, self.average_seek_ms)?;
+        // Outside these the fitted curve would fall somewhere: its root or its line would have a negative weight.
+        let rise = (self.average_seek_ms - self.track_to_track_ms)
+            / (self.full_stroke_ms - self.track_to_track_ms);
+        if self.full_stroke_ms > self.track_to_track_ms && !(1.0 / 3.0..=8.0 / 15.0).contains(&rise)
+        {
+            let span = self.full_stroke_ms - self.track_to_track_ms;
+            return Err(c.bad(
+                "average_seek_ms",
+                &format!(
+                    "{} does not lie on a seek curve; with these end points it must lie in {:.2}..{:.2}",
+                    self.average_seek_ms,
+                    self.track_to_track_ms + span / 3.0,
+                    self.track_to_track_ms + span * 8.0 / 15.0
+                ),
+            ));
+        }
+        c.at_least("write_settle_ms", self.write_settle_ms, 0.0)?;
+        c.within(
+            "skew_ms",
+            self.skew_ms,
+            self.track_to_track_ms,
+            60e3 / self.rpm,
+        )?;
+        c.at_least("overhead_us", self.overhead_us, 0.0)?;
+        // The interface must keep up with a track, which is denser than the sustained rate.
+        c.at_least(
+            "interface_mb_s",
+            self.interface_mb_s,
+            1.25 * self.outer_mb_s,
+        )?;
+        c.within("cache_mib", self.cache_mib as f64, 0.0, 65_536.0)?;
+        c.within(
+            "read_ahead_kib",
+            self.read_ahead_kib as f64,
+            0.0,
+            self.cache_mib as f64 * 1024.0,
+        )?;
+        c.within("queue_depth", f64::from(self.queue_depth), 1.0, 1024.0)?;
+        c.at_least("max_age_ms", self.max_age_ms, 0.0)?;
+        c.at_least("start_stop_limit", self.start_stop_limit, 0.0)?;
+        let p = &self.power;
+        let c = Check {
+            file,
+            table: "hdd.power",
+        };
+        c.at_least("standby_w", p.standby_w, 0.0)?;
+        c.at_least("idle_w", p.idle_w, p.standby_w)?;
+        // A drive that used less at work than idle would make the energy floor false.
+        c.at_least("active_w", p.active_w, p.idle_w)?;
+        c.at_least("seek_w", p.seek_w, p.idle_w)?;
+        c.at_least("spin_up_s", p.spin_up_s, 0.001)?;
+        c.at_least("spin_up_j", p.spin_up_j, 0.0)?;
+        c.at_least("spin_down_s", p.spin_down_s, 0.0)
+    }
+}

@@ -1,0 +1,264 @@
+use super::*;
+use crate::Options;
+
+fn disk(options: &Options) -> Hdd {
+    let sheet = crate::sheet("wd5000aaks").unwrap();
+    Hdd::new(sheet.hdd.as_ref().unwrap(), options)
+}
+
+/// Poll at each event until nothing is left; (id, time).
+fn drain(d: &mut Hdd) -> Vec<(u64, u64)> {
+    let (mut out, mut done) = (Vec::new(), Vec::new());
+    while let Some(at) = d.next_event() {
+        d.poll(at, &mut done);
+        out.extend(done.drain(..).map(|id| (id, at.0)));
+    }
+    out
+}
+
+#[test]
+fn the_arm_does_one_thing_at_a_time() {
+    // Random, sequential, cached and spindle work together; the intervals are read off the machine itself.
+    let mut d = disk(&Options {
+        write_cache: Some(true),
+        ..Options::default()
+    });
+    let mut last = 0;
+    let mut jobs = 0;
+    let mut seed = 1u64;
+    let mut current = None;
+    for i in 0..3000u64 {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let offset = (seed >> 20) % 100_000_000 * 4096;
+        let (op, offset) = match seed >> 61 {
+            0..=2 => (ModelOp::Read, offset),
+            3..=5 => (ModelOp::Write, offset),
+            6 => (ModelOp::Read, i * 4096),
+            _ if i % 50 == 0 => (ModelOp::Standby, 0),
+            _ => (ModelOp::Flush, 0),
+        };
+        d.start(
+            Nanos(i * 3_000_000),
+            i,
+            op,
+            offset,
+            if op == ModelOp::Read || op == ModelOp::Write {
+                4096
+            } else {
+                0
+            },
+        );
+        // Step through every event before the next arrival, so that no job goes by unseen.
+        loop {
+            if let Some(r) = d.running
+                && current != Some((r.begin, r.finish))
+            {
+                assert!(r.begin >= last, "{r:?} begins before {last}");
+                assert!(r.begin <= r.seek_end && r.seek_end <= r.finish, "{r:?}");
+                last = r.finish;
+                jobs += 1;
+                current = Some((r.begin, r.finish));
+            }
+            let Some(at) = d.next_event().filter(|t| t.0 <= (i + 1) * 3_000_000) else {
+                break;
+            };
+            d.poll(at, &mut Vec::new());
+        }
+    }
+    assert!(jobs > 1000, "{jobs}");
+}
+
+#[test]
+fn seek_curve_meets_its_three_figures() {
+    let sheet = crate::sheet("wd7500aaks").unwrap().hdd.unwrap();
+    let g = Geometry::new(&sheet);
+    let last = g.locate(sheet.capacity - 1);
+    let place = |cylinder| Place { cylinder, ..last };
+    let ms = |from: u32, to: u32| g.seek_ns((from, u64::MAX), &place(to)) as f64 / 1e6;
+    assert!((ms(0, 1) - 2.0).abs() < 0.1, "{}", ms(0, 1));
+    assert!(
+        (ms(0, last.cylinder) - 21.0).abs() < 0.3,
+        "{}",
+        ms(0, last.cylinder)
+    );
+    let n = 400;
+    let at = |i: u32| (u64::from(i) * u64::from(last.cylinder) / u64::from(n)) as u32;
+    let total: f64 = (0..n)
+        .flat_map(|a| (0..n).map(move |b| (a, b)))
+        .map(|(a, b)| ms(at(a), at(b)))
+        .sum();
+    let mean = total / f64::from(n * n);
+    assert!((mean - 8.9).abs() < 0.1, "{mean}");
+    // Farther never costs less.
+    assert!((1..n).all(|i| ms(0, at(i)) <= ms(0, at(i + 1))));
+}
+
+#[test]
+fn every_byte_has_its_own_place_and_tracks_follow_on() {
+    let sheet = crate::sheet("wd5000aaks").unwrap().hdd.unwrap();
+    let g = Geometry::new(&sheet);
+    let mut previous = g.locate(0);
+    let mut offset = 0;
+    while offset + 4096 < sheet.capacity {
+        offset += if offset % 3 == 0 { 4096 } else { 99_999_744 };
+        let p = g.locate(offset.min(sheet.capacity - 1));
+        assert!((p.track, p.within) > (previous.track, previous.within));
+        assert!(p.angle < g.rev_ns && p.within < p.track_bytes);
+        previous = p;
+    }
+    assert!(g.locate(0).track_bytes > g.locate(sheet.capacity - 1).track_bytes);
+}
+
+#[test]
+fn the_first_access_wakes_the_disk_and_pays_for_it() {
+    let mut d = disk(&Options::default());
+    let spin_up = 11_000_000_000;
+    d.start(Nanos(0), 1, ModelOp::Standby, 0, 0);
+    let down = drain(&mut d)[0].1;
+    assert!((5_000_000_000..5_001_000_000).contains(&down), "{down}");
+    // A flush has nothing to write and lets it sleep.
+    let later = down + 100_000_000_000;
+    d.start(Nanos(later), 2, ModelOp::Flush, 0, 0);
+    let flushed = drain(&mut d)[0].1;
+    assert!(flushed - later < 1_000_000);
+    assert_eq!(
+        d.counters(Nanos(flushed)).time_in(PowerState::Standby).0,
+        flushed - down
+    );
+    // Sleeping twice is one cycle.
+    d.start(Nanos(later + 1_000_000), 3, ModelOp::Standby, 0, 0);
+    drain(&mut d);
+    let access = later + 10_000_000;
+    d.start(Nanos(access), 4, ModelOp::Read, 1 << 30, 4096);
+    let up = drain(&mut d)[0].1;
+    assert!(
+        up - access >= spin_up && up - access < spin_up + 40_000_000,
+        "{}",
+        up - access
+    );
+    let c = d.counters(Nanos(up));
+    assert_eq!(c.start_stops, 1);
+    assert_eq!(c.time_in(PowerState::SpinUp).0, spin_up);
+    assert!((c.state_j[PowerState::SpinUp as usize] - 165.0).abs() < 1e-6);
+    assert!((d.wear().host_eu - 1e6 / 50_000.0).abs() < 1e-9);
+}
+
+#[test]
+fn an_access_during_spin_down_waits_for_both() {
+    let mut d = disk(&Options::default());
+    d.start(Nanos(0), 1, ModelOp::Standby, 0, 0);
+    d.start(Nanos(1_000_000_000), 2, ModelOp::Write, 0, 4096);
+    // A report in the middle knows the state the spindle is in.
+    let spent = |s| d.counters(Nanos(4_000_000_000)).time_in(s).0;
+    assert_eq!(
+        (spent(PowerState::SpinDown), spent(PowerState::Idle)),
+        (3_999_900_000, 100_000)
+    );
+    let out = drain(&mut d);
+    assert_eq!(out[0].0, 1);
+    assert!(
+        out[1].1 > 16_000_000_000 && out[1].1 < 16_100_000_000,
+        "{out:?}"
+    );
+}
+
+#[test]
+fn a_far_command_is_not_starved_by_near_ones() {
+    let sheet = crate::sheet("wd5000aaks").unwrap().hdd.unwrap();
+    let mut d = Hdd::new(&sheet, &Options::default());
+    let far = 10_000;
+    let mut worst = 0;
+    let mut done = Vec::new();
+    let mut now = Nanos(0);
+    for i in 0..16 {
+        d.start(now, i, ModelOp::Read, i * 50_000_000, 4096);
+    }
+    d.start(now, far, ModelOp::Read, sheet.capacity - 8192, 4096);
+    for i in 16..2000u64 {
+        now = d.next_event().unwrap();
+        d.poll(now, &mut done);
+        for id in done.drain(..) {
+            if id == far {
+                worst = now.0;
+            } else {
+                d.start(now, i, ModelOp::Read, i * 7_368_787 % 250_000 * 4096, 4096);
+            }
+        }
+        if worst > 0 {
+            break;
+        }
+    }
+    // Passed over for a while (else the queue would not reorder), but not for long after its age limit.
+    let limit = (sheet.max_age_ms * 1e6) as u64;
+    assert!(worst > limit && worst < limit + 100_000_000, "{worst}");
+}
+
+#[test]
+fn sequential_reads_come_from_read_ahead_even_with_pauses() {
+    let mut d = disk(&Options::default());
+    let mut now = 0;
+    let mut slow = 0;
+    for i in 0..500u64 {
+        d.start(Nanos(now), i, ModelOp::Read, i * 65_536, 65_536);
+        let at = drain(&mut d)[0].1;
+        // 64 KiB pass in half a millisecond; a miss costs a revolution.
+        slow += u64::from(at - now > 3_000_000);
+        now = at + 2_000_000 * (i % 3);
+    }
+    assert!(slow < 15, "{slow} of 500 missed");
+    assert!(d.counters(Nanos(now)).cache_hits > 480);
+}
+
+#[test]
+fn a_write_makes_the_buffer_forget() {
+    let mut d = disk(&Options::default());
+    let read = |d: &mut Hdd, now: u64| {
+        d.start(Nanos(now), 1, ModelOp::Read, 1 << 20, 4096);
+        drain(d)[0].1
+    };
+    let t = read(&mut d, 0);
+    let again = read(&mut d, t);
+    assert!(again - t < 200_000, "held by the buffer: {}", again - t);
+    d.start(Nanos(again), 2, ModelOp::Write, 1 << 20, 4096);
+    let written = drain(&mut d)[0].1;
+    let fresh = read(&mut d, written);
+    assert!(
+        fresh - written > 1_000_000,
+        "must come from the platter: {}",
+        fresh - written
+    );
+}
+
+#[test]
+fn with_the_write_cache_a_flush_waits_for_the_platter() {
+    let cost = |write_cache| {
+        let mut d = disk(&Options {
+            write_cache: Some(write_cache),
+            ..Options::default()
+        });
+        for i in 0..20 {
+            d.start(Nanos(0), i, ModelOp::Write, i * 20_000_000_000, 4096);
+        }
+        let written = drain_ids(&mut d, 20);
+        d.start(Nanos(written), 99, ModelOp::Flush, 0, 0);
+        let flushed = drain_ids(&mut d, 1);
+        (written, flushed - written)
+    };
+    let (through, cheap) = cost(false);
+    let (cached, dear) = cost(true);
+    assert!(cached < through / 10, "{cached} {through}");
+    assert!(cheap < 1_000_000 && dear > 20_000_000, "{cheap} {dear}");
+}
+
+/// Until `n` ids have come out.
+fn drain_ids(d: &mut Hdd, n: usize) -> u64 {
+    let mut done = Vec::new();
+    let mut now = Nanos(0);
+    while done.len() < n {
+        now = d.next_event().unwrap();
+        d.poll(now, &mut done);
+    }
+    now.0
+}

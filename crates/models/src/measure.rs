@@ -1,0 +1,170 @@
+//! Drives a model with synthetic work in virtual time: published figures beside modelled ones.
+
+use isotherm_core::Nanos;
+
+use crate::model::{DeviceModel, ModelOp};
+use crate::preset::Options;
+use crate::sheet::{Metric, Published, Sheet, SheetError};
+
+/// Work for [`run`]: a closed loop with `depth` operations in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Read or Write.
+    pub op: ModelOp,
+    /// Bytes an operation.
+    pub len: u32,
+    /// Uniform over `span`, aligned to `len`; else one after the other from the first byte on.
+    pub random: bool,
+    /// Bytes of the member that the work covers.
+    pub span: u64,
+    /// Operations in flight.
+    pub depth: u32,
+    /// Operations altogether.
+    pub count: u64,
+    /// Of the offsets.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Operations completed.
+    pub done: u64,
+    /// Virtual time from first start to last completion.
+    pub seconds: f64,
+    /// Operations a second.
+    pub iops: f64,
+    /// 10⁶ bytes a second.
+    pub mb_s: f64,
+    /// Mean microseconds from start to completion.
+    pub mean_us: f64,
+}
+
+/// The splitmix64 sequence: small, and the same everywhere.
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Run `work` on `model`, starting at `now`. Returns when all is done, with the time then.
+pub fn run(model: &mut dyn DeviceModel, mut now: Nanos, work: &Work) -> (Outcome, Nanos) {
+    let begin = now;
+    let mut seed = work.seed;
+    let blocks = (work.span / u64::from(work.len.max(1))).max(1);
+    let mut started = vec![Nanos(0); work.depth as usize];
+    let mut idle: Vec<u64> = (0..u64::from(work.depth)).rev().collect();
+    let mut done = Vec::with_capacity(work.depth as usize);
+    let (mut issued, mut finished, mut waited) = (0u64, 0u64, 0u64);
+    while finished < work.count {
+        while issued < work.count {
+            let Some(slot) = idle.pop() else { break };
+            let block = if work.random {
+                next(&mut seed) % blocks
+            } else {
+                issued % blocks
+            };
+            started[slot as usize] = now;
+            model.start(now, slot, work.op, block * u64::from(work.len), work.len);
+            issued += 1;
+        }
+        let Some(at) = model.next_event() else { break };
+        now = now.max(at);
+        done.clear();
+        model.poll(now, &mut done);
+        for slot in done.drain(..) {
+            waited += now.since(started[slot as usize]).0;
+            finished += 1;
+            idle.push(slot);
+        }
+    }
+    let seconds = now.since(begin).as_secs_f64();
+    let iops = if seconds > 0.0 {
+        finished as f64 / seconds
+    } else {
+        0.0
+    };
+    let outcome = Outcome {
+        done: finished,
+        seconds,
+        iops,
+        mb_s: iops * f64::from(work.len) / 1e6,
+        mean_us: waited as f64 / 1e3 / finished.max(1) as f64,
+    };
+    (outcome, now)
+}
+
+/// One published figure and what the model makes of it.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Preset.
+    pub device: String,
+    /// The figure.
+    pub published: Published,
+    /// The model's.
+    pub modelled: f64,
+}
+
+impl Comparison {
+    /// Modelled ÷ published - 1.
+    pub fn error(&self) -> f64 {
+        self.modelled / self.published.value - 1.0
+    }
+}
+
+/// Drive the sheet's device by each of its published figures.
+///
+/// # Errors
+/// The sheet makes no model.
+pub fn validate(sheet: &Sheet) -> Result<Vec<Comparison>, SheetError> {
+    let mut out = Vec::with_capacity(sheet.published.len());
+    for p in &sheet.published {
+        let mut model = sheet.model(&Options::default())?;
+        out.push(Comparison {
+            device: sheet.name.clone(),
+            published: p.clone(),
+            modelled: measure(model.as_mut(), p.what, p.depth),
+        });
+    }
+    Ok(out)
+}
+
+/// Measure one figure of a fresh model.
+pub fn measure(model: &mut dyn DeviceModel, what: Metric, depth: u32) -> f64 {
+    use Metric as M;
+    let op = match what {
+        M::RandomReadIops | M::SequentialReadMbS | M::RandomReadUs | M::SequentialReadUs => {
+            ModelOp::Read
+        }
+        M::RandomWriteIops | M::SequentialWriteMbS | M::RandomWriteUs | M::SequentialWriteUs => {
+            ModelOp::Write
+        }
+    };
+    let random = matches!(
+        what,
+        M::RandomReadIops | M::RandomWriteIops | M::RandomReadUs | M::RandomWriteUs
+    );
+    let len = if matches!(what, M::SequentialReadMbS | M::SequentialWriteMbS) {
+        128 << 10
+    } else {
+        4 << 10
+    };
+    // Random figures need thousands of operations for a percent of accuracy.
+    let count = if random { 20_000 } else { 4_000 };
+    let work = Work {
+        op,
+        len,
+        random,
+        span: model.capacity(),
+        depth,
+        count,
+        seed: 1,
+    };
+    let (outcome, _) = run(model, Nanos(0), &work);
+    match what {
+        M::RandomReadIops | M::RandomWriteIops => outcome.iops,
+        M::SequentialReadMbS | M::SequentialWriteMbS => outcome.mb_s,
+        _ => outcome.mean_us,
+    }
+}

@@ -1,0 +1,172 @@
+//! The devices known by name.
+
+use crate::hdd::Hdd;
+use crate::model::DeviceModel;
+use crate::remote::Remote;
+use crate::sheet::{Sheet, SheetError};
+use crate::span::Span;
+use crate::ssd::Ssd;
+
+/// What the user of a model may choose besides the device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Bytes of the member that the device stands for; 0 = the whole drive.
+    pub size: u64,
+    /// Which part of the drive that is.
+    pub span: Span,
+    /// HDD: commands the drive sees, instead of the sheet's; 1 = first come, first served.
+    pub queue_depth: Option<u32>,
+    /// HDD: reply to writes from the buffer, instead of what the sheet says.
+    pub write_cache: Option<bool>,
+    /// SSD: simulate the flash layer: 12 bytes of memory per 4 KiB page of `size`.
+    pub ftl: bool,
+    /// SSD: spare flash as a share of `size`, instead of the sheet's.
+    pub over_provisioning: Option<f64>,
+    /// SSD wear: so many page reads count as one page write (GreenDM uses 10 and 100); 0 = reads do not count.
+    pub reads_per_write: f64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            size: 0,
+            span: Span::default(),
+            queue_depth: None,
+            write_cache: None,
+            ftl: false,
+            over_provisioning: None,
+            reads_per_write: 10.0,
+        }
+    }
+}
+
+macro_rules! sheets {
+    ($($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../presets/", $name, ".toml")))),+]
+    };
+}
+
+/// Name and text of each sheet in the tree.
+const SHEETS: &[(&str, &str)] = sheets![
+    "wd5000aaks",
+    "wd7500aaks",
+    "maxtor-500",
+    "maxtor-250",
+    "st32000641as",
+    "exos-18tb",
+    "ocz-vertex3-maxiops",
+    "intel-320-300",
+    "ocz-agility2-60",
+    "ocz-40",
+    "intel-x25e-32",
+    "sata-enterprise",
+    "nvme-tlc",
+    "nvme-qlc",
+    "pcm",
+    "remote",
+];
+
+/// Every preset's sheet, in the order of the list.
+///
+/// # Errors
+/// A sheet of the tree is wrong, which a test rules out.
+pub fn presets() -> Result<Vec<Sheet>, SheetError> {
+    SHEETS
+        .iter()
+        .map(|(name, text)| Sheet::parse(text, &format!("{name}.toml")))
+        .collect()
+}
+
+/// The sheet called `name`.
+///
+/// # Errors
+/// [`SheetError::Unknown`] with the nearest name there is.
+pub fn sheet(name: &str) -> Result<Sheet, SheetError> {
+    if let Some((_, text)) = SHEETS.iter().find(|(n, _)| *n == name) {
+        return Sheet::parse(text, &format!("{name}.toml"));
+    }
+    let asked = name.to_lowercase();
+    let likeness = |n: &str| (strsim::jaro_winkler(n, &asked) * 1e6) as u64;
+    let nearest = SHEETS
+        .iter()
+        .map(|(n, _)| *n)
+        .max_by_key(|n| likeness(n))
+        .unwrap_or_default();
+    Err(SheetError::Unknown {
+        name: name.to_owned(),
+        nearest: nearest.to_owned(),
+    })
+}
+
+/// The model of the device called `name`.
+///
+/// # Errors
+/// No such preset, or an option that the device cannot have.
+pub fn preset(name: &str, options: &Options) -> Result<Box<dyn DeviceModel>, SheetError> {
+    sheet(name)?.model(options)
+}
+
+impl Sheet {
+    /// A model of this device.
+    ///
+    /// # Errors
+    /// An option is out of range or needs a table that the sheet does not have.
+    pub fn model(&self, options: &Options) -> Result<Box<dyn DeviceModel>, SheetError> {
+        let bad = |field: &str, message: String| SheetError::Value {
+            file: format!("{}.toml", self.name),
+            field: field.to_owned(),
+            message,
+        };
+        if options.size > self.capacity() {
+            let message = format!(
+                "the member has {} bytes, the drive only {}",
+                options.size,
+                self.capacity()
+            );
+            return Err(bad("size", message));
+        }
+        if let Span::At { start } = options.span
+            && start.saturating_add(options.size) > self.capacity()
+        {
+            let message = format!(
+                "start {start} + size {} lies beyond {}",
+                options.size,
+                self.capacity()
+            );
+            return Err(bad("span", message));
+        }
+        if options.ftl && self.ssd.as_ref().is_none_or(|s| s.ftl.is_none()) {
+            return Err(bad(
+                "ssd.ftl",
+                "the option `ftl` needs this table in the sheet".to_owned(),
+            ));
+        }
+        if let Some(op) = options
+            .over_provisioning
+            .filter(|op| !(0.01..=10.0).contains(op))
+        {
+            return Err(bad(
+                "over_provisioning",
+                format!("{op} is not within 0.01..10"),
+            ));
+        }
+        if !(0.0..=1e9).contains(&options.reads_per_write) {
+            return Err(bad(
+                "reads_per_write",
+                format!("{} is not within 0..1e9", options.reads_per_write),
+            ));
+        }
+        if options.queue_depth.is_some_and(|d| d == 0 || d > 1024) {
+            return Err(bad("queue_depth", "must be within 1..1024".to_owned()));
+        }
+        match (&self.hdd, &self.ssd, &self.remote) {
+            (Some(h), _, _) => Ok(Box::new(Hdd::new(h, options))),
+            (_, Some(s), _) => Ok(Box::new(Ssd::new(s, options))),
+            (_, _, Some(r)) => Ok(Box::new(Remote::new(r, options))),
+            _ => Err(bad(
+                "hdd, ssd, remote",
+                "exactly one of these tables is needed".to_owned(),
+            )),
+        }
+    }
+}

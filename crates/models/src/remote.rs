@@ -1,0 +1,174 @@
+//! A remote store: latency, a limited number of requests in flight, a link, a price list.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use isotherm_core::Nanos;
+use serde::Deserialize;
+
+use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
+use crate::preset::Options;
+use crate::sheet::{Check, SheetError};
+
+/// A remote store. MB = 10⁶ bytes, GB = 10⁹.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteSheet {
+    /// Bytes. Stores have no end; the sheet states what may be used.
+    pub capacity: u64,
+    /// First byte of a read.
+    pub read_ms: f64,
+    /// Acknowledgement of a write, its transfer apart.
+    pub write_ms: f64,
+    /// Requests served at a time.
+    pub connections: u32,
+    /// Link towards us.
+    pub read_mb_s: f64,
+    /// Link away from us.
+    pub write_mb_s: f64,
+    /// Power here that the store is answerable for, as long as it is attached.
+    pub host_w: f64,
+    /// Price of 1000 reads.
+    pub usd_per_1000_reads: f64,
+    /// Price of 1000 writes, flushes excepted.
+    pub usd_per_1000_writes: f64,
+    /// Price of a GB read.
+    pub usd_per_gb_read: f64,
+    /// Price of a GB kept for a month.
+    pub usd_per_gb_month: f64,
+}
+
+impl RemoteSheet {
+    pub(crate) fn check(&self, file: &str) -> Result<(), SheetError> {
+        let c = Check {
+            file,
+            table: "remote",
+        };
+        c.at_least("capacity", self.capacity as f64, 1e6)?;
+        c.at_least("read_ms", self.read_ms, 0.0)?;
+        c.at_least("write_ms", self.write_ms, 0.0)?;
+        c.within("connections", f64::from(self.connections), 1.0, 4096.0)?;
+        c.at_least("read_mb_s", self.read_mb_s, 0.001)?;
+        c.at_least("write_mb_s", self.write_mb_s, 0.001)?;
+        c.at_least("host_w", self.host_w, 0.0)?;
+        c.at_least("usd_per_1000_reads", self.usd_per_1000_reads, 0.0)?;
+        c.at_least("usd_per_1000_writes", self.usd_per_1000_writes, 0.0)?;
+        c.at_least("usd_per_gb_read", self.usd_per_gb_read, 0.0)?;
+        c.at_least("usd_per_gb_month", self.usd_per_gb_month, 0.0)
+    }
+
+    /// What the requests in `counters` cost, storage rent apart.
+    pub fn request_usd(&self, counters: &Counters) -> f64 {
+        counters.reads as f64 / 1e3 * self.usd_per_1000_reads
+            + counters.writes as f64 / 1e3 * self.usd_per_1000_writes
+            + counters.bytes_read as f64 / 1e9 * self.usd_per_gb_read
+    }
+}
+
+/// The remote store model. A connection is busy from request to answer; the links are shared by all.
+#[derive(Debug)]
+pub struct Remote {
+    capacity: u64,
+    latency: [u64; 2],
+    ns_per_byte: [f64; 2],
+    link: [u64; 2],
+    /// When each connection is free, earliest first.
+    connections: BinaryHeap<Reverse<u64>>,
+    pending: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    sequence: u64,
+    last_write: u64,
+    busy_until: u64,
+    now: u64,
+    host_w: f64,
+    totals: Counters,
+}
+
+impl Remote {
+    /// A store by its sheet. `options` hold nothing that applies to it but the member's size, which it ignores.
+    pub fn new(sheet: &RemoteSheet, _options: &Options) -> Remote {
+        Remote {
+            capacity: sheet.capacity,
+            latency: [(sheet.read_ms * 1e6) as u64, (sheet.write_ms * 1e6) as u64],
+            ns_per_byte: [1e3 / sheet.read_mb_s, 1e3 / sheet.write_mb_s],
+            link: [0; 2],
+            connections: (0..sheet.connections).map(|_| Reverse(0)).collect(),
+            pending: BinaryHeap::with_capacity(256),
+            sequence: 0,
+            last_write: 0,
+            busy_until: 0,
+            now: 0,
+            host_w: sheet.host_w,
+            totals: Counters::default(),
+        }
+    }
+
+    fn transfer(&mut self, way: usize, len: u32) -> u64 {
+        let free = self.connections.pop().map_or(0, |c| c.0);
+        let begin = self.now.max(free);
+        let move_ns = (f64::from(len) * self.ns_per_byte[way]) as u64;
+        self.link[way] = self.link[way].max(self.now) + move_ns;
+        let finish = (begin + self.latency[way] + move_ns).max(self.link[way]);
+        self.connections.push(Reverse(finish));
+        finish
+    }
+}
+
+impl DeviceModel for Remote {
+    fn start(&mut self, now: Nanos, id: u64, op: ModelOp, offset: u64, len: u32) {
+        self.now = self.now.max(now.0);
+        self.totals.note(op, offset, len);
+        let finish = match op {
+            ModelOp::Read => self.transfer(0, len),
+            ModelOp::Write => {
+                let finish = self.transfer(1, len);
+                self.last_write = self.last_write.max(finish);
+                finish
+            }
+            // An acknowledged put is durable.
+            ModelOp::Flush => self.now.max(self.last_write),
+            ModelOp::Discard => self.transfer(1, 0),
+            ModelOp::Standby => self.now,
+        };
+        self.totals.busy_ns += finish - self.now.max(self.busy_until).min(finish);
+        self.busy_until = self.busy_until.max(finish);
+        self.sequence += 1;
+        self.pending.push(Reverse((finish, self.sequence, id)));
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.pending.peek().map(|p| Nanos(p.0.0))
+    }
+
+    fn poll(&mut self, now: Nanos, done: &mut Vec<u64>) {
+        self.now = self.now.max(now.0);
+        while let Some(Reverse((finish, _, id))) = self.pending.peek() {
+            if *finish > self.now {
+                break;
+            }
+            done.push(*id);
+            self.pending.pop();
+        }
+    }
+
+    fn counters(&self, now: Nanos) -> Counters {
+        let now = now.0.max(self.now);
+        let mut out = self.totals;
+        out.busy_ns -= self.busy_until.saturating_sub(now);
+        for (state, ns) in [
+            (PowerState::Active, out.busy_ns),
+            (PowerState::Idle, now - out.busy_ns.min(now)),
+        ] {
+            out.state_ns[state as usize] = ns;
+            out.state_j[state as usize] = ns as f64 * 1e-9 * self.host_w;
+        }
+        out
+    }
+
+    fn wear(&self) -> Wear {
+        Wear::default()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+}

@@ -1,0 +1,366 @@
+//! A flash drive: units working in parallel, one interface, a buffer before the programming.
+//!
+//! ```text
+//!   start ─► the unit that is free first ─► interface ─► done at a time known at once
+//! ```
+//! A unit answers after the latency but stays occupied for `units / IOPS`: so the drive has both its published latency
+//! on an idle drive and its published rate on a busy one, and reads wait behind programming. Since the finish time is
+//! known at start, no event needs simulating; a heap keeps completions in order.
+//!
+//! Never made false: a result, once computed, does not change; an operation never ends before its latency and transfer.
+
+mod ftl;
+mod sheet;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use isotherm_core::Nanos;
+
+pub use ftl::{Ftl, greedy_write_amplification};
+pub use sheet::{FtlSheet, SsdPower, SsdSheet};
+
+use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
+use crate::preset::Options;
+use crate::span::SpanMap;
+
+/// Sequential runs remembered, for reads and for writes.
+const STREAMS: usize = 4;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Streams {
+    ends: [u64; STREAMS],
+    next: usize,
+}
+
+impl Streams {
+    /// Does `offset` continue a run? Either way a run now ends at `end`.
+    #[inline]
+    fn note(&mut self, offset: u64, end: u64) -> bool {
+        for e in &mut self.ends {
+            if *e == offset && offset != 0 {
+                *e = end;
+                return true;
+            }
+        }
+        self.ends[self.next] = end;
+        self.next = (self.next + 1) % STREAMS;
+        false
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    latency: u64,
+    occupied: u64,
+    sequential: u64,
+    ns_per_byte: f64,
+}
+
+impl Cost {
+    fn new(latency_us: f64, iops: f64, sequential_us: f64, mb_s: f64, units: u32) -> Cost {
+        Cost {
+            latency: (latency_us * 1e3) as u64,
+            occupied: (f64::from(units) * 1e9 / iops) as u64,
+            sequential: (sequential_us * 1e3) as u64,
+            ns_per_byte: 1e3 / mb_s,
+        }
+    }
+}
+
+/// The flash drive model. See the module's head.
+#[derive(Debug)]
+pub struct Ssd {
+    capacity: u64,
+    span: SpanMap,
+    read: Cost,
+    write: Cost,
+    flush: u64,
+    discard: u64,
+    wake: u64,
+    watts: [f64; 4],
+    write_limit_pages: f64,
+    reads_per_write: f64,
+
+    now: u64,
+    units: Vec<u64>,
+    /// Interface booked up to here. A virtual clock: it limits the rate without ordering operations.
+    interface: u64,
+    last_write: u64,
+    reads: Streams,
+    writes: Streams,
+    pending: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    sequence: u64,
+    busy_until: u64,
+    asleep_since: Option<u64>,
+    /// Unit-nanoseconds of work, for energy.
+    read_work: u64,
+    write_work: u64,
+    standby_ns: u64,
+    totals: Counters,
+    ftl: Option<Flash>,
+}
+
+#[derive(Debug)]
+struct Flash {
+    layer: Ftl,
+    page_bytes: u64,
+    copy: u64,
+    erase: u64,
+    pe_cycles: f64,
+}
+
+impl Ssd {
+    /// A drive by its data sheet. The sheet must have passed [`crate::Sheet::parse`].
+    pub fn new(sheet: &SsdSheet, options: &Options) -> Ssd {
+        let s = sheet;
+        let us = |t: f64| (t * 1e3) as u64;
+        let logical = if options.size == 0 {
+            s.capacity
+        } else {
+            options.size.min(s.capacity)
+        };
+        let ftl = s.ftl.as_ref().filter(|_| options.ftl).map(|f| {
+            let page = u64::from(f.page_kib) * 1024;
+            let spare = options.over_provisioning.unwrap_or(f.over_provisioning);
+            Flash {
+                layer: Ftl::new(logical.div_ceil(page) as u32, f.pages_per_block, spare),
+                page_bytes: page,
+                copy: us(f.copy_us),
+                erase: us(f.erase_us),
+                pe_cycles: f.pe_cycles,
+            }
+        });
+        Ssd {
+            capacity: s.capacity,
+            span: SpanMap::new(options.span, options.size, s.capacity),
+            read: Cost::new(
+                s.read_us,
+                s.read_iops,
+                s.sequential_read_us,
+                s.read_mb_s,
+                s.units,
+            ),
+            write: Cost::new(
+                s.write_us,
+                s.write_iops,
+                s.sequential_write_us,
+                s.write_mb_s,
+                s.units,
+            ),
+            flush: us(s.flush_us),
+            discard: us(s.discard_us),
+            wake: us(s.power.wake_us),
+            watts: [
+                s.power.idle_w,
+                s.power.read_w,
+                s.power.write_w,
+                s.power.standby_w,
+            ],
+            write_limit_pages: s.write_limit_gb * 1e9 / 4096.0,
+            reads_per_write: options.reads_per_write,
+            now: 0,
+            units: vec![0; s.units as usize],
+            interface: 0,
+            last_write: 0,
+            reads: Streams::default(),
+            writes: Streams::default(),
+            pending: BinaryHeap::with_capacity(256),
+            sequence: 0,
+            busy_until: 0,
+            asleep_since: None,
+            read_work: 0,
+            write_work: 0,
+            standby_ns: 0,
+            totals: Counters::default(),
+            ftl,
+        }
+    }
+
+    /// Pages programmed ÷ pages the host wrote, so far. `None` without FTL or writes.
+    pub fn write_amplification(&self) -> Option<f64> {
+        self.ftl
+            .as_ref()
+            .and_then(|f| f.layer.write_amplification())
+    }
+
+    #[inline]
+    fn first_free(&self) -> usize {
+        let mut best = 0;
+        for (i, &t) in self.units.iter().enumerate() {
+            if t < self.units[best] {
+                best = i;
+            }
+        }
+        best
+    }
+
+    #[inline]
+    fn transfer(&mut self, cost: Cost, sequential: bool, at: u64, len: u32) -> (u64, u64, usize) {
+        let unit = self.first_free();
+        let begin = at.max(self.units[unit]);
+        let (latency, occupied) = if sequential {
+            (cost.sequential, cost.sequential)
+        } else {
+            (cost.latency, cost.occupied)
+        };
+        self.units[unit] = begin + occupied;
+        let move_ns = (f64::from(len) * cost.ns_per_byte) as u64;
+        self.interface = self.interface.max(at) + move_ns;
+        (
+            (begin + latency + move_ns).max(self.interface),
+            occupied.max(latency),
+            unit,
+        )
+    }
+
+    /// What the flash layer does about a write; its collection occupies the unit that took the write.
+    fn programme(&mut self, offset: u64, len: u32, unit: usize) {
+        let Some(f) = &mut self.ftl else { return };
+        if len == 0 {
+            return;
+        }
+        let first = offset / f.page_bytes;
+        let last = (offset + u64::from(len) - 1) / f.page_bytes;
+        let work = f.layer.write(first, last);
+        let extra = u64::from(work.copies) * f.copy + u64::from(work.erases) * f.erase;
+        self.units[unit] += extra;
+        self.write_work += extra;
+    }
+
+    fn awake(&mut self, now: u64) -> u64 {
+        match self.asleep_since.take() {
+            None => now,
+            Some(since) => {
+                self.standby_ns += now.saturating_sub(since);
+                now + self.wake
+            }
+        }
+    }
+}
+
+impl DeviceModel for Ssd {
+    #[inline]
+    fn start(&mut self, now: Nanos, id: u64, op: ModelOp, offset: u64, len: u32) {
+        self.now = self.now.max(now.0);
+        self.totals.note(op, offset, len);
+        let now = self.now;
+        let finish = match op {
+            ModelOp::Read => {
+                let at = self.awake(now);
+                let place = self.span.map(offset);
+                let run = self.reads.note(place, place + u64::from(len));
+                let (finish, work, _) = self.transfer(self.read, run, at, len);
+                self.read_work += work;
+                finish
+            }
+            ModelOp::Write => {
+                let at = self.awake(now);
+                let place = self.span.map(offset);
+                let run = self.writes.note(place, place + u64::from(len));
+                let (finish, work, unit) = self.transfer(self.write, run, at, len);
+                self.write_work += work;
+                if self.ftl.is_some() {
+                    self.programme(offset, len, unit);
+                }
+                self.last_write = self.last_write.max(finish);
+                finish
+            }
+            ModelOp::Flush => self.awake(now).max(self.last_write) + self.flush,
+            ModelOp::Discard => {
+                let at = self.awake(now);
+                if let Some(f) = &mut self.ftl {
+                    // Only whole pages are given up.
+                    f.layer.discard(
+                        offset.div_ceil(f.page_bytes),
+                        (offset + u64::from(len)) / f.page_bytes,
+                    );
+                }
+                at + self.discard
+            }
+            ModelOp::Standby => {
+                let at = now.max(self.busy_until);
+                self.totals.start_stops += u64::from(self.asleep_since.is_none());
+                self.asleep_since.get_or_insert(at);
+                at
+            }
+        };
+        if op != ModelOp::Standby {
+            self.totals.busy_ns += finish - now.max(self.busy_until).min(finish);
+            self.busy_until = self.busy_until.max(finish);
+        }
+        self.sequence += 1;
+        self.pending.push(Reverse((finish, self.sequence, id)));
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Nanos> {
+        self.pending.peek().map(|p| Nanos(p.0.0))
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Nanos, done: &mut Vec<u64>) {
+        self.now = self.now.max(now.0);
+        while let Some(Reverse((finish, _, id))) = self.pending.peek() {
+            if *finish > self.now {
+                break;
+            }
+            done.push(*id);
+            self.pending.pop();
+        }
+    }
+
+    /// Energy: idle power all the time, plus for each unit's work its share of what reading or writing adds. Work
+    /// begun counts at once, so a report made during a burst is ahead by at most the work queued.
+    fn counters(&self, now: Nanos) -> Counters {
+        let now = now.0.max(self.now);
+        let [idle_w, read_w, write_w, standby_w] = self.watts;
+        let mut out = self.totals;
+        // Operations overlap nothing before they arrive, so what is still ahead lies at the end of the busy time.
+        out.busy_ns -= self.busy_until.saturating_sub(now);
+        let standby = self.standby_ns + self.asleep_since.map_or(0, |s| now.saturating_sub(s));
+        let units = self.units.len() as f64;
+        let active = out.busy_ns.min(now - standby.min(now));
+        let idle = now - active - standby.min(now);
+        let work_j = (self.read_work as f64 * (read_w - idle_w)
+            + self.write_work as f64 * (write_w - idle_w))
+            / units;
+        out.state_ns[PowerState::Idle as usize] = idle;
+        out.state_ns[PowerState::Active as usize] = active;
+        out.state_ns[PowerState::Standby as usize] = standby;
+        out.state_j[PowerState::Idle as usize] = idle as f64 * 1e-9 * idle_w;
+        out.state_j[PowerState::Active as usize] = (active as f64 * idle_w + work_j) * 1e-9;
+        out.state_j[PowerState::Standby as usize] = standby as f64 * 1e-9 * standby_w;
+        if let Some(f) = &self.ftl {
+            (out.flash_pages_written, out.erases) = f.layer.programmed_and_erased();
+        }
+        out
+    }
+
+    fn wear(&self) -> Wear {
+        let reads = if self.reads_per_write > 0.0 {
+            self.totals.pages_read as f64 / self.reads_per_write
+        } else {
+            0.0
+        };
+        let used = self.totals.pages_written as f64 + reads;
+        let host_eu = if self.write_limit_pages > 0.0 {
+            used * 1e6 / self.write_limit_pages
+        } else {
+            0.0
+        };
+        let flash_eu = self
+            .ftl
+            .as_ref()
+            .filter(|f| f.pe_cycles > 0.0)
+            .map(|f| f.layer.mean_erases() * 1e6 / f.pe_cycles);
+        Wear { host_eu, flash_eu }
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+use super::*;
+use crate::{Options, sheet};
+
+fn drive(name: &str, options: &Options) -> Ssd {
+    Ssd::new(sheet(name).unwrap().ssd.as_ref().unwrap(), options)
+}
+
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *seed >> 24
+}
+
+#[test]
+fn write_amplification_meets_the_closed_form() {
+    let logical = 1 << 18;
+    for over_provisioning in [0.07, 0.15, 0.28, 0.5] {
+        let mut ftl = Ftl::new(logical, 256, over_provisioning);
+        let mut seed = 42;
+        for page in 0..u64::from(logical) {
+            ftl.write(page, page);
+        }
+        // Until the valid counts have settled, then measure.
+        for _ in 0..8 * logical {
+            let p = next(&mut seed) % u64::from(logical);
+            ftl.write(p, p);
+        }
+        let (before, _) = ftl.programmed_and_erased();
+        let measured = 4 * logical;
+        for _ in 0..measured {
+            let p = next(&mut seed) % u64::from(logical);
+            ftl.write(p, p);
+        }
+        let (after, _) = ftl.programmed_and_erased();
+        let got = (after - before) as f64 / f64::from(measured);
+        let want = greedy_write_amplification(over_provisioning);
+        assert!(
+            (got / want - 1.0).abs() < 0.05,
+            "{over_provisioning}: {got:.3}, closed form {want:.3}"
+        );
+    }
+}
+
+#[test]
+fn closed_form_has_known_values() {
+    // y e^-y = α e^-α must hold for the root behind it, and much spare flash means no copying.
+    for op in [0.07, 0.28, 1.0] {
+        let alpha = 1.0 + op;
+        let a = greedy_write_amplification(op);
+        let y = alpha - alpha / a;
+        assert!((y * (-y).exp() - alpha * (-alpha).exp()).abs() < 1e-12);
+    }
+    assert!((greedy_write_amplification(10.0) - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn sequential_overwrites_and_discards_cost_no_copies() {
+    let mut ftl = Ftl::new(10_000, 64, 0.1);
+    for _ in 0..5 {
+        for p in 0..10_000 {
+            ftl.write(p, p);
+        }
+    }
+    assert!(
+        ftl.write_amplification().unwrap() < 1.01,
+        "{:?}",
+        ftl.write_amplification()
+    );
+    // Half the space discarded is spare space.
+    let amplify = |discard: bool| {
+        let mut ftl = Ftl::new(10_000, 64, 0.1);
+        ftl.write(0, 9_999);
+        if discard {
+            ftl.discard(5_000, 10_000);
+        }
+        let mut seed = 3;
+        for _ in 0..60_000 {
+            let p = next(&mut seed) % 5_000;
+            ftl.write(p, p);
+        }
+        ftl.write_amplification().unwrap()
+    };
+    assert!(
+        amplify(true) < 0.6 * amplify(false),
+        "{} {}",
+        amplify(true),
+        amplify(false)
+    );
+}
+
+#[test]
+fn collection_shows_in_time_and_wear() {
+    let size = 256 << 20;
+    let run = |ftl| {
+        let mut d = drive(
+            "intel-320-300",
+            &Options {
+                size,
+                ftl,
+                ..Options::default()
+            },
+        );
+        let (mut seed, mut done, mut now) = (9, Vec::new(), Nanos(0));
+        for i in 0..300_000 {
+            d.start(
+                now,
+                i,
+                ModelOp::Write,
+                next(&mut seed) % (size / 4096) * 4096,
+                4096,
+            );
+            now = d.next_event().unwrap();
+            d.poll(now, &mut done);
+        }
+        (now, d)
+    };
+    let (plain, p) = run(false);
+    let (real, r) = run(true);
+    assert!(real.0 > plain.0 * 3 / 2, "{real:?} {plain:?}");
+    let c = r.counters(real);
+    assert!(c.erases > 0 && c.flash_pages_written > c.pages_written);
+    assert!(r.write_amplification().unwrap() > 2.0);
+    assert!(r.wear().flash_eu.unwrap() > 0.0);
+    assert_eq!(
+        (p.wear().flash_eu, p.wear().host_eu),
+        (None, r.wear().host_eu)
+    );
+}
+
+#[test]
+fn wear_follows_greendm() {
+    // GreenDM 7.2: 365 GB written to a drive of 36,500 GB is a hundredth of its life.
+    let mut d = drive("intel-320-300", &Options::default());
+    for i in 0..365_000u64 {
+        d.start(
+            Nanos(i),
+            i,
+            ModelOp::Write,
+            i * 1_000_000 / 4096 % 70_000_000 * 4096,
+            1_000_000 / 4096 * 4096,
+        );
+    }
+    let written = d.counters(Nanos(0)).bytes_written as f64;
+    assert!((d.wear().host_eu - written / 36_500e9 * 1e6).abs() < 1e-6);
+    assert!(
+        (d.wear().host_eu - 10_000.0).abs() < 50.0,
+        "{}",
+        d.wear().host_eu
+    );
+    // Reads count a tenth or a hundredth; part of a page counts whole.
+    let page = 4096.0 / 36_500e9 * 1e6;
+    for (ratio, share) in [(10.0, 0.1), (100.0, 0.01), (0.0, 0.0)] {
+        let mut d = drive(
+            "intel-320-300",
+            &Options {
+                reads_per_write: ratio,
+                ..Options::default()
+            },
+        );
+        d.start(Nanos(0), 0, ModelOp::Read, 4000, 200);
+        assert!((d.wear().host_eu - 2.0 * share * page).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn an_idle_drive_answers_in_its_latency_and_a_flush_covers_writes() {
+    let mut d = drive("intel-x25e-32", &Options::default());
+    d.start(Nanos(0), 1, ModelOp::Read, 1 << 30, 4096);
+    let read = 75_000 + 4096 * 1000 / 250;
+    assert_eq!(d.next_event(), Some(Nanos(read)));
+    d.start(Nanos(0), 2, ModelOp::Write, 2 << 30, 4096);
+    d.start(Nanos(0), 3, ModelOp::Flush, 0, 0);
+    let mut done = Vec::new();
+    d.poll(Nanos(read - 1), &mut done);
+    assert!(done.is_empty());
+    d.poll(Nanos::from_secs(1), &mut done);
+    assert_eq!(done, [1, 2, 3]);
+}
+
+#[test]
+fn sleep_saves_power_and_waking_takes_time() {
+    let mut d = drive("ocz-vertex3-maxiops", &Options::default());
+    d.start(Nanos(0), 1, ModelOp::Standby, 0, 0);
+    let second = Nanos::from_secs(1);
+    assert!((d.counters(second).energy_j() - 0.1).abs() < 1e-9);
+    d.start(second, 2, ModelOp::Read, 1 << 30, 4096);
+    let mut done = Vec::new();
+    d.poll(second, &mut done);
+    assert_eq!(done, [1]);
+    assert!(d.next_event().unwrap().since(second).0 > 10_000_000);
+    assert_eq!(d.counters(second).start_stops, 1);
+}

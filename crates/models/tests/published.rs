@@ -1,0 +1,277 @@
+//! Every preset meets its published figures, driven in virtual time.
+
+use isotherm_core::Nanos;
+use isotherm_models::measure::{Outcome, Work, run, validate};
+use isotherm_models::{ModelOp, Options, SheetError, Span, preset, presets, sheet};
+
+fn random(name: &str, options: &Options, op: ModelOp, span: u64, depth: u32) -> Outcome {
+    let mut model = preset(name, options).unwrap();
+    let span = if span == 0 { model.capacity() } else { span };
+    let work = Work {
+        op,
+        len: 4096,
+        random: true,
+        span,
+        depth,
+        count: 4000,
+        seed: 7,
+    };
+    run(model.as_mut(), Nanos(0), &work).0
+}
+
+#[test]
+fn published_figures_within_ten_percent() {
+    let mut compared = 0;
+    for sheet in presets().unwrap() {
+        for c in validate(&sheet).unwrap() {
+            let what = c.published.what;
+            assert!(
+                c.error().abs() < 0.10,
+                "{} {what:?}: {} vs {}",
+                c.device,
+                c.published.value,
+                c.modelled
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared >= 50, "only {compared} figures");
+}
+
+#[test]
+fn loris_device_table() {
+    // The table itself, so that nobody can bend the sheet's own list of figures unseen.
+    let o = Options::default();
+    let near =
+        |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.10, "{got} instead of {want}");
+    near(random("wd5000aaks", &o, ModelOp::Read, 0, 1).iops, 112.0);
+    near(random("wd5000aaks", &o, ModelOp::Write, 0, 1).iops, 91.0);
+    near(
+        random("ocz-vertex3-maxiops", &o, ModelOp::Read, 0, 32).iops,
+        35_000.0,
+    );
+    near(
+        random("ocz-vertex3-maxiops", &o, ModelOp::Write, 0, 32).iops,
+        75_000.0,
+    );
+    let sequential = |op, depth| {
+        let mut m = preset("wd5000aaks", &o).unwrap();
+        let work = Work {
+            op,
+            len: 1 << 20,
+            random: false,
+            span: 8 << 30,
+            depth,
+            count: 2000,
+            seed: 1,
+        };
+        run(m.as_mut(), Nanos(0), &work).0.mb_s
+    };
+    near(sequential(ModelOp::Read, 1), 126.0);
+    near(sequential(ModelOp::Write, 4), 126.0);
+}
+
+#[test]
+fn a_short_span_and_a_deep_queue_are_faster() {
+    let o = Options::default();
+    let capacity = sheet("wd5000aaks").unwrap().capacity();
+    for op in [ModelOp::Read, ModelOp::Write] {
+        let full = random("wd5000aaks", &o, op, 0, 1).iops;
+        let short = random("wd5000aaks", &o, op, capacity / 100, 1).iops;
+        let deep = random("wd5000aaks", &o, op, 0, 32).iops;
+        assert!(short > full * 1.3, "{op:?}: short {short}, full {full}");
+        assert!(deep > full * 1.8, "{op:?}: deep {deep}, full {full}");
+        let fcfs = Options {
+            queue_depth: Some(1),
+            ..o
+        };
+        let unsorted = random("wd5000aaks", &fcfs, op, 0, 32).iops;
+        assert!(
+            (unsorted / full - 1.0).abs() < 0.05,
+            "{op:?}: {unsorted} with a queue the drive cannot see"
+        );
+    }
+}
+
+#[test]
+fn the_inner_zone_is_slower() {
+    let rate = |start| {
+        let size = 1 << 30;
+        let o = Options {
+            size,
+            span: Span::At { start },
+            ..Options::default()
+        };
+        let mut m = preset("wd5000aaks", &o).unwrap();
+        let work = Work {
+            op: ModelOp::Read,
+            len: 1 << 20,
+            random: false,
+            span: size,
+            depth: 2,
+            count: 1000,
+            seed: 1,
+        };
+        run(m.as_mut(), Nanos(0), &work).0.mb_s
+    };
+    let inner = rate(sheet("wd5000aaks").unwrap().capacity() - (1 << 30));
+    assert!((60.0..67.0).contains(&inner), "{inner}");
+    assert!(rate(0) > 120.0);
+}
+
+#[test]
+fn a_small_member_stretched_over_the_drive_seeks_like_the_drive() {
+    let size = 2 << 30;
+    let stretched = Options {
+        size,
+        span: Span::Full,
+        ..Options::default()
+    };
+    let at_start = Options {
+        size,
+        ..Options::default()
+    };
+    for op in [ModelOp::Read, ModelOp::Write] {
+        let full = random("wd5000aaks", &Options::default(), op, 0, 1).iops;
+        let small = random("wd5000aaks", &stretched, op, size, 1).iops;
+        assert!(
+            (small / full - 1.0).abs() < 0.03,
+            "{op:?}: {small} vs {full}"
+        );
+        assert!(random("wd5000aaks", &at_start, op, size, 1).iops > 1.3 * full);
+    }
+    let mut m = preset("wd5000aaks", &stretched).unwrap();
+    let work = Work {
+        op: ModelOp::Read,
+        len: 1 << 20,
+        random: false,
+        span: size,
+        depth: 2,
+        count: 2048,
+        seed: 1,
+    };
+    let (outcome, _) = run(m.as_mut(), Nanos(0), &work);
+    assert!(
+        (80.0..126.0).contains(&outcome.mb_s),
+        "runs survive stretching: {}",
+        outcome.mb_s
+    );
+}
+
+#[test]
+fn sequential_writes_without_cache_miss_a_revolution_at_depth_one() {
+    let rate = |write_cache, depth| {
+        let o = Options {
+            write_cache: Some(write_cache),
+            ..Options::default()
+        };
+        let mut m = preset("wd5000aaks", &o).unwrap();
+        let work = Work {
+            op: ModelOp::Write,
+            len: 4096,
+            random: false,
+            span: 1 << 30,
+            depth,
+            count: 3000,
+            seed: 1,
+        };
+        run(m.as_mut(), Nanos(0), &work).0.iops
+    };
+    let revolutions = 7200.0 / 60.0;
+    assert!(
+        (rate(false, 1) / revolutions - 1.0).abs() < 0.05,
+        "{}",
+        rate(false, 1)
+    );
+    assert!(rate(true, 1) > 20.0 * revolutions);
+    assert!(rate(false, 8) > 3.0 * revolutions);
+}
+
+#[test]
+fn a_miss_names_the_nearest_preset() {
+    for (asked, nearest) in [
+        ("wd5000aak", "wd5000aaks"),
+        ("INTEL-320", "intel-320-300"),
+        ("nvme_tlc", "nvme-tlc"),
+    ] {
+        let e = preset(asked, &Options::default()).err().unwrap();
+        assert_eq!(
+            e,
+            SheetError::Unknown {
+                name: asked.to_owned(),
+                nearest: nearest.to_owned()
+            }
+        );
+        assert!(e.to_string().contains(nearest));
+    }
+}
+
+#[test]
+fn bad_sheets_name_file_and_field() {
+    let good = include_str!("../presets/wd5000aaks.toml");
+    let parse = |text: &str| {
+        isotherm_models::Sheet::parse(text, "mine.toml")
+            .unwrap_err()
+            .to_string()
+    };
+    let e = parse(&good.replace("rpm = 7200.0", "rpm = -1.0"));
+    assert!(e.contains("mine.toml") && e.contains("hdd.rpm"), "{e}");
+    let e = parse(&good.replace("heads = 2", "hedas = 2"));
+    assert!(e.contains("hedas") && e.contains("heads"), "{e}");
+    let e = parse(&good.replace("average_seek_ms = 4.63", "average_seek_ms = 10.5"));
+    assert!(
+        e.contains("average_seek_ms") && e.contains("seek curve"),
+        "{e}"
+    );
+    let e = parse(&good.replace("idle_w = 8.40", "idle_w = nan"));
+    assert!(e.contains("hdd.power.idle_w"), "{e}");
+    assert!(parse("name = 'x'\ndescription = ''").contains("exactly one"));
+}
+
+#[test]
+fn impossible_options_are_refused() {
+    let refuse = |name: &str, o: Options| preset(name, &o).err().unwrap().to_string();
+    let d = Options::default();
+    assert!(
+        refuse(
+            "wd5000aaks",
+            Options {
+                size: u64::MAX,
+                ..d
+            }
+        )
+        .contains("the drive only")
+    );
+    assert!(
+        refuse(
+            "wd5000aaks",
+            Options {
+                span: Span::At { start: u64::MAX },
+                ..d
+            }
+        )
+        .contains("beyond")
+    );
+    assert!(refuse("wd5000aaks", Options { ftl: true, ..d }).contains("ssd.ftl"));
+    assert!(refuse("pcm", Options { ftl: true, ..d }).contains("ssd.ftl"));
+    assert!(
+        refuse(
+            "intel-320-300",
+            Options {
+                reads_per_write: f64::NAN,
+                ..d
+            }
+        )
+        .contains("reads_per_write")
+    );
+    assert!(
+        refuse(
+            "wd5000aaks",
+            Options {
+                queue_depth: Some(0),
+                ..d
+            }
+        )
+        .contains("queue_depth")
+    );
+}

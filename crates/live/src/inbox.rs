@@ -48,6 +48,7 @@ pub struct Inbox<C> {
     commanded: AtomicBool,
     sleeping: AtomicBool,
     closed: AtomicBool,
+    ended: AtomicBool,
     owner: OnceLock<ThreadId>,
     bell: File,
 }
@@ -75,6 +76,7 @@ impl<C> Inbox<C> {
             commanded: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             owner: OnceLock::new(),
             // SAFETY: a fresh descriptor that nobody else owns.
             bell: unsafe { File::from_raw_fd(fd) },
@@ -103,6 +105,10 @@ impl<C> Inbox<C> {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
         self.wake();
+        // The engine's thread may have gone between the check above and the push; `wake` has the fence.
+        if self.ended.load(Ordering::Relaxed) {
+            self.refuse_all();
+        }
         Ok(())
     }
 
@@ -191,6 +197,22 @@ impl<C> Inbox<C> {
     pub fn close(&self) {
         let _commands = locked(&self.commands);
         self.closed.store(true, Ordering::Release);
+    }
+
+    /// The engine's thread goes: whatever is here or still comes is refused.
+    pub fn end(&self) {
+        self.close();
+        self.ended.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.refuse_all();
+        let dropped = std::mem::take(&mut *locked(&self.commands));
+        drop(dropped);
+    }
+
+    fn refuse_all(&self) {
+        while let Some(s) = self.pop() {
+            s.refuse(IoError::Gone);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub mod inbox;
 pub mod media;
 pub mod paced;
 pub mod port;
+pub mod requests;
 pub mod server;
 pub mod volume;
 pub mod world;

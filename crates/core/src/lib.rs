@@ -14,6 +14,7 @@ pub mod null;
 pub mod pins;
 pub mod policy;
 pub mod slots;
+pub mod stats;
 pub mod store;
 pub mod units;
 

@@ -1,0 +1,476 @@
+//! The life of a read, a write, a discard.
+//!
+//! A request is cut at extent borders. Each piece asks the map, lets the policy see the access, passes the gate if something
+//! (a move, a waiting discard) holds the extent, and joins a *run*: pieces that lie next to each other on one device become
+//! one operation.
+
+use super::commit::MetaSource;
+use super::{Engine, Mutant, Op, Req, Waiter, What};
+use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
+use crate::policy::Access;
+use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
+use alloc::vec::Vec;
+
+/// Neighbouring pieces gathered into one device operation.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    member: MemberId,
+    device_offset: u64,
+    ext: u32,
+    count: u16,
+    slot: u32,
+    start: u64,
+    len: u32,
+    fua: bool,
+}
+
+/// What the gate says to a piece on a held extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Go,
+    Wait,
+    /// Read it from this move's buffer.
+    FromMove(u16),
+}
+
+impl Engine {
+    /// Hand out the pieces of `from..to` of a read or write.
+    pub(super) fn hand_out(&mut self, now: Nanos, r: u32, from: u64, to: u64, out: &mut Vec<Effect>) {
+        let shift = self.space.geo.extent_shift;
+        let mut run = None;
+        let mut at = from;
+        while at < to {
+            let extent = self.space.geo.extent_at(at);
+            let end = to.min((u64::from(extent.0) + 1) << shift);
+            let w = Waiter { req: r, extent, from: at, to: end, touched: false, for_space: false };
+            self.piece(now, w, &mut run, out);
+            at = end;
+        }
+        self.emit(r, run, out);
+    }
+
+    /// One piece, within one extent.
+    fn piece(&mut self, now: Nanos, mut w: Waiter, run: &mut Option<Run>, out: &mut Vec<Effect>) {
+        let req = *self.reqs.at(w.req);
+        let write = req.is_write();
+        let e = w.extent;
+        let mut home = self.space.map.home(e);
+        let before = home;
+        if home.is_none() && (write || self.params.map_on_read) {
+            if self.space.map.is_held(e) && self.gate(&req, &w) == Gate::Wait {
+                return self.wait(w);
+            }
+            match self.place(now, e) {
+                Some(s) => home = Some(s),
+                None if self.freeing.is_empty() && self.moves.active() == 0 => return self.fail(w.req, IoError::NoSpace),
+                None => return self.wait(Waiter { for_space: true, ..w }),
+            }
+        }
+        if home.is_none() {
+            self.counters.unmapped_reads += 1;
+        } else if !w.touched && !req.reading_edges {
+            w.touched = true;
+            self.touch(now, &req, e, before, out);
+        }
+        if self.space.map.is_held(e) {
+            match self.gate(&req, &w) {
+                Gate::Go => {}
+                Gate::Wait => return self.wait(w),
+                Gate::FromMove(index) => return self.read_from_move(&req, &w, index, out),
+            }
+        }
+        let Some(slot) = home else { return self.read_nothing(&req, &w, w.from, w.to, out) };
+        if write {
+            self.write_piece(&w, slot, run, out);
+        } else {
+            self.read_piece(&req, &w, slot, run, out);
+        }
+    }
+
+    /// Give an extent its first home.
+    fn place(&mut self, now: Nanos, e: ExtentId) -> Option<Slot> {
+        let (policy, mut view, _) = self.view(now, 0);
+        let place = policy.first_touch(&mut view, e);
+        let slot = self.space.take_place(place)?;
+        let partial = !self.broken(Mutant::ForgetZeroFill) && !self.params.map_on_read;
+        self.space.map.map(e, slot, partial);
+        if self.params.map_on_read || !partial {
+            self.commit.note(e, now, self.params.commit_interval);
+        }
+        self.counters.first_touches += 1;
+        let (policy, mut view, _) = self.view(now, 0);
+        policy.on_placed(&mut view, e, slot);
+        Some(slot)
+    }
+
+    /// Let the policy see an access, and start what it wants before the piece goes on: a read that triggers a promotion is
+    /// then served from the move's buffer, one disk access instead of two (GreenDM 6.1.3, "serving directly from RAM").
+    fn touch(&mut self, now: Nanos, req: &Req, extent: ExtentId, home: Option<Slot>, out: &mut Vec<Effect>) {
+        self.counters.accesses += 1;
+        if let Some(h) = home {
+            self.counters.tier_hits[usize::from(self.space.geo.tier_of(h).0)] += 1;
+        }
+        let access = Access {
+            now,
+            extent,
+            home,
+            write: req.is_write(),
+            class: req.class,
+            request_bytes: req.bytes,
+            request_offset: req.start,
+            first: self.space.geo.extent_at(req.start) == extent,
+        };
+        let (policy, mut view, wanted) = self.view(now, 0);
+        policy.on_access(&mut view, &access, wanted);
+        self.policy_due = true;
+        if !self.wanted.is_empty() {
+            self.try_wanted(now, out);
+        }
+    }
+
+    /// May this piece touch its extent now? Asked only when the extent is held.
+    fn gate(&mut self, req: &Req, w: &Waiter) -> Gate {
+        let write = req.is_write();
+        if write && (self.edges.blocks(w.extent, w.req) && !self.broken(Mutant::UnserialisedEdges)) {
+            return Gate::Wait;
+        }
+        // Writers queue behind a discard (or an odd write) that waits, or it would wait for ever.
+        let mine = self.edges.locked_by(w.extent, w.req);
+        if write && !mine && self.waiting.iter().any(|o| o.extent == w.extent && !o.for_space && o.req != w.req && self.is_changer(o.req)) {
+            return Gate::Wait;
+        }
+        let Some(index) = self.moves.of(w.extent) else { return Gate::Go };
+        if write { self.gate_write(index) } else { self.gate_read(index) }
+    }
+
+    fn is_changer(&self, r: u32) -> bool {
+        self.reqs.get(r).is_some_and(|q| !matches!(q.op, RequestOp::Read))
+    }
+
+    fn gate_read(&self, index: u16) -> Gate {
+        let m = self.moves.get(index);
+        if m.stale {
+            Gate::Go
+        } else if m.has_buffer() {
+            Gate::FromMove(index)
+        } else if m.is_promotion() {
+            // The whole extent is on its way into memory: waiting for it beats a second seek.
+            Gate::Wait
+        } else {
+            Gate::Go
+        }
+    }
+
+    fn gate_write(&mut self, index: u16) -> Gate {
+        let m = self.moves.get(index);
+        if self.broken(Mutant::ForgetStaleMark) || m.stale {
+            Gate::Go
+        } else if m.is_promotion() || m.is_committing() {
+            // Upwards the writer waits (the copy takes no longer than the slow write would, and the data ends up on fast);
+            // while the record is being written it waits in any case, for a flush.
+            Gate::Wait
+        } else {
+            // Downwards the writer wins: the extent is not cold after all. The mark is set before the write is issued.
+            self.moves.mark_stale(index);
+            Gate::Go
+        }
+    }
+
+    /// Queue a piece until something changes.
+    pub(super) fn wait(&mut self, w: Waiter) {
+        self.counters.waited += 1;
+        self.reqs.at(w.req).left += 1;
+        if !w.for_space {
+            self.space.map.hold(w.extent, true);
+        }
+        self.waiting.push_back(w);
+    }
+
+    /// Let every waiting piece try again, in order of arrival.
+    pub(super) fn retry_waiting(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        for _ in 0..self.waiting.len() {
+            let Some(w) = self.waiting.pop_front() else { break };
+            self.release_hold(w.extent);
+            match self.reqs.at(w.req).op {
+                RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => self.discard_piece(now, w, out),
+                RequestOp::Write if self.edges.is_queued(w.req) => self.retry_odd_write(now, w, out),
+                _ => {
+                    let mut run = None;
+                    self.piece(now, w, &mut run, out);
+                    self.emit(w.req, run, out);
+                }
+            }
+            self.piece_done(now, w.req, out);
+        }
+    }
+
+    /// Clear the held mark of `e` unless something still holds it.
+    pub(super) fn release_hold(&mut self, e: ExtentId) {
+        let held = self.moves.of(e).is_some() || self.edges.holds(e) || self.waiting.iter().any(|w| w.extent == e && !w.for_space);
+        self.space.map.hold(e, held);
+    }
+
+    fn buffer_offset(req: &Req, at: u64) -> u32 {
+        (at - req.start) as u32
+    }
+
+    /// Unwritten data reads as zeros, unless the map may have lost where it is.
+    fn read_nothing(&mut self, req: &Req, w: &Waiter, from: u64, to: u64, out: &mut Vec<Effect>) {
+        if self.incomplete {
+            return self.fail(w.req, IoError::Io);
+        }
+        out.push(Effect::Zero { tag: req.tag, offset: Self::buffer_offset(req, from), len: (to - from) as u32 });
+    }
+
+    /// Call `f` for each stretch of a piece whose blocks are all valid (true) or all unwritten (false).
+    fn stretches(&mut self, w: &Waiter, mut f: impl FnMut(&mut Engine, u64, u64, bool)) {
+        let (base, shift) = (u64::from(w.extent.0) << self.space.geo.extent_shift, self.space.geo.block_shift);
+        let end = ((w.to - base) >> shift) as u32;
+        let mut b = ((w.from - base) >> shift) as u32;
+        while b < end {
+            let (n, valid) = self.space.map.run(w.extent, b, end);
+            f(self, base + (u64::from(b) << shift), base + (u64::from(b + n) << shift), valid);
+            b += n;
+        }
+    }
+
+    fn read_from_move(&mut self, req: &Req, w: &Waiter, index: u16, out: &mut Vec<Effect>) {
+        self.counters.served_from_ram += 1;
+        let base = u64::from(w.extent.0) << self.space.geo.extent_shift;
+        self.stretches(w, |me, from, to, valid| {
+            if valid {
+                out.push(Effect::CopyFromMove {
+                    index,
+                    from: (from - base) as u32,
+                    tag: req.tag,
+                    to: Self::buffer_offset(req, from),
+                    len: (to - from) as u32,
+                });
+            } else {
+                me.read_nothing(req, w, from, to, out);
+            }
+        });
+    }
+
+    fn read_piece(&mut self, req: &Req, w: &Waiter, slot: Slot, run: &mut Option<Run>, out: &mut Vec<Effect>) {
+        if !self.space.map.is_partial(w.extent) {
+            return self.join_run(w, slot, w.from, w.to, false, run, out);
+        }
+        self.stretches(w, |me, from, to, valid| {
+            if valid {
+                me.join_run(w, slot, from, to, false, run, out);
+            } else {
+                me.read_nothing(req, w, from, to, out);
+            }
+        });
+    }
+
+    fn write_piece(&mut self, w: &Waiter, slot: Slot, run: &mut Option<Run>, out: &mut Vec<Effect>) {
+        let req = self.reqs.at(w.req);
+        let mut fua = false;
+        if req.fua {
+            // Durable by itself only if every record needed to find it is durable already.
+            let (geo, base) = (&self.space.geo, u64::from(w.extent.0) << self.space.geo.extent_shift);
+            let blocks = (((w.from - base) >> geo.block_shift) as u32, ((w.to - base) >> geo.block_shift) as u32);
+            fua = self.commit.is_recorded(w.extent) && self.space.map.all_valid(w.extent, blocks.0, blocks.1);
+            req.needs_round |= !fua;
+        }
+        self.join_run(w, slot, w.from, w.to, fua, run, out);
+    }
+
+    /// Pin the slot and add bytes `from..to` of the volume, which lie in it, to the run.
+    #[allow(clippy::too_many_arguments)]
+    fn join_run(&mut self, w: &Waiter, slot: Slot, from: u64, to: u64, fua: bool, run: &mut Option<Run>, out: &mut Vec<Effect>) {
+        let (member, slot_offset) = self.space.geo.locate(slot);
+        if self.members[usize::from(member.0)].missing {
+            return self.fail(w.req, IoError::Gone);
+        }
+        let write = self.reqs.at(w.req).is_write();
+        if !(write && self.broken(Mutant::SkipPin)) {
+            self.space.pins.pin(slot, write);
+        }
+        let device_offset = slot_offset + (from - (u64::from(w.extent.0) << self.space.geo.extent_shift));
+        let len = (to - from) as u32;
+        if let Some(r) = run {
+            if r.member == member
+                && r.device_offset + u64::from(r.len) == device_offset
+                && r.start + u64::from(r.len) == from
+                && r.ext + u32::from(r.count) == w.extent.0
+                && r.slot + u32::from(r.count) == slot.0
+                && r.fua == fua
+                && r.count < u16::MAX
+            {
+                r.len += len;
+                r.count += 1;
+                return;
+            }
+        }
+        let new = Run { member, device_offset, ext: w.extent.0, count: 1, slot: slot.0, start: from, len, fua };
+        let full = run.replace(new);
+        self.emit(w.req, full, out);
+    }
+
+    fn emit(&mut self, r: u32, run: Option<Run>, out: &mut Vec<Effect>) {
+        let Some(run) = run else { return };
+        let req = self.reqs.at(r);
+        req.left += 1;
+        let (kind, buf) = match req.op {
+            RequestOp::WriteZeroes { .. } => (OpKind::WriteZeroes, BufRef::None),
+            _ => (
+                if req.is_write() && !req.reading_edges { OpKind::Write } else { OpKind::Read },
+                BufRef::Request { tag: req.tag, offset: Self::buffer_offset(req, run.start) },
+            ),
+        };
+        let write = kind != OpKind::Read;
+        let what = What::Data { req: r, write, ext: run.ext, count: run.count, slot: run.slot, start: run.start, len: run.len };
+        let op = DeviceOp {
+            id: OpId(0),
+            member: run.member,
+            kind,
+            offset: run.device_offset,
+            len: run.len,
+            buf,
+            fua: run.fua && write,
+        };
+        self.start(what, op, MetaSource::None, out);
+    }
+
+    /// A data operation ended.
+    pub(super) fn data_done(&mut self, now: Nanos, op: &Op, result: Result<(), IoError>, out: &mut Vec<Effect>) {
+        let What::Data { req, write, ext, count, slot, start, len } = op.what else { return };
+        let shift = self.space.geo.extent_shift;
+        for i in 0..u32::from(count) {
+            let (e, s) = (ExtentId(ext + i), Slot(slot + i));
+            if !(write && self.broken(Mutant::SkipPin)) && self.space.pins.unpin(s, write) {
+                self.unpinned(s, out);
+            }
+            if write && result.is_ok() {
+                let base = u64::from(e.0) << shift;
+                let (from, to) = (start.max(base) - base, (start + u64::from(len)).min(base + (1 << shift)) - base);
+                let b = self.space.geo.block_shift;
+                // Only now are the blocks valid: a round that starts while the write is in flight must not expose them.
+                if self.space.map.home(e) == Some(s) && self.space.map.validate(e, (from >> b) as u32, (to >> b) as u32) {
+                    self.commit.note(e, now, self.params.commit_interval);
+                }
+            }
+            // A discard or an odd write may have waited for the writers to drain.
+            self.retry |= write && self.space.map.is_held(e);
+        }
+        if write && !(op.op.fua && result.is_ok()) {
+            self.members[usize::from(op.op.member.0)].unflushed = true;
+        }
+        if let Err(e) = result {
+            self.fail(req, e);
+        }
+        self.piece_done(now, req, out);
+    }
+
+    /// Note an error; the reply comes when all pieces have ended.
+    pub(super) fn fail(&mut self, r: u32, error: IoError) {
+        self.reqs.at(r).error.get_or_insert(error);
+    }
+
+    /// One piece (or the handing-out itself) ended.
+    pub(super) fn piece_done(&mut self, now: Nanos, r: u32, out: &mut Vec<Effect>) {
+        let req = self.reqs.at(r);
+        req.left -= 1;
+        if req.left > 0 {
+            return;
+        }
+        if req.reading_edges {
+            return self.edges_read(now, r, out);
+        }
+        let req = *req;
+        self.drop_edges(r);
+        if req.error.is_none() && req.needs_round {
+            self.commit.join(r);
+        } else {
+            self.reply(now, r, req.error.map_or(Ok(()), Err), out);
+        }
+    }
+
+    /// Answer a request and forget it.
+    pub(super) fn reply(&mut self, now: Nanos, r: u32, result: Result<(), IoError>, out: &mut Vec<Effect>) {
+        let req = self.reqs.remove(r);
+        let latency = now.since(req.arrived);
+        let c = &mut self.counters;
+        c.errors += u64::from(result.is_err());
+        match req.op {
+            RequestOp::Read => {
+                c.reads += 1;
+                c.bytes_read += u64::from(req.bytes);
+                c.read_latency.add(latency);
+            }
+            RequestOp::Write => {
+                c.writes += 1;
+                c.bytes_written += u64::from(req.bytes);
+                c.write_latency.add(latency);
+            }
+            RequestOp::Flush => {
+                c.flushes += 1;
+                c.flush_latency.add(latency);
+            }
+            RequestOp::Discard | RequestOp::WriteZeroes { .. } => c.discards += 1,
+        }
+        self.moves.foreground(now, latency, self.params.p99_limit);
+        out.push(Effect::Reply { tag: req.tag, result });
+    }
+
+    /// Hand out the pieces of a discard (or of write-zeroes that may free).
+    pub(super) fn hand_out_discard(&mut self, now: Nanos, r: u32, out: &mut Vec<Effect>) {
+        let req = *self.reqs.at(r);
+        let shift = self.space.geo.extent_shift;
+        let mut at = req.start;
+        while at < req.end {
+            let extent = self.space.geo.extent_at(at);
+            let to = req.end.min((u64::from(extent.0) + 1) << shift);
+            self.discard_piece(now, Waiter { req: r, extent, from: at, to, touched: true, for_space: false }, out);
+            at = to;
+        }
+    }
+
+    fn discard_piece(&mut self, now: Nanos, w: Waiter, out: &mut Vec<Effect>) {
+        let e = w.extent;
+        if self.space.map.is_held(e) {
+            let queued = self.waiting.iter().any(|o| o.extent == e && !o.for_space && o.req != w.req && self.is_changer(o.req));
+            if queued || self.edges.blocks(e, w.req) {
+                return self.wait(w);
+            }
+            if let Some(index) = self.moves.of(e) {
+                if self.moves.get(index).is_committing() {
+                    return self.wait(w);
+                }
+                self.moves.mark_stale(index);
+            }
+        }
+        let Some(slot) = self.space.map.home(e) else { return };
+        if self.space.pins.count(slot).1 > 0 && !self.broken(Mutant::DiscardUnderWriter) {
+            return self.wait(w);
+        }
+        let geo = &self.space.geo;
+        let base = u64::from(e.0) << geo.extent_shift;
+        let (from, to) = (((w.from - base) >> geo.block_shift) as u32, ((w.to - base) >> geo.block_shift) as u32);
+        let whole = (from, to) == (0, geo.blocks_per_extent());
+        let changed = whole || self.space.map.invalidate(e, from, to);
+        if whole || self.space.map.is_void(e) {
+            self.unmap(now, e, slot, out);
+        } else if changed {
+            self.commit.note(e, now, self.params.commit_interval);
+        }
+    }
+
+    fn unmap(&mut self, now: Nanos, e: ExtentId, slot: Slot, out: &mut Vec<Effect>) {
+        self.space.map.unmap(e);
+        self.commit.note(e, now, self.params.commit_interval);
+        self.free_slot(slot, true, out);
+        let (policy, mut view, _) = self.view(now, 0);
+        policy.on_discarded(&mut view, e, slot);
+        self.space.map.forget(e);
+        self.policy_due = true;
+    }
+
+    /// Is the slot on a member that wakes only for its own data? Then the mirror must know before it is reused.
+    pub(super) fn mirror_decides(&self, slot: Slot) -> bool {
+        self.commit.has_mirror() && self.space.geo.tier_of(slot) != TierId(0)
+    }
+}

@@ -1,0 +1,116 @@
+//! Slots between "given up" and "free".
+//!
+//! A slot freed by discard or move is handed out again only when (1) the record that frees it is durable, else a crash would
+//! bring the old owner back to find somebody else's bytes; (2) for slots of slow tiers, the mirror knows too, since degraded
+//! service goes by the mirror alone; (3) nobody reads it any more; (4) a discard passed down has ended, or it could hit the
+//! new owner's data.
+
+use super::commit::MetaSource;
+use super::{Engine, Mutant, What};
+use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
+use crate::units::Slot;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    slot: Slot,
+    trim: bool,
+    /// Durable once this many pending records were committed.
+    mark: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Freeing {
+    /// Waiting for the primary's record.
+    fast: VecDeque<Entry>,
+    /// Waiting for the mirror's record.
+    slow: VecDeque<Entry>,
+    /// Durable, but pinned.
+    pinned: Vec<Entry>,
+    trimming: u32,
+}
+
+impl Freeing {
+    /// Is nothing on its way?
+    pub(super) fn is_empty(&self) -> bool {
+        self.fast.is_empty() && self.slow.is_empty() && self.pinned.is_empty() && self.trimming == 0
+    }
+    /// Does a slow slot wait for the mirror?
+    pub(super) fn wants_mirror(&self) -> bool {
+        !self.slow.is_empty()
+    }
+    /// Does any slot wait for a record?
+    pub(super) fn wants_round(&self) -> bool {
+        !self.fast.is_empty() || !self.slow.is_empty()
+    }
+}
+
+impl Engine {
+    /// `slot` was given up; the record that says so is pending.
+    pub(super) fn free_slot(&mut self, slot: Slot, trim: bool, out: &mut Vec<Effect>) {
+        self.space.slots.quarantine(slot);
+        let entry = Entry { slot, trim, mark: self.commit.pending_mark() };
+        if self.broken(Mutant::ReuseBeforeDurable) {
+            return self.release(entry, out);
+        }
+        if self.mirror_decides(slot) && !self.broken(Mutant::ReuseBeforeMirror) {
+            self.freeing.slow.push_back(entry);
+        } else {
+            self.freeing.fast.push_back(entry);
+        }
+    }
+
+    /// `slot` was the source of a move whose record is durable (and mirrored).
+    pub(super) fn free_moved(&mut self, slot: Slot, out: &mut Vec<Effect>) {
+        self.space.slots.quarantine(slot);
+        self.release(Entry { slot, trim: false, mark: 0 }, out);
+    }
+
+    /// After a round: let go of what is durable now.
+    pub(super) fn release_durable(&mut self, out: &mut Vec<Effect>) {
+        let (primary, mirror) = self.commit.committed();
+        while let Some(e) = self.freeing.fast.front().copied().filter(|e| e.mark <= primary) {
+            self.freeing.fast.pop_front();
+            self.release(e, out);
+        }
+        while let Some(e) = self.freeing.slow.front().copied().filter(|e| e.mark <= mirror) {
+            self.freeing.slow.pop_front();
+            self.release(e, out);
+        }
+    }
+
+    fn release(&mut self, e: Entry, out: &mut Vec<Effect>) {
+        if self.space.pins.is_pinned(e.slot) && !self.broken(Mutant::ReusePinned) {
+            self.freeing.pinned.push(e);
+            return;
+        }
+        let (member, offset) = self.space.geo.locate(e.slot);
+        let m = self.members[usize::from(member.0)];
+        if e.trim && m.trims && !m.missing {
+            self.freeing.trimming += 1;
+            let len = self.space.geo.extent_bytes();
+            let op = DeviceOp { id: OpId(0), member, kind: OpKind::Discard, offset, len, buf: BufRef::None, fua: false };
+            self.start(What::Trim { slot: e.slot }, op, MetaSource::None, out);
+        } else {
+            self.space.slots.release(e.slot);
+            self.retry |= !self.waiting.is_empty();
+        }
+    }
+
+    /// A discard that was passed down ended.
+    pub(super) fn trimmed(&mut self, slot: Slot) {
+        self.freeing.trimming -= 1;
+        self.space.slots.release(slot);
+        self.retry = true;
+    }
+
+    /// The last operation on `slot` ended.
+    pub(super) fn unpinned(&mut self, slot: Slot, out: &mut Vec<Effect>) {
+        if let Some(i) = self.freeing.pinned.iter().position(|e| e.slot == slot) {
+            let e = self.freeing.pinned.swap_remove(i);
+            self.release(e, out);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Looking at a running engine: counters, explanations, knobs.
+
+use super::Engine;
+use crate::policy::{ParamError, Policy, Space, View, nearest};
+use crate::stats::Counters;
+use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Memory of the engine, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Map rows and reverse map, with the statistics that ride in the rows.
+    pub map: usize,
+    /// The policy's own statistics.
+    pub policy: usize,
+    /// Bitmaps of partly written extents.
+    pub bitmaps: usize,
+    /// Free-slot index, pending set, journal staging, checkpoint piece.
+    pub other: usize,
+}
+
+impl Memory {
+    /// Map and statistics per extent (design.md section 4: at most 16 with the default collector).
+    pub fn per_extent(&self, extents: u32) -> f64 {
+        (self.map + self.policy) as f64 / f64::from(extents.max(1))
+    }
+}
+
+/// Where an extent is, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Its home.
+    pub slot: Option<Slot>,
+    /// Tier of the home.
+    pub tier: Option<TierId>,
+    /// Member and byte offset of the home.
+    pub place: Option<(MemberId, u64)>,
+    /// Blocks that were written, of all.
+    pub valid_blocks: u32,
+    /// Requests in flight on it.
+    pub in_flight: u32,
+    /// A move is under way.
+    pub moving: bool,
+    /// Time of the last access.
+    pub last: Nanos,
+    /// What the policy says.
+    pub why: String,
+}
+
+/// Engine knobs beside the policy's parameters.
+const KNOBS: [&str; 3] = ["move_bytes_per_s", "p99_limit_s", "commit_interval_s"];
+
+impl Engine {
+    /// The map and what goes with it.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+    /// Counts so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// The policy's name.
+    pub fn policy_name(&self) -> &'static str {
+        self.policy.name()
+    }
+    /// The policy's parameters and the engine's knobs, with their values.
+    pub fn knobs(&self) -> Vec<(&'static str, f64)> {
+        let mut v = self.policy.params();
+        v.push((KNOBS[0], self.params.move_bytes_per_s.map_or(0.0, |b| b as f64)));
+        v.push((KNOBS[1], self.params.p99_limit.map_or(0.0, Nanos::as_secs_f64)));
+        v.push((KNOBS[2], self.params.commit_interval.as_secs_f64()));
+        v
+    }
+    /// Change a policy parameter or an engine knob (`0` lifts a limit).
+    pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        let range = |max: f64, what| if (0.0..=max).contains(&value) { Ok(()) } else { Err(ParamError::Range(what)) };
+        match key {
+            "move_bytes_per_s" => {
+                range(1e12, "move_bytes_per_s: bytes per second, 0 (no limit) to 10^12")?;
+                self.params.move_bytes_per_s = (value > 0.0).then_some(value as u64);
+                self.moves.set_rate(self.params.move_bytes_per_s);
+            }
+            "p99_limit_s" => {
+                range(3600.0, "p99_limit_s: seconds, 0 (no limit) to 3600")?;
+                self.params.p99_limit = (value > 0.0).then_some(Nanos((value * 1e9) as u64));
+            }
+            "commit_interval_s" => {
+                if value < 0.01 {
+                    return Err(ParamError::Range("commit_interval_s: seconds, 0.01 to 3600"));
+                }
+                range(3600.0, "commit_interval_s: seconds, 0.01 to 3600")?;
+                self.params.commit_interval = Nanos((value * 1e9) as u64);
+            }
+            _ => match self.policy.set(key, value) {
+                Err(ParamError::Unknown(_)) => {
+                    let params = self.policy.params();
+                    let names = params.iter().map(|p| p.0).chain(KNOBS);
+                    return Err(ParamError::Unknown(nearest(key, names)));
+                }
+                r => r?,
+            },
+        }
+        self.policy_due = true;
+        Ok(())
+    }
+    /// Where an extent is, and what would move it.
+    pub fn explain(&mut self, now: Nanos, extent: ExtentId) -> Explained {
+        let moving = self.moves.of(extent).is_some();
+        let map = &self.space.map;
+        let slot = map.home(extent);
+        let blocks = self.space.geo.blocks_per_extent();
+        let mut valid = 0;
+        let mut b = 0;
+        while b < blocks && slot.is_some() {
+            let (n, on) = map.run(extent, b, blocks);
+            valid += if on { n } else { 0 };
+            b += n;
+        }
+        let last = map.last(extent);
+        let view = View::new(&mut self.space, now, self.moves.active(), false, 0);
+        let in_flight = view.in_flight(extent);
+        let why = self.policy.explain(&view, extent);
+        Explained {
+            slot,
+            tier: slot.map(|s| self.space.geo.tier_of(s)),
+            place: slot.map(|s| self.space.geo.locate(s)),
+            valid_blocks: valid,
+            in_flight,
+            moving,
+            last,
+            why,
+        }
+    }
+    /// Memory used.
+    pub fn memory(&self) -> Memory {
+        let (map, bitmaps) = self.space.map.bytes();
+        Memory { map, policy: self.policy.bytes(), bitmaps, other: self.space.slots.bytes() + self.commit.memory() }
+    }
+    /// Moves under way, journal blocks that the mirror lacks, checkpoint number.
+    pub fn progress(&self) -> (u32, u64, u64) {
+        let (lag, checkpoint) = self.commit.progress();
+        (self.moves.active(), lag, checkpoint)
+    }
+    /// Is a member asleep?
+    pub fn is_asleep(&self, m: MemberId) -> bool {
+        self.members[usize::from(m.0)].asleep
+    }
+}

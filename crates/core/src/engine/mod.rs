@@ -1,0 +1,501 @@
+//! The engine: one owner of map, moves and commits. Events in, effects out.
+//!
+//! Never false: a request is answered only when what it promises is true on the devices (or, for data not yet flushed, in
+//! their caches), and no byte is shown to anyone but the extent that it was written to.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `mod.rs` | the entry points, and the upkeep that ends every event |
+//! | `data.rs` | the life of a read, a write, a discard |
+//! | `edges.rs` | odd requests: read-modify-write of edge blocks |
+//! | `moves.rs` | the life of a move |
+//! | `commit.rs` | rounds: flush data, write records, flush journal, reply; checkpoints |
+//! | `free.rs` | slots between "given up" and "free" |
+
+mod commit;
+mod data;
+mod edges;
+mod free;
+mod inspect;
+mod moves;
+mod mutants;
+mod slab;
+
+pub use inspect::{Explained, Memory};
+pub use mutants::{MUTANTS, Mutant};
+
+use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request, RequestOp, Tag};
+use crate::policy::{Action, Policy, Space, View};
+use crate::stats::{Counters, MemberCounters};
+use crate::store::Opened;
+use crate::units::{ExtentId, MemberId, Nanos, Slot};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use commit::Commit;
+use edges::Edges;
+use free::Freeing;
+use moves::Moves;
+use slab::Slab;
+
+/// Longest read or write.
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+/// Slots that a policy may look at in one background call: about 20 µs.
+const SCAN_BUDGET: u32 = 2048;
+
+/// What the engine needs to know beyond the volume itself.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// Extent-sized move buffers that the world has: moves under way at most.
+    pub move_buffers: u16,
+    /// Records wait at most this long for a FLUSH to carry them.
+    pub commit_interval: Nanos,
+    /// Journal blocks kept in memory until the mirror has them.
+    pub stage_blocks: u32,
+    /// Reads of unmapped extents give them a home (the lab; live they return zeros).
+    pub map_on_read: bool,
+    /// Serve reads only.
+    pub read_only: bool,
+    /// Per member: spin down after this long without use.
+    pub standby_after: Vec<Option<Nanos>>,
+    /// Bandwidth for moves, bytes per second.
+    pub move_bytes_per_s: Option<u64>,
+    /// Foreground 99th percentile that moves yield to.
+    pub p99_limit: Option<Nanos>,
+    /// Pass discards of freed slots down to the devices.
+    pub pass_discards: bool,
+    /// A safety rule to leave out, for tests of the tests.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<Mutant>,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            move_buffers: 16,
+            commit_interval: Nanos::from_secs(5),
+            stage_blocks: 1024,
+            map_on_read: false,
+            read_only: false,
+            standby_after: Vec::new(),
+            move_bytes_per_s: None,
+            p99_limit: None,
+            pass_discards: true,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+}
+
+/// A request being served.
+#[derive(Clone, Copy, Debug)]
+struct Req {
+    tag: Tag,
+    op: RequestOp,
+    /// First byte, rounded down to a block.
+    start: u64,
+    /// End, rounded up.
+    end: u64,
+    bytes: u32,
+    fua: bool,
+    class: u8,
+    arrived: Nanos,
+    /// Device operations and waiting pieces, plus one while pieces are being handed out.
+    left: u32,
+    error: Option<IoError>,
+    /// The reply must wait for a commit round.
+    needs_round: bool,
+    /// An odd write that still reads its edge blocks.
+    reading_edges: bool,
+}
+
+impl Req {
+    fn is_write(&self) -> bool {
+        !self.reading_edges && matches!(self.op, RequestOp::Write | RequestOp::WriteZeroes { keep: true })
+    }
+}
+
+/// What a device operation is for.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// Part of a request: whole or partial extents `ext…` in slots `slot…`, bytes `start…start + len` of the volume.
+    Data { req: u32, write: bool, ext: u32, count: u16, slot: u32, start: u64, len: u32 },
+    /// Reading or writing a move's buffer.
+    Move { index: u16 },
+    /// A flush, metadata write or metadata flush of the current round.
+    Round,
+    /// Passing a discard down before the slot is given out again.
+    Trim { slot: Slot },
+    /// Sending a disk to sleep.
+    Standby,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    what: What,
+    op: DeviceOp,
+    /// Bytes of metadata, as (staging sequence numbers | checkpoint buffer | header).
+    meta: commit::MetaSource,
+}
+
+/// A piece of a request (within one extent) that cannot go on just now.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    req: u32,
+    extent: ExtentId,
+    from: u64,
+    to: u64,
+    /// The policy has seen this access.
+    touched: bool,
+    /// Waits for a free slot, not for the extent.
+    for_space: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MemberState {
+    /// Writes completed since the last flush was issued.
+    unflushed: bool,
+    in_flight: u32,
+    last_used: Nanos,
+    asleep: bool,
+    missing: bool,
+    trims: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Closing,
+    Closed,
+}
+
+/// The volume's engine: see the module.
+pub struct Engine {
+    space: Space,
+    policy: Box<dyn Policy>,
+    params: Params,
+    reqs: Slab<Req>,
+    ops: Slab<Op>,
+    waiting: VecDeque<Waiter>,
+    /// Something changed that a waiting piece may have waited for.
+    retry: bool,
+    /// The policy should have a look: an access or a settled move since the last tick.
+    policy_due: bool,
+    edges: Edges,
+    moves: Moves,
+    commit: Commit,
+    freeing: Freeing,
+    members: Vec<MemberState>,
+    wanted: Vec<Action>,
+    counters: Counters,
+    phase: Phase,
+    /// A flush or metadata write failed: nothing can be promised any more.
+    failed: bool,
+    /// Unmapped extents must not be read as zeros (degraded, mirror not complete).
+    incomplete: bool,
+}
+
+impl Engine {
+    /// Over an opened volume.
+    pub fn new(opened: Opened, mut policy: Box<dyn Policy>, params: Params) -> Engine {
+        let mut space = opened.space;
+        let n = space.geo.members.len();
+        policy.attach(&mut View::new(&mut space, opened.time_base, 0, false, u32::MAX));
+        let blank = MemberState {
+            unflushed: false,
+            in_flight: 0,
+            last_used: opened.time_base,
+            asleep: false,
+            missing: false,
+            trims: params.pass_discards,
+        };
+        let mut members = vec![blank; n];
+        for m in &opened.report.missing {
+            members[usize::from(m.0)].missing = true;
+        }
+        let counters = Counters { members: vec![MemberCounters::default(); n], ..Counters::default() };
+        Engine {
+            commit: Commit::new(&opened.superblock, opened.layout, opened.tip, opened.checkpoint, &params, space.geo.extents),
+            freeing: Freeing::default(),
+            moves: Moves::new(&params),
+            edges: Edges::default(),
+            reqs: Slab::new(1024),
+            ops: Slab::new(1024),
+            waiting: VecDeque::with_capacity(256),
+            retry: false,
+            policy_due: true,
+            wanted: Vec::with_capacity(64),
+            phase: Phase::Running,
+            failed: false,
+            incomplete: opened.report.incomplete,
+            members,
+            counters,
+            space,
+            policy,
+            params,
+        }
+    }
+
+    /// A request arrived.
+    pub fn submit(&mut self, now: Nanos, req: Request, out: &mut Vec<Effect>) {
+        if let Err(error) = self.admissible(&req) {
+            self.counters.errors += 1;
+            out.push(Effect::Reply { tag: req.tag, result: Err(error) });
+            return;
+        }
+        let (start, end) = match req.op {
+            // A discard is advice: it covers the whole blocks inside.
+            RequestOp::Discard => {
+                let b = u64::from(self.space.geo.block_bytes());
+                let (a, z) = ((req.offset + b - 1) & !(b - 1), (req.offset + u64::from(req.len)) & !(b - 1));
+                (a, z.max(a))
+            }
+            _ => self.space.geo.align(req.offset, u64::from(req.len)),
+        };
+        let r = self.reqs.insert(Req {
+            tag: req.tag,
+            op: req.op,
+            start,
+            end,
+            bytes: req.len,
+            fua: req.fua && !self.broken(Mutant::ForgetFua),
+            class: req.class,
+            arrived: now,
+            left: 1,
+            error: None,
+            needs_round: false,
+            reading_edges: false,
+        });
+        match req.op {
+            RequestOp::Flush => self.commit.join(r),
+            RequestOp::Write if (start, end) != (req.offset, req.offset + u64::from(req.len)) => {
+                self.start_odd_write(now, r, req.offset, out);
+            }
+            RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
+                self.reqs.at(r).needs_round = req.fua;
+                self.hand_out_discard(now, r, out);
+                self.piece_done(now, r, out);
+            }
+            RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes { keep: true } => {
+                self.hand_out(now, r, start, end, out);
+                self.piece_done(now, r, out);
+            }
+        }
+        self.upkeep(now, out);
+    }
+
+    fn admissible(&self, req: &Request) -> Result<(), IoError> {
+        if req.op == RequestOp::Flush {
+            // A failed flush is sticky: no later one pretends success (design.md section 5).
+            return if self.failed && !self.broken(Mutant::ForgetFailedFlush) { Err(IoError::Io) } else { Ok(()) };
+        }
+        let end = req.offset.checked_add(u64::from(req.len)).ok_or(IoError::Invalid)?;
+        if req.len == 0 || end > self.space.geo.volume_bytes() || self.phase != Phase::Running {
+            return Err(IoError::Invalid);
+        }
+        match req.op {
+            RequestOp::Read | RequestOp::Write if req.len > REQUEST_BYTES_MAX => return Err(IoError::Invalid),
+            RequestOp::WriteZeroes { .. } if self.space.geo.align(req.offset, u64::from(req.len)) != (req.offset, end) => {
+                return Err(IoError::Invalid);
+            }
+            RequestOp::Read => return Ok(()),
+            _ => {}
+        }
+        if self.params.read_only {
+            return Err(IoError::ReadOnly);
+        }
+        if self.failed && !self.broken(Mutant::ForgetFailedFlush) { Err(IoError::Io) } else { Ok(()) }
+    }
+
+    /// A device operation ended: bytes transferred, or an error.
+    pub fn complete(&mut self, now: Nanos, id: OpId, result: Result<u32, IoError>, out: &mut Vec<Effect>) {
+        let op = *self.ops.at(id.0);
+        let i = usize::from(op.op.member.0);
+        self.members[i].in_flight -= 1;
+        self.members[i].last_used = now;
+        let whole = result.map(|n| n >= op.op.len || self.broken(Mutant::TrustShortTransfer));
+        if let Ok(false) = whole {
+            // A short transfer: the rest is asked for again; one without progress is an error.
+            let n = result.unwrap_or(0);
+            if n > 0 && matches!(op.op.kind, OpKind::Read | OpKind::Write) {
+                self.resume(op, n, id, out);
+                return;
+            }
+        }
+        self.ops.remove(id.0);
+        let result = match whole {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(IoError::Io),
+            Err(e) => Err(e),
+        };
+        let c = &mut self.counters.members[i];
+        c.errors += u64::from(result.is_err());
+        match op.what {
+            What::Data { .. } => self.data_done(now, &op, result, out),
+            What::Move { index } => self.move_step(now, index, result, out),
+            What::Round => self.round_step(now, &op, result, out),
+            What::Trim { slot } => {
+                // Discards are advice; a device that cannot is not asked again.
+                self.members[i].trims &= result.is_ok();
+                self.trimmed(slot);
+            }
+            What::Standby => self.members[i].asleep = result.is_ok(),
+        }
+        self.upkeep(now, out);
+    }
+
+    fn resume(&mut self, op: Op, n: u32, id: OpId, out: &mut Vec<Effect>) {
+        let mut d = op.op;
+        // Stay on whole blocks: a device that stopped inside one must do that block again.
+        let n = n & !(self.space.geo.block_bytes() - 1);
+        d.offset += u64::from(n);
+        d.len -= n;
+        let mut meta = op.meta;
+        match &mut d.buf {
+            BufRef::Request { offset, .. } | BufRef::Move { offset, .. } => *offset += n,
+            BufRef::Meta => meta.skip(n),
+            BufRef::None => {}
+        }
+        if let What::Data { req, .. } = op.what {
+            debug_assert!(self.reqs.get(req).is_some());
+        }
+        let o = self.ops.at(id.0);
+        o.op = d;
+        o.meta = meta;
+        self.members[usize::from(d.member.0)].in_flight += 1;
+        out.push(Effect::Start(d));
+    }
+
+    /// Time passed.
+    pub fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.policy_due = true;
+        self.sleepy(now, out);
+        self.upkeep(now, out);
+    }
+
+    /// When [`Engine::tick`] is wanted.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let standby = self.members.iter().zip(&self.params.standby_after).filter_map(|(m, after)| {
+            after.filter(|_| !m.asleep && !m.missing && m.in_flight == 0).map(|a| m.last_used + a)
+        });
+        [self.policy.next_wake().filter(|_| self.may_move()), self.commit.next_wake(), self.moves.next_wake()]
+            .into_iter()
+            .flatten()
+            .chain(standby)
+            .min()
+    }
+
+    /// No more requests will come: drain, write everything down.
+    pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        if self.phase == Phase::Running {
+            self.phase = Phase::Closing;
+            for i in 0..self.moves.len() {
+                self.cancel_move(now, i as u16, out);
+            }
+            self.upkeep(now, out);
+        }
+    }
+
+    /// Everything that can be durable is, and nothing is in flight.
+    pub fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// Did a flush or metadata write fail, so that nothing can be promised any more?
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The bytes of a metadata write in flight.
+    pub fn meta(&self, op: &DeviceOp) -> &[u8] {
+        match self.ops.get(op.id.0) {
+            Some(o) if op.buf == BufRef::Meta => self.commit.meta_bytes(o.meta, op.len),
+            _ => &[],
+        }
+    }
+
+    /// Start a device operation.
+    fn start(&mut self, what: What, mut op: DeviceOp, meta: commit::MetaSource, out: &mut Vec<Effect>) {
+        op.id = OpId(self.ops.insert(Op { what, op, meta }));
+        let m = &mut self.members[usize::from(op.member.0)];
+        m.in_flight += 1;
+        m.asleep &= matches!(op.kind, OpKind::Standby);
+        let c = &mut self.counters.members[usize::from(op.member.0)];
+        let (is_move, is_meta) = (matches!(what, What::Move { .. }), op.buf == BufRef::Meta);
+        match op.kind {
+            OpKind::Read => {
+                c.reads += 1;
+                c.bytes_read += u64::from(op.len);
+                c.move_bytes_read += if is_move { u64::from(op.len) } else { 0 };
+            }
+            OpKind::Write if is_meta => c.meta_bytes_written += u64::from(op.len),
+            OpKind::Write | OpKind::WriteZeroes => {
+                c.writes += 1;
+                c.bytes_written += u64::from(op.len);
+                c.move_bytes_written += if is_move { u64::from(op.len) } else { 0 };
+            }
+            OpKind::Flush => c.flushes += 1,
+            OpKind::Discard => c.bytes_discarded += u64::from(op.len),
+            OpKind::Standby => c.spin_downs += 1,
+        }
+        out.push(Effect::Start(op));
+    }
+
+    fn view(&mut self, now: Nanos, budget: u32) -> (&mut dyn Policy, View<'_>, &mut Vec<Action>) {
+        let flushing = self.commit.writing_metadata();
+        (self.policy.as_mut(), View::new(&mut self.space, now, self.moves.active(), flushing, budget), &mut self.wanted)
+    }
+
+    fn may_move(&self) -> bool {
+        self.phase == Phase::Running && !self.failed && !self.params.read_only
+    }
+
+    /// What ends every event: carry out wants, let waiting pieces try again, start a round if one is due.
+    fn upkeep(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        loop {
+            if !self.wanted.is_empty() {
+                self.try_wanted(now, out);
+            } else if self.retry {
+                self.retry = false;
+                self.retry_waiting(now, out);
+            } else if self.policy_due {
+                self.policy_due = false;
+                if self.may_move() {
+                    let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
+                    policy.tick(&mut view, wanted);
+                }
+            } else if !self.start_round_if_due(now, out) {
+                break;
+            }
+        }
+        if self.phase == Phase::Closing && self.nothing_left() {
+            self.phase = Phase::Closed;
+        }
+    }
+
+    fn nothing_left(&self) -> bool {
+        self.reqs.is_empty() && self.ops.is_empty() && self.moves.active() == 0 && (self.failed || self.params.read_only || self.commit.is_settled())
+    }
+
+    /// Send idle disks to sleep (GreenDM 6.1.4).
+    fn sleepy(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        for i in 0..self.members.len() {
+            let m = self.members[i];
+            let Some(after) = self.params.standby_after.get(i).copied().flatten() else { continue };
+            if !m.asleep && !m.missing && m.in_flight == 0 && now.since(m.last_used) >= after && self.phase == Phase::Running {
+                let op = DeviceOp {
+                    id: OpId(0),
+                    member: MemberId(i as u8),
+                    kind: OpKind::Standby,
+                    offset: 0,
+                    len: 0,
+                    buf: BufRef::None,
+                    fua: false,
+                };
+                self.start(What::Standby, op, commit::MetaSource::None, out);
+                self.members[i].asleep = true;
+            }
+        }
+    }
+}

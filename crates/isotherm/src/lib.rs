@@ -13,6 +13,7 @@
 pub mod args;
 pub mod cmd;
 pub mod compact;
+pub mod control;
 pub mod failure;
 pub mod json;
 pub mod policy_spec;

@@ -39,7 +39,9 @@ fn chunks_never_overlap_and_all_come_together_again() {
     let mut state = 1u64;
     let mut held: Vec<(u8, Buffer)> = Vec::new();
     for step in 0..5000u32 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         let len = [100, 4096, 8192, 16384, 32768][(state >> 33) as usize % 5];
         if state >> 63 == 0 && pool.has(len as usize) {
             let mut b = pool.buffer(0, len, 512);

@@ -18,24 +18,32 @@ impl Size {
     /// What is wrong with it, without the place.
     pub fn parse(text: &str) -> Result<Size, String> {
         let t = text.trim();
-        let (number, unit) = t.split_at(t.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(t.len()));
+        let (number, unit) =
+            t.split_at(t.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(t.len()));
         let shift = match unit.to_ascii_uppercase().as_str() {
             "" | "B" => 0,
             "K" | "KB" | "KIB" => 10,
             "M" | "MB" | "MIB" => 20,
             "G" | "GB" | "GIB" => 30,
             "T" | "TB" | "TIB" => 40,
-            _ => return Err(format!("`{text}` is not a size: write bytes or a number with K, M, G or T")),
+            _ => {
+                return Err(format!(
+                    "`{text}` is not a size: write bytes or a number with K, M, G or T"
+                ));
+            }
         };
-        let whole = number.trim().parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+        let whole = number
+            .trim()
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(1 << shift));
         let broken = || {
             let n = number.trim().parse::<f64>().ok()? * (1u64 << shift) as f64;
             (n.is_finite() && (0.0..1.8e19).contains(&n)).then_some(n as u64)
         };
-        whole
-            .or_else(broken)
-            .map(Size)
-            .ok_or_else(|| format!("`{text}` is not a size: write bytes or a number with K, M, G or T"))
+        whole.or_else(broken).map(Size).ok_or_else(|| {
+            format!("`{text}` is not a size: write bytes or a number with K, M, G or T")
+        })
     }
 }
 
@@ -67,7 +75,9 @@ impl<'de> Deserialize<'de> for Size {
                 f.write_str("a size: bytes, or text such as \"64K\" or \"8G\"")
             }
             fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Size, E> {
-                u64::try_from(n).map(Size).map_err(|_| E::custom("a size cannot be negative"))
+                u64::try_from(n)
+                    .map(Size)
+                    .map_err(|_| E::custom("a size cannot be negative"))
             }
             fn visit_str<E: serde::de::Error>(self, s: &str) -> Result<Size, E> {
                 Size::parse(s).map_err(E::custom)
@@ -105,13 +115,25 @@ impl MemberConfig {
     /// # Errors
     /// No such preset or an impossible span, without the place.
     pub fn model(&self, bytes: u64) -> Result<Option<Box<dyn DeviceModel>>, String> {
-        let Some(name) = &self.paced else { return Ok(None) };
+        let Some(name) = &self.paced else {
+            return Ok(None);
+        };
         let span = match self.span.as_deref() {
             None | Some("full") => Span::Full,
-            Some(start) => Span::At { start: Size::parse(start).map_err(|e| format!("span: {e}, or `full`"))?.0 },
+            Some(start) => Span::At {
+                start: Size::parse(start)
+                    .map_err(|e| format!("span: {e}, or `full`"))?
+                    .0,
+            },
         };
-        let options = Options { size: bytes, span, ..Options::default() };
-        preset(name, &options).map(Some).map_err(|e| format!("paced: {e}"))
+        let options = Options {
+            size: bytes,
+            span,
+            ..Options::default()
+        };
+        preset(name, &options)
+            .map(Some)
+            .map_err(|e| format!("paced: {e}"))
     }
 }
 
@@ -205,7 +227,10 @@ const IO: &[&str] = &[
 fn known(table: &toml::Table, valid: &[&str], place: &str) -> Result<(), String> {
     match table.keys().find(|k| !valid.contains(&k.as_str())) {
         None => Ok(()),
-        Some(k) => Err(format!("{place}unknown field `{k}`: did you mean `{}`?", nearest(k, valid.iter().copied()))),
+        Some(k) => Err(format!(
+            "{place}unknown field `{k}`: did you mean `{}`?",
+            nearest(k, valid.iter().copied())
+        )),
     }
 }
 
@@ -214,7 +239,13 @@ fn known_everywhere(t: &toml::Table) -> Result<(), String> {
     if let Some(toml::Value::Table(io)) = t.get("io") {
         known(io, IO, "[io]: ")?;
     }
-    for (i, m) in t.get("members").and_then(toml::Value::as_array).into_iter().flatten().enumerate() {
+    for (i, m) in t
+        .get("members")
+        .and_then(toml::Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         if let toml::Value::Table(m) = m {
             known(m, MEMBER, &format!("member {i}: "))?;
         }
@@ -228,7 +259,12 @@ impl VolumeConfig {
     /// # Errors
     /// Not TOML, an unknown field (with the nearest valid one), a wrong type or an impossible value.
     pub fn parse(text: &str, file: &Path) -> Result<VolumeConfig, Error> {
-        let bad = |what: String| Error::new(ErrorKind::Config, format!("{}: {}", file.display(), what.trim_end()));
+        let bad = |what: String| {
+            Error::new(
+                ErrorKind::Config,
+                format!("{}: {}", file.display(), what.trim_end()),
+            )
+        };
         let table: toml::Table = toml::from_str(text).map_err(|e| bad(e.to_string()))?;
         known_everywhere(&table).map_err(bad)?;
         // Again from the text: so errors of type carry line and column.
@@ -252,7 +288,9 @@ impl VolumeConfig {
     /// # Errors
     /// The directory cannot be written.
     pub fn save(&self, file: &Path) -> Result<(), Error> {
-        let bad = |e: &dyn fmt::Display| Error::new(ErrorKind::Config, format!("{}: {e}", file.display()));
+        let bad = |e: &dyn fmt::Display| {
+            Error::new(ErrorKind::Config, format!("{}: {e}", file.display()))
+        };
         let text = toml::to_string(self).map_err(|e| bad(&e))?;
         let new = file.with_extension("toml.new");
         let write = || {
@@ -261,7 +299,10 @@ impl VolumeConfig {
             f.write_all(text.as_bytes())?;
             f.sync_all()?;
             std::fs::rename(&new, file)?;
-            let dir = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let dir = file
+                .parent()
+                .filter(|p| !p.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
             std::fs::File::open(dir)?.sync_all()
         };
         write().map_err(|e: std::io::Error| bad(&e))
@@ -275,24 +316,58 @@ impl VolumeConfig {
         if self.name.is_empty() || self.name.len() > 100 || self.name.contains(['/', '\0']) {
             return Err("name: 1 to 100 bytes, without `/`".into());
         }
-        if self.uuid.as_deref().is_some_and(|u| parse_uuid(u).is_none()) {
+        if self
+            .uuid
+            .as_deref()
+            .is_some_and(|u| parse_uuid(u).is_none())
+        {
             return Err("uuid: 32 hexadecimal digits; leave it out, `create` assigns it".into());
         }
         let extent = self.extent.0;
         if !extent.is_power_of_two() || !(4 << 10..=4 << 20).contains(&extent) {
-            return Err(format!("extent: {} is not a power of two from 4K to 4M", self.extent));
+            return Err(format!(
+                "extent: {} is not a power of two from 4K to 4M",
+                self.extent
+            ));
         }
         build_policy(&self.policy)?;
         let io = &self.io;
-        let range = |ok: bool, what: &str| if ok { Ok(()) } else { Err(format!("[io]: {what}")) };
-        range((4 << 20..=16 << 30).contains(&io.buffers.0), "buffers: from 4M to 16G")?;
-        range((1..=1024).contains(&io.move_buffers), "move_buffers: from 1 to 1024")?;
-        range((8..=4096).contains(&io.queue_depth), "queue_depth: from 8 to 4096")?;
+        let range = |ok: bool, what: &str| {
+            if ok {
+                Ok(())
+            } else {
+                Err(format!("[io]: {what}"))
+            }
+        };
+        range(
+            (4 << 20..=16 << 30).contains(&io.buffers.0),
+            "buffers: from 4M to 16G",
+        )?;
+        range(
+            (1..=1024).contains(&io.move_buffers),
+            "move_buffers: from 1 to 1024",
+        )?;
+        range(
+            (8..=4096).contains(&io.queue_depth),
+            "queue_depth: from 8 to 4096",
+        )?;
         range(io.spin_us <= 1000, "spin_us: from 0 to 1000")?;
-        range((1..=600_000).contains(&io.commit_interval_ms), "commit_interval_ms: from 1 to 600000")?;
-        range((16..=65536).contains(&io.stage_blocks), "stage_blocks: from 16 to 65536")?;
-        range(io.move_rate.is_none_or(|r| r.0 > 0), "move_rate: more than 0, or leave it out")?;
-        range(io.p99_limit_ms.is_none_or(|p| p.is_finite() && p > 0.0), "p99_limit_ms: more than 0, or leave it out")?;
+        range(
+            (1..=600_000).contains(&io.commit_interval_ms),
+            "commit_interval_ms: from 1 to 600000",
+        )?;
+        range(
+            (16..=65536).contains(&io.stage_blocks),
+            "stage_blocks: from 16 to 65536",
+        )?;
+        range(
+            io.move_rate.is_none_or(|r| r.0 > 0),
+            "move_rate: more than 0, or leave it out",
+        )?;
+        range(
+            io.p99_limit_ms.is_none_or(|p| p.is_finite() && p > 0.0),
+            "p99_limit_ms: more than 0, or leave it out",
+        )?;
         if self.members.is_empty() || self.members.len() > 16 {
             return Err("members: a volume has 1 to 16".into());
         }
@@ -301,7 +376,9 @@ impl VolumeConfig {
         }
         let top = self.members.iter().map(|m| m.tier).max().unwrap_or(0);
         match (0..=top).find(|t| !self.members.iter().any(|m| m.tier == *t)) {
-            Some(t) => Err(format!("members: tier {t} has none; tiers are numbered from 0, the fastest, without gaps")),
+            Some(t) => Err(format!(
+                "members: tier {t} has none; tiers are numbered from 0, the fastest, without gaps"
+            )),
             None => Ok(()),
         }
     }
@@ -329,7 +406,10 @@ impl MemberConfig {
         if self.span.is_some() && self.paced.is_none() {
             return Err("span: only together with `paced`".into());
         }
-        if !self.standby_s.is_none_or(|s| s.is_finite() && s >= 1.0 && s <= 1e7) {
+        if !self
+            .standby_s
+            .is_none_or(|s| s.is_finite() && s >= 1.0 && s <= 1e7)
+        {
             return Err("standby_s: from 1 to 10000000 seconds".into());
         }
         self.model(self.size.map_or(0, |s| s.0)).map(|_| ())
@@ -345,14 +425,23 @@ pub fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
     let name = parts.next().unwrap_or_default();
     let mut params = Vec::new();
     for p in parts {
-        let (k, v) = p.split_once('=').ok_or_else(|| format!("policy: `{p}` is not of the form key=value"))?;
-        let v: f64 = v.trim().parse().map_err(|_| format!("policy: {k}: `{v}` is not a number"))?;
+        let (k, v) = p
+            .split_once('=')
+            .ok_or_else(|| format!("policy: `{p}` is not of the form key=value"))?;
+        let v: f64 = v
+            .trim()
+            .parse()
+            .map_err(|_| format!("policy: {k}: `{v}` is not a number"))?;
         params.push((k.trim(), v));
     }
     policy::build(name, params.into_iter()).map_err(|e| match e {
         BuildError::UnknownPolicy(n) => format!("policy: no policy `{name}`: did you mean `{n}`?"),
         BuildError::Param(k, ParamError::Unknown(n)) => {
-            let hint = if n.is_empty() { "it has no parameters".into() } else { format!("did you mean `{n}`?") };
+            let hint = if n.is_empty() {
+                "it has no parameters".into()
+            } else {
+                format!("did you mean `{n}`?")
+            };
             format!("policy: {name} has no parameter `{k}`: {hint}")
         }
         BuildError::Param(k, ParamError::Range(what)) => format!("policy: {k}: {what}"),
@@ -402,13 +491,18 @@ mod tests {
 
     fn error(from: &str, to: &str) -> String {
         assert!(GOOD.contains(from), "{from}");
-        VolumeConfig::parse(&GOOD.replacen(from, to, 1), Path::new("p/v.toml")).unwrap_err().to_string()
+        VolumeConfig::parse(&GOOD.replacen(from, to, 1), Path::new("p/v.toml"))
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
     fn what_is_written_is_read_back() {
         let c = VolumeConfig::parse(GOOD, Path::new("p/v.toml")).unwrap();
-        assert_eq!((c.extent, c.io.buffers, c.members[1].size), (Size(65536), Size(32 << 20), Some(Size(256 << 20))));
+        assert_eq!(
+            (c.extent, c.io.buffers, c.members[1].size),
+            (Size(65536), Size(32 << 20), Some(Size(256 << 20)))
+        );
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("v.toml");
         c.save(&file).unwrap();
@@ -418,11 +512,31 @@ mod tests {
     #[test]
     fn every_wrong_field_is_named_with_what_it_may_be() {
         for (from, to, want) in [
-            ("extent =", "extend =", "unknown field `extend`: did you mean `extent`?"),
-            ("buffers =", "bufers =", "[io]: unknown field `bufers`: did you mean `buffers`?"),
-            ("path = \"slow\"", "pth = \"slow\"", "member 1: unknown field `pth`: did you mean `path`?"),
-            ("standby_s", "standby", "member 1: unknown field `standby`: did you mean `standby_s`?"),
-            ("greendm", "grendm", "no policy `grendm`: did you mean `greendm`?"),
+            (
+                "extent =",
+                "extend =",
+                "unknown field `extend`: did you mean `extent`?",
+            ),
+            (
+                "buffers =",
+                "bufers =",
+                "[io]: unknown field `bufers`: did you mean `buffers`?",
+            ),
+            (
+                "path = \"slow\"",
+                "pth = \"slow\"",
+                "member 1: unknown field `pth`: did you mean `path`?",
+            ),
+            (
+                "standby_s",
+                "standby",
+                "member 1: unknown field `standby`: did you mean `standby_s`?",
+            ),
+            (
+                "greendm",
+                "grendm",
+                "no policy `grendm`: did you mean `greendm`?",
+            ),
             ("PT=2", "PTT=2", "no parameter `PTT`: did you mean `PT`?"),
             ("PT=2", "PT=0", "PT: "),
             ("PT=2", "PT=x", "PT: `x` is not a number"),
@@ -437,11 +551,19 @@ mod tests {
             ("tier = 1", "", "missing field `tier`"),
             ("wd5000aaks", "wd5000aax", "wd5000aaks"),
             ("\"full\"", "\"some\"", "member 1: span: `some`"),
-            ("paced = \"wd5000aaks\"", "", "span: only together with `paced`"),
+            (
+                "paced = \"wd5000aaks\"",
+                "",
+                "span: only together with `paced`",
+            ),
             ("300.0", "0.0", "standby_s: from 1"),
             ("\"64M\"", "\"64\"", "member 0: size: at least 1M"),
             ("name = \"v\"", "name = \"a/b\"", "name: "),
-            ("name = \"v\"", "name = \"v\"\nuuid = \"12\"", "uuid: 32 hex"),
+            (
+                "name = \"v\"",
+                "name = \"v\"\nuuid = \"12\"",
+                "uuid: 32 hex",
+            ),
         ] {
             let e = error(from, to);
             assert!(e.starts_with("p/v.toml: ") && e.contains(want), "{to}: {e}");
@@ -450,12 +572,21 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [("4096", 4096), ("64K", 65536), ("1.5G", 3 << 29), ("2 TiB", 2 << 40), ("0", 0)] {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64K", 65536),
+            ("1.5G", 3 << 29),
+            ("2 TiB", 2 << 40),
+            ("0", 0),
+        ] {
             assert_eq!(Size::parse(text), Ok(Size(bytes)), "{text}");
         }
         for text in ["", "K", "-1", "1e30T", "99999999T", "nan", "8X"] {
             assert!(Size::parse(text).is_err(), "{text}");
         }
-        assert_eq!([Size(0), Size(65536), Size(1000), Size(3 << 30)].map(|s| s.to_string()), ["0", "64K", "1000", "3G"]);
+        assert_eq!(
+            [Size(0), Size(65536), Size(1000), Size(3 << 30)].map(|s| s.to_string()),
+            ["0", "64K", "1000", "3G"]
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const BLKSSZGET: libc::Ioctl = 0x1268;
 const HDIO_DRIVE_CMD: libc::Ioctl = 0x031f;
@@ -77,7 +78,9 @@ impl Device {
             }
             Err(e) => return Err(bad(e)),
         };
-        let is_block = meta.as_ref().is_some_and(|m| m.file_type().is_block_device());
+        let is_block = meta
+            .as_ref()
+            .is_some_and(|m| m.file_type().is_block_device());
         if meta.as_ref().is_some_and(|m| !is_block && !m.is_file()) {
             let what = "is neither a regular file nor a block device: give one of those";
             return Err(fail(path, ErrorKind::Device, what));
@@ -93,7 +96,14 @@ impl Device {
         device
     }
 
-    fn describe(mut file: File, path: &Path, how: OpenHow, is_block: bool, created: bool, direct: bool) -> Result<Device, Error> {
+    fn describe(
+        mut file: File,
+        path: &Path,
+        how: OpenHow,
+        is_block: bool,
+        created: bool,
+        direct: bool,
+    ) -> Result<Device, Error> {
         let bad = |e: io::Error| fail(path, ErrorKind::Device, e);
         if let (true, Some(bytes)) = (created, how.create) {
             file.set_len(bytes).map_err(bad)?;
@@ -117,15 +127,30 @@ impl Device {
             }
         }
         if !direct && !how.buffered {
-            note = Some(format!("{}: no O_DIRECT here, I/O goes through the page cache", path.display()));
+            note = Some(format!(
+                "{}: no O_DIRECT here, I/O goes through the page cache",
+                path.display()
+            ));
         }
         let align = align.max(512);
         if !align.is_power_of_two() || align > 4096 {
-            let what = format!("wants I/O in units of {align} bytes: use a device with sectors of 512 to 4096 bytes");
+            let what = format!(
+                "wants I/O in units of {align} bytes: use a device with sectors of 512 to 4096 bytes"
+            );
             return Err(fail(path, ErrorKind::Device, what));
         }
         let rotational = is_block.then(|| rotational(&file)).flatten();
-        Ok(Device { file, path: path.to_owned(), bytes, align, direct, is_block, rotational, created, note })
+        Ok(Device {
+            file,
+            path: path.to_owned(),
+            bytes,
+            align,
+            direct,
+            is_block,
+            rotational,
+            created,
+            note,
+        })
     }
 
     /// See [`Identity`].
@@ -134,7 +159,11 @@ impl Device {
     /// The file cannot be looked at.
     pub fn identity(path: &Path) -> io::Result<Identity> {
         let m = fs::metadata(path)?;
-        Ok(if m.file_type().is_block_device() { Identity::Block(m.rdev()) } else { Identity::File(m.dev(), m.ino()) })
+        Ok(if m.file_type().is_block_device() {
+            Identity::Block(m.rdev())
+        } else {
+            Identity::File(m.dev(), m.ino())
+        })
     }
 
     /// Sends a disk to sleep (ATA STANDBY IMMEDIATE). `Ok(false)`: the device has no such state, which is no error.
@@ -159,10 +188,19 @@ impl Device {
     }
 }
 
-fn open_file(path: &Path, how: OpenHow, is_block: bool, created: bool) -> Result<(File, bool), Error> {
+fn open_file(
+    path: &Path,
+    how: OpenHow,
+    is_block: bool,
+    created: bool,
+) -> Result<(File, bool), Error> {
     let open = |direct: bool| {
         // On a block device O_EXCL claims it: mounted or part of something else means EBUSY.
-        let mut flags = if is_block && !how.read_only { libc::O_EXCL } else { 0 };
+        let mut flags = if is_block && !how.read_only {
+            libc::O_EXCL
+        } else {
+            0
+        };
         flags |= if direct { libc::O_DIRECT } else { 0 };
         let mut options = OpenOptions::new();
         options.read(true).write(!how.read_only).custom_flags(flags);
@@ -171,7 +209,11 @@ fn open_file(path: &Path, how: OpenHow, is_block: bool, created: bool) -> Result
         }
         options.open(path)
     };
-    let opened = match if how.buffered { open(false) } else { open(true) } {
+    let opened = match if how.buffered {
+        open(false)
+    } else {
+        open(true)
+    } {
         Err(e) if !how.buffered && e.raw_os_error() == Some(libc::EINVAL) => {
             // A refused O_DIRECT may have left the new file behind.
             if created {
@@ -182,7 +224,11 @@ fn open_file(path: &Path, how: OpenHow, is_block: bool, created: bool) -> Result
         other => other.map(|f| (f, !how.buffered)),
     };
     opened.map_err(|e| match e.raw_os_error() {
-        Some(libc::EBUSY) => fail(path, ErrorKind::InUse, "device in use (mounted, or part of another volume): unmount it first"),
+        Some(libc::EBUSY) => fail(
+            path,
+            ErrorKind::InUse,
+            "device in use (mounted, or part of another volume): unmount it first",
+        ),
         _ => fail(path, ErrorKind::Device, e),
     })
 }
@@ -194,14 +240,24 @@ fn direct_alignment(file: &File) -> Option<u32> {
     let empty = CString::default();
     // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor itself; `buf` is written on success.
     let rc = unsafe {
-        libc::statx(file.as_raw_fd(), empty.as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &raw mut buf)
+        libc::statx(
+            file.as_raw_fd(),
+            empty.as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            &raw mut buf,
+        )
     };
     (rc == 0 && buf.stx_mask & libc::STATX_DIOALIGN != 0).then_some(buf.stx_dio_offset_align)
 }
 
 fn rotational(file: &File) -> Option<bool> {
     let number = file.metadata().ok()?.rdev();
-    let dir = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
+    let dir = format!(
+        "/sys/dev/block/{}:{}",
+        libc::major(number),
+        libc::minor(number)
+    );
     // A partition's queue is its parent's.
     ["queue/rotational", "../queue/rotational"]
         .iter()
@@ -209,32 +265,63 @@ fn rotational(file: &File) -> Option<bool> {
         .map(|s| s.trim() == "1")
 }
 
+/// A process that just ended may hold its locks a little longer: the kernel closes the files of its io_uring in the
+/// background. So a lock is tried for this long, if its holder is gone or seems to live.
+const HOLDER_GONE: Duration = Duration::from_secs(10);
+const HOLDER_LIVES: Duration = Duration::from_millis(300);
+
 fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> {
     let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
-    // SAFETY: flock on a descriptor that we own.
-    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-        return Ok(());
+    let begun = Instant::now();
+    loop {
+        // SAFETY: flock on a descriptor that we own.
+        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+            return Ok(());
+        }
+        let e = io::Error::last_os_error();
+        if e.raw_os_error() != Some(libc::EWOULDBLOCK) {
+            return Err(fail(path, ErrorKind::Device, e));
+        }
+        let pid = holder(file);
+        let lives = pid.as_deref().is_none_or(|pid| !has_ended(pid));
+        if begun.elapsed() >= if lives { HOLDER_LIVES } else { HOLDER_GONE } {
+            let by = pid.map_or_else(String::new, |pid| {
+                let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+                format!(" by process {pid} ({})", name.trim())
+            });
+            return Err(fail(
+                path,
+                ErrorKind::InUse,
+                format!("device in use{by}: stop that first"),
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
-    let e = io::Error::last_os_error();
-    if e.raw_os_error() != Some(libc::EWOULDBLOCK) {
-        return Err(fail(path, ErrorKind::Device, e));
-    }
-    let by = holder(file).map_or_else(String::new, |h| format!(" by {h}"));
-    Err(fail(path, ErrorKind::InUse, format!("device in use{by}: stop that first")))
 }
 
-/// Who holds a lock on this file, as far as `/proc/locks` tells.
+/// Gone, or a zombie that waits for its parent.
+fn has_ended(pid: &str) -> bool {
+    // "1234 (name) Z …"; the name may contain anything.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+/// The process that holds a lock on this file, as far as `/proc/locks` tells.
 fn holder(file: &File) -> Option<String> {
     let m = file.metadata().ok()?;
-    let id = format!("{:02x}:{:02x}:{}", libc::major(m.dev()), libc::minor(m.dev()), m.ino());
+    let id = format!(
+        "{:02x}:{:02x}:{}",
+        libc::major(m.dev()),
+        libc::minor(m.dev()),
+        m.ino()
+    );
     let locks = fs::read_to_string("/proc/locks").ok()?;
     // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF"
-    let pid = locks.lines().filter(|l| !l.contains("->")).find_map(|l| {
+    locks.lines().filter(|l| !l.contains("->")).find_map(|l| {
         let f: Vec<&str> = l.split_whitespace().collect();
         (f.get(1) == Some(&"FLOCK") && f.get(5) == Some(&id.as_str())).then(|| f[4].to_owned())
-    })?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Some(format!("process {pid} ({})", name.trim()))
+    })
 }
 
 /// Refuses two names for one device. Files that do not exist yet differ when their paths do.
@@ -249,7 +336,10 @@ pub fn refuse_twins(paths: &[PathBuf]) -> Result<(), Error> {
                 _ => a.as_os_str().as_bytes() == b.as_os_str().as_bytes(),
             };
             if same {
-                let what = format!("is the same device as {}: give each device once", b.display());
+                let what = format!(
+                    "is the same device as {}: give each device once",
+                    b.display()
+                );
                 return Err(fail(a, ErrorKind::Config, what));
             }
         }
@@ -267,11 +357,25 @@ mod tests {
         let path = dir.path().join("disk");
         let e = Device::open(&path, OpenHow::default()).unwrap_err();
         assert!(e.to_string().contains("give a size"), "{e}");
-        let d = Device::open(&path, OpenHow { create: Some(8 << 20), ..OpenHow::default() }).unwrap();
+        let d = Device::open(
+            &path,
+            OpenHow {
+                create: Some(8 << 20),
+                ..OpenHow::default()
+            },
+        )
+        .unwrap();
         assert!(d.created && d.bytes == 8 << 20 && (512..=4096).contains(&d.align));
         assert_eq!(d.file.metadata().unwrap().blocks(), 0);
         drop(d);
-        let again = Device::open(&path, OpenHow { create: Some(1 << 20), ..OpenHow::default() }).unwrap();
+        let again = Device::open(
+            &path,
+            OpenHow {
+                create: Some(1 << 20),
+                ..OpenHow::default()
+            },
+        )
+        .unwrap();
         assert_eq!((again.created, again.bytes), (false, 8 << 20));
     }
 
@@ -279,14 +383,34 @@ mod tests {
     fn a_device_in_use_names_the_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
-        let first = Device::open(&path, OpenHow { create: Some(1 << 20), ..OpenHow::default() }).unwrap();
+        let first = Device::open(
+            &path,
+            OpenHow {
+                create: Some(1 << 20),
+                ..OpenHow::default()
+            },
+        )
+        .unwrap();
         let e = Device::open(&path, OpenHow::default()).unwrap_err();
         assert_eq!(e.kind, ErrorKind::InUse);
-        assert!(e.to_string().contains(&format!("process {}", std::process::id())), "{e}");
+        assert!(
+            e.to_string()
+                .contains(&format!("process {}", std::process::id())),
+            "{e}"
+        );
         drop(first);
-        let ro = OpenHow { read_only: true, ..OpenHow::default() };
-        let _readers = [Device::open(&path, ro).unwrap(), Device::open(&path, ro).unwrap()];
-        assert_eq!(Device::open(&path, OpenHow::default()).unwrap_err().kind, ErrorKind::InUse);
+        let ro = OpenHow {
+            read_only: true,
+            ..OpenHow::default()
+        };
+        let _readers = [
+            Device::open(&path, ro).unwrap(),
+            Device::open(&path, ro).unwrap(),
+        ];
+        assert_eq!(
+            Device::open(&path, OpenHow::default()).unwrap_err().kind,
+            ErrorKind::InUse
+        );
     }
 
     #[test]
@@ -295,7 +419,12 @@ mod tests {
         let (a, b) = (dir.path().join("a"), dir.path().join("b"));
         fs::write(&a, [0; 4096]).unwrap();
         std::os::unix::fs::symlink(&a, &b).unwrap();
-        assert!(refuse_twins(&[a.clone(), b]).unwrap_err().to_string().contains("the same device as"));
+        assert!(
+            refuse_twins(&[a.clone(), b])
+                .unwrap_err()
+                .to_string()
+                .contains("the same device as")
+        );
         assert!(refuse_twins(&[a.clone(), dir.path().join("new")]).is_ok());
         assert!(refuse_twins(&[dir.path().join("new"), dir.path().join("new")]).is_err());
         let e = Device::open(dir.path(), OpenHow::default()).unwrap_err();

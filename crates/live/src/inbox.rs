@@ -156,7 +156,8 @@ impl<C> Inbox<C> {
                 return None;
             }
             let s = locked(&self.overflow).pop_front();
-            self.overflowed.fetch_sub(usize::from(s.is_some()), Ordering::Release);
+            self.overflowed
+                .fetch_sub(usize::from(s.is_some()), Ordering::Release);
             s
         })
     }
@@ -168,13 +169,16 @@ impl<C> Inbox<C> {
         }
         let mut commands = locked(&self.commands);
         let c = commands.pop_front();
-        self.commanded.store(!commands.is_empty(), Ordering::Release);
+        self.commanded
+            .store(!commands.is_empty(), Ordering::Release);
         c
     }
 
     /// Is there anything to pop?
     pub fn has_mail(&self) -> bool {
-        !self.queue.is_empty() || self.overflowed.load(Ordering::Acquire) != 0 || self.commanded.load(Ordering::Acquire)
+        !self.queue.is_empty()
+            || self.overflowed.load(Ordering::Acquire) != 0
+            || self.commanded.load(Ordering::Acquire)
     }
 
     /// Says that the engine's thread is about to sleep. False if it must not, because something is there.
@@ -232,7 +236,15 @@ mod tests {
 
     fn flush(n: u64) -> Submission {
         let done = Done::Ticket(n);
-        Submission { op: RequestOp::Flush, offset: n, len: 0, fua: false, class: 0, buf: None, done }
+        Submission {
+            op: RequestOp::Flush,
+            offset: n,
+            len: 0,
+            fua: false,
+            class: 0,
+            buf: None,
+            done,
+        }
     }
 
     #[test]
@@ -241,7 +253,9 @@ mod tests {
         let threads: Vec<_> = (0..3u64)
             .map(|t| {
                 let inbox = Arc::clone(&inbox);
-                std::thread::spawn(move || (0..3000).for_each(|i| assert!(inbox.push(flush(t << 32 | i)).is_ok())))
+                std::thread::spawn(move || {
+                    (0..3000).for_each(|i| assert!(inbox.push(flush(t << 32 | i)).is_ok()))
+                })
             })
             .collect();
         let mut next = [0u64; 3];
@@ -254,7 +268,11 @@ mod tests {
                 }
                 None if inbox.prepare_sleep() => {
                     // Sleep as the world does, without a time limit: a lost wake-up would hang here.
-                    let mut p = libc::pollfd { fd: inbox.bell(), events: libc::POLLIN, revents: 0 };
+                    let mut p = libc::pollfd {
+                        fd: inbox.bell(),
+                        events: libc::POLLIN,
+                        revents: 0,
+                    };
                     // SAFETY: one valid entry.
                     unsafe { libc::poll(&raw mut p, 1, -1) };
                     let mut count = [0; 8];
@@ -277,7 +295,9 @@ mod tests {
         assert!(inbox.command(7));
         inbox.close();
         assert!(inbox.push(flush(9)).is_err() && !inbox.command(8));
-        let order: Vec<u64> = std::iter::from_fn(|| inbox.pop()).map(|s| s.offset).collect();
+        let order: Vec<u64> = std::iter::from_fn(|| inbox.pop())
+            .map(|s| s.offset)
+            .collect();
         assert_eq!(order, [0, 1, 2, 3, 4]);
         assert_eq!((inbox.pop_command(), inbox.pop_command()), (Some(7), None));
         assert!(!inbox.has_mail());

@@ -20,7 +20,11 @@ pub struct FileMedia<'a> {
 impl<'a> FileMedia<'a> {
     /// Over the members in the order of the member list.
     pub fn new(devices: &'a [Option<Device>]) -> FileMedia<'a> {
-        FileMedia { devices, bounce: Buffer::new(0, BOUNCE as u32, ALIGNMENT as u32), last: None }
+        FileMedia {
+            devices,
+            bounce: Buffer::new(0, BOUNCE as u32, ALIGNMENT as u32),
+            last: None,
+        }
     }
 
     /// What the system said at the last [`MediaError`].
@@ -85,8 +89,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_errors_name_the_place() {
         let dir = tempfile::tempdir().unwrap();
-        let how = OpenHow { create: Some(8 << 20), ..OpenHow::default() };
-        let devices = [Some(Device::open(&dir.path().join("a"), how).unwrap()), None];
+        let how = OpenHow {
+            create: Some(8 << 20),
+            ..OpenHow::default()
+        };
+        let devices = [
+            Some(Device::open(&dir.path().join("a"), how).unwrap()),
+            None,
+        ];
         let mut media = FileMedia::new(&devices);
         // Longer than the bounce buffer, and from memory that is not aligned.
         let data: Vec<u8> = (0..(3 << 20) / 2 + 4097).map(|i| (i % 251) as u8).collect();
@@ -96,8 +106,23 @@ mod tests {
         media.read(MemberId(0), 4096, &mut back[1..]).unwrap();
         assert_eq!(back[1..], data[1..]);
         let beyond = media.read(MemberId(0), (8 << 20) - 4096, &mut back[..8192]);
-        assert_eq!(beyond, Err(MediaError { member: MemberId(0), offset: (8 << 20) - 4096 }));
-        assert_eq!(media.flush(MemberId(1)), Err(MediaError { member: MemberId(1), offset: 0 }));
-        assert_eq!(media.last_error().and_then(io::Error::raw_os_error), Some(libc::ENODEV));
+        assert_eq!(
+            beyond,
+            Err(MediaError {
+                member: MemberId(0),
+                offset: (8 << 20) - 4096
+            })
+        );
+        assert_eq!(
+            media.flush(MemberId(1)),
+            Err(MediaError {
+                member: MemberId(1),
+                offset: 0
+            })
+        );
+        assert_eq!(
+            media.last_error().and_then(io::Error::raw_os_error),
+            Some(libc::ENODEV)
+        );
     }
 }

@@ -15,7 +15,10 @@ pub struct Pacer {
 impl Pacer {
     /// Around a model to which nothing happened yet.
     pub fn new(model: Box<dyn DeviceModel>) -> Pacer {
-        Pacer { model, done: Vec::with_capacity(64) }
+        Pacer {
+            model,
+            done: Vec::with_capacity(64),
+        }
     }
 
     /// Operation `id` arrives.

@@ -45,13 +45,23 @@ pub(crate) struct Table {
 
 impl Table {
     pub fn new(block: u32, own: Arc<Pool>) -> Table {
-        Table { entries: Vec::with_capacity(1024), free: Vec::with_capacity(1024), block: block as usize, own, ended: Vec::new() }
+        Table {
+            entries: Vec::with_capacity(1024),
+            free: Vec::with_capacity(1024),
+            block: block as usize,
+            own,
+            ended: Vec::new(),
+        }
     }
 
     /// Gives the submission a tag; `None` if it was wrong by itself and is answered already.
     pub fn admit(&mut self, s: Submission) -> Option<Request> {
         let payload = matches!(s.op, RequestOp::Read | RequestOp::Write);
-        if payload && s.buf.as_ref().is_none_or(|b| b.len() != s.len as usize || b.head() != s.offset as usize % self.block) {
+        if payload
+            && s.buf.as_ref().is_none_or(|b| {
+                b.len() != s.len as usize || b.head() != s.offset as usize % self.block
+            })
+        {
             self.tell(s.done, Err(IoError::Invalid), s.buf);
             return None;
         }
@@ -61,12 +71,28 @@ impl Table {
             self.entries.push(None);
             self.entries.len() as u32 - 1
         });
-        self.entries[tag as usize] = Some(Entry { op: s.op, buf: s.buf, done: s.done, side, ops: 0 });
-        Some(Request { tag: Tag(tag), op: s.op, offset: s.offset, len: s.len, fua: s.fua, class: s.class })
+        self.entries[tag as usize] = Some(Entry {
+            op: s.op,
+            buf: s.buf,
+            done: s.done,
+            side,
+            ops: 0,
+        });
+        Some(Request {
+            tag: Tag(tag),
+            op: s.op,
+            offset: s.offset,
+            len: s.len,
+            fua: s.fua,
+            class: s.class,
+        })
     }
 
     fn entry(&mut self, tag: Tag) -> &mut Entry {
-        self.entries.get_mut(tag.0 as usize).and_then(Option::as_mut).expect("the engine names a request in flight")
+        self.entries
+            .get_mut(tag.0 as usize)
+            .and_then(Option::as_mut)
+            .expect("the engine names a request in flight")
     }
 
     /// Where bytes `offset…offset + len` of the request's aligned range are; with `filling`, where they are to be put.
@@ -80,8 +106,15 @@ impl Table {
             return Some(buf.as_ptr().wrapping_add(offset));
         }
         let side = entry.side.as_ref()?;
-        let at = if offset < block { offset } else { block + offset - (covered - block) };
-        assert!(at + len <= 2 * block, "only edge blocks of a write are read");
+        let at = if offset < block {
+            offset
+        } else {
+            block + offset - (covered - block)
+        };
+        assert!(
+            at + len <= 2 * block,
+            "only edge blocks of a write are read"
+        );
         Some(side.as_ptr().wrapping_add(at))
     }
 
@@ -95,7 +128,9 @@ impl Table {
     pub fn patch(&mut self, tag: Tag) {
         let block = self.block;
         let entry = self.entry(tag);
-        let (Some(buf), Some(side)) = (entry.buf.as_mut(), entry.side.as_ref()) else { return };
+        let (Some(buf), Some(side)) = (entry.buf.as_mut(), entry.side.as_ref()) else {
+            return;
+        };
         let (head, tail, covered) = (buf.head(), buf.tail(), buf.aligned().len());
         let last = if covered > block { block } else { 0 };
         let (to, from) = (buf.aligned_mut(), side.bytes());
@@ -105,8 +140,15 @@ impl Table {
 
     /// The request ended: forget it and tell.
     pub fn reply(&mut self, tag: Tag, result: Result<(), IoError>) {
-        let entry = self.entries.get_mut(tag.0 as usize).and_then(Option::take).expect("a request is answered once");
-        assert_eq!(entry.ops, 0, "answered while a device still uses its memory");
+        let entry = self
+            .entries
+            .get_mut(tag.0 as usize)
+            .and_then(Option::take)
+            .expect("a request is answered once");
+        assert_eq!(
+            entry.ops, 0,
+            "answered while a device still uses its memory"
+        );
         self.free.push(tag.0);
         self.tell(entry.done, result, entry.buf);
     }
@@ -114,7 +156,11 @@ impl Table {
     fn tell(&mut self, done: Done, result: Result<(), IoError>, buf: Option<Buffer>) {
         match done {
             Done::Call(f) => f(result, buf),
-            Done::Ticket(ticket) => self.ended.push(Ended { ticket, result, buf }),
+            Done::Ticket(ticket) => self.ended.push(Ended {
+                ticket,
+                result,
+                buf,
+            }),
         }
     }
 
@@ -151,12 +197,28 @@ mod tests {
     fn write(pool: &Arc<Pool>, offset: u64, len: u32) -> Submission {
         let mut buf = pool.buffer(offset, len, 512);
         buf.fill(9);
-        Submission { op: RequestOp::Write, offset, len, fua: false, class: 0, buf: Some(buf), done: Done::Ticket(1) }
+        Submission {
+            op: RequestOp::Write,
+            offset,
+            len,
+            fua: false,
+            class: 0,
+            buf: Some(buf),
+            done: Done::Ticket(1),
+        }
     }
 
     #[test]
     fn edges_are_laid_around_the_payload_wherever_it_lies() {
-        for (offset, len) in [(10, 20), (500, 24), (500, 100), (512, 100), (100, 412), (700, 5000), (1, 1022)] {
+        for (offset, len) in [
+            (10, 20),
+            (500, 24),
+            (500, 100),
+            (512, 100),
+            (100, 412),
+            (700, 5000),
+            (1, 1022),
+        ] {
             let (mut t, pool) = table();
             let r = t.admit(write(&pool, offset, len)).unwrap();
             let covered = t.entry(r.tag).buf.as_ref().unwrap().aligned().len();
@@ -171,10 +233,15 @@ mod tests {
             t.reply(r.tag, Ok(()));
             let b = t.ended().pop().unwrap().buf.unwrap();
             let (head, len) = (b.head(), b.len());
-            let tail_mark = if covered == 512 { 2 } else { 2 };
-            let head_mark = if covered == 512 { 2 } else { 1 };
+            let tail_mark = if covered == 512 { 1 } else { 2 };
             for (i, &x) in b.aligned().iter().enumerate() {
-                let want = if i < head { head_mark } else if i < head + len { 9 } else { tail_mark };
+                let want = if i < head {
+                    1
+                } else if i < head + len {
+                    9
+                } else {
+                    tail_mark
+                };
                 assert_eq!(x, want, "{offset}+{len} at {i}");
             }
         }
@@ -192,7 +259,11 @@ mod tests {
         let mut s = write(&pool, 0, 512);
         s.buf = None;
         assert!(t.admit(s).is_none());
-        assert!(t.ended().drain(..).all(|e| e.result == Err(IoError::Invalid)));
+        assert!(
+            t.ended()
+                .drain(..)
+                .all(|e| e.result == Err(IoError::Invalid))
+        );
         assert_eq!(t.len(), 0);
         let a = t.admit(write(&pool, 0, 512)).unwrap();
         let b = t.admit(write(&pool, 512, 512)).unwrap();

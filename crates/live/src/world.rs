@@ -14,10 +14,12 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Inbox, Submission};
 use crate::paced::Pacer;
-use crate::requests::Table;
 pub use crate::requests::Ended;
+use crate::requests::Table;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use isotherm_core::{BufRef, DeviceOp, Effect, Engine, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
+use isotherm_core::{
+    BufRef, DeviceOp, Effect, Engine, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World,
+};
 use isotherm_models::{Counters, Wear};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -100,7 +102,6 @@ pub struct UringWorld {
     paced: bool,
     flights: Vec<Option<Flight>>,
     free: Vec<u32>,
-    real: usize,
     requests: Table,
     ready: Vec<Event>,
     cqes: Vec<(u64, i32, bool)>,
@@ -136,24 +137,39 @@ fn build_ring(entries: u32) -> io::Result<IoUring> {
         .setup_clamp()
         .setup_cqsize(entries * 8)
         .build(entries);
-    modern.or_else(|_| IoUring::builder().setup_clamp().setup_cqsize(entries * 8).build(entries))
+    modern.or_else(|_| {
+        IoUring::builder()
+            .setup_clamp()
+            .setup_cqsize(entries * 8)
+            .build(entries)
+    })
 }
 
 impl UringWorld {
     /// On the thread that will run it: the ring belongs to its maker.
     pub(crate) fn new(parts: Parts, io: &IoConfig) -> Result<UringWorld, Error> {
         let refused = |e: io::Error| {
-            Error::new(ErrorKind::System, format!("io_uring is not available ({e}): use Linux 5.11 or later and see the sysctl kernel.io_uring_disabled"))
+            Error::new(
+                ErrorKind::System,
+                format!(
+                    "io_uring is not available ({e}): use Linux 5.11 or later and see the sysctl kernel.io_uring_disabled"
+                ),
+            )
         };
-        let mut ring = build_ring(io.queue_depth).map_err(refused)?;
+        let ring = build_ring(io.queue_depth).map_err(refused)?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(refused(io::ErrorKind::Unsupported.into()));
         }
-        // Saves a look-up per call, where the kernel has it.
-        let _ = ring.submitter().register_ring_fd();
-        let fds: Vec<RawFd> = parts.devices.iter().map(|d| d.as_ref().map_or(-1, |d| d.file.as_raw_fd())).collect();
+        let fds: Vec<RawFd> = parts
+            .devices
+            .iter()
+            .map(|d| d.as_ref().map_or(-1, |d| d.file.as_raw_fd()))
+            .collect();
         ring.submitter().register_files(&fds).map_err(refused)?;
-        let region = libc::iovec { iov_base: parts.arena.region.base().cast(), iov_len: parts.arena.region.bytes() };
+        let region = libc::iovec {
+            iov_base: parts.arena.region.base().cast(),
+            iov_len: parts.arena.region.bytes(),
+        };
         // SAFETY: the region lives as long as `arena`, which is dropped after the ring. Where locked memory is limited the
         // plain operations do the same, slower.
         let fixed = unsafe { ring.submitter().register_buffers(&[region]) }.is_ok();
@@ -178,7 +194,6 @@ impl UringWorld {
             members,
             flights: Vec::with_capacity(1024),
             free: Vec::with_capacity(1024),
-            real: 0,
             requests: Table::new(parts.block, Arc::clone(&parts.arena.own)),
             ready: Vec::with_capacity(64),
             cqes: Vec::with_capacity(256),
@@ -204,7 +219,8 @@ impl UringWorld {
     /// A request buffer, if memory is there: this thread must not wait for itself.
     pub fn try_buffer(&self, offset: u64, len: u32, block_bytes: u32) -> Option<Buffer> {
         let pool = &self.arena.pool;
-        pool.has(len as usize + 2 * block_bytes as usize).then(|| pool.buffer(offset, len, block_bytes))
+        pool.has(len as usize + 2 * block_bytes as usize)
+            .then(|| pool.buffer(offset, len, block_bytes))
     }
 
     /// Ends of requests that came with a ticket, to be drained.
@@ -249,7 +265,9 @@ impl UringWorld {
     }
 
     fn watch_bell(&mut self) {
-        let entry = opcode::PollAdd::new(types::Fd(self.inbox.bell()), libc::POLLIN as u32).multi(true).build();
+        let entry = opcode::PollAdd::new(types::Fd(self.inbox.bell()), libc::POLLIN as u32)
+            .multi(true)
+            .build();
         self.push(&entry.user_data(BELL));
     }
 
@@ -268,7 +286,9 @@ impl UringWorld {
         let done = match limit {
             Some(limit) => {
                 let t = types::Timespec::from(limit);
-                self.ring.submitter().submit_with_args(want, &types::SubmitArgs::new().timespec(&t))
+                self.ring
+                    .submitter()
+                    .submit_with_args(want, &types::SubmitArgs::new().timespec(&t))
             }
             None => self.ring.submitter().submit_and_wait(want),
         };
@@ -284,7 +304,8 @@ impl UringWorld {
 
     fn take_completions(&mut self) {
         for c in self.ring.completion() {
-            self.cqes.push((c.user_data(), c.result(), cqueue::more(c.flags())));
+            self.cqes
+                .push((c.user_data(), c.result(), cqueue::more(c.flags())));
         }
     }
 
@@ -292,7 +313,10 @@ impl UringWorld {
     fn begin(&mut self, op: &DeviceOp, meta: &[u8]) {
         let member = usize::from(op.member.0);
         if self.members.get(member).is_none_or(|m| m.fd.is_none()) {
-            self.ready.push(Event::Finished { id: op.id, result: Err(IoError::Gone) });
+            self.ready.push(Event::Finished {
+                id: op.id,
+                result: Err(IoError::Gone),
+            });
             return;
         }
         let filling = op.kind == OpKind::Read;
@@ -301,7 +325,9 @@ impl UringWorld {
             BufRef::None => self.arena.zeros(),
             BufRef::Request { tag, offset } => {
                 self.requests.using(tag, 1);
-                self.requests.at(tag, offset, op.len, filling).expect("reads and writes have a buffer")
+                self.requests
+                    .at(tag, offset, op.len, filling)
+                    .expect("reads and writes have a buffer")
             }
             BufRef::Move { index, offset } => self.arena.move_at(index, offset, op.len),
             BufRef::Meta => {
@@ -310,7 +336,14 @@ impl UringWorld {
                 bounce.insert(b).as_ptr()
             }
         };
-        let flight = Flight { op: *op, at, waiting: REAL, result: Ok(0), zeroed: None, bounce };
+        let flight = Flight {
+            op: *op,
+            at,
+            waiting: REAL,
+            result: Ok(0),
+            zeroed: None,
+            bounce,
+        };
         let id = match self.free.pop() {
             Some(id) => {
                 self.flights[id as usize] = Some(flight);
@@ -321,7 +354,6 @@ impl UringWorld {
                 self.flights.len() as u32 - 1
             }
         };
-        self.real += 1;
         if let Some(pacer) = &mut self.members[member].pacer {
             let now = Nanos(self.start.elapsed().as_nanos() as u64);
             pacer.start(now, u64::from(id), op);
@@ -331,7 +363,9 @@ impl UringWorld {
     }
 
     fn flight(&mut self, id: u32) -> &mut Flight {
-        self.flights[id as usize].as_mut().expect("a completion names a flight")
+        self.flights[id as usize]
+            .as_mut()
+            .expect("a completion names a flight")
     }
 
     /// Hands the real part to the kernel (again).
@@ -343,25 +377,44 @@ impl UringWorld {
         let dsync = if op.fua { libc::RWF_DSYNC } else { 0 };
         let fixed = self.fixed && self.arena.region.contains(at, op.len as usize);
         let entry = match op.kind {
-            OpKind::Read if fixed => opcode::ReadFixed::new(fd, at, op.len, 0).offset(op.offset).build(),
+            OpKind::Read if fixed => opcode::ReadFixed::new(fd, at, op.len, 0)
+                .offset(op.offset)
+                .build(),
             OpKind::Read => opcode::Read::new(fd, at, op.len).offset(op.offset).build(),
-            OpKind::Write if fixed => opcode::WriteFixed::new(fd, at, op.len, 0).offset(op.offset).rw_flags(dsync).build(),
-            OpKind::Write => opcode::Write::new(fd, at, op.len).offset(op.offset).rw_flags(dsync).build(),
-            OpKind::Flush => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            OpKind::Write if fixed => opcode::WriteFixed::new(fd, at, op.len, 0)
+                .offset(op.offset)
+                .rw_flags(dsync)
+                .build(),
+            OpKind::Write => opcode::Write::new(fd, at, op.len)
+                .offset(op.offset)
+                .rw_flags(dsync)
+                .build(),
+            OpKind::Flush => opcode::Fsync::new(fd)
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
             OpKind::Discard if member.no_punch => return self.settle(id, REAL, Ok(op.len)),
             OpKind::Discard => {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-                opcode::Fallocate::new(fd, op.len.into()).offset(op.offset).mode(mode).build()
+                opcode::Fallocate::new(fd, op.len.into())
+                    .offset(op.offset)
+                    .mode(mode)
+                    .build()
             }
             OpKind::WriteZeroes if zeroed.is_none() && !member.no_zero_range && !op.fua => {
                 let mode = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
-                opcode::Fallocate::new(fd, op.len.into()).offset(op.offset).mode(mode).build()
+                opcode::Fallocate::new(fd, op.len.into())
+                    .offset(op.offset)
+                    .mode(mode)
+                    .build()
             }
             OpKind::WriteZeroes => {
                 let done = *self.flight(id).zeroed.insert(zeroed.unwrap_or(0));
                 let len = (op.len - done).min(Arena::ZEROS as u32);
                 let offset = op.offset + u64::from(done);
-                opcode::Write::new(fd, self.arena.zeros(), len).offset(offset).rw_flags(dsync).build()
+                opcode::Write::new(fd, self.arena.zeros(), len)
+                    .offset(offset)
+                    .rw_flags(dsync)
+                    .build()
             }
             OpKind::Standby => return self.standby(id),
         };
@@ -376,11 +429,19 @@ impl UringWorld {
         if !member.is_block || member.pacer.is_some() {
             return self.settle(id, REAL, Ok(0));
         }
-        let (devices, slow, inbox) = (Arc::clone(&self.devices), Arc::clone(&self.slow), Arc::clone(&self.inbox));
+        let (devices, slow, inbox) = (
+            Arc::clone(&self.devices),
+            Arc::clone(&self.slow),
+            Arc::clone(&self.inbox),
+        );
         let run = move || {
-            let ok = devices[index].as_ref().is_some_and(|d| Device::standby(&d.file).is_ok());
+            let ok = devices[index]
+                .as_ref()
+                .is_some_and(|d| Device::standby(&d.file).is_ok());
             let result = if ok { Ok(0) } else { Err(IoError::Io) };
-            slow.lock().unwrap_or_else(PoisonError::into_inner).push((id, result));
+            slow.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((id, result));
             let nudge: Command = Box::new(|_, _| {});
             inbox.command(nudge);
             inbox.wake();
@@ -400,7 +461,10 @@ impl UringWorld {
         if matches!(-res, libc::EINTR | libc::EAGAIN) {
             return self.issue(id);
         }
-        let unsupported = matches!(-res, libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::ENOTTY);
+        let unsupported = matches!(
+            -res,
+            libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::ENOTTY
+        );
         let result = match op.kind {
             OpKind::Discard if unsupported => {
                 (member.no_punch, member.stats.no_discard) = (true, true);
@@ -437,7 +501,6 @@ impl UringWorld {
             f.bounce = None;
         }
         let (left, result, op) = (f.waiting, f.result, f.op);
-        self.real -= usize::from(part == REAL);
         if left == 0 {
             self.flights[id as usize] = None;
             self.free.push(id);
@@ -490,7 +553,9 @@ impl UringWorld {
     fn poll_models(&mut self) {
         let now = self.model_now();
         for m in 0..self.members.len() {
-            let Some(mut pacer) = self.members[m].pacer.take() else { continue };
+            let Some(mut pacer) = self.members[m].pacer.take() else {
+                continue;
+            };
             for id in pacer.poll(now) {
                 self.settle(id as u32, MODEL, Ok(0));
             }
@@ -500,11 +565,17 @@ impl UringWorld {
 
     fn call_sources(&mut self) {
         for i in 0..self.sources.len() {
-            let (Some(mut source), true) = (self.sources[i].0.take(), self.sources[i].1) else { continue };
+            if !self.sources[i].1 {
+                continue;
+            }
+            let Some(mut source) = self.sources[i].0.take() else {
+                continue;
+            };
             let how = source.receive();
             if how == Watch::Empty {
                 self.sources[i].1 = false;
-                let entry = opcode::PollAdd::new(types::Fd(source.fd()), libc::POLLIN as u32).build();
+                let entry =
+                    opcode::PollAdd::new(types::Fd(source.fd()), libc::POLLIN as u32).build();
                 self.push(&entry.user_data(WATCH + i as u64));
             }
             self.sources[i].0 = (how != Watch::Ended).then_some(source);
@@ -512,13 +583,21 @@ impl UringWorld {
     }
 
     fn next_model_event(&self) -> Option<Nanos> {
-        let next = self.members.iter().filter_map(|m| m.pacer.as_ref()?.next_event()).min()?;
+        let next = self
+            .members
+            .iter()
+            .filter_map(|m| m.pacer.as_ref()?.next_event())
+            .min()?;
         Some(self.base + next)
     }
 
     /// Is something there that needs no waiting?
     fn is_pending(&mut self) -> bool {
-        self.woken || !self.ready.is_empty() || !self.cqes.is_empty() || self.inbox.has_mail() || !self.ring.completion().is_empty()
+        self.woken
+            || !self.ready.is_empty()
+            || !self.cqes.is_empty()
+            || self.inbox.has_mail()
+            || !self.ring.completion().is_empty()
     }
 
     /// Looks for work for a moment. Pauses where that rarely helps: on few cores it takes time from whoever makes the work.
@@ -566,7 +645,14 @@ impl World for UringWorld {
     /// Returns without events too: when `until` came, or when there is a command.
     fn wait(&mut self, until: Option<Nanos>, events: &mut Vec<Event>) {
         loop {
-            let deadline = match (until, if self.paced { self.next_model_event() } else { None }) {
+            let deadline = match (
+                until,
+                if self.paced {
+                    self.next_model_event()
+                } else {
+                    None
+                },
+            ) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
@@ -601,7 +687,13 @@ impl World for UringWorld {
                     unsafe { p.write_bytes(0, len as usize) };
                 }
             }
-            Effect::CopyFromMove { index, from, tag, to, len } => {
+            Effect::CopyFromMove {
+                index,
+                from,
+                tag,
+                to,
+                len,
+            } => {
                 let source = self.arena.move_at(index, from, len);
                 if let Some(p) = self.requests.at(tag, to, len, true) {
                     // SAFETY: both ranges are checked, and a move buffer never overlaps a request's.
@@ -617,7 +709,12 @@ impl World for UringWorld {
 impl Drop for UringWorld {
     fn drop(&mut self) {
         // The kernel may still write to request memory: wait for it, whatever brought us here.
-        while self.flights.iter().flatten().any(|f| f.waiting & REAL != 0 && f.op.kind != OpKind::Standby) {
+        while self
+            .flights
+            .iter()
+            .flatten()
+            .any(|f| f.waiting & REAL != 0 && f.op.kind != OpKind::Standby)
+        {
             self.enter(1, Some(Duration::from_secs(1)));
             self.take_completions();
             for (data, ..) in std::mem::take(&mut self.cqes) {

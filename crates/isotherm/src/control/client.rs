@@ -85,6 +85,13 @@ impl Client {
         }
     }
 
+    /// Wait until the other side is gone, at most `limit`: only then its devices are free.
+    pub fn wait_for_end(mut self, limit: std::time::Duration) {
+        // Without the limit the wait is still bounded by the life of the other process.
+        let _ = self.stream.get_ref().set_read_timeout(Some(limit));
+        let _ = read_line(&mut self.stream);
+    }
+
     /// What comes after the answer.
     pub fn into_stream(self) -> BufReader<UnixStream> {
         self.stream

@@ -55,6 +55,15 @@ impl Histogram {
         self.max = self.max.max(v.0);
         self.buckets[Self::index(v.0)] += 1;
     }
+    /// Count all that `other` counted.
+    pub fn merge(&mut self, other: &Histogram) {
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.max = self.max.max(other.max);
+        for (a, b) in self.buckets.iter_mut().zip(&other.buckets) {
+            *a += b;
+        }
+    }
     /// How many.
     pub fn count(&self) -> u64 {
         self.count

@@ -13,10 +13,14 @@
 pub mod args;
 pub mod cmd;
 pub mod compact;
+pub mod control;
 pub mod failure;
+pub mod figures;
 pub mod json;
+pub mod member;
 pub mod policy_spec;
 pub mod size;
 pub mod table;
+pub mod tap;
 
 pub use failure::Failure;

@@ -1,6 +1,7 @@
 //! The command line, as types.
 
 mod sim;
+mod volume;
 
 use std::ffi::OsString;
 
@@ -9,9 +10,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::Failure;
 use crate::json::join_two_words;
 
+pub use volume::{CreateArgs, FindArgs, RecordArgs, ServeArgs, SetArgs, VolumeArgs, WhyArgs};
+
 pub use sim::{
-    DemoArgs, ListArgs, SimArgs, TimeMode, TraceArgs, TraceCommand, TraceInfoArgs, TraceOptions,
-    Unit,
+    DemoArgs, ListArgs, SimArgs, TimeMode, TraceArgs, TraceCommand, TraceConvertArgs,
+    TraceInfoArgs, TraceOptions, Unit,
 };
 
 /// Fast-and-small and slow-and-large devices as one volume, and a lab to choose them by.
@@ -33,12 +36,34 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Make a volume of devices or files
+    Create(CreateArgs),
+    /// Serve a volume in the foreground until `stop`, SIGTERM or SIGINT
+    Serve(ServeArgs),
+    /// Stop serving; returns when everything is written down
+    Stop(VolumeArgs),
+    /// Say what a volume is and how it does
+    Status(VolumeArgs),
+    /// Print the figures of a served volume
+    Stats(VolumeArgs),
+    /// Say where a byte of a served volume is, and why
+    Why(WhyArgs),
+    /// Change parameters of a served volume
+    Set(SetArgs),
+    /// Verify the metadata of a volume that is not served
+    Check(VolumeArgs),
+    /// Record the requests of a served volume as a trace
+    Record(RecordArgs),
+    /// Find volumes on devices and print their descriptions
+    Find(FindArgs),
     /// Replay a trace under a policy
     Sim(SimArgs),
     /// Look into trace files
     Trace(TraceArgs),
     /// List policies with parameters and source
     Policies(ListArgs),
+    /// List device models
+    Devices(ListArgs),
     /// List trace formats
     Formats(ListArgs),
     /// Show the main job in one go

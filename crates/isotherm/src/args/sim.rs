@@ -109,6 +109,30 @@ pub struct TraceArgs {
 pub enum TraceCommand {
     /// Sum up a trace
     Info(TraceInfoArgs),
+    /// Write a trace in another format
+    Convert(TraceConvertArgs),
+}
+
+/// `isotherm trace convert`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  isotherm trace convert web.spc.zst --out web.parquet --to parquet"
+)]
+pub struct TraceConvertArgs {
+    /// The trace to read
+    pub file: PathBuf,
+    /// The trace to write, which must not exist
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Format to write
+    #[arg(long, value_name = "FORMAT", default_value = "parquet")]
+    pub to: String,
+    /// How to read it.
+    #[command(flatten)]
+    pub read: TraceOptions,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
 }
 
 /// `isotherm trace info`.

@@ -1,6 +1,12 @@
 //! One module a command, or a few that belong together.
 
+pub mod ask;
+pub mod check;
+pub mod create;
 pub mod demo;
+pub mod find;
+pub mod record;
+pub mod serve;
 pub mod sim;
 pub mod tables;
 pub mod trace;
@@ -14,6 +20,17 @@ use crate::args::Command;
 /// See [`Failure`]: one line for standard error and the exit code.
 pub fn run(command: &Command) -> Result<(), Failure> {
     match command {
+        Command::Create(a) => create::run(a),
+        Command::Serve(a) => serve::run(a),
+        Command::Stop(a) => ask::stop(a),
+        Command::Status(a) => ask::status(a),
+        Command::Stats(a) => ask::stats(a),
+        Command::Why(a) => ask::why(a),
+        Command::Set(a) => ask::set(a),
+        Command::Check(a) => check::run(a),
+        Command::Record(a) => record::run(a),
+        Command::Find(a) => find::run(a),
+        Command::Devices(a) => tables::devices(a),
         Command::Sim(a) => sim::run(a),
         Command::Trace(a) => trace::run(a),
         Command::Policies(a) => tables::policies(a),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use isotherm_traces::{Format, Options, TimeUnit, TraceError};
 
 use crate::Failure;
-use crate::args::{TraceArgs, TraceCommand, TraceOptions};
+use crate::args::{TraceArgs, TraceCommand, TraceConvertArgs, TraceOptions};
 use crate::table::table;
 
 /// Where traces outside the tree are looked for.
@@ -48,7 +48,41 @@ pub fn run(args: &TraceArgs) -> Result<(), Failure> {
                 table(&["trace", &path.display().to_string()], &rows)
             })
         }
+        TraceCommand::Convert(a) => convert(a),
     }
+}
+
+fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
+    let to = format(&a.to)?;
+    if !Format::writable().any(|f| f == to) {
+        let names: Vec<_> = Format::writable().map(Format::name).collect();
+        return Err(Failure::usage(format!(
+            "format `{to}` can only be read; to write there are: {}",
+            names.join(", ")
+        )));
+    }
+    if a.out.exists() {
+        return Err(Failure::failed(format!(
+            "{}: exists already: choose another name",
+            a.out.display()
+        )));
+    }
+    let written = isotherm_traces::convert(find(&a.file)?, &options(&a.read)?, &a.out, to)
+        .map_err(|e| failed(&e))?;
+    a.json.print(&written, || {
+        let lost: Vec<_> = written.lost.iter().copied().collect();
+        let lost = if lost.is_empty() {
+            String::new()
+        } else {
+            format!("; {to} does not hold: {}", lost.join(", "))
+        };
+        format!(
+            "{}: {} requests, {} dropped{lost}\n",
+            a.out.display(),
+            written.requests,
+            written.dropped
+        )
+    })
 }
 
 /// The trace as given, or below `$ISOTHERM_TRACES`.

@@ -1,0 +1,40 @@
+# Everything a developer runs. `make test` is what CI runs.
+CARGO ?= cargo
+SEEDS ?= 1000
+
+.PHONY: build demo test check soak fmt doc bench deps
+
+build:
+	$(CARGO) build --release -p isotherm
+
+# The main job in one go: a volume, a workload, figures.
+demo: build
+	./target/release/isotherm demo
+
+deps:
+	@scripts/install-deps
+
+# Format, lints, tests, documentation; warnings are errors.
+test: deps
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --workspace --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# Quick: does it compile without warnings?
+check:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# The hostile world over many seeds: make soak SEEDS=100000
+soak:
+	ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p isotherm-lab -- --nocapture
+
+fmt:
+	$(CARGO) fmt --all
+
+doc:
+	$(CARGO) doc --workspace --no-deps --locked
+
+# Never part of the tests: timings depend on the machine.
+bench: build
+	@for run in bench/*/run.sh; do echo "== $$run"; sh $$run || exit 1; done

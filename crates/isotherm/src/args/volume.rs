@@ -1,0 +1,143 @@
+//! Arguments of the commands that make, serve and ask volumes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::json::JsonArg;
+use crate::member::MemberSpec;
+use crate::policy_spec::PolicySpec;
+use crate::size;
+
+/// `isotherm create`.
+#[derive(Debug, Args)]
+#[command(
+    group = clap::ArgGroup::new("what").required(true).multiple(true).args(["config", "fast", "slow", "tier"]),
+    after_help = "Examples:\n  \
+    isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda --policy greendm\n  \
+    isotherm create v --fast ssd.img:10% --slow hdd.img:10G --extent 64K --policy greendm,PT=2 --paced slow=wd5000aaks\n  \
+    isotherm create v --config v-new.toml"
+)]
+pub struct CreateArgs {
+    /// Where: the description goes to VOLUME.toml
+    pub volume: PathBuf,
+    /// Description in TOML instead of the options below
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fast", "slow", "tier", "paced", "extent", "policy"])]
+    pub config: Option<PathBuf>,
+    /// Device or file of the fast tier, PATH[:SIZE]; SIZE may be a share of the slow tier (10%); repeatable
+    #[arg(long, value_name = "PATH[:SIZE]")]
+    pub fast: Vec<MemberSpec>,
+    /// Device or file of the slow tier, PATH[:SIZE]; a file that does not exist is created sparse; repeatable
+    #[arg(long, value_name = "PATH[:SIZE]")]
+    pub slow: Vec<MemberSpec>,
+    /// Device or file of tier N (0 = fastest), for more than two tiers; repeatable
+    #[arg(long, value_name = "N=PATH[:SIZE]", value_parser = crate::member::tier)]
+    pub tier: Vec<(u8, MemberSpec)>,
+    /// Let a tier be as slow as a modelled device: TIER=PRESET, TIER is fast, slow or a number; repeatable
+    #[arg(long, value_name = "TIER=PRESET", value_parser = crate::member::paced)]
+    pub paced: Vec<(String, String)>,
+    /// Extent size, a power of two from 4K to 4M [default: 64K]
+    #[arg(long, value_name = "SIZE", value_parser = size::extent)]
+    pub extent: Option<u32>,
+    /// Policy with parameters, NAME[,KEY=VALUE...] [default: greendm]
+    #[arg(long)]
+    pub policy: Option<PolicySpec>,
+    /// Overwrite devices that carry a volume already
+    #[arg(long)]
+    pub force: bool,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm serve`.
+#[derive(Debug, Args)]
+#[command(
+    group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["block_file", "nbd", "ublk"]),
+    after_help = "Examples:\n  isotherm serve v --block-file mnt        # then: losetup --direct-io=on -f mnt/v\n  \
+    isotherm serve v --nbd unix:v.nbd --nbd 127.0.0.1:10809"
+)]
+pub struct ServeArgs {
+    /// The volume
+    pub volume: PathBuf,
+    /// Show the volume as a file in this empty directory (FUSE)
+    #[arg(long, value_name = "DIR")]
+    pub block_file: Option<PathBuf>,
+    /// Serve NBD on a unix socket (unix:PATH) or on HOST:PORT of this machine; repeatable
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Vec<String>,
+    /// Serve as /dev/ublkbN (not in this build)
+    #[arg(long)]
+    pub ublk: bool,
+    /// Refuse writes; serves what survives when a member is missing
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+/// A command about a volume.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm status v --json\n  isotherm stop v")]
+pub struct VolumeArgs {
+    /// The volume
+    pub volume: PathBuf,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm why`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm why v 1536M")]
+pub struct WhyArgs {
+    /// The volume, which must be served
+    pub volume: PathBuf,
+    /// Byte of the volume (64K, 3G or plain)
+    #[arg(value_parser = crate::member::offset)]
+    pub offset: u64,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm set`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm set v PT=2 TW=30 move_bytes_per_s=50M")]
+pub struct SetArgs {
+    /// The volume, which must be served
+    pub volume: PathBuf,
+    /// Parameters of the policy and knobs of the engine, set together or not at all
+    #[arg(required = true, value_name = "KEY=VALUE", value_parser = crate::member::knob)]
+    pub values: Vec<(String, f64)>,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm record`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm record v --out today.parquet --seconds 3600")]
+pub struct RecordArgs {
+    /// The volume, which must be served
+    pub volume: PathBuf,
+    /// Trace to write (Parquet), which must not exist
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Stop after so long; without it, SIGINT (Ctrl-C) or SIGTERM stops
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub seconds: Option<u64>,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm find`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm find /dev/sda /dev/nvme0n1p3 > v.toml")]
+pub struct FindArgs {
+    /// Devices or files that may belong to volumes
+    #[arg(required = true, value_name = "DEVICE")]
+    pub devices: Vec<PathBuf>,
+    /// Where the list goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}

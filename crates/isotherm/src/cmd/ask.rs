@@ -1,0 +1,142 @@
+//! Commands that ask a served volume: `stop`, `status`, `stats`, `why`, `set`.
+
+use std::path::Path;
+
+use isotherm_live::volume::description;
+use isotherm_live::{OpenMode, Volume, VolumeConfig};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::{SetArgs, VolumeArgs, WhyArgs};
+use crate::control::Request;
+use crate::control::client::{connect, served};
+
+/// A serving process that wrote everything down needs only to exit.
+const EXIT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// `isotherm stop`: returns after the checkpoint.
+///
+/// # Errors
+/// Not served, in use, or the last writes failed.
+pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
+    let mut client = served(&args.volume)?;
+    let answer = client.ask(&Request::Stop)?;
+    client.wait_for_end(EXIT);
+    args.json
+        .print(&answer, || format!("{}: stopped\n", args.volume.display()))
+}
+
+/// `isotherm status`, of a served volume or one that lies still.
+///
+/// # Errors
+/// No such volume, or it cannot be opened.
+pub fn status(args: &VolumeArgs) -> Result<(), Failure> {
+    let answer = match connect(&args.volume)? {
+        Some(mut client) => client.ask(&Request::Status)?,
+        None => offline(&args.volume)?,
+    };
+    args.json.print(&answer, || lines(&answer, ""))
+}
+
+fn offline(volume: &Path) -> Result<Value, Failure> {
+    if !description(volume).exists() {
+        // Says so in the words that all commands use.
+        served(volume)?;
+    }
+    let opened =
+        Volume::open(volume, OpenMode::ReadOnly).map_err(|e| Failure::failed(e.to_string()))?;
+    let mut status = describe(volume, opened.config());
+    let r = opened.report();
+    status["state"] = json!("stopped");
+    status["volume_bytes"] = json!(opened.volume_bytes());
+    status["mapped_extents"] = json!(r.mapped);
+    status["was_clean"] = json!(r.was_clean);
+    status["missing_members"] = json!(r.missing.iter().map(|m| m.0).collect::<Vec<_>>());
+    Ok(status)
+}
+
+/// What the description says; `state` and what follows from it are the caller's.
+pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
+    let member = |m: &isotherm_live::MemberConfig| {
+        json!({
+            "path": m.path, "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced, "standby_s": m.standby_s,
+        })
+    };
+    json!({
+        "volume": volume, "name": config.name, "uuid": config.uuid, "state": null, "volume_bytes": null,
+        "extent_bytes": config.extent.0, "policy": config.policy,
+        "paced": config.members.iter().any(|m| m.paced.is_some()),
+        "members": config.members.iter().map(member).collect::<Vec<_>>(),
+    })
+}
+
+/// `isotherm stats`.
+///
+/// # Errors
+/// Not served.
+pub fn stats(args: &VolumeArgs) -> Result<(), Failure> {
+    let answer = served(&args.volume)?.ask(&Request::Stats)?;
+    args.json.print(&answer, || {
+        let label = if answer["paced"] == json!(true) {
+            "paced: times are those of device models\n"
+        } else {
+            ""
+        };
+        format!("{label}{}", lines(&answer, ""))
+    })
+}
+
+/// `isotherm why`.
+///
+/// # Errors
+/// Not served, or beyond the volume.
+pub fn why(args: &WhyArgs) -> Result<(), Failure> {
+    let answer = served(&args.volume)?.ask(&Request::Why {
+        offset: args.offset,
+    })?;
+    args.json.print(&answer, || lines(&answer, ""))
+}
+
+/// `isotherm set`.
+///
+/// # Errors
+/// Not served, or a parameter that is unknown or out of range; then none is set.
+pub fn set(args: &SetArgs) -> Result<(), Failure> {
+    let answer = served(&args.volume)?.ask(&Request::Set {
+        values: args.values.clone(),
+    })?;
+    args.json.print(&answer, || lines(&answer["params"], ""))
+}
+
+/// A JSON object as lines of `name value`, nested names joined by dots.
+fn lines(value: &Value, prefix: &str) -> String {
+    let name = |k: &str| {
+        if prefix.is_empty() {
+            k.to_owned()
+        } else {
+            format!("{prefix}.{k}")
+        }
+    };
+    match value {
+        Value::Object(map) => map.iter().map(|(k, v)| lines(v, &name(k))).collect(),
+        Value::Array(list) if list.iter().any(Value::is_object) => list
+            .iter()
+            .enumerate()
+            .map(|(i, v)| lines(v, &name(&i.to_string())))
+            .collect(),
+        Value::Null => format!("{prefix}  -\n"),
+        Value::String(s) => format!("{prefix}  {s}\n"),
+        other => format!("{prefix}  {other}\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_flattened() {
+        let v = json!({"a": 1, "b": {"c": "x", "d": null}, "e": [{"f": 2}], "g": [1, 2]});
+        assert_eq!(lines(&v, ""), "a  1\nb.c  x\nb.d  -\ne.0.f  2\ng  [1,2]\n");
+    }
+}

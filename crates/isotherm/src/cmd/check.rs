@@ -1,0 +1,344 @@
+//! `isotherm check`: everything about a volume's metadata that can be verified without serving it.
+
+use std::path::PathBuf;
+
+use isotherm_core::store::checkpoint::{self, Header};
+use isotherm_core::store::superblock::{State, Superblock, SuperblockError};
+use isotherm_core::store::{BLOCK, Layout, Media, OpenError, journal, open};
+use isotherm_core::{ExtentId, MemberId};
+use isotherm_live::VolumeConfig;
+use isotherm_live::device::{Device, OpenHow};
+use isotherm_live::media::FileMedia;
+use isotherm_live::volume::description;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::VolumeArgs;
+use crate::control::client::{connect, served};
+
+/// Blocks read at a time.
+const CHUNK: usize = 256;
+
+/// What is looked at, and what is wrong with it.
+struct Check<'a> {
+    media: FileMedia<'a>,
+    paths: Vec<PathBuf>,
+    findings: Vec<String>,
+}
+
+/// Verify a volume that is not served.
+///
+/// # Errors
+/// [`Failure::Bad`] when something is damaged, which is then printed; or the volume cannot be looked at.
+pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
+    let file = description(&args.volume);
+    if !file.exists() {
+        served(&args.volume)?;
+    }
+    if connect(&args.volume)?.is_some() {
+        return Err(Failure::failed(format!(
+            "{}: is being served: stop it first",
+            args.volume.display()
+        )));
+    }
+    let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
+    let config = VolumeConfig::load(&file).map_err(failed)?;
+    let base = file.parent().unwrap_or(std::path::Path::new("")).to_owned();
+    let paths: Vec<PathBuf> = config.members.iter().map(|m| base.join(&m.path)).collect();
+    let mut findings = Vec::new();
+    let mut devices = Vec::new();
+    for path in &paths {
+        let how = OpenHow {
+            create: None,
+            read_only: true,
+            buffered: false,
+        };
+        match Device::open(path, how) {
+            Ok(device) => devices.push(Some(device)),
+            Err(e) if e.kind == isotherm_live::ErrorKind::InUse => return Err(failed(e)),
+            Err(e) => {
+                findings.push(e.to_string());
+                devices.push(None);
+            }
+        }
+    }
+    let mut check = Check {
+        media: FileMedia::new(&devices),
+        paths,
+        findings,
+    };
+    let result = check.all(&config);
+    let findings = check.findings;
+    let mut answer =
+        json!({"volume": args.volume, "ok": findings.is_empty(), "findings": findings});
+    for (k, v) in result.as_object().into_iter().flatten() {
+        answer[k.as_str()] = v.clone();
+    }
+    args.json.print(&answer, || {
+        let mut text: String = findings.iter().map(|f| format!("damaged: {f}\n")).collect();
+        let verdict = if findings.is_empty() {
+            "no damage found"
+        } else {
+            "damaged"
+        };
+        text += &format!(
+            "{}: {verdict}; {} members, {} extents mapped, {}\n",
+            args.volume.display(),
+            config.members.len(),
+            answer["mapped_extents"],
+            if answer["was_clean"] == json!(true) {
+                "closed cleanly"
+            } else {
+                "not closed cleanly: the next serve recovers"
+            }
+        );
+        text
+    })?;
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Bad)
+    }
+}
+
+impl Check<'_> {
+    fn find(&mut self, member: usize, what: impl std::fmt::Display) {
+        let path = self
+            .paths
+            .get(member)
+            .map(|p| p.display().to_string())
+            .unwrap_or_default();
+        self.findings.push(format!("{path}: {what}"));
+    }
+
+    fn block(&mut self, member: usize, offset: u64) -> Result<Superblock, SuperblockError> {
+        let mut block = vec![0; BLOCK];
+        match self.media.read(MemberId(member as u8), offset, &mut block) {
+            Ok(()) => Superblock::decode(&block),
+            Err(_) => Err(SuperblockError::Damaged),
+        }
+    }
+
+    fn all(&mut self, config: &VolumeConfig) -> Value {
+        let found = self.superblocks(config.members.len());
+        let Some(newest) = found.iter().flatten().max_by_key(|s| s.generation).cloned() else {
+            self.findings
+                .push("no member has a superblock that can be used".into());
+            return json!({"mapped_extents": null, "was_clean": null});
+        };
+        let layout = newest.layout();
+        let mut areas = Vec::new();
+        for m in std::iter::once(layout.primary).chain(layout.mirror) {
+            if found.get(usize::from(m.0)).is_some_and(Option::is_some) {
+                areas.push(self.area(m, &newest, &layout));
+            }
+        }
+        let mapped = self.maps(&found, &newest, &layout);
+        let clean = found.iter().flatten().all(|s| s.state == State::Clean);
+        json!({
+            "uuid": isotherm_live::config::format_uuid(&newest.uuid), "generation": newest.generation,
+            "was_clean": clean, "members_found": found.iter().flatten().count(), "metadata": areas,
+            "mapped_extents": mapped,
+        })
+    }
+
+    /// Both superblocks of each member, in the order of the volume's member list.
+    fn superblocks(&mut self, count: usize) -> Vec<Option<Superblock>> {
+        let first: Vec<_> = (0..count).map(|i| self.block(i, 0)).collect();
+        let guide = first.iter().find_map(|s| s.as_ref().ok()).cloned();
+        let mut found: Vec<Option<Superblock>> = vec![None; count];
+        for (i, one) in first.into_iter().enumerate() {
+            if let Err(e) = &one {
+                self.find(i, format!("first superblock: {}", words(*e)));
+            }
+            let like = one.as_ref().ok().cloned().or_else(|| guide.clone());
+            let Some(like) = like else { continue };
+            let place = one.as_ref().map_or(i, |s| usize::from(s.index));
+            if place >= like.members.len() {
+                continue;
+            }
+            let two = self.block(i, like.copy_offset(MemberId(place as u8)));
+            match (&one, &two) {
+                (_, Err(e)) => self.find(i, format!("second superblock: {}", words(*e))),
+                (Ok(a), Ok(b)) if a.uuid != b.uuid => {
+                    self.find(i, "its superblocks are of two volumes")
+                }
+                _ => {}
+            }
+            let Ok(chosen) = open::choose(one, two) else {
+                continue;
+            };
+            if i != place {
+                self.find(
+                    i,
+                    format!("is member {place} of the volume, but listed as member {i}"),
+                );
+            } else if found[i].replace(chosen).is_some() {
+                self.find(i, "is listed twice");
+            }
+        }
+        found
+    }
+
+    /// Both checkpoints and the journal of one member.
+    fn area(&mut self, m: MemberId, sb: &Superblock, layout: &Layout) -> Value {
+        let member = usize::from(m.0);
+        let mut block = vec![0; BLOCK];
+        let mut checkpoints = Vec::new();
+        let mut newest: Option<Header> = None;
+        for region in 0..2u8 {
+            let at = layout.area.region_offset(region);
+            if self.media.read(m, at, &mut block).is_err() {
+                self.find(member, format!("checkpoint {region} cannot be read"));
+                continue;
+            }
+            let Some(h) =
+                Header::decode(&block, &sb.uuid).filter(|h| Header::region(h.number) == region)
+            else {
+                continue;
+            };
+            let whole = self.checkpoint(m, sb, layout, &h);
+            checkpoints.push(json!({"number": h.number, "blocks": h.blocks, "whole": whole}));
+            if !whole {
+                self.find(
+                    member,
+                    format!(
+                        "checkpoint {} has a header, but its blocks are damaged",
+                        h.number
+                    ),
+                );
+            } else if newest.is_none_or(|n| n.number < h.number) {
+                newest = Some(h);
+            }
+        }
+        let Some(newest) = newest else {
+            self.find(member, "no whole checkpoint");
+            return json!({"member": m.0, "checkpoints": checkpoints, "journal_blocks": null});
+        };
+        let mut tip = newest.start;
+        let mut blocks = 0u64;
+        while blocks < u64::from(layout.area.ring_blocks) {
+            if self
+                .media
+                .read(m, layout.area.ring_offset(tip.next_seq), &mut block)
+                .is_err()
+            {
+                self.find(
+                    member,
+                    format!("journal block {} cannot be read", tip.next_seq),
+                );
+                break;
+            }
+            let Some(h) = journal::decode(&block, &sb.uuid).filter(|h| tip.accepts(h)) else {
+                break;
+            };
+            tip = tip.after(&h);
+            blocks += 1;
+        }
+        json!({"member": m.0, "checkpoints": checkpoints, "journal_blocks": blocks})
+    }
+
+    fn checkpoint(&mut self, m: MemberId, sb: &Superblock, layout: &Layout, h: &Header) -> bool {
+        if h.blocks >= layout.area.region_blocks {
+            return false;
+        }
+        let base = layout.area.region_offset(Header::region(h.number)) + BLOCK as u64;
+        let mut buf = vec![0; CHUNK * BLOCK];
+        let mut i = 0;
+        while i < h.blocks {
+            let n = (h.blocks - i).min(CHUNK as u32);
+            let part = &mut buf[..n as usize * BLOCK];
+            if self
+                .media
+                .read(m, base + u64::from(i) * BLOCK as u64, part)
+                .is_err()
+            {
+                return false;
+            }
+            if part
+                .chunks_exact(BLOCK)
+                .zip(i..)
+                .any(|(b, i)| !checkpoint::is_data(b, &sb.uuid, h.number, i))
+            {
+                return false;
+            }
+            i += n;
+        }
+        true
+    }
+
+    /// The map as a whole, then from each side alone: a cleanly closed volume says the same on both.
+    fn maps(
+        &mut self,
+        found: &[Option<Superblock>],
+        sb: &Superblock,
+        layout: &Layout,
+    ) -> Option<u32> {
+        let opened = match open::open(&mut self.media, found, open::Mode::ReadOnly) {
+            Ok(opened) => opened,
+            Err(e) => {
+                self.findings.push(self.named(&e));
+                return None;
+            }
+        };
+        let clean = found.iter().flatten().all(|s| s.state == State::Clean);
+        if let (true, Some(mirror)) = (clean, layout.mirror) {
+            for (name, without) in [("fast", mirror), ("mirror", layout.primary)] {
+                let mut alone = found.to_vec();
+                if alone
+                    .get(usize::from(without.0))
+                    .is_none_or(Option::is_none)
+                {
+                    continue;
+                }
+                alone[usize::from(without.0)] = None;
+                match open::open(&mut self.media, &alone, open::Mode::ReadOnly) {
+                    Ok(one) => {
+                        let differs = (0..sb.extents)
+                            .map(ExtentId)
+                            .find(|e| one.space.map.home(*e) != opened.space.map.home(*e));
+                        if let Some(e) = differs {
+                            self.findings.push(format!(
+                                "the map on {name} alone places extent {e} elsewhere"
+                            ));
+                        }
+                    }
+                    Err(e) => {
+                        let why = self.named(&e);
+                        self.findings
+                            .push(format!("the map cannot be read from {name} alone: {why}"));
+                    }
+                }
+            }
+        }
+        Some(opened.report.mapped)
+    }
+
+    fn named(&self, error: &OpenError) -> String {
+        let why = self
+            .media
+            .last_error()
+            .map(|e| format!(" ({e})"))
+            .unwrap_or_default();
+        if let OpenError::Media(e) = error {
+            let path = self
+                .paths
+                .get(usize::from(e.member.0))
+                .map(|p| p.display().to_string())
+                .unwrap_or_default();
+            return format!("{path}: cannot be read at byte {}{why}", e.offset);
+        }
+        error.to_string()
+    }
+}
+
+fn words(error: SuperblockError) -> String {
+    match error {
+        SuperblockError::Foreign => "there is none".into(),
+        SuperblockError::Newer(v) => {
+            format!("of format version {v}, which this program does not know")
+        }
+        SuperblockError::Damaged => "damaged".into(),
+        SuperblockError::Impossible(what) => format!("impossible: {what}"),
+    }
+}

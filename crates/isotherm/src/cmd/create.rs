@@ -1,0 +1,220 @@
+//! `isotherm create`.
+
+use std::path::Path;
+
+use isotherm_live::config::{MemberConfig, Size as LiveSize, VolumeConfig, format_uuid};
+use isotherm_live::volume::description;
+use isotherm_live::{ErrorKind, Volume};
+use serde_json::json;
+
+use crate::Failure;
+use crate::args::CreateArgs;
+use crate::control::beside;
+use crate::member::MemberSpec;
+use crate::size::{Size, exact};
+
+/// Extent size when none is given.
+const EXTENT: u32 = 64 << 10;
+
+/// Make a volume; nothing stays behind when it fails.
+///
+/// # Errors
+/// A wrong description, or devices that cannot be used.
+pub fn run(args: &CreateArgs) -> Result<(), Failure> {
+    let mut config = match &args.config {
+        Some(file) => VolumeConfig::load(file).map_err(|e| Failure::failed(e.to_string()))?,
+        None => from_options(args)?,
+    };
+    let of = args.config.as_deref();
+    if let Some(m) = config
+        .members
+        .iter()
+        .find(|m| m.size.is_some_and(|s| s.0 % config.extent.0 != 0))
+    {
+        let size = m.size.map_or(0, |s| s.0);
+        let fit = size / config.extent.0 * config.extent.0;
+        let what = format!(
+            "size {} of {} is not a multiple of the extent ({}): use {}",
+            exact(size),
+            m.path.display(),
+            config.extent,
+            exact(fit.max(config.extent.0))
+        );
+        return Err(match of {
+            Some(file) => Failure::failed(format!("{}: {what}", file.display())),
+            None => Failure::usage(what),
+        });
+    }
+    name_it(&mut config, &args.volume)?;
+    let made =
+        Volume::create(&args.volume, config, args.force).map_err(|e| create_failed(&e, args))?;
+    let config = VolumeConfig::load(&description(&args.volume))
+        .map_err(|e| Failure::failed(e.to_string()))?;
+    for note in &made.notes {
+        eprintln!("isotherm: {note}");
+    }
+    let members: Vec<_> = config
+        .members
+        .iter()
+        .zip(&made.slots)
+        .map(|(m, slots)| {
+            json!({
+                "path": m.path, "tier": m.tier, "slots": slots,
+                "bytes": u64::from(*slots) * config.extent.0, "paced": m.paced,
+            })
+        })
+        .collect();
+    let result = json!({
+        "volume": args.volume, "description": description(&args.volume), "uuid": format_uuid(&made.uuid),
+        "volume_bytes": made.volume_bytes, "extent_bytes": config.extent.0, "block_bytes": made.block_bytes,
+        "policy": config.policy, "members": members,
+    });
+    args.json.print(&result, || {
+        let mut text = format!(
+            "{}: {} bytes ({:.2} GiB), extent {}, policy {}\n",
+            args.volume.display(),
+            made.volume_bytes,
+            made.volume_bytes as f64 / f64::from(1 << 30),
+            config.extent,
+            config.policy
+        );
+        for (m, slots) in config.members.iter().zip(&made.slots) {
+            let paced = m
+                .paced
+                .as_ref()
+                .map_or(String::new(), |p| format!(", paced as {p}"));
+            text += &format!(
+                "  tier {}: {} ({slots} extents{paced})\n",
+                m.tier,
+                m.path.display()
+            );
+        }
+        text
+    })
+}
+
+fn create_failed(error: &isotherm_live::Error, args: &CreateArgs) -> Failure {
+    match error.kind {
+        // What the options said is wrong; a file that is in the way is not.
+        ErrorKind::Config if args.config.is_none() && !description(&args.volume).exists() => {
+            Failure::usage(error.to_string())
+        }
+        _ => Failure::failed(error.to_string()),
+    }
+}
+
+/// The name is the last part of the path, and the place for the description must be free and writable.
+fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
+    let name = volume.file_name().and_then(|n| n.to_str());
+    let Some(name) = name else {
+        return Err(Failure::usage(format!(
+            "`{}` is no name for a volume: give a path such as dir/name",
+            volume.display()
+        )));
+    };
+    name.clone_into(&mut config.name);
+    let dir = volume
+        .parent()
+        .filter(|d| !d.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    if !dir.is_dir() {
+        return Err(Failure::failed(format!(
+            "{}: no such directory: make it first",
+            dir.display()
+        )));
+    }
+    // Found out before any device is written to.
+    tempfile::tempfile_in(dir)
+        .map_err(|e| Failure::file(dir, "write the description there", &e))?;
+    if beside(volume, ".sock").exists() && crate::control::client::connect(volume)?.is_some() {
+        return Err(Failure::failed(format!(
+            "{}: is being served: stop it first",
+            volume.display()
+        )));
+    }
+    Ok(())
+}
+
+fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
+    let extent = args.extent.unwrap_or(EXTENT);
+    let mut tiers: Vec<(u8, &MemberSpec)> = args.fast.iter().map(|m| (0, m)).collect();
+    tiers.extend(args.tier.iter().map(|(t, m)| (*t, m)));
+    let slow_tier = tiers.iter().map(|(t, _)| t + 1).max().unwrap_or(0);
+    tiers.extend(args.slow.iter().map(|m| (slow_tier, m)));
+    let slowest = tiers.iter().map(|(t, _)| *t).max().unwrap_or(0);
+    let mut slow_bytes = 0u64;
+    for (_, m) in tiers.iter().filter(|(t, _)| *t == slowest) {
+        slow_bytes = slow_bytes.saturating_add(whole(m)?);
+    }
+    let mut members = Vec::new();
+    for (tier, m) in &tiers {
+        let size = match m.size {
+            None => None,
+            Some(Size::Bytes(n)) => Some(n),
+            Some(_) if *tier == slowest => {
+                return Err(Failure::usage(format!(
+                    "{}: a share is of the slow tier and cannot be its size: give bytes, such as 10G",
+                    m.path.display()
+                )));
+            }
+            // The next whole extent below: a share is rarely exact.
+            Some(share) => Some(
+                (share.of(slow_bytes) / u64::from(extent) * u64::from(extent))
+                    .max(u64::from(extent)),
+            ),
+        };
+        let named = |name: &str| match name {
+            "fast" => 0,
+            "slow" => slowest,
+            n => n.parse().unwrap_or(u8::MAX),
+        };
+        members.push(MemberConfig {
+            path: m.path.clone(),
+            tier: *tier,
+            size: size.map(LiveSize),
+            paced: args
+                .paced
+                .iter()
+                .find(|(t, _)| named(t) == *tier)
+                .map(|(_, p)| p.clone()),
+            ..MemberConfig::default()
+        });
+    }
+    if let Some((t, _)) = args
+        .paced
+        .iter()
+        .find(|(t, _)| t.parse().is_ok_and(|t: u8| t > slowest))
+    {
+        return Err(Failure::usage(format!(
+            "--paced {t}=...: the volume has tiers 0 to {slowest}"
+        )));
+    }
+    Ok(VolumeConfig {
+        name: String::new(),
+        uuid: None,
+        extent: LiveSize(u64::from(extent)),
+        policy: args
+            .policy
+            .as_ref()
+            .map_or_else(|| "greendm".to_owned(), ToString::to_string),
+        io: isotherm_live::config::IoConfig::default(),
+        members,
+    })
+}
+
+/// Bytes of a member of the slow tier: as given, or those of the device.
+fn whole(m: &MemberSpec) -> Result<u64, Failure> {
+    if let Some(Size::Bytes(n)) = m.size {
+        return Ok(n);
+    }
+    use std::io::{Seek, SeekFrom};
+    match std::fs::File::open(&m.path).and_then(|mut f| f.seek(SeekFrom::End(0))) {
+        Ok(n) => Ok(n),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Failure::failed(format!(
+            "{}: does not exist: give a size to create it as a file ({}:10G)",
+            m.path.display(),
+            m.path.display()
+        ))),
+        Err(e) => Err(Failure::file(&m.path, "find its size", &e)),
+    }
+}

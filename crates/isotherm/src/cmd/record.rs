@@ -1,0 +1,183 @@
+//! `isotherm record`: a served volume's requests as a trace.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{ErrorKind, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use isotherm_core::Nanos;
+use isotherm_traces::{Flags, Format, Op, Record, WriteOptions, Writer};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::Failure;
+use crate::args::RecordArgs;
+use crate::cmd::trace::failed;
+use crate::control::Request;
+use crate::control::client::served;
+use crate::control::entry::{ENTRY_BYTES, Entry, EntryOp};
+
+/// Requests held back to bring them into the order of arrival: they come in that of completion.
+const REORDER: usize = 65_536;
+/// How often the end is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Record until told to stop or the volume stops.
+///
+/// # Errors
+/// Not served, recorded already, or the trace cannot be written; it appears under its name only when whole.
+pub fn run(args: &RecordArgs) -> Result<(), Failure> {
+    if args.out.exists() {
+        return Err(Failure::failed(format!(
+            "{}: exists already: choose another name",
+            args.out.display()
+        )));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|e| Failure::failed(format!("cannot watch for signals: {e}")))?;
+    }
+    let mut client = served(&args.volume)?;
+    let mut trace = Trace {
+        writer: Writer::create(&args.out, &WriteOptions::new(Format::Parquet))
+            .map_err(|e| failed(&e))?,
+        waiting: BinaryHeap::new(),
+        seen: 0,
+        last: 0,
+        lost: 0,
+    };
+    client.ask(&Request::Record)?;
+    let mut stream = client.into_stream();
+    let broken = |e: &std::io::Error| {
+        Failure::failed(format!(
+            "the recording broke off: {}",
+            crate::failure::reason(e)
+        ))
+    };
+    stream
+        .get_ref()
+        .set_read_timeout(Some(LOOK))
+        .map_err(|e| broken(&e))?;
+    eprintln!(
+        "isotherm: recording {} to {}",
+        args.volume.display(),
+        args.out.display()
+    );
+    let until = args
+        .seconds
+        .map(|s| Instant::now() + Duration::from_secs(s));
+    let mut bytes = [0; ENTRY_BYTES];
+    let mut have = 0;
+    while !stop.load(Ordering::Relaxed) && until.is_none_or(|u| Instant::now() < u) {
+        match stream.read(&mut bytes[have..]) {
+            // The volume stopped.
+            Ok(0) => break,
+            Ok(n) => have += n,
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            Err(e) => return Err(broken(&e)),
+        }
+        if have == ENTRY_BYTES {
+            have = 0;
+            let entry = Entry::decode(&bytes).ok_or_else(|| {
+                Failure::failed(
+                    "the recording broke off: the volume sent something else than requests",
+                )
+            })?;
+            trace.add(entry)?;
+        }
+    }
+    let lost = trace.lost;
+    let written = trace.finish()?;
+    let result = json!({"volume": args.volume, "out": args.out, "requests": written, "lost": lost});
+    args.json.print(&result, || {
+        let lost = if lost > 0 {
+            format!(", {lost} lost because the recorder fell behind")
+        } else {
+            String::new()
+        };
+        format!("{}: {written} requests{lost}\n", args.out.display())
+    })
+}
+
+struct Trace {
+    writer: Writer,
+    /// By arrival; the number keeps equal ones in the order in which they came.
+    waiting: BinaryHeap<Reverse<(u64, u64, Line)>>,
+    seen: u64,
+    last: u64,
+    lost: u64,
+}
+
+/// An entry without its time, ordered only because the heap wants it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    offset: u64,
+    latency_ns: u64,
+    len: u32,
+    op: Op,
+    class: u8,
+    fua: bool,
+}
+
+impl Trace {
+    fn add(&mut self, e: Entry) -> Result<(), Failure> {
+        let op = match e.op {
+            EntryOp::Read => Op::Read,
+            EntryOp::Write => Op::Write,
+            EntryOp::Flush => Op::Flush,
+            EntryOp::Discard => Op::Discard,
+            EntryOp::Lost => {
+                self.lost = e.offset;
+                return Ok(());
+            }
+        };
+        let line = Line {
+            offset: e.offset,
+            latency_ns: e.latency_ns,
+            len: e.len,
+            op,
+            class: e.class,
+            fua: e.fua,
+        };
+        self.seen += 1;
+        let number = self.seen;
+        self.waiting.push(Reverse((e.time_ns, number, line)));
+        if self.waiting.len() > REORDER {
+            self.write_one()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn write_one(&mut self) -> Result<(), Failure> {
+        let Some(Reverse((time, _, l))) = self.waiting.pop() else {
+            return Ok(());
+        };
+        // Later than so many that arrived after it: its place is gone, the time is raised to the last one.
+        self.last = self.last.max(time);
+        let record = Record {
+            class: l.class,
+            latency_ns: Some(l.latency_ns),
+            flags: if l.fua { Flags::FUA } else { Flags::NONE },
+            ..Record::new(Nanos(self.last), l.op, l.offset, l.len)
+        };
+        self.writer.write(&record).map_err(|e| failed(&e))
+    }
+
+    fn finish(mut self) -> Result<u64, Failure> {
+        while !self.waiting.is_empty() {
+            self.write_one()?;
+        }
+        self.writer
+            .finish()
+            .map(|w| w.requests)
+            .map_err(|e| failed(&e))
+    }
+}

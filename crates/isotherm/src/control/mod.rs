@@ -1,0 +1,153 @@
+//! The control socket beside a volume, `p/v.sock`.
+//!
+//! Each side sends lines of JSON: a [`Request`], then an [`Answer`]. Lines are bounded, connections are few, and nothing that
+//! a peer sends can do more than get an error back. `record` alone goes on after its answer, with [`entry::Entry`]s.
+
+pub mod client;
+pub mod entry;
+pub mod server;
+
+use std::io::{self, BufRead, Read};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Longest line either side accepts, bytes.
+pub const LINE_MAX: u64 = 1 << 20;
+
+/// What can be asked of a served volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "cmd", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Request {
+    /// What it is and how it does.
+    Status,
+    /// All figures.
+    Stats,
+    /// Where the extent at a byte is, and why.
+    Why {
+        /// Byte of the volume.
+        offset: u64,
+    },
+    /// Change parameters.
+    Set {
+        /// Names and values; all or none are set.
+        values: Vec<(String, f64)>,
+    },
+    /// Drain, checkpoint, end; answered when done.
+    Stop,
+    /// Send every request from now on.
+    Record,
+}
+
+/// What comes back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// The result.
+    Ok(Value),
+    /// One line: what is wrong.
+    Error(String),
+}
+
+/// The control socket of volume `p/v`.
+pub fn socket_path(volume: &Path) -> PathBuf {
+    beside(volume, ".sock")
+}
+
+/// `p/v` with something behind its name; `v.1` keeps its dot.
+pub fn beside(volume: &Path, suffix: &str) -> PathBuf {
+    let mut name = volume.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// One line without its end; `None` at the end of the stream.
+///
+/// # Errors
+/// The line is longer than [`LINE_MAX`], or the stream fails or ends inside it.
+pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    from.take(LINE_MAX).read_until(b'\n', &mut line)?;
+    match line.pop() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(line)),
+        Some(_) if line.len() as u64 + 1 >= LINE_MAX => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "line too long"))
+        }
+        Some(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Longest path that fits a socket address, with the closing zero.
+const SUN_PATH_MAX: usize = 107;
+
+/// Call `f` with a name for `path` that fits a socket address: through the directory's descriptor if the path is too long.
+fn with_short_path<T>(path: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().len() <= SUN_PATH_MAX {
+        return f(path);
+    }
+    let dir = std::fs::File::open(path.parent().unwrap_or(Path::new("/")))?;
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    f(&Path::new("/proc/self/fd")
+        .join(dir.as_raw_fd().to_string())
+        .join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_answers_are_what_the_documents_say() {
+        let text = |r: &Request| serde_json::to_string(r).expect("serialises");
+        assert_eq!(text(&Request::Stats), r#"{"cmd":"stats"}"#);
+        assert_eq!(
+            text(&Request::Why { offset: 5 }),
+            r#"{"cmd":"why","offset":5}"#
+        );
+        let set = Request::Set {
+            values: vec![("PT".into(), 2.0)],
+        };
+        assert_eq!(text(&set), r#"{"cmd":"set","values":[["PT",2.0]]}"#);
+        assert_eq!(serde_json::from_str::<Request>(&text(&set)).ok(), Some(set));
+        for hostile in [
+            "",
+            "{}",
+            r#"{"cmd":"rm"}"#,
+            r#"{"cmd":"why"}"#,
+            r#"{"cmd":"why","offset":-1}"#,
+        ] {
+            assert!(
+                serde_json::from_str::<Request>(hostile).is_err(),
+                "{hostile}"
+            );
+        }
+    }
+
+    #[test]
+    fn lines_are_bounded() {
+        let mut long = io::BufReader::new(io::repeat(b'x').take(LINE_MAX * 4));
+        assert_eq!(
+            read_line(&mut long).expect_err("too long").kind(),
+            io::ErrorKind::InvalidData
+        );
+        let mut cut = &b"{\"cmd\""[..];
+        assert_eq!(
+            read_line(&mut cut).expect_err("cut").kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+        let mut two = &b"a\n\n"[..];
+        let mut next = || read_line(&mut two).ok().flatten();
+        assert_eq!(
+            [next(), next(), next()],
+            [Some(b"a".to_vec()), Some(vec![]), None]
+        );
+    }
+
+    #[test]
+    fn names_beside_a_volume_keep_its_dots() {
+        assert_eq!(socket_path(Path::new("p/v.1")), Path::new("p/v.1.sock"));
+    }
+}

@@ -1,0 +1,168 @@
+//! A served volume in figures: `stats` and `why`. Names are those of `sim --json` where they mean the same.
+
+use isotherm_core::policy::REFUSALS;
+use isotherm_core::stats::{Histogram, MoveCounters};
+use isotherm_core::{Engine, ExtentId, Nanos, TierId};
+use isotherm_live::VolumeConfig;
+use isotherm_live::world::UringWorld;
+use serde_json::{Map, Value, json};
+
+/// All figures; `elapsed` since serving began.
+pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed: Nanos) -> Value {
+    let c = engine.counters();
+    let geo = &engine.space().geo;
+    let seconds = elapsed.as_secs_f64();
+    let requests = c.reads + c.writes + c.flushes + c.discards;
+    let mut whole = Histogram::default();
+    for h in [&c.read_latency, &c.write_latency, &c.flush_latency] {
+        whole.merge(h);
+    }
+    let rate = |n: u64| {
+        if seconds > 0.0 {
+            n as f64 / seconds
+        } else {
+            0.0
+        }
+    };
+    let ratio = |n: u64| {
+        if c.accesses > 0 {
+            json!(n as f64 / c.accesses as f64)
+        } else {
+            Value::Null
+        }
+    };
+    let fast = |f: fn(&isotherm_core::stats::MemberCounters) -> u64| -> u64 {
+        c.members
+            .iter()
+            .zip(&geo.members)
+            .filter(|(_, m)| m.tier == TierId(0))
+            .map(|(c, _)| f(c))
+            .sum()
+    };
+    let models: Vec<_> = (0..geo.members.len()).map(|i| world.model(i)).collect();
+    // Part of the energy is no figure: all members must be modelled.
+    let energy: Option<f64> = models
+        .iter()
+        .map(|m| m.as_ref().map(|(c, _)| c.energy_j()))
+        .sum();
+    let mut wear = Map::new();
+    let mut members = Vec::new();
+    for (i, (m, counts)) in config.members.iter().zip(&c.members).enumerate() {
+        let path = m.path.display().to_string();
+        if let Some((_, w)) = &models[i] {
+            wear.insert(path.clone(), json!(w.flash_eu.unwrap_or(w.host_eu)));
+        }
+        members.push(json!({
+            "path": path, "tier": m.tier, "paced": m.paced,
+            "reads": counts.reads, "writes": counts.writes, "flushes": counts.flushes,
+            "bytes_read": counts.bytes_read, "bytes_written": counts.bytes_written,
+            "move_bytes_read": counts.move_bytes_read, "move_bytes_written": counts.move_bytes_written,
+            "meta_bytes_written": counts.meta_bytes_written, "bytes_discarded": counts.bytes_discarded,
+            "spin_downs": counts.spin_downs, "errors": counts.errors,
+            "energy_j": models[i].as_ref().map(|(c, _)| c.energy_j()),
+        }));
+    }
+    let tiers: Vec<_> = (0..geo.tiers())
+        .map(|t| {
+            let slots = geo.tier_slots(TierId(t)).len();
+            let hits = c.tier_hits[usize::from(t)];
+            json!({
+                "tier": t, "slots": slots, "free_slots": engine.space().slots.free(TierId(t)),
+                "hits": hits, "hit_ratio": ratio(hits),
+            })
+        })
+        .collect();
+    let memory = engine.memory();
+    let (moves_active, mirror_lag_blocks, checkpoint) = engine.progress();
+    let mut all = json!({
+        "volume": config.name, "policy": config.policy, "paced": config.members.iter().any(|m| m.paced.is_some()),
+        "extent_bytes": geo.extent_bytes(), "volume_bytes": geo.volume_bytes(),
+        "fast_bytes": geo.tier_slots(TierId(0)).len() as u64 * u64::from(geo.extent_bytes()),
+        "requests": requests, "reads": c.reads, "writes": c.writes, "flushes": c.flushes, "discards": c.discards,
+        "bytes_read": c.bytes_read, "bytes_written": c.bytes_written, "errors": c.errors,
+        "fast_hit_ratio": ratio(c.tier_hits[0]), "tiers": tiers,
+        "elapsed_s": seconds, "throughput_iops": rate(c.reads + c.writes),
+        "throughput_bytes_per_s": rate(c.bytes_read + c.bytes_written),
+        "latency_mean_s": whole.mean().as_secs_f64(), "latency_p50_s": whole.quantile(0.5).as_secs_f64(),
+        "latency_p95_s": whole.quantile(0.95).as_secs_f64(), "latency_p99_s": whole.quantile(0.99).as_secs_f64(),
+        "latency": {
+            "read": latency(&c.read_latency), "write": latency(&c.write_latency), "flush": latency(&c.flush_latency),
+        },
+    });
+    let rest = json!({
+        "energy_j": energy, "mean_power_w": energy.filter(|_| seconds > 0.0).map(|j| j / seconds),
+        "spin_downs": c.members.iter().map(|m| m.spin_downs).sum::<u64>(),
+        "fast_read_bytes": fast(|m| m.bytes_read), "fast_write_bytes": fast(|m| m.bytes_written),
+        "wear_eu": wear, "accesses": c.accesses,
+        "promotions": c.promotions.done, "demotions": c.demotions.done,
+        "fetches": 0, "evictions": 0, "writebacks": 0, "migrated_bytes": c.migrated_bytes,
+        "moves": {"promotions": moves(&c.promotions), "demotions": moves(&c.demotions), "active": moves_active},
+        "first_touches": c.first_touches, "unmapped_reads": c.unmapped_reads, "served_from_ram": c.served_from_ram,
+        "waited": c.waited, "edge_writes": c.edge_writes, "mapped_extents": engine.space().map.mapped(),
+        "commit": {
+            "rounds": c.rounds, "journal_blocks": c.journal_blocks, "journal_records": c.journal_records,
+            "checkpoints": c.checkpoints, "checkpoint": checkpoint, "mirror_lag_blocks": mirror_lag_blocks,
+        },
+        "members": members,
+        "bytes_per_extent": memory.per_extent(geo.extents),
+        "memory": {
+            "map_bytes": memory.map, "policy_bytes": memory.policy, "bitmap_bytes": memory.bitmaps,
+            "other_bytes": memory.other,
+        },
+    });
+    // One macro call would exceed the compiler's recursion limit.
+    for (k, v) in rest.as_object().into_iter().flatten() {
+        all[k.as_str()] = v.clone();
+    }
+    all
+}
+
+fn latency(h: &Histogram) -> Value {
+    json!({
+        "count": h.count(), "mean_s": h.mean().as_secs_f64(), "p50_s": h.quantile(0.5).as_secs_f64(),
+        "p95_s": h.quantile(0.95).as_secs_f64(), "p99_s": h.quantile(0.99).as_secs_f64(),
+        "max_s": h.max().as_secs_f64(),
+    })
+}
+
+fn moves(m: &MoveCounters) -> Value {
+    let refused: Map<String, Value> = REFUSALS
+        .iter()
+        .zip(m.refused)
+        .map(|(k, v)| ((*k).to_owned(), json!(v)))
+        .collect();
+    json!({"proposed": m.proposed, "done": m.done, "refused": refused, "stale": m.stale, "failed": m.failed})
+}
+
+/// Where the extent at `offset` is, and why.
+///
+/// # Errors
+/// `offset` lies beyond the volume.
+pub fn why(
+    engine: &mut Engine,
+    now: Nanos,
+    config: &VolumeConfig,
+    offset: u64,
+) -> Result<Value, String> {
+    let geo = &engine.space().geo;
+    let (bytes, extent_bytes) = (geo.volume_bytes(), geo.extent_bytes());
+    if offset >= bytes {
+        return Err(format!(
+            "byte {offset} lies beyond the volume, which has {bytes} bytes"
+        ));
+    }
+    let extent = geo.extent_at(offset);
+    let blocks = geo.blocks_per_extent();
+    let e = engine.explain(now, ExtentId(extent.0));
+    let member = e
+        .place
+        .map(|(m, at)| (config.members.get(usize::from(m.0)), at));
+    Ok(json!({
+        "offset": offset, "extent": extent.0, "extent_bytes": extent_bytes, "mapped": e.slot.is_some(),
+        "tier": e.tier.map(|t| t.0), "slot": e.slot.map(|s| s.0),
+        "member": member.and_then(|(m, _)| m).map(|m| &m.path), "member_offset": member.map(|(_, at)| at),
+        "valid_blocks": e.valid_blocks, "blocks": blocks, "in_flight": e.in_flight, "moving": e.moving,
+        "last_access_age_s": e.slot.map(|_| now.since(e.last).as_secs_f64()),
+        "policy": engine.policy_name(), "why": e.why,
+    }))
+}

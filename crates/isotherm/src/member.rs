@@ -1,0 +1,157 @@
+//! Members and values as written on the command line.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::size::Size;
+
+/// `PATH[:SIZE]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSpec {
+    /// Device or file.
+    pub path: PathBuf,
+    /// How much of it; all when absent.
+    pub size: Option<Size>,
+}
+
+impl FromStr for MemberSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MemberSpec, String> {
+        let plain = || MemberSpec {
+            path: text.into(),
+            size: None,
+        };
+        if text.is_empty() {
+            return Err("the path of a device or file is missing".into());
+        }
+        // Names such as pci-0000:00:1f.2 have colons: what exists under the whole name is that.
+        match text.rsplit_once(':') {
+            Some((path, size))
+                if !path.is_empty() && !size.contains('/') && !plain().path.exists() =>
+            {
+                let size = size
+                    .parse::<Size>()
+                    .map_err(|e| format!("{e} (in PATH:SIZE)"))?;
+                Ok(MemberSpec {
+                    path: path.into(),
+                    size: Some(size),
+                })
+            }
+            _ => Ok(plain()),
+        }
+    }
+}
+
+/// `N=PATH[:SIZE]`.
+///
+/// # Errors
+/// Says what to write.
+pub fn tier(text: &str) -> Result<(u8, MemberSpec), String> {
+    let (n, member) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}`: write N=PATH[:SIZE], as in 2=disk.img:1T"))?;
+    match n.parse() {
+        Ok(n @ 0..=7) => Ok((n, member.parse()?)),
+        _ => Err(format!(
+            "`{n}` is no tier: tiers are numbered from 0 (fastest) to 7"
+        )),
+    }
+}
+
+/// `TIER=PRESET`.
+///
+/// # Errors
+/// Says what to write, or names the nearest preset.
+pub fn paced(text: &str) -> Result<(String, String), String> {
+    let (tier, preset) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}`: write TIER=PRESET, as in slow=wd5000aaks"))?;
+    if !matches!(tier, "fast" | "slow") && !matches!(tier.parse(), Ok(0..=7u8)) {
+        return Err(format!(
+            "`{tier}` is no tier: write fast, slow or a number from 0 to 7"
+        ));
+    }
+    isotherm_models::preset(preset, &isotherm_models::Options::default())
+        .map_err(|e| format!("{e} (see `isotherm devices`)"))?;
+    Ok((tier.to_owned(), preset.to_owned()))
+}
+
+/// A byte of the volume: as a size, and zero is one.
+///
+/// # Errors
+/// Says what to write.
+pub fn offset(text: &str) -> Result<u64, String> {
+    if !text.is_empty() && text.bytes().all(|b| b == b'0') {
+        return Ok(0);
+    }
+    match text.parse() {
+        Ok(Size::Bytes(n)) => Ok(n),
+        Ok(Size::Share(_)) => Err(format!("`{text}`: give a byte of the volume, not a share")),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// `KEY=VALUE`, where the value is a number or a size.
+///
+/// # Errors
+/// Says what to write.
+pub fn knob(text: &str) -> Result<(String, f64), String> {
+    let sized = text
+        .split_once('=')
+        .and_then(|(k, v)| Some((k.to_owned(), v.parse::<Size>().ok()?.bytes()? as f64)));
+    match sized {
+        Some((k, v)) if !k.is_empty() => Ok((k, v)),
+        _ => crate::policy_spec::param(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members() {
+        let parse = |t: &str| t.parse::<MemberSpec>();
+        let member = |path: &str, size| {
+            Ok(MemberSpec {
+                path: path.into(),
+                size,
+            })
+        };
+        assert_eq!(parse("a.img"), member("a.img", None));
+        assert_eq!(
+            parse("a.img:1G"),
+            member("a.img", Some(Size::Bytes(1 << 30)))
+        );
+        assert_eq!(parse("a:b:10%"), member("a:b", Some(Size::Share(100_000))));
+        assert_eq!(parse("/by-path/pci:0/x"), member("/by-path/pci:0/x", None));
+        for bad in ["", "a:0", "a:64Q", "a:", "a:-1", "a:99999999999T"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let odd = dir.path().join("pci:1f.2");
+        std::fs::write(&odd, "").expect("written");
+        let text = odd.to_str().expect("text");
+        assert_eq!(parse(text), member(text, None));
+    }
+
+    #[test]
+    fn tiers_paces_offsets_knobs() {
+        assert!(
+            tier("2=a:1G").is_ok()
+                && tier("8=a").is_err()
+                && tier("a").is_err()
+                && tier("x=a").is_err()
+        );
+        assert!(paced("slow=wd5000aaks").is_ok() && paced("1=wd5000aaks").is_ok());
+        assert!(paced("slow=wd5000aax").is_err_and(|e| e.contains("wd5000aaks")));
+        assert!(paced("slo=wd5000aaks").is_err() && paced("slow").is_err());
+        assert_eq!((offset("0"), offset("64K")), (Ok(0), Ok(65536)));
+        assert!(offset("").is_err() && offset("10%").is_err());
+        assert_eq!(knob("a=50M"), Ok(("a".into(), f64::from(50 << 20))));
+        assert_eq!(knob("a=0.5"), Ok(("a".into(), 0.5)));
+        assert_eq!(knob("a=0"), Ok(("a".into(), 0.0)));
+        assert!(knob("a").is_err() && knob("=1").is_err() && knob("a=x").is_err());
+    }
+}

@@ -6,6 +6,7 @@
 
 pub mod chaos;
 pub mod disk;
+pub mod image;
 pub mod run;
 pub mod truth;
 pub mod world;

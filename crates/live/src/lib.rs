@@ -10,5 +10,21 @@
 //! Never false: a front end reaches the volume only through [`port::Port`].
 
 pub mod block_file;
+pub mod buffers;
+pub mod config;
+pub mod device;
+pub mod error;
+pub mod inbox;
+pub mod media;
 pub mod nbd;
+pub mod paced;
 pub mod port;
+pub mod requests;
+pub mod server;
+pub mod volume;
+pub mod world;
+
+pub use config::{MemberConfig, VolumeConfig};
+pub use error::{Error, ErrorKind};
+pub use server::{Handle, Server, Session, prepare_process};
+pub use volume::{OpenMode, Volume};

@@ -1,0 +1,541 @@
+//! Request memory: one registered region, carved by a buddy allocator.
+//!
+//! ```text
+//! region (anonymous, 2 MiB aligned, one fixed buffer of the ring)
+//! ┌──────────────────────────────┬───────────────────────┬────────────────┬──────────┐
+//! │ pool: 4 KiB … 32 MiB chunks  │ move buffers, n × ext │ world's own    │ zeros    │
+//! └──────────────────────────────┴───────────────────────┴────────────────┴──────────┘
+//! ```
+//! In steady state nothing is allocated: chunks go round. A request that no chunk can hold gets memory of its own, one such
+//! at a time; the ring then uses the plain instead of the fixed operations.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What `O_DIRECT` and registered buffers want, in bytes; also the smallest chunk.
+pub const ALIGNMENT: usize = 4096;
+/// log2 of the largest chunk over the smallest: 4 KiB … 32 MiB.
+const ORDERS: usize = 14;
+const NONE: u32 = u32::MAX;
+const NOT_FREE: u8 = u8::MAX;
+const HUGE: usize = 2 << 20;
+
+/// Anonymous memory, mapped once and unmapped when the last user is gone.
+pub struct Region {
+    base: NonNull<u8>,
+    len: usize,
+    mapped: (usize, usize),
+}
+
+// SAFETY: plain memory; whoever hands out parts of it makes sure that they do not overlap.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps `len` bytes (rounded up to 4 KiB) of zeros.
+    ///
+    /// # Errors
+    /// The system refuses the memory.
+    pub fn new(len: usize) -> io::Result<Arc<Region>> {
+        let len = len.max(ALIGNMENT).next_multiple_of(ALIGNMENT);
+        let whole = len + HUGE;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                whole,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = at as usize;
+        let base = start.next_multiple_of(HUGE);
+        // SAFETY: base … base + len lies inside the mapping. Advice only: a refusal costs speed, nothing else.
+        unsafe { libc::madvise(base as *mut libc::c_void, len, libc::MADV_HUGEPAGE) };
+        let base = NonNull::new(base as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Arc::new(Region {
+            base,
+            len,
+            mapped: (start, whole),
+        }))
+    }
+
+    /// Address of the first byte.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.len
+    }
+
+    /// Does `len` bytes at `at` lie inside?
+    pub fn contains(&self, at: *const u8, len: usize) -> bool {
+        let (at, base) = (at as usize, self.base.as_ptr() as usize);
+        at >= base && at + len <= base + self.len
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `new` mapped; all users hold an `Arc`, so none is left.
+        unsafe { libc::munmap(self.mapped.0 as *mut libc::c_void, self.mapped.1) };
+    }
+}
+
+/// Free chunks by size, as intrusive lists over the pages.
+struct Buddy {
+    heads: [u32; ORDERS],
+    next: Vec<u32>,
+    prev: Vec<u32>,
+    /// Order of the free chunk that starts at a page.
+    free: Vec<u8>,
+}
+
+impl Buddy {
+    fn new(pages: usize) -> Buddy {
+        let mut b = Buddy {
+            heads: [NONE; ORDERS],
+            next: vec![NONE; pages],
+            prev: vec![NONE; pages],
+            free: vec![NOT_FREE; pages],
+        };
+        let mut at = 0;
+        while at < pages {
+            let fit = (pages - at).ilog2().min(at.trailing_zeros());
+            let order = (fit as usize).min(ORDERS - 1);
+            b.link(at as u32, order);
+            at += 1 << order;
+        }
+        b
+    }
+
+    fn link(&mut self, page: u32, order: usize) {
+        let head = std::mem::replace(&mut self.heads[order], page);
+        self.next[page as usize] = head;
+        self.prev[page as usize] = NONE;
+        if head != NONE {
+            self.prev[head as usize] = page;
+        }
+        self.free[page as usize] = order as u8;
+    }
+
+    fn unlink(&mut self, page: u32, order: usize) {
+        let (next, prev) = (self.next[page as usize], self.prev[page as usize]);
+        if prev == NONE {
+            self.heads[order] = next;
+        } else {
+            self.next[prev as usize] = next;
+        }
+        if next != NONE {
+            self.prev[next as usize] = prev;
+        }
+        self.free[page as usize] = NOT_FREE;
+    }
+
+    fn take(&mut self, order: usize) -> Option<u32> {
+        let from = (order..ORDERS).find(|&o| self.heads[o] != NONE)?;
+        let page = self.heads[from];
+        self.unlink(page, from);
+        for o in (order..from).rev() {
+            self.link(page + (1 << o), o);
+        }
+        Some(page)
+    }
+
+    fn give(&mut self, mut page: u32, mut order: usize) {
+        while order + 1 < ORDERS {
+            let other = page ^ (1 << order);
+            if self.free.get(other as usize) != Some(&(order as u8)) {
+                break;
+            }
+            self.unlink(other, order);
+            page = page.min(other);
+            order += 1;
+        }
+        self.link(page, order);
+    }
+}
+
+/// Memory of a region, shared out in chunks of 4 KiB … 32 MiB.
+pub struct Pool {
+    region: Option<Arc<Region>>,
+    /// First byte of the region that belongs to this pool.
+    start: usize,
+    largest: usize,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+struct State {
+    buddy: Buddy,
+    out: usize,
+    /// Memory outside the region that is out.
+    alone: usize,
+    /// Callers are served in order of arrival, or a large request would starve behind small ones.
+    ticket: u64,
+    serving: u64,
+}
+
+impl Pool {
+    /// A pool of its own region of `limit` bytes. Where the system refuses the region, every buffer gets memory of its own.
+    pub fn new(limit: usize) -> Arc<Pool> {
+        let limit = limit.max(ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+        match Region::new(limit) {
+            Ok(region) => Pool::within(region, 0, limit),
+            Err(_) => Pool::make(None, 0, 0),
+        }
+    }
+
+    /// A pool of `len` bytes of a region from byte `start`, both multiples of 4 KiB. The caller gives each byte to one pool.
+    pub(crate) fn within(region: Arc<Region>, start: usize, len: usize) -> Arc<Pool> {
+        assert!(start + len <= region.bytes() && start.is_multiple_of(ALIGNMENT));
+        Pool::make(Some(region), start, len)
+    }
+
+    fn make(region: Option<Arc<Region>>, start: usize, len: usize) -> Arc<Pool> {
+        let buddy = Buddy::new(len / ALIGNMENT);
+        let order = buddy.heads.iter().rposition(|&h| h != NONE);
+        Arc::new(Pool {
+            region,
+            start,
+            largest: order.map_or(0, class_bytes),
+            state: Mutex::new(State {
+                buddy,
+                out: 0,
+                alone: 0,
+                ticket: 0,
+                serving: 0,
+            }),
+            returned: Condvar::new(),
+        })
+    }
+
+    /// As [`crate::port::Port::buffer`]: blocks while memory is short.
+    pub fn buffer(self: &Arc<Self>, offset: u64, len: u32, block_bytes: u32) -> Buffer {
+        let (head, covered) = cover(offset, len, block_bytes);
+        Buffer {
+            memory: self.get(covered),
+            head,
+            len: len as usize,
+            covered,
+        }
+    }
+
+    /// Bytes that are out now, in chunk sizes.
+    pub fn bytes_out(&self) -> usize {
+        let state = self.lock();
+        state.out + state.alone
+    }
+
+    /// Could a request of `bytes` be given memory now, without waiting?
+    pub fn has(&self, bytes: usize) -> bool {
+        let state = self.lock();
+        let order = order_of(bytes);
+        state.ticket == state.serving
+            && if class_bytes(order) > self.largest {
+                state.alone == 0
+            } else {
+                state.buddy.heads[order..].iter().any(|&h| h != NONE)
+            }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every critical section leaves the lists whole, so a panic elsewhere does not spoil them.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_take(self: &Arc<Self>, state: &mut State, order: usize) -> Option<Memory> {
+        let size = class_bytes(order);
+        if size > self.largest {
+            if state.alone != 0 {
+                return None;
+            }
+            state.alone = size;
+            let mut memory = Memory::alone(size);
+            memory.owner = Some(Arc::clone(self));
+            return Some(memory);
+        }
+        let page = state.buddy.take(order)? as usize;
+        state.out += size;
+        let region = self.region.as_ref()?;
+        // SAFETY: the chunk lies inside the region (the buddy has as many pages as the pool has).
+        let start = unsafe { region.base.add(self.start + page * ALIGNMENT) };
+        Some(Memory {
+            start,
+            capacity: size,
+            chunk: Some(page as u32),
+            owner: Some(Arc::clone(self)),
+        })
+    }
+
+    fn get(self: &Arc<Self>, bytes: usize) -> Memory {
+        let order = order_of(bytes);
+        let mut state = self.lock();
+        let mine = state.ticket;
+        state.ticket += 1;
+        loop {
+            let memory = if state.serving == mine {
+                self.try_take(&mut state, order)
+            } else {
+                None
+            };
+            if let Some(memory) = memory {
+                state.serving += 1;
+                if state.serving != state.ticket {
+                    self.returned.notify_all();
+                }
+                return memory;
+            }
+            state = self
+                .returned
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Memory at once: from the pool, else outside the region. For the engine's thread, which must never wait.
+    pub(crate) fn get_now(self: &Arc<Self>, bytes: usize) -> Memory {
+        let order = order_of(bytes);
+        let taken = if class_bytes(order) <= self.largest {
+            self.try_take(&mut self.lock(), order)
+        } else {
+            None
+        };
+        taken.unwrap_or_else(|| Memory::alone(class_bytes(order)))
+    }
+
+    fn put(&self, chunk: Option<u32>, capacity: usize) {
+        let mut state = self.lock();
+        if let Some(page) = chunk {
+            state.out -= capacity;
+            state.buddy.give(page, order_of(capacity));
+        } else {
+            state.alone = 0;
+        }
+        let wake = state.serving != state.ticket;
+        drop(state);
+        if wake {
+            self.returned.notify_all();
+        }
+    }
+}
+
+fn order_of(bytes: usize) -> usize {
+    (bytes.max(ALIGNMENT).next_power_of_two() / ALIGNMENT).trailing_zeros() as usize
+}
+
+fn class_bytes(order: usize) -> usize {
+    ALIGNMENT << order
+}
+
+/// A chunk of a pool, or memory of its own: aligned, initialised, owned alone.
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    capacity: usize,
+    chunk: Option<u32>,
+    owner: Option<Arc<Pool>>,
+}
+
+// SAFETY: a `Memory` owns its bytes alone, like a `Box<[u8]>`; nothing in it is tied to a thread.
+unsafe impl Send for Memory {}
+// SAFETY: shared access gives out `&[u8]` only.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Zeroed once, so that no other process's bytes can ever reach a client.
+    fn alone(bytes: usize) -> Memory {
+        let layout = Self::layout(bytes);
+        // SAFETY: at least `ALIGNMENT` bytes, hence not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else {
+            handle_alloc_error(layout)
+        };
+        Memory {
+            start,
+            capacity: bytes,
+            chunk: None,
+            owner: None,
+        }
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        // Cannot fail: a power of two of at most 2^33 and a constant alignment.
+        Layout::from_size_align(bytes, ALIGNMENT).unwrap_or(Layout::new::<u8>())
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `start` points to `capacity` initialised bytes owned by this value (regions are mapped as zeros).
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.capacity) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` makes the access the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.chunk.is_none() {
+            // SAFETY: allocated in `alone` with exactly this layout.
+            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
+        }
+        if let Some(pool) = self.owner.take() {
+            pool.put(self.chunk, self.capacity);
+        }
+    }
+}
+
+/// Aligned memory for one request. Derefs to the payload; [`Buffer::aligned`] is the whole range in logical blocks.
+///
+/// Contents of a fresh buffer are whatever its last user left: whoever fills it must fill all of it.
+pub struct Buffer {
+    memory: Memory,
+    head: usize,
+    len: usize,
+    covered: usize,
+}
+
+impl Buffer {
+    /// An unpooled buffer for `len` bytes at `offset` of a volume with logical blocks of `block_bytes` (a power of two).
+    pub fn new(offset: u64, len: u32, block_bytes: u32) -> Buffer {
+        let (head, covered) = cover(offset, len, block_bytes);
+        Buffer {
+            memory: Memory::alone(class_bytes(order_of(covered))),
+            head,
+            len: len as usize,
+            covered,
+        }
+    }
+
+    /// The range rounded out to logical blocks.
+    pub fn aligned(&self) -> &[u8] {
+        &self.memory.bytes()[..self.covered]
+    }
+
+    /// The range rounded out to logical blocks, to be filled by a device.
+    pub fn aligned_mut(&mut self) -> &mut [u8] {
+        let covered = self.covered;
+        &mut self.memory.bytes_mut()[..covered]
+    }
+
+    /// Bytes of [`Buffer::aligned`] before the payload.
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// Bytes of [`Buffer::aligned`] after the payload.
+    pub fn tail(&self) -> usize {
+        self.covered - self.head - self.len
+    }
+
+    /// Address of [`Buffer::aligned`].
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.memory.as_ptr()
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.memory.bytes()[self.head..self.head + self.len]
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let (head, len) = (self.head, self.len);
+        &mut self.memory.bytes_mut()[head..head + len]
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buffer")
+            .field("head", &self.head)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes before the payload, and bytes in the range rounded out.
+fn cover(offset: u64, len: u32, block_bytes: u32) -> (usize, usize) {
+    let block = u64::from(block_bytes.max(1));
+    let head = offset % block;
+    let covered = (head + u64::from(len)).next_multiple_of(block);
+    (head as usize, covered as usize)
+}
+
+/// All the memory of a volume: see the module.
+pub(crate) struct Arena {
+    pub region: Arc<Region>,
+    /// For requests.
+    pub pool: Arc<Pool>,
+    /// For bounces and edge blocks; used by the engine's thread only.
+    pub own: Arc<Pool>,
+    moves: usize,
+    move_bytes: usize,
+    move_count: usize,
+    zeros: usize,
+}
+
+impl Arena {
+    /// Bytes of the world's own pool.
+    const OWN: usize = 8 << 20;
+    /// Bytes of the zeroed buffer.
+    pub const ZEROS: usize = 1 << 20;
+
+    pub fn new(pool: usize, move_buffers: u16, extent: u32) -> io::Result<Arena> {
+        let pool_bytes = pool.max(ALIGNMENT).next_multiple_of(ALIGNMENT);
+        let (move_count, move_bytes) = (usize::from(move_buffers), extent as usize);
+        let moves = pool_bytes;
+        let own = (moves + move_count * move_bytes).next_multiple_of(ALIGNMENT);
+        let zeros = own + Self::OWN;
+        let region = Region::new(zeros + Self::ZEROS)?;
+        Ok(Arena {
+            pool: Pool::within(Arc::clone(&region), 0, pool_bytes),
+            own: Pool::within(Arc::clone(&region), own, Self::OWN),
+            region,
+            moves,
+            move_bytes,
+            move_count,
+            zeros,
+        })
+    }
+
+    /// Address of byte `offset` of move buffer `index`, of which `len` bytes will be used.
+    pub fn move_at(&self, index: u16, offset: u32, len: u32) -> *mut u8 {
+        let (index, offset) = (usize::from(index), offset as usize);
+        assert!(
+            index < self.move_count && offset + len as usize <= self.move_bytes,
+            "no such move buffer"
+        );
+        self.region
+            .base()
+            .wrapping_add(self.moves + index * self.move_bytes + offset)
+    }
+
+    /// Address of [`Arena::ZEROS`] zeros that nobody writes to.
+    pub fn zeros(&self) -> *mut u8 {
+        self.region.base().wrapping_add(self.zeros)
+    }
+}
+
+#[cfg(test)]
+#[path = "buffers_tests.rs"]
+mod tests;

@@ -1,0 +1,589 @@
+//! The description of a volume, `p/v.toml`: read, checked as a whole, written.
+
+use crate::error::{Error, ErrorKind};
+use isotherm_core::policy::{self, BuildError, ParamError, Policy, nearest};
+use isotherm_models::{DeviceModel, Options, Span, preset};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Bytes; in a description `65536`, `"64K"`, `"8G"` (powers of 1024).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+impl Size {
+    /// From text such as `64K` or `1.5G`.
+    ///
+    /// # Errors
+    /// What is wrong with it, without the place.
+    pub fn parse(text: &str) -> Result<Size, String> {
+        let t = text.trim();
+        let (number, unit) =
+            t.split_at(t.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(t.len()));
+        let shift = match unit.to_ascii_uppercase().as_str() {
+            "" | "B" => 0,
+            "K" | "KB" | "KIB" => 10,
+            "M" | "MB" | "MIB" => 20,
+            "G" | "GB" | "GIB" => 30,
+            "T" | "TB" | "TIB" => 40,
+            _ => {
+                return Err(format!(
+                    "`{text}` is not a size: write bytes or a number with K, M, G or T"
+                ));
+            }
+        };
+        let whole = number
+            .trim()
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(1 << shift));
+        let broken = || {
+            let n = number.trim().parse::<f64>().ok()? * (1u64 << shift) as f64;
+            (n.is_finite() && (0.0..1.8e19).contains(&n)).then_some(n as u64)
+        };
+        whole.or_else(broken).map(Size).ok_or_else(|| {
+            format!("`{text}` is not a size: write bytes or a number with K, M, G or T")
+        })
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = ["", "K", "M", "G", "T"];
+        let mut n = self.0;
+        let mut i = 0;
+        while n != 0 && n.is_multiple_of(1024) && i + 1 < unit.len() {
+            n /= 1024;
+            i += 1;
+        }
+        write!(f, "{n}{}", unit[i])
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Size, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Size;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a size: bytes, or text such as \"64K\" or \"8G\"")
+            }
+            fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Size, E> {
+                u64::try_from(n)
+                    .map(Size)
+                    .map_err(|_| E::custom("a size cannot be negative"))
+            }
+            fn visit_str<E: serde::de::Error>(self, s: &str) -> Result<Size, E> {
+                Size::parse(s).map_err(E::custom)
+            }
+        }
+        d.deserialize_any(Visitor)
+    }
+}
+
+/// One member device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberConfig {
+    /// File or block device; relative to the description's directory.
+    pub path: PathBuf,
+    /// Tier, 0 = fastest.
+    pub tier: u8,
+    /// Bytes to use; a file that does not exist is created with so many. Default: all of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+    /// Completions wait until the model of this device preset says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paced: Option<String>,
+    /// Which part of the modelled drive the member is: `full` (spread over all of it, the default) or its first byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<String>,
+    /// Spin down after so many seconds without use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby_s: Option<f64>,
+}
+
+impl MemberConfig {
+    /// The model that paces a member of `bytes`, if any.
+    ///
+    /// # Errors
+    /// No such preset or an impossible span, without the place.
+    pub fn model(&self, bytes: u64) -> Result<Option<Box<dyn DeviceModel>>, String> {
+        let Some(name) = &self.paced else {
+            return Ok(None);
+        };
+        let span = match self.span.as_deref() {
+            None | Some("full") => Span::Full,
+            Some(start) => Span::At {
+                start: Size::parse(start)
+                    .map_err(|e| format!("span: {e}, or `full`"))?
+                    .0,
+            },
+        };
+        let options = Options {
+            size: bytes,
+            span,
+            ..Options::default()
+        };
+        preset(name, &options)
+            .map(Some)
+            .map_err(|e| format!("paced: {e}"))
+    }
+}
+
+/// How the engine's thread and its memory are set up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IoConfig {
+    /// Request memory, locked and registered.
+    pub buffers: Size,
+    /// Extent-sized move buffers: moves under way at most.
+    pub move_buffers: u16,
+    /// Submission queue entries.
+    pub queue_depth: u32,
+    /// Look for work so long before sleeping, microseconds; 0 = sleep at once.
+    pub spin_us: u32,
+    /// Bypass the page cache where the file system allows.
+    pub direct: bool,
+    /// Records wait at most so long for a FLUSH to carry them, milliseconds.
+    pub commit_interval_ms: u64,
+    /// Journal blocks kept in memory until the mirror has them.
+    pub stage_blocks: u32,
+    /// Pass discards of freed slots down to the devices.
+    pub pass_discards: bool,
+    /// Bandwidth for moves, bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub move_rate: Option<Size>,
+    /// Foreground 99th percentile that moves yield to, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_limit_ms: Option<f64>,
+}
+
+impl Default for IoConfig {
+    fn default() -> IoConfig {
+        IoConfig {
+            buffers: Size(64 << 20),
+            move_buffers: 16,
+            queue_depth: 256,
+            spin_us: 5,
+            direct: true,
+            commit_interval_ms: 5000,
+            stage_blocks: 1024,
+            pass_discards: true,
+            move_rate: None,
+            p99_limit_ms: None,
+        }
+    }
+}
+
+/// A volume's description.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeConfig {
+    /// Name of the volume: block file and NBD export.
+    pub name: String,
+    /// Identity, assigned at creation: 32 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// Extent size, a power of two from 4K to 4M.
+    #[serde(default = "default_extent")]
+    pub extent: Size,
+    /// `name,key=value…`
+    pub policy: String,
+    /// See [`IoConfig`].
+    #[serde(default)]
+    pub io: IoConfig,
+    /// Member devices, fastest tier first.
+    #[serde(default)]
+    pub members: Vec<MemberConfig>,
+}
+
+fn default_extent() -> Size {
+    Size(64 << 10)
+}
+
+const TOP: &[&str] = &["name", "uuid", "extent", "policy", "io", "members"];
+const MEMBER: &[&str] = &["path", "tier", "size", "paced", "span", "standby_s"];
+const IO: &[&str] = &[
+    "buffers",
+    "move_buffers",
+    "queue_depth",
+    "spin_us",
+    "direct",
+    "commit_interval_ms",
+    "stage_blocks",
+    "pass_discards",
+    "move_rate",
+    "p99_limit_ms",
+];
+
+/// Every key of `table` must be one of `valid`.
+fn known(table: &toml::Table, valid: &[&str], place: &str) -> Result<(), String> {
+    match table.keys().find(|k| !valid.contains(&k.as_str())) {
+        None => Ok(()),
+        Some(k) => Err(format!(
+            "{place}unknown field `{k}`: did you mean `{}`?",
+            nearest(k, valid.iter().copied())
+        )),
+    }
+}
+
+fn known_everywhere(t: &toml::Table) -> Result<(), String> {
+    known(t, TOP, "")?;
+    if let Some(toml::Value::Table(io)) = t.get("io") {
+        known(io, IO, "[io]: ")?;
+    }
+    for (i, m) in t
+        .get("members")
+        .and_then(toml::Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        if let toml::Value::Table(m) = m {
+            known(m, MEMBER, &format!("member {i}: "))?;
+        }
+    }
+    Ok(())
+}
+
+impl VolumeConfig {
+    /// Reads and checks a description; `file` is named in errors.
+    ///
+    /// # Errors
+    /// Not TOML, an unknown field (with the nearest valid one), a wrong type or an impossible value.
+    pub fn parse(text: &str, file: &Path) -> Result<VolumeConfig, Error> {
+        let bad = |what: String| {
+            Error::new(
+                ErrorKind::Config,
+                format!("{}: {}", file.display(), what.trim_end()),
+            )
+        };
+        let table: toml::Table = toml::from_str(text).map_err(|e| bad(e.to_string()))?;
+        known_everywhere(&table).map_err(bad)?;
+        // Again from the text: so errors of type carry line and column.
+        let config: VolumeConfig = toml::from_str(text).map_err(|e| bad(e.to_string()))?;
+        config.check().map_err(bad)?;
+        Ok(config)
+    }
+
+    /// Reads `file`.
+    ///
+    /// # Errors
+    /// As [`VolumeConfig::parse`], or the file cannot be read.
+    pub fn load(file: &Path) -> Result<VolumeConfig, Error> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|e| Error::new(ErrorKind::Config, format!("{}: {e}", file.display())))?;
+        VolumeConfig::parse(&text, file)
+    }
+
+    /// Writes `file` whole or not at all.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn save(&self, file: &Path) -> Result<(), Error> {
+        let bad = |e: &dyn fmt::Display| {
+            Error::new(ErrorKind::Config, format!("{}: {e}", file.display()))
+        };
+        let text = toml::to_string(self).map_err(|e| bad(&e))?;
+        let new = file.with_extension("toml.new");
+        let write = || {
+            use std::io::Write;
+            let mut f = std::fs::File::create(&new)?;
+            f.write_all(text.as_bytes())?;
+            f.sync_all()?;
+            std::fs::rename(&new, file)?;
+            let dir = file
+                .parent()
+                .filter(|p| !p.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
+            std::fs::File::open(dir)?.sync_all()
+        };
+        write().map_err(|e: std::io::Error| bad(&e))
+    }
+
+    /// Every value by itself; what depends on the devices is checked when they are open.
+    ///
+    /// # Errors
+    /// Names the field and what it may be, without the file.
+    pub fn check(&self) -> Result<(), String> {
+        if self.name.is_empty() || self.name.len() > 100 || self.name.contains(['/', '\0']) {
+            return Err("name: 1 to 100 bytes, without `/`".into());
+        }
+        if self
+            .uuid
+            .as_deref()
+            .is_some_and(|u| parse_uuid(u).is_none())
+        {
+            return Err("uuid: 32 hexadecimal digits; leave it out, `create` assigns it".into());
+        }
+        let extent = self.extent.0;
+        if !extent.is_power_of_two() || !(4 << 10..=4 << 20).contains(&extent) {
+            return Err(format!(
+                "extent: {} is not a power of two from 4K to 4M",
+                self.extent
+            ));
+        }
+        build_policy(&self.policy)?;
+        let io = &self.io;
+        let range = |ok: bool, what: &str| {
+            if ok {
+                Ok(())
+            } else {
+                Err(format!("[io]: {what}"))
+            }
+        };
+        range(
+            (4 << 20..=16 << 30).contains(&io.buffers.0),
+            "buffers: from 4M to 16G",
+        )?;
+        range(
+            (1..=1024).contains(&io.move_buffers),
+            "move_buffers: from 1 to 1024",
+        )?;
+        range(
+            (8..=4096).contains(&io.queue_depth),
+            "queue_depth: from 8 to 4096",
+        )?;
+        range(io.spin_us <= 1000, "spin_us: from 0 to 1000")?;
+        range(
+            (1..=600_000).contains(&io.commit_interval_ms),
+            "commit_interval_ms: from 1 to 600000",
+        )?;
+        range(
+            (16..=65536).contains(&io.stage_blocks),
+            "stage_blocks: from 16 to 65536",
+        )?;
+        range(
+            io.move_rate.is_none_or(|r| r.0 > 0),
+            "move_rate: more than 0, or leave it out",
+        )?;
+        range(
+            io.p99_limit_ms.is_none_or(|p| p.is_finite() && p > 0.0),
+            "p99_limit_ms: more than 0, or leave it out",
+        )?;
+        if self.members.is_empty() || self.members.len() > 16 {
+            return Err("members: a volume has 1 to 16".into());
+        }
+        for (i, m) in self.members.iter().enumerate() {
+            m.check().map_err(|e| format!("member {i}: {e}"))?;
+        }
+        let top = self.members.iter().map(|m| m.tier).max().unwrap_or(0);
+        match (0..=top).find(|t| !self.members.iter().any(|m| m.tier == *t)) {
+            Some(t) => Err(format!(
+                "members: tier {t} has none; tiers are numbered from 0, the fastest, without gaps"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The policy, built.
+    ///
+    /// # Errors
+    /// As [`build_policy`].
+    pub fn build_policy(&self) -> Result<Box<dyn Policy>, String> {
+        build_policy(&self.policy)
+    }
+}
+
+impl MemberConfig {
+    fn check(&self) -> Result<(), String> {
+        if self.path.as_os_str().is_empty() {
+            return Err("path: missing".into());
+        }
+        if self.tier > 7 {
+            return Err("tier: from 0 (fastest) to 7".into());
+        }
+        if self.size.is_some_and(|s| s.0 < 1 << 20) {
+            return Err("size: at least 1M".into());
+        }
+        if self.span.is_some() && self.paced.is_none() {
+            return Err("span: only together with `paced`".into());
+        }
+        if !self.standby_s.is_none_or(|s| (1.0..=1e7).contains(&s)) {
+            return Err("standby_s: from 1 to 10000000 seconds".into());
+        }
+        self.model(self.size.map_or(0, |s| s.0)).map(|_| ())
+    }
+}
+
+/// Builds `name,key=value…`.
+///
+/// # Errors
+/// An unknown name (with the nearest), or a parameter that is unknown, not a number or out of range.
+pub fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
+    let mut parts = text.split(',').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let mut params = Vec::new();
+    for p in parts {
+        let (k, v) = p
+            .split_once('=')
+            .ok_or_else(|| format!("policy: `{p}` is not of the form key=value"))?;
+        let v: f64 = v
+            .trim()
+            .parse()
+            .map_err(|_| format!("policy: {k}: `{v}` is not a number"))?;
+        params.push((k.trim(), v));
+    }
+    policy::build(name, params.into_iter()).map_err(|e| match e {
+        BuildError::UnknownPolicy(n) => format!("policy: no policy `{name}`: did you mean `{n}`?"),
+        BuildError::Param(k, ParamError::Unknown(n)) => {
+            let hint = if n.is_empty() {
+                "it has no parameters".into()
+            } else {
+                format!("did you mean `{n}`?")
+            };
+            format!("policy: {name} has no parameter `{k}`: {hint}")
+        }
+        BuildError::Param(k, ParamError::Range(what)) => format!("policy: {k}: {what}"),
+    })
+}
+
+/// 16 bytes from 32 hexadecimal digits.
+pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
+    let mut uuid = [0; 16];
+    if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    for (b, pair) in uuid.iter_mut().zip(digits.chunks_exact(2)) {
+        *b = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(uuid)
+}
+
+/// As 32 hexadecimal digits.
+pub fn format_uuid(uuid: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(*uuid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        name = "v"
+        extent = "64K"
+        policy = "greendm,PT=2"
+        [io]
+        buffers = "32M"
+        [[members]]
+        path = "fast"
+        tier = 0
+        size = "64M"
+        [[members]]
+        path = "slow"
+        tier = 1
+        size = "256M"
+        paced = "wd5000aaks"
+        span = "full"
+        standby_s = 300.0
+    "#;
+
+    fn error(from: &str, to: &str) -> String {
+        assert!(GOOD.contains(from), "{from}");
+        VolumeConfig::parse(&GOOD.replacen(from, to, 1), Path::new("p/v.toml"))
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let c = VolumeConfig::parse(GOOD, Path::new("p/v.toml")).unwrap();
+        assert_eq!(
+            (c.extent, c.io.buffers, c.members[1].size),
+            (Size(65536), Size(32 << 20), Some(Size(256 << 20)))
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("v.toml");
+        c.save(&file).unwrap();
+        assert_eq!(VolumeConfig::load(&file), Ok(c));
+    }
+
+    #[test]
+    fn every_wrong_field_is_named_with_what_it_may_be() {
+        for (from, to, want) in [
+            (
+                "extent =",
+                "extend =",
+                "unknown field `extend`: did you mean `extent`?",
+            ),
+            (
+                "buffers =",
+                "bufers =",
+                "[io]: unknown field `bufers`: did you mean `buffers`?",
+            ),
+            (
+                "path = \"slow\"",
+                "pth = \"slow\"",
+                "member 1: unknown field `pth`: did you mean `path`?",
+            ),
+            (
+                "standby_s",
+                "standby",
+                "member 1: unknown field `standby`: did you mean `standby_s`?",
+            ),
+            (
+                "greendm",
+                "grendm",
+                "no policy `grendm`: did you mean `greendm`?",
+            ),
+            ("PT=2", "PTT=2", "no parameter `PTT`: did you mean `PT`?"),
+            ("PT=2", "PT=0", "PT: "),
+            ("PT=2", "PT=x", "PT: `x` is not a number"),
+            ("PT=2", "PT", "not of the form key=value"),
+            ("\"64K\"", "\"60K\"", "extent: 60K is not a power of two"),
+            ("\"64K\"", "\"64Q\"", "`64Q` is not a size"),
+            ("\"64K\"", "-5", "negative"),
+            ("\"64K\"", "true", "a size: bytes"),
+            ("\"32M\"", "\"1M\"", "[io]: buffers: from 4M"),
+            ("tier = 1", "tier = 2", "tier 1 has none"),
+            ("tier = 1", "tier = 9", "member 1: tier: from 0"),
+            ("tier = 1", "", "missing field `tier`"),
+            ("wd5000aaks", "wd5000aax", "wd5000aaks"),
+            ("\"full\"", "\"some\"", "member 1: span: `some`"),
+            (
+                "paced = \"wd5000aaks\"",
+                "",
+                "span: only together with `paced`",
+            ),
+            ("300.0", "0.0", "standby_s: from 1"),
+            ("\"64M\"", "\"64\"", "member 0: size: at least 1M"),
+            ("name = \"v\"", "name = \"a/b\"", "name: "),
+            (
+                "name = \"v\"",
+                "name = \"v\"\nuuid = \"12\"",
+                "uuid: 32 hex",
+            ),
+        ] {
+            let e = error(from, to);
+            assert!(e.starts_with("p/v.toml: ") && e.contains(want), "{to}: {e}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("64K", 65536),
+            ("1.5G", 3 << 29),
+            ("2 TiB", 2 << 40),
+            ("0", 0),
+        ] {
+            assert_eq!(Size::parse(text), Ok(Size(bytes)), "{text}");
+        }
+        for text in ["", "K", "-1", "1e30T", "99999999T", "nan", "8X"] {
+            assert!(Size::parse(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            [Size(0), Size(65536), Size(1000), Size(3 << 30)].map(|s| s.to_string()),
+            ["0", "64K", "1000", "3G"]
+        );
+    }
+}

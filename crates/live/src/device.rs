@@ -1,0 +1,420 @@
+//! Opening member devices: regular files and block devices, found out about and locked.
+
+use crate::error::{Error, ErrorKind};
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const BLKSSZGET: libc::Ioctl = 0x1268;
+const HDIO_DRIVE_CMD: libc::Ioctl = 0x031f;
+const ATA_STANDBY_IMMEDIATE: u8 = 0xe0;
+const ATA_CHECK_POWER_MODE: u8 = 0xe5;
+
+/// How to open a member.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenHow {
+    /// Create the file with so many bytes if it does not exist.
+    pub create: Option<u64>,
+    /// Only reads will come: a shared lock.
+    pub read_only: bool,
+    /// Go through the page cache on purpose.
+    pub buffered: bool,
+}
+
+/// An open, locked member device.
+#[derive(Debug)]
+pub struct Device {
+    /// Its file.
+    pub file: File,
+    /// As given.
+    pub path: PathBuf,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Smallest aligned unit of I/O, 512 to 4096 bytes.
+    pub align: u32,
+    /// I/O bypasses the page cache.
+    pub direct: bool,
+    /// A block device (or else a regular file).
+    pub is_block: bool,
+    /// It turns, as far as the system knows.
+    pub rotational: Option<bool>,
+    /// This opening made the file.
+    pub created: bool,
+    /// A word for people: what is not as one would expect.
+    pub note: Option<String>,
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // Not left to the last close: a ring that goes keeps its files for a moment, and the next opening would find them
+        // in use.
+        // SAFETY: flock on a descriptor that we own.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+/// What tells devices apart: the same one under two names has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A regular file: file system and inode.
+    File(u64, u64),
+    /// A block device's number.
+    Block(u64),
+}
+
+fn fail(path: &Path, kind: ErrorKind, what: impl std::fmt::Display) -> Error {
+    Error::new(kind, format!("{}: {what}", path.display()))
+}
+
+impl Device {
+    /// Opens and locks `path`.
+    ///
+    /// # Errors
+    /// Missing, in use, neither a regular file nor a block device, of a strange sector size; each named with its fix.
+    pub fn open(path: &Path, how: OpenHow) -> Result<Device, Error> {
+        let bad = |e: io::Error| fail(path, ErrorKind::Device, e);
+        let meta = match fs::metadata(path) {
+            Ok(meta) => Some(meta),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && how.create.is_some() => None,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let what = "does not exist: attach the device, or give a size to create a file";
+                return Err(fail(path, ErrorKind::Device, what));
+            }
+            Err(e) => return Err(bad(e)),
+        };
+        let is_block = meta
+            .as_ref()
+            .is_some_and(|m| m.file_type().is_block_device());
+        if meta.as_ref().is_some_and(|m| !is_block && !m.is_file()) {
+            let what = "is neither a regular file nor a block device: give one of those";
+            return Err(fail(path, ErrorKind::Device, what));
+        }
+        let created = meta.is_none();
+        let (file, direct) = open_file(path, how, is_block, created)?;
+        lock(&file, path, how.read_only)?;
+        let device = Self::describe(file, path, how, is_block, created, direct);
+        if device.is_err() && created {
+            // Nothing is created half-way; that the file cannot be removed either changes nothing for the caller.
+            let _ = fs::remove_file(path);
+        }
+        device
+    }
+
+    fn describe(
+        mut file: File,
+        path: &Path,
+        how: OpenHow,
+        is_block: bool,
+        created: bool,
+        direct: bool,
+    ) -> Result<Device, Error> {
+        let bad = |e: io::Error| fail(path, ErrorKind::Device, e);
+        if let (true, Some(bytes)) = (created, how.create) {
+            file.set_len(bytes).map_err(bad)?;
+            file.sync_all().map_err(bad)?;
+        }
+        // The one way that works for files and for block devices.
+        let bytes = file.seek(SeekFrom::End(0)).map_err(bad)?;
+        let mut note = None;
+        let (mut direct, mut align) = (direct, 512);
+        if is_block {
+            let mut sector: libc::c_int = 0;
+            // SAFETY: BLKSSZGET writes one int.
+            if unsafe { libc::ioctl(file.as_raw_fd(), BLKSSZGET, &raw mut sector) } == 0 {
+                align = sector as u32;
+            }
+        } else if direct {
+            match direct_alignment(&file) {
+                Some(0) => direct = false,
+                Some(a) => align = a,
+                None => align = 4096,
+            }
+        }
+        if !direct && !how.buffered {
+            note = Some(format!(
+                "{}: no O_DIRECT here, I/O goes through the page cache",
+                path.display()
+            ));
+        }
+        let align = align.max(512);
+        if !align.is_power_of_two() || align > 4096 {
+            let what = format!(
+                "wants I/O in units of {align} bytes: use a device with sectors of 512 to 4096 bytes"
+            );
+            return Err(fail(path, ErrorKind::Device, what));
+        }
+        let rotational = is_block.then(|| rotational(&file)).flatten();
+        Ok(Device {
+            file,
+            path: path.to_owned(),
+            bytes,
+            align,
+            direct,
+            is_block,
+            rotational,
+            created,
+            note,
+        })
+    }
+
+    /// See [`Identity`].
+    ///
+    /// # Errors
+    /// The file cannot be looked at.
+    pub fn identity(path: &Path) -> io::Result<Identity> {
+        let m = fs::metadata(path)?;
+        Ok(if m.file_type().is_block_device() {
+            Identity::Block(m.rdev())
+        } else {
+            Identity::File(m.dev(), m.ino())
+        })
+    }
+
+    /// Sends a disk to sleep (ATA STANDBY IMMEDIATE). `Ok(false)`: the device has no such state, which is no error.
+    /// May take seconds.
+    ///
+    /// # Errors
+    /// The disk has the state and refused.
+    pub fn standby(file: &File) -> io::Result<bool> {
+        let drive = |command: u8| {
+            let mut args = [command, 0, 0, 0];
+            // SAFETY: HDIO_DRIVE_CMD reads and writes these four bytes; a count of 0 means no data follows.
+            match unsafe { libc::ioctl(file.as_raw_fd(), HDIO_DRIVE_CMD, args.as_mut_ptr()) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        // A drive that cannot even say in which power mode it is has none to change.
+        if drive(ATA_CHECK_POWER_MODE).is_err() {
+            return Ok(false);
+        }
+        drive(ATA_STANDBY_IMMEDIATE).map(|()| true)
+    }
+}
+
+fn open_file(
+    path: &Path,
+    how: OpenHow,
+    is_block: bool,
+    created: bool,
+) -> Result<(File, bool), Error> {
+    let open = |direct: bool| {
+        // On a block device O_EXCL claims it: mounted or part of something else means EBUSY.
+        let mut flags = if is_block && !how.read_only {
+            libc::O_EXCL
+        } else {
+            0
+        };
+        flags |= if direct { libc::O_DIRECT } else { 0 };
+        let mut options = OpenOptions::new();
+        options.read(true).write(!how.read_only).custom_flags(flags);
+        if created {
+            options.create_new(true).mode(0o600);
+        }
+        options.open(path)
+    };
+    let opened = match if how.buffered {
+        open(false)
+    } else {
+        open(true)
+    } {
+        Err(e) if !how.buffered && e.raw_os_error() == Some(libc::EINVAL) => {
+            // A refused O_DIRECT may have left the new file behind.
+            if created {
+                let _ = fs::remove_file(path);
+            }
+            open(false).map(|f| (f, false))
+        }
+        other => other.map(|f| (f, !how.buffered)),
+    };
+    opened.map_err(|e| match e.raw_os_error() {
+        Some(libc::EBUSY) => fail(
+            path,
+            ErrorKind::InUse,
+            "device in use (mounted, or part of another volume): unmount it first",
+        ),
+        _ => fail(path, ErrorKind::Device, e),
+    })
+}
+
+/// Offset alignment for O_DIRECT; 0 = not possible; `None` = the kernel does not say.
+fn direct_alignment(file: &File) -> Option<u32> {
+    // SAFETY: all-zero is a valid `statx`.
+    let mut buf: libc::statx = unsafe { std::mem::zeroed() };
+    let empty = CString::default();
+    // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor itself; `buf` is written on success.
+    let rc = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            empty.as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            &raw mut buf,
+        )
+    };
+    (rc == 0 && buf.stx_mask & libc::STATX_DIOALIGN != 0).then_some(buf.stx_dio_offset_align)
+}
+
+fn rotational(file: &File) -> Option<bool> {
+    let number = file.metadata().ok()?.rdev();
+    let dir = format!(
+        "/sys/dev/block/{}:{}",
+        libc::major(number),
+        libc::minor(number)
+    );
+    // A partition's queue is its parent's.
+    ["queue/rotational", "../queue/rotational"]
+        .iter()
+        .find_map(|f| fs::read_to_string(Path::new(&dir).join(f)).ok())
+        .map(|s| s.trim() == "1")
+}
+
+fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> {
+    let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
+    // SAFETY: flock on a descriptor that we own.
+    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+        return Ok(());
+    }
+    let e = io::Error::last_os_error();
+    if e.raw_os_error() != Some(libc::EWOULDBLOCK) {
+        return Err(fail(path, ErrorKind::Device, e));
+    }
+    let by = holder(file).map_or_else(String::new, |h| format!(" by {h}"));
+    Err(fail(
+        path,
+        ErrorKind::InUse,
+        format!("device in use{by}: stop that first"),
+    ))
+}
+
+/// Who holds a lock on this file, as far as `/proc/locks` tells.
+fn holder(file: &File) -> Option<String> {
+    let m = file.metadata().ok()?;
+    let id = format!(
+        "{:02x}:{:02x}:{}",
+        libc::major(m.dev()),
+        libc::minor(m.dev()),
+        m.ino()
+    );
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF"
+    let pid = locks.lines().filter(|l| !l.contains("->")).find_map(|l| {
+        let f: Vec<&str> = l.split_whitespace().collect();
+        (f.get(1) == Some(&"FLOCK") && f.get(5) == Some(&id.as_str())).then(|| f[4].to_owned())
+    })?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(format!("process {pid} ({})", name.trim()))
+}
+
+/// Refuses two names for one device. Files that do not exist yet differ when their paths do.
+///
+/// # Errors
+/// Names both.
+pub fn refuse_twins(paths: &[PathBuf]) -> Result<(), Error> {
+    for (i, a) in paths.iter().enumerate() {
+        for b in &paths[..i] {
+            let same = match (Device::identity(a), Device::identity(b)) {
+                (Ok(x), Ok(y)) => x == y,
+                _ => a.as_os_str().as_bytes() == b.as_os_str().as_bytes(),
+            };
+            if same {
+                let what = format!(
+                    "is the same device as {}: give each device once",
+                    b.display()
+                );
+                return Err(fail(a, ErrorKind::Config, what));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_is_created_sparse_and_only_with_a_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let e = Device::open(&path, OpenHow::default()).unwrap_err();
+        assert!(e.to_string().contains("give a size"), "{e}");
+        let d = Device::open(
+            &path,
+            OpenHow {
+                create: Some(8 << 20),
+                ..OpenHow::default()
+            },
+        )
+        .unwrap();
+        assert!(d.created && d.bytes == 8 << 20 && (512..=4096).contains(&d.align));
+        assert_eq!(d.file.metadata().unwrap().blocks(), 0);
+        drop(d);
+        let again = Device::open(
+            &path,
+            OpenHow {
+                create: Some(1 << 20),
+                ..OpenHow::default()
+            },
+        )
+        .unwrap();
+        assert_eq!((again.created, again.bytes), (false, 8 << 20));
+    }
+
+    #[test]
+    fn a_device_in_use_names_the_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let first = Device::open(
+            &path,
+            OpenHow {
+                create: Some(1 << 20),
+                ..OpenHow::default()
+            },
+        )
+        .unwrap();
+        let e = Device::open(&path, OpenHow::default()).unwrap_err();
+        assert_eq!(e.kind, ErrorKind::InUse);
+        assert!(
+            e.to_string()
+                .contains(&format!("process {}", std::process::id())),
+            "{e}"
+        );
+        drop(first);
+        let ro = OpenHow {
+            read_only: true,
+            ..OpenHow::default()
+        };
+        let _readers = [
+            Device::open(&path, ro).unwrap(),
+            Device::open(&path, ro).unwrap(),
+        ];
+        assert_eq!(
+            Device::open(&path, OpenHow::default()).unwrap_err().kind,
+            ErrorKind::InUse
+        );
+    }
+
+    #[test]
+    fn twins_and_strange_files_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        fs::write(&a, [0; 4096]).unwrap();
+        std::os::unix::fs::symlink(&a, &b).unwrap();
+        assert!(
+            refuse_twins(&[a.clone(), b])
+                .unwrap_err()
+                .to_string()
+                .contains("the same device as")
+        );
+        assert!(refuse_twins(&[a.clone(), dir.path().join("new")]).is_ok());
+        assert!(refuse_twins(&[dir.path().join("new"), dir.path().join("new")]).is_err());
+        let e = Device::open(dir.path(), OpenHow::default()).unwrap_err();
+        assert!(e.to_string().contains("neither a regular file"), "{e}");
+        assert!(!Device::standby(&File::open(&a).unwrap()).unwrap());
+    }
+}

@@ -1,0 +1,307 @@
+//! How other threads reach the engine's thread: a bounded lock-free queue, and an eventfd written only when it sleeps.
+
+use crate::buffers::Buffer;
+use crate::port::Completion;
+use crossbeam_queue::ArrayQueue;
+use isotherm_core::{IoError, RequestOp};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
+
+/// A request on its way to the engine.
+pub struct Submission {
+    /// What to do.
+    pub op: RequestOp,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+    /// Durable before the reply.
+    pub fua: bool,
+    /// What kind of data, 0…63.
+    pub class: u8,
+    /// Payload or room for it.
+    pub buf: Option<Buffer>,
+    /// Who wants to know.
+    pub done: Done,
+}
+
+/// How a request's end is told.
+pub enum Done {
+    /// Call this.
+    Call(Completion),
+    /// Push this number to [`crate::world::UringWorld::ended`]: for sources on the engine's own thread, which allocate nothing.
+    Ticket(u64),
+}
+
+/// See the module. `C` is what commands act on.
+pub struct Inbox<C> {
+    queue: ArrayQueue<Submission>,
+    /// What the engine's own thread submits while the queue is full: it must not wait for itself.
+    overflow: Mutex<VecDeque<Submission>>,
+    overflowed: AtomicUsize,
+    commands: Mutex<VecDeque<C>>,
+    commanded: AtomicBool,
+    sleeping: AtomicBool,
+    closed: AtomicBool,
+    ended: AtomicBool,
+    owner: OnceLock<ThreadId>,
+    bell: File,
+}
+
+fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<C> Inbox<C> {
+    /// With room for `capacity` requests.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new(capacity: usize) -> io::Result<Inbox<C>> {
+        // SAFETY: no pointers; the result is checked.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Inbox {
+            queue: ArrayQueue::new(capacity),
+            overflow: Mutex::default(),
+            overflowed: AtomicUsize::new(0),
+            commands: Mutex::default(),
+            commanded: AtomicBool::new(false),
+            sleeping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            owner: OnceLock::new(),
+            // SAFETY: a fresh descriptor that nobody else owns.
+            bell: unsafe { File::from_raw_fd(fd) },
+        })
+    }
+
+    /// Hands a request over; waits while the queue is full, except on the engine's own thread.
+    ///
+    /// # Errors
+    /// Gives it back if the volume is closed.
+    pub fn push(&self, mut s: Submission) -> Result<(), Submission> {
+        loop {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(s);
+            }
+            match self.queue.push(s) {
+                Ok(()) => break,
+                Err(back) if self.on_own_thread() => {
+                    locked(&self.overflow).push_back(back);
+                    self.overflowed.fetch_add(1, Ordering::Release);
+                    break;
+                }
+                Err(back) => s = back,
+            }
+            self.wake();
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+        self.wake();
+        // The engine's thread may have gone between the check above and the push; `wake` has the fence.
+        if self.ended.load(Ordering::Relaxed) {
+            self.refuse_all();
+        }
+        Ok(())
+    }
+
+    /// Hands over something to do between events. False if the volume is closed: it will not be done.
+    pub fn command(&self, c: C) -> bool {
+        let mut commands = locked(&self.commands);
+        if self.closed.load(Ordering::Acquire) {
+            return false;
+        }
+        commands.push_back(c);
+        self.commanded.store(true, Ordering::Release);
+        drop(commands);
+        self.wake();
+        true
+    }
+
+    /// Wakes the engine's thread if it sleeps.
+    pub fn wake(&self) {
+        // Pairs with the fence in `prepare_sleep`: either that one sees what was pushed, or we see that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+            // Fails only when the counter is full, that is, when the bell rings already.
+            let _ = (&self.bell).write(&1u64.to_ne_bytes());
+        }
+    }
+
+    /// Descriptor that becomes readable when somebody rings.
+    pub fn bell(&self) -> RawFd {
+        self.bell.as_raw_fd()
+    }
+
+    /// The calling thread is the engine's.
+    pub fn adopt(&self) {
+        let _ = self.owner.set(std::thread::current().id());
+    }
+
+    fn on_own_thread(&self) -> bool {
+        self.owner.get() == Some(&std::thread::current().id())
+    }
+
+    /// Next request, in order of arrival per submitting thread.
+    pub fn pop(&self) -> Option<Submission> {
+        self.queue.pop().or_else(|| {
+            if self.overflowed.load(Ordering::Acquire) == 0 {
+                return None;
+            }
+            let s = locked(&self.overflow).pop_front();
+            self.overflowed
+                .fetch_sub(usize::from(s.is_some()), Ordering::Release);
+            s
+        })
+    }
+
+    /// Next command.
+    pub fn pop_command(&self) -> Option<C> {
+        if !self.commanded.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut commands = locked(&self.commands);
+        let c = commands.pop_front();
+        self.commanded
+            .store(!commands.is_empty(), Ordering::Release);
+        c
+    }
+
+    /// Is there anything to pop?
+    pub fn has_mail(&self) -> bool {
+        !self.queue.is_empty()
+            || self.overflowed.load(Ordering::Acquire) != 0
+            || self.commanded.load(Ordering::Acquire)
+    }
+
+    /// Says that the engine's thread is about to sleep. False if it must not, because something is there.
+    pub fn prepare_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.has_mail() {
+            self.awake();
+            return false;
+        }
+        true
+    }
+
+    /// The engine's thread is awake again.
+    pub fn awake(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Accept nothing any more. What is queued is still popped.
+    pub fn close(&self) {
+        let _commands = locked(&self.commands);
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// The engine's thread goes: whatever is here or still comes is refused.
+    pub fn end(&self) {
+        self.close();
+        self.ended.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.refuse_all();
+        let dropped = std::mem::take(&mut *locked(&self.commands));
+        drop(dropped);
+    }
+
+    fn refuse_all(&self) {
+        while let Some(s) = self.pop() {
+            s.refuse(IoError::Gone);
+        }
+    }
+}
+
+impl Submission {
+    /// Ends it without the engine. Tickets cannot be told here: their source is on the engine's thread and sees the end itself.
+    pub fn refuse(self, error: IoError) {
+        if let Done::Call(done) = self.done {
+            done(Err(error), self.buf);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn flush(n: u64) -> Submission {
+        let done = Done::Ticket(n);
+        Submission {
+            op: RequestOp::Flush,
+            offset: n,
+            len: 0,
+            fua: false,
+            class: 0,
+            buf: None,
+            done,
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_between_pushing_and_sleeping() {
+        let inbox = Arc::new(Inbox::<()>::new(8).unwrap());
+        let threads: Vec<_> = (0..3u64)
+            .map(|t| {
+                let inbox = Arc::clone(&inbox);
+                std::thread::spawn(move || {
+                    (0..3000).for_each(|i| assert!(inbox.push(flush(t << 32 | i)).is_ok()));
+                })
+            })
+            .collect();
+        let mut next = [0u64; 3];
+        while next.iter().sum::<u64>() < 9000 {
+            match inbox.pop() {
+                Some(s) => {
+                    let t = (s.offset >> 32) as usize;
+                    assert_eq!(s.offset & 0xffff_ffff, next[t], "out of order");
+                    next[t] += 1;
+                }
+                None if inbox.prepare_sleep() => {
+                    // Sleep as the world does, without a time limit: a lost wake-up would hang here.
+                    let mut p = libc::pollfd {
+                        fd: inbox.bell(),
+                        events: libc::POLLIN,
+                        revents: 0,
+                    };
+                    // SAFETY: one valid entry.
+                    unsafe { libc::poll(&raw mut p, 1, -1) };
+                    let mut count = [0; 8];
+                    let _ = io::Read::read(&mut &inbox.bell, &mut count);
+                    inbox.awake();
+                }
+                None => {}
+            }
+        }
+        for t in threads {
+            t.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn the_own_thread_never_waits_and_a_closed_inbox_refuses() {
+        let inbox = Inbox::<u8>::new(2).unwrap();
+        inbox.adopt();
+        for i in 0..5 {
+            assert!(inbox.push(flush(i)).is_ok());
+        }
+        assert!(inbox.command(7));
+        inbox.close();
+        assert!(inbox.push(flush(9)).is_err() && !inbox.command(8));
+        let order: Vec<u64> = std::iter::from_fn(|| inbox.pop())
+            .map(|s| s.offset)
+            .collect();
+        assert_eq!(order, [0, 1, 2, 3, 4]);
+        assert_eq!((inbox.pop_command(), inbox.pop_command()), (Some(7), None));
+        assert!(!inbox.has_mail());
+    }
+}

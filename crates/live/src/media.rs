@@ -1,0 +1,128 @@
+//! Synchronous metadata I/O for creation, recovery and the clean mark.
+
+use crate::buffers::{ALIGNMENT, Buffer};
+use crate::device::Device;
+use isotherm_core::MemberId;
+use isotherm_core::store::{Media, MediaError};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of the aligned bounce buffer: what recovery reads at a time.
+const BOUNCE: usize = 1 << 20;
+
+/// Members as [`Media`]. A member that is not there fails every access.
+pub struct FileMedia<'a> {
+    devices: &'a [Option<Device>],
+    bounce: Buffer,
+    last: Option<io::Error>,
+}
+
+impl<'a> FileMedia<'a> {
+    /// Over the members in the order of the member list.
+    pub fn new(devices: &'a [Option<Device>]) -> FileMedia<'a> {
+        FileMedia {
+            devices,
+            bounce: Buffer::new(0, BOUNCE as u32, ALIGNMENT as u32),
+            last: None,
+        }
+    }
+
+    /// What the system said at the last [`MediaError`].
+    pub fn last_error(&self) -> Option<&io::Error> {
+        self.last.as_ref()
+    }
+
+    fn run(
+        &mut self,
+        member: MemberId,
+        offset: u64,
+        f: impl FnOnce(&Device, &mut Buffer) -> io::Result<()>,
+    ) -> Result<(), MediaError> {
+        let result = match self.devices.get(usize::from(member.0)) {
+            Some(Some(device)) => f(device, &mut self.bounce),
+            _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+        };
+        result.map_err(|e| {
+            self.last = Some(e);
+            MediaError { member, offset }
+        })
+    }
+}
+
+impl Media for FileMedia<'_> {
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
+        self.run(member, offset, |device, bounce| {
+            let mut at = offset;
+            for part in buf.chunks_mut(BOUNCE) {
+                let bounce = &mut bounce[..part.len()];
+                device.file.read_exact_at(bounce, at)?;
+                part.copy_from_slice(bounce);
+                at += part.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
+        self.run(member, offset, |device, bounce| {
+            let mut at = offset;
+            for part in buf.chunks(BOUNCE) {
+                let bounce = &mut bounce[..part.len()];
+                bounce.copy_from_slice(part);
+                device.file.write_all_at(bounce, at)?;
+                at += part.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    fn flush(&mut self, member: MemberId) -> Result<(), MediaError> {
+        self.run(member, 0, |device, _| device.file.sync_data())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::OpenHow;
+
+    #[test]
+    fn what_is_written_is_read_and_errors_name_the_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let how = OpenHow {
+            create: Some(8 << 20),
+            ..OpenHow::default()
+        };
+        let devices = [
+            Some(Device::open(&dir.path().join("a"), how).unwrap()),
+            None,
+        ];
+        let mut media = FileMedia::new(&devices);
+        // Longer than the bounce buffer, and from memory that is not aligned.
+        let data: Vec<u8> = (0..(3 << 20) / 2 + 4097).map(|i| (i % 251) as u8).collect();
+        media.write(MemberId(0), 4096, &data[1..]).unwrap();
+        media.flush(MemberId(0)).unwrap();
+        let mut back = vec![0; data.len()];
+        media.read(MemberId(0), 4096, &mut back[1..]).unwrap();
+        assert_eq!(back[1..], data[1..]);
+        let beyond = media.read(MemberId(0), (8 << 20) - 4096, &mut back[..8192]);
+        assert_eq!(
+            beyond,
+            Err(MediaError {
+                member: MemberId(0),
+                offset: (8 << 20) - 4096
+            })
+        );
+        assert_eq!(
+            media.flush(MemberId(1)),
+            Err(MediaError {
+                member: MemberId(1),
+                offset: 0
+            })
+        );
+        assert_eq!(
+            media.last_error().and_then(io::Error::raw_os_error),
+            Some(libc::ENODEV)
+        );
+    }
+}

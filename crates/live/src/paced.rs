@@ -1,0 +1,62 @@
+//! Paced members: a real file whose completions wait until a device model says so.
+//!
+//! The real I/O starts at once; it and the model run side by side, and the completion goes up when both are done. So a paced
+//! member is never faster than its model, and slower only where the real file is. Results are always labelled as paced.
+
+use isotherm_core::{DeviceOp, Nanos, OpKind};
+use isotherm_models::{Counters, DeviceModel, ModelOp, Wear};
+
+/// The model of one member. Its clock starts with the world.
+pub struct Pacer {
+    model: Box<dyn DeviceModel>,
+    done: Vec<u64>,
+}
+
+impl Pacer {
+    /// Around a model to which nothing happened yet.
+    pub fn new(model: Box<dyn DeviceModel>) -> Pacer {
+        Pacer {
+            model,
+            done: Vec::with_capacity(64),
+        }
+    }
+
+    /// Operation `id` arrives.
+    pub fn start(&mut self, now: Nanos, id: u64, op: &DeviceOp) {
+        let kind = match op.kind {
+            OpKind::Read => ModelOp::Read,
+            OpKind::Write | OpKind::WriteZeroes => ModelOp::Write,
+            OpKind::Flush => ModelOp::Flush,
+            OpKind::Discard => ModelOp::Discard,
+            OpKind::Standby => ModelOp::Standby,
+        };
+        if op.fua && kind == ModelOp::Write {
+            // Durable at completion: models have no such write, so what counts is the end of a flush behind it.
+            self.model.start(now, u64::MAX, kind, op.offset, op.len);
+            self.model.start(now, id, ModelOp::Flush, 0, 0);
+        } else {
+            self.model.start(now, id, kind, op.offset, op.len);
+        }
+    }
+
+    /// When the model wants to be asked again.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.model.next_event()
+    }
+
+    /// Operations finished by `now`.
+    pub fn poll(&mut self, now: Nanos) -> impl Iterator<Item = u64> + '_ {
+        self.model.poll(now, &mut self.done);
+        self.done.drain(..).filter(|&id| id != u64::MAX)
+    }
+
+    /// See [`DeviceModel::counters`].
+    pub fn counters(&self, now: Nanos) -> Counters {
+        self.model.counters(now)
+    }
+
+    /// See [`DeviceModel::wear`].
+    pub fn wear(&self) -> Wear {
+        self.model.wear()
+    }
+}

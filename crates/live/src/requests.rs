@@ -1,0 +1,274 @@
+//! Requests in flight: their memory, and who wants to know.
+//!
+//! An odd write (one that starts or ends inside a logical block) needs the rest of its edge blocks. Its payload lies at its
+//! final place in the request's buffer from the start; whatever the engine reads or zeroes *into* the buffer of a write goes
+//! to a side buffer of two blocks instead, and [`Table::patch`] copies only the bytes around the payload. So the payload is
+//! never copied, and aligned writes have no side buffer at all.
+//!
+//! ```text
+//! buffer  │··pppppp│pppppppp│ppppp···│      p payload, · filled by `patch`
+//!              side │hh······│·····ttt│      first and last block as they were
+//! ```
+
+use crate::buffers::{Buffer, Memory, Pool};
+use crate::inbox::{Done, Submission};
+use isotherm_core::{IoError, Request, RequestOp, Tag};
+use std::sync::Arc;
+
+struct Entry {
+    op: RequestOp,
+    buf: Option<Buffer>,
+    done: Done,
+    side: Option<Memory>,
+    /// Device operations that use its memory now.
+    ops: u32,
+}
+
+/// A request that ended, for sources on the engine's own thread.
+#[derive(Debug)]
+pub struct Ended {
+    /// The number it came with.
+    pub ticket: u64,
+    /// How it ended.
+    pub result: Result<(), IoError>,
+    /// Its buffer.
+    pub buf: Option<Buffer>,
+}
+
+pub(crate) struct Table {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    block: usize,
+    own: Arc<Pool>,
+    ended: Vec<Ended>,
+}
+
+impl Table {
+    pub fn new(block: u32, own: Arc<Pool>) -> Table {
+        Table {
+            entries: Vec::with_capacity(1024),
+            free: Vec::with_capacity(1024),
+            block: block as usize,
+            own,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Gives the submission a tag; `None` if it was wrong by itself and is answered already.
+    pub fn admit(&mut self, s: Submission) -> Option<Request> {
+        let payload = matches!(s.op, RequestOp::Read | RequestOp::Write);
+        if payload
+            && s.buf.as_ref().is_none_or(|b| {
+                b.len() != s.len as usize || b.head() != s.offset as usize % self.block
+            })
+        {
+            self.tell(s.done, Err(IoError::Invalid), s.buf);
+            return None;
+        }
+        let odd = s.buf.as_ref().is_some_and(|b| b.head() + b.tail() != 0);
+        let side = (s.op == RequestOp::Write && odd).then(|| self.own.get_now(2 * self.block));
+        let tag = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() as u32 - 1
+        });
+        self.entries[tag as usize] = Some(Entry {
+            op: s.op,
+            buf: s.buf,
+            done: s.done,
+            side,
+            ops: 0,
+        });
+        Some(Request {
+            tag: Tag(tag),
+            op: s.op,
+            offset: s.offset,
+            len: s.len,
+            fua: s.fua,
+            class: s.class,
+        })
+    }
+
+    fn entry(&mut self, tag: Tag) -> &mut Entry {
+        self.entries
+            .get_mut(tag.0 as usize)
+            .and_then(Option::as_mut)
+            .expect("the engine names a request in flight")
+    }
+
+    /// Where bytes `offset…offset + len` of the request's aligned range are; with `filling`, where they are to be put.
+    pub fn at(&mut self, tag: Tag, offset: u32, len: u32, filling: bool) -> Option<*mut u8> {
+        let block = self.block;
+        let entry = self.entry(tag);
+        let buf = entry.buf.as_ref()?;
+        let (offset, len, covered) = (offset as usize, len as usize, buf.aligned().len());
+        assert!(offset + len <= covered, "outside of the request's buffer");
+        if !(filling && entry.op == RequestOp::Write) {
+            return Some(buf.as_ptr().wrapping_add(offset));
+        }
+        let side = entry.side.as_ref()?;
+        let at = if offset < block {
+            offset
+        } else {
+            block + offset - (covered - block)
+        };
+        assert!(
+            at + len <= 2 * block,
+            "only edge blocks of a write are read"
+        );
+        Some(side.as_ptr().wrapping_add(at))
+    }
+
+    /// A device operation begins (+1) or stops (-1) to use the request's memory.
+    pub fn using(&mut self, tag: Tag, change: i32) {
+        let ops = &mut self.entry(tag).ops;
+        *ops = ops.checked_add_signed(change).expect("operations end once");
+    }
+
+    /// Lays the edge blocks around the payload.
+    pub fn patch(&mut self, tag: Tag) {
+        let block = self.block;
+        let entry = self.entry(tag);
+        let (Some(buf), Some(side)) = (entry.buf.as_mut(), entry.side.as_ref()) else {
+            return;
+        };
+        let (head, tail, covered) = (buf.head(), buf.tail(), buf.aligned().len());
+        let last = if covered > block { block } else { 0 };
+        let (to, from) = (buf.aligned_mut(), side.bytes());
+        to[..head].copy_from_slice(&from[..head]);
+        to[covered - tail..].copy_from_slice(&from[last + block - tail..last + block]);
+    }
+
+    /// The request ended: forget it and tell.
+    pub fn reply(&mut self, tag: Tag, result: Result<(), IoError>) {
+        let entry = self
+            .entries
+            .get_mut(tag.0 as usize)
+            .and_then(Option::take)
+            .expect("a request is answered once");
+        assert_eq!(
+            entry.ops, 0,
+            "answered while a device still uses its memory"
+        );
+        self.free.push(tag.0);
+        self.tell(entry.done, result, entry.buf);
+    }
+
+    fn tell(&mut self, done: Done, result: Result<(), IoError>, buf: Option<Buffer>) {
+        match done {
+            Done::Call(f) => f(result, buf),
+            Done::Ticket(ticket) => self.ended.push(Ended {
+                ticket,
+                result,
+                buf,
+            }),
+        }
+    }
+
+    /// Ends of requests that came with a ticket.
+    pub fn ended(&mut self) -> &mut Vec<Ended> {
+        &mut self.ended
+    }
+
+    /// Requests in flight.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Ends every request; no device uses any memory any more.
+    pub fn refuse_all(&mut self, error: IoError) {
+        for i in 0..self.entries.len() {
+            if let Some(entry) = self.entries[i].take() {
+                self.free.push(i as u32);
+                self.tell(entry.done, Err(error), entry.buf);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> (Table, Arc<Pool>) {
+        let pool = Pool::new(1 << 20);
+        (Table::new(512, Arc::clone(&pool)), pool)
+    }
+
+    fn write(pool: &Arc<Pool>, offset: u64, len: u32) -> Submission {
+        let mut buf = pool.buffer(offset, len, 512);
+        buf.fill(9);
+        Submission {
+            op: RequestOp::Write,
+            offset,
+            len,
+            fua: false,
+            class: 0,
+            buf: Some(buf),
+            done: Done::Ticket(1),
+        }
+    }
+
+    #[test]
+    fn edges_are_laid_around_the_payload_wherever_it_lies() {
+        for (offset, len) in [
+            (10, 20),
+            (500, 24),
+            (500, 100),
+            (512, 100),
+            (100, 412),
+            (700, 5000),
+            (1, 1022),
+        ] {
+            let (mut t, pool) = table();
+            let r = t.admit(write(&pool, offset, len)).unwrap();
+            let covered = t.entry(r.tag).buf.as_ref().unwrap().aligned().len();
+            // The device fills first and last block as the engine asks for them, one by one.
+            for at in [0, covered - 512] {
+                let p = t.at(r.tag, at as u32, 512, true).unwrap();
+                let mark = if at == 0 { 1 } else { 2 };
+                // SAFETY: `at` gives 512 valid bytes.
+                unsafe { p.write_bytes(mark, 512) };
+            }
+            t.patch(r.tag);
+            t.reply(r.tag, Ok(()));
+            let b = t.ended().pop().unwrap().buf.unwrap();
+            let (head, len) = (b.head(), b.len());
+            let tail_mark = if covered == 512 { 1 } else { 2 };
+            for (i, &x) in b.aligned().iter().enumerate() {
+                let want = if i < head {
+                    1
+                } else if i < head + len {
+                    9
+                } else {
+                    tail_mark
+                };
+                assert_eq!(x, want, "{offset}+{len} at {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_submissions_are_answered_at_once() {
+        let (mut t, pool) = table();
+        let mut s = write(&pool, 0, 512);
+        s.len = 1024;
+        assert!(t.admit(s).is_none());
+        let mut s = write(&pool, 0, 512);
+        s.offset = 100;
+        assert!(t.admit(s).is_none());
+        let mut s = write(&pool, 0, 512);
+        s.buf = None;
+        assert!(t.admit(s).is_none());
+        assert!(
+            t.ended()
+                .drain(..)
+                .all(|e| e.result == Err(IoError::Invalid))
+        );
+        assert_eq!(t.len(), 0);
+        let a = t.admit(write(&pool, 0, 512)).unwrap();
+        let b = t.admit(write(&pool, 512, 512)).unwrap();
+        assert_ne!(a.tag, b.tag);
+        t.refuse_all(IoError::Gone);
+        assert_eq!((t.ended().len(), t.len()), (2, 0));
+    }
+}

@@ -1,0 +1,600 @@
+//! Serving a volume: the loop on the engine's thread, and the handle that front ends and control use.
+//!
+//! ```text
+//! loop { wait; each event: submit or complete; tick when due; commands }
+//! ```
+
+use crate::buffers::{Arena, Buffer, Pool};
+use crate::error::{Error, ErrorKind};
+use crate::inbox::{Done, Inbox, Submission};
+use crate::media::FileMedia;
+use crate::port::{Completion, Port};
+use crate::volume::{OpenMode, Volume};
+use crate::world::{Command, Parts, UringWorld};
+use isotherm_core::store::{self, Superblock};
+use isotherm_core::{
+    BufRef, DeviceOp, Effect, Engine, Event, ExtentId, IoError, Nanos, Params, Request, RequestOp,
+    World,
+};
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+/// Requests that may wait for the engine's thread.
+const INBOX: usize = 4096;
+/// `linux/prctl.h`; the C library's bindings leave it out.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+
+/// Asks the system to treat this process as part of the storage stack. Call it before any thread or ring is made.
+///
+/// A volume may hold the file system that memory is written back to: our own allocations must not wait for that
+/// (`PR_SET_IO_FLUSHER`), and our pages must not lie on it (`mlockall`). Returns words for people where the system refuses.
+pub fn prepare_process() -> Vec<String> {
+    let mut notes = Vec::new();
+    // SAFETY: no pointers.
+    if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
+        let e = io::Error::last_os_error();
+        notes.push(format!(
+            "not an I/O flusher ({e}): do not swap to this volume; CAP_SYS_RESOURCE helps"
+        ));
+    }
+    // SAFETY: no pointers.
+    if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
+        let e = io::Error::last_os_error();
+        notes.push(format!("memory is not locked ({e}): do not swap to this volume; CAP_IPC_LOCK or a higher memlock limit helps"));
+    }
+    notes
+}
+
+/// Engine and world on one thread: what [`Server`] runs, and what a benchmark drives by itself.
+pub struct Session {
+    engine: Engine,
+    world: UringWorld,
+    superblock: Superblock,
+    mode: OpenMode,
+    events: Vec<Event>,
+    effects: Vec<Effect>,
+    devices: Arc<Vec<Option<crate::device::Device>>>,
+    inbox: Arc<Inbox<Command>>,
+    closing: bool,
+}
+
+/// What a session needs besides the thread.
+struct Prepared {
+    volume: Volume,
+    arena: Arc<Arena>,
+    inbox: Arc<Inbox<Command>>,
+}
+
+fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
+    let refused = |what: &str, e: io::Error| Error::new(ErrorKind::System, format!("{what}: {e}"));
+    let io = &volume.config.io;
+    let geo = &volume.opened.space.geo;
+    let arena =
+        Arena::new(io.buffers.0 as usize, io.move_buffers, geo.extent_bytes()).map_err(|e| {
+            refused(
+                "[io]: buffers: the system does not give this much memory",
+                e,
+            )
+        })?;
+    let arena = Arc::new(arena);
+    let inbox = Arc::new(Inbox::new(INBOX).map_err(|e| refused("eventfd", e))?);
+    let handle = Handle {
+        inbox: Arc::clone(&inbox),
+        pool: Arc::clone(&arena.pool),
+        volume_bytes: geo.volume_bytes(),
+        block: geo.block_bytes(),
+        read_only: volume.mode == OpenMode::ReadOnly,
+    };
+    Ok((
+        Prepared {
+            volume,
+            arena,
+            inbox,
+        },
+        handle,
+    ))
+}
+
+impl Prepared {
+    fn start(self) -> Result<Session, Error> {
+        let Volume {
+            config,
+            devices,
+            opened,
+            policy,
+            pacers,
+            mode,
+            ..
+        } = self.volume;
+        let io = &config.io;
+        // With the core's `mutants` feature there is one field more.
+        #[allow(clippy::needless_update)]
+        let params = Params {
+            move_buffers: io.move_buffers,
+            commit_interval: Nanos::from_millis(io.commit_interval_ms),
+            stage_blocks: io.stage_blocks,
+            map_on_read: false,
+            read_only: mode == OpenMode::ReadOnly,
+            standby_after: config
+                .members
+                .iter()
+                .map(|m| m.standby_s.map(|s| Nanos((s * 1e9) as u64)))
+                .collect(),
+            move_bytes_per_s: io.move_rate.map(|r| r.0),
+            p99_limit: io.p99_limit_ms.map(|p| Nanos((p * 1e6) as u64)),
+            pass_discards: io.pass_discards,
+            ..Params::default()
+        };
+        let devices = Arc::new(devices);
+        let parts = Parts {
+            devices: Arc::clone(&devices),
+            pacers,
+            arena: self.arena,
+            inbox: Arc::clone(&self.inbox),
+            block: opened.space.geo.block_bytes(),
+            base: opened.time_base,
+        };
+        let world = UringWorld::new(parts, io)?;
+        let superblock = opened.superblock.clone();
+        Ok(Session {
+            engine: Engine::new(opened, policy, params),
+            world,
+            superblock,
+            mode,
+            events: Vec::with_capacity(1024),
+            effects: Vec::with_capacity(1024),
+            devices,
+            inbox: self.inbox,
+            closing: false,
+        })
+    }
+}
+
+fn carry_out(engine: &Engine, world: &mut UringWorld, effects: &mut Vec<Effect>) {
+    for e in effects.drain(..) {
+        let meta = match &e {
+            Effect::Start(
+                op @ DeviceOp {
+                    buf: BufRef::Meta, ..
+                },
+            ) => engine.meta(op),
+            _ => &[],
+        };
+        world.carry_out(&e, meta);
+    }
+}
+
+impl Session {
+    /// Opens the engine on the calling thread, for sources that live on it. The handle works from any thread.
+    ///
+    /// # Errors
+    /// No memory, no io_uring.
+    pub fn here(volume: Volume) -> Result<(Session, Handle), Error> {
+        let (prepared, handle) = prepare(volume)?;
+        Ok((prepared.start()?, handle))
+    }
+
+    /// Waits for the next events, at most until `until`, and handles them all. False once the volume is closed.
+    pub fn step(&mut self, until: Option<Nanos>) -> bool {
+        let wake = match (self.engine.next_wake(), until) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self.world.wait(wake, &mut self.events);
+        let now = self.world.now();
+        for event in self.events.drain(..) {
+            match event {
+                Event::Arrived(r) => self.engine.submit(now, r, &mut self.effects),
+                Event::Finished { id, result } => {
+                    self.engine.complete(now, id, result, &mut self.effects);
+                }
+                Event::Closed => self.engine.close(now, &mut self.effects),
+            }
+            carry_out(&self.engine, &mut self.world, &mut self.effects);
+        }
+        if self.engine.next_wake().is_some_and(|w| w <= now) {
+            self.engine.tick(now, &mut self.effects);
+            carry_out(&self.engine, &mut self.world, &mut self.effects);
+        }
+        while let Some(command) = self.inbox.pop_command() {
+            command(&mut self.engine, &mut self.world);
+        }
+        !self.engine.is_closed()
+    }
+
+    /// Submits a request from this thread, without queue or bell.
+    pub fn submit(&mut self, s: Submission) {
+        if let Some(r) = self.world.admit(s) {
+            self.submit_admitted(r);
+        }
+    }
+
+    fn submit_admitted(&mut self, r: Request) {
+        let now = self.world.now();
+        self.engine.submit(now, r, &mut self.effects);
+        carry_out(&self.engine, &mut self.world, &mut self.effects);
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The world.
+    pub fn world(&mut self) -> &mut UringWorld {
+        &mut self.world
+    }
+
+    /// No more requests: what was handed over before is served, then everything is written down. Call [`Session::step`] until
+    /// it says false.
+    pub fn close(&mut self) {
+        if std::mem::replace(&mut self.closing, true) {
+            return;
+        }
+        self.inbox.close();
+        while let Some(s) = self.inbox.pop() {
+            self.submit(s);
+        }
+        // From here on only a submitter that was just between its check and its push can still arrive.
+        self.world.refuse_from_now_on();
+        let now = self.world.now();
+        self.engine.close(now, &mut self.effects);
+        carry_out(&self.engine, &mut self.world, &mut self.effects);
+    }
+
+    /// Serves until somebody asks to stop, then closes.
+    ///
+    /// # Errors
+    /// The last writes could not be made durable; the members say so at the next opening.
+    pub fn run(mut self, stop: &StopFlag) -> Result<(), Error> {
+        while !stop.is_set() {
+            self.step(None);
+        }
+        self.finish()
+    }
+
+    /// Closes, marks the members clean and ends.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.close();
+        while !self.engine.is_closed() {
+            self.step(None);
+        }
+        self.inbox.end();
+        if self.engine.has_failed() {
+            let what = "a flush or metadata write failed: what was written since the last good flush may be lost; check the devices";
+            return Err(Error::new(ErrorKind::Device, what));
+        }
+        if self.mode == OpenMode::ReadOnly {
+            return Ok(());
+        }
+        let now = self.world.now();
+        let devices = Arc::clone(&self.devices);
+        let mut media = FileMedia::new(&devices);
+        store::mark_clean(&mut media, &self.superblock, now).map_err(|e| {
+            let why = media
+                .last_error()
+                .map(|e| format!(" ({e})"))
+                .unwrap_or_default();
+            let path = devices[usize::from(e.member.0)]
+                .as_ref()
+                .map(|d| d.path.display().to_string())
+                .unwrap_or_default();
+            Error::new(
+                ErrorKind::Device,
+                format!(
+                    "{path}: the clean mark could not be written{why}: the next opening recovers"
+                ),
+            )
+        })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Whoever waits for this thread must not wait for ever, whatever ended it.
+        self.inbox.end();
+    }
+}
+
+/// Whether somebody asked to stop.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<std::sync::atomic::AtomicBool>);
+
+impl StopFlag {
+    fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+    /// Was it?
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A volume being served by a thread of its own.
+pub struct Server {
+    handle: Handle,
+    stop: StopFlag,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Volume {
+    /// Starts the engine's thread.
+    ///
+    /// # Errors
+    /// No memory, no io_uring, no thread.
+    pub fn serve(self) -> Result<Server, Error> {
+        let (prepared, handle) = prepare(self)?;
+        let stop = StopFlag::default();
+        let flag = stop.clone();
+        let (started, is_started) = mpsc::channel();
+        let run = move || match prepared.start() {
+            Ok(session) => {
+                let _ = started.send(Ok(()));
+                session.run(&flag)
+            }
+            Err(e) => {
+                let _ = started.send(Err(e.clone()));
+                Err(e)
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("isotherm-engine".into())
+            .spawn(run)
+            .map_err(|e| Error::new(ErrorKind::System, format!("no thread for the engine: {e}")))?;
+        match is_started.recv() {
+            Ok(Ok(())) => Ok(Server {
+                handle,
+                stop,
+                thread: Some(thread),
+            }),
+            Ok(Err(e)) => Err(e),
+            Err(_) => Err(Error::new(
+                ErrorKind::System,
+                "the engine's thread died at its start",
+            )),
+        }
+    }
+}
+
+impl Server {
+    /// For front ends and control.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// As a port.
+    pub fn port(&self) -> Arc<dyn Port> {
+        Arc::new(self.handle())
+    }
+
+    /// Has the engine's thread ended by itself?
+    pub fn has_died(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Serves what was handed over, writes everything down, marks the members clean.
+    ///
+    /// # Errors
+    /// See [`Session::run`], or the thread died.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.stop.set();
+        let nudge: Command = Box::new(|_, _| {});
+        self.handle.inbox.command(nudge);
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(Error::new(
+                ErrorKind::System,
+                "the engine's thread died: the next opening recovers",
+            )),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // An error here was not asked for; `stop` is the way to see it.
+        let _ = self.end();
+    }
+}
+
+/// The way to a served volume from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    inbox: Arc<Inbox<Command>>,
+    pool: Arc<Pool>,
+    volume_bytes: u64,
+    block: u32,
+    read_only: bool,
+}
+
+impl Handle {
+    /// Runs `f` on the engine's thread between events and waits for it. `None` if the volume is closed. Never call it from a
+    /// completion: that would wait for itself.
+    pub fn call<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Engine, &mut UringWorld) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (send, receive) = mpsc::sync_channel(1);
+        let command: Command = Box::new(move |engine, world| {
+            // The caller may have given up: then nobody wants the answer.
+            let _ = send.send(f(engine, world));
+        });
+        self.inbox.command(command).then(|| receive.recv().ok())?
+    }
+
+    /// Request memory that is out, bytes.
+    pub fn buffer_bytes_out(&self) -> usize {
+        self.pool.bytes_out()
+    }
+
+    /// Is there memory for a request of `len` bytes without waiting?
+    pub fn has_memory(&self, len: u32) -> bool {
+        self.pool.has(len as usize + 2 * self.block as usize)
+    }
+
+    fn hand_over(&self, s: Submission) {
+        if let Err(s) = self.inbox.push(s) {
+            s.refuse(IoError::Gone);
+        }
+    }
+
+    /// Write-zeroes with odd ends: the ends become small writes of zeros, the middle whole blocks.
+    fn write_odd_zeroes(
+        &self,
+        op: RequestOp,
+        offset: u64,
+        len: u32,
+        fua: bool,
+        class: u8,
+        done: Completion,
+    ) {
+        let end = offset + u64::from(len);
+        let block = u64::from(self.block);
+        let (first, last) = (offset.next_multiple_of(block).min(end), end / block * block);
+        let mut parts = Vec::with_capacity(3);
+        if last < first {
+            parts.push((RequestOp::Write, offset, end));
+        } else {
+            parts.extend([
+                (RequestOp::Write, offset, first),
+                (op, first, last),
+                (RequestOp::Write, last, end),
+            ]);
+        }
+        parts.retain(|p| p.1 < p.2);
+        let join = Arc::new(Join {
+            left: AtomicUsize::new(parts.len()),
+            state: Mutex::new((Ok(()), Some(done))),
+        });
+        for (op, from, to) in parts {
+            let len = (to - from) as u32;
+            // Memory of its own: this call must not wait for the pool, since its caller may hold some of it.
+            let buf = (op == RequestOp::Write).then(|| Buffer::new(from, len, self.block));
+            let join = Arc::clone(&join);
+            let done: Completion = Box::new(move |result, _| join.ended(result));
+            self.hand_over(Submission {
+                op,
+                offset: from,
+                len,
+                fua,
+                class,
+                buf,
+                done: Done::Call(done),
+            });
+        }
+    }
+}
+
+/// Parts of one request; the last one to end tells.
+struct Join {
+    left: AtomicUsize,
+    state: Mutex<(Result<(), IoError>, Option<Completion>)>,
+}
+
+impl Join {
+    fn ended(&self, result: Result<(), IoError>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = state.0.and(result);
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let (result, done) = (state.0, state.1.take());
+            drop(state);
+            if let Some(done) = done {
+                done(result, None);
+            }
+        }
+    }
+}
+
+impl Port for Handle {
+    fn volume_bytes(&self) -> u64 {
+        self.volume_bytes
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.block
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        self.pool.buffer(offset, len, self.block)
+    }
+
+    fn submit(
+        &self,
+        op: RequestOp,
+        offset: u64,
+        len: u32,
+        fua: bool,
+        class: u8,
+        buf: Option<Buffer>,
+        done: Completion,
+    ) {
+        let block = u64::from(self.block);
+        let odd = !offset.is_multiple_of(block) || !u64::from(len).is_multiple_of(block);
+        let inside = offset
+            .checked_add(u64::from(len))
+            .is_some_and(|end| end <= self.volume_bytes);
+        if matches!(op, RequestOp::WriteZeroes { .. }) && odd && inside && len != 0 {
+            return self.write_odd_zeroes(op, offset, len, fua, class, done);
+        }
+        self.hand_over(Submission {
+            op,
+            offset,
+            len,
+            fua,
+            class,
+            buf,
+            done: Done::Call(done),
+        });
+    }
+
+    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
+        let end = offset.saturating_add(u64::from(len)).min(self.volume_bytes);
+        self.call(move |engine, _| runs(engine, offset, end, max))
+            .unwrap_or_default()
+    }
+}
+
+/// Mapped and unmapped stretches of `from..end`.
+fn runs(engine: &Engine, from: u64, end: u64, max: usize) -> Vec<(u32, bool)> {
+    let space = engine.space();
+    let (shift, block_shift) = (space.geo.extent_shift, space.geo.block_shift);
+    let mut out: Vec<(u32, bool)> = Vec::new();
+    let mut at = from;
+    while at < end {
+        let e = ExtentId((at >> shift) as u32);
+        let base = u64::from(e.0) << shift;
+        let stop = end.min(base + (1 << shift));
+        let (to, mapped) = if space.map.home(e).is_none() {
+            (stop, false)
+        } else if !space.map.is_partial(e) {
+            (stop, true)
+        } else {
+            let b = ((at - base) >> block_shift) as u32;
+            let (n, valid) = space.map.run(e, b, 1 << (shift - block_shift));
+            (stop.min(base + (u64::from(b + n) << block_shift)), valid)
+        };
+        let len = (to - at) as u32;
+        let full = out.len() == max;
+        match out.last_mut() {
+            Some(last) if last.1 == mapped => last.0 += len,
+            _ if full => break,
+            _ => out.push((len, mapped)),
+        }
+        at = to;
+    }
+    out
+}

@@ -1,0 +1,580 @@
+//! A volume: created on its members, opened with recovery.
+
+use crate::config::{VolumeConfig, format_uuid, parse_uuid};
+use crate::device::{Device, OpenHow, refuse_twins};
+use crate::error::{Error, ErrorKind};
+use crate::media::FileMedia;
+use crate::paced::Pacer;
+use isotherm_core::policy::Policy;
+use isotherm_core::store::superblock::{MemberEntry, State, SuperblockError};
+use isotherm_core::store::{self, BLOCK, Layout, Media, MetaArea, Opened, Superblock};
+use isotherm_core::{MemberId, Nanos, TierId};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// How to open a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// All members must be there.
+    ReadWrite,
+    /// Nothing is written; what survives is served.
+    ReadOnly,
+}
+
+/// What `create` made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// Size of the volume.
+    pub volume_bytes: u64,
+    /// Logical block.
+    pub block_bytes: u32,
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// Slots of each member.
+    pub slots: Vec<u32>,
+    /// Words for people.
+    pub notes: Vec<String>,
+}
+
+/// An open volume, before it is served.
+pub struct Volume {
+    pub(crate) config: VolumeConfig,
+    pub(crate) devices: Vec<Option<Device>>,
+    pub(crate) opened: Opened,
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) pacers: Vec<Option<Pacer>>,
+    pub(crate) mode: OpenMode,
+    notes: Vec<String>,
+}
+
+/// The description of volume `p/v`: `p/v.toml`.
+pub fn description(volume: &Path) -> PathBuf {
+    let mut name: OsString = volume.as_os_str().to_owned();
+    name.push(".toml");
+    name.into()
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut b = [0; N];
+    // SAFETY: writes N bytes at most. Requests of up to 256 bytes are never cut short once the pool is seeded.
+    let n = unsafe { libc::getrandom(b.as_mut_ptr().cast(), N, 0) };
+    if n != N as isize {
+        return Err(Error::new(
+            ErrorKind::System,
+            "getrandom gave no random numbers: the system is not up yet",
+        ));
+    }
+    Ok(b)
+}
+
+fn config_error(file: &Path, what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Config, format!("{}: {what}", file.display()))
+}
+
+fn absolute(base: &Path, path: &Path) -> PathBuf {
+    base.join(path)
+}
+
+/// Removes what it made unless told to keep it: nothing is created half-way.
+struct Undo(Vec<PathBuf>);
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // What cannot be removed is a sparse file without a superblock; there is nobody to tell.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Slots and areas of a new volume.
+struct Plan {
+    sb: Superblock,
+}
+
+impl Plan {
+    fn new(config: &VolumeConfig, sizes: &[u64], align: u32, file: &Path) -> Result<Plan, Error> {
+        let extent = config.extent.0;
+        let bytes: Vec<u64> = sizes
+            .iter()
+            .zip(&config.members)
+            .map(|(d, m)| m.size.map_or(*d, |s| s.0))
+            .collect();
+        let fast: u64 = bytes
+            .iter()
+            .zip(&config.members)
+            .filter(|(_, m)| m.tier == 0)
+            .map(|(b, _)| b)
+            .sum();
+        // Metadata takes a little from the members, so this is a bound from above on what the areas must hold.
+        let bound = bytes.iter().map(|b| b / extent).sum::<u64>();
+        if bound > u64::from(isotherm_core::geometry::SLOTS_MAX) {
+            return Err(config_error(
+                file,
+                "extent: too small for members of this size: choose a larger one",
+            ));
+        }
+        let blocks_per_extent = (extent / u64::from(align)) as u32;
+        let area = MetaArea::for_volume(bound as u32, blocks_per_extent, fast);
+        let mut sb = Superblock {
+            uuid: random()?,
+            generation: 1,
+            epoch: u64::from_le_bytes(random()?),
+            prev_generation: 0,
+            prev_epoch: 0,
+            state: State::Clean,
+            extent_shift: extent.trailing_zeros(),
+            block_shift: align.trailing_zeros(),
+            extents: 0,
+            area,
+            index: 0,
+            members: Vec::new(),
+            time_base: Nanos(0),
+            policy: config.policy.clone(),
+            name: config.name.clone(),
+        };
+        for m in &config.members {
+            let hint = m.path.display().to_string();
+            sb.members.push(MemberEntry {
+                uuid: random()?,
+                tier: TierId(m.tier),
+                slots: 0,
+                data_offset: 0,
+                bytes: 0,
+                hint,
+            });
+        }
+        let layout = sb.layout();
+        for (i, entry) in sb.members.iter_mut().enumerate() {
+            let m = MemberId(i as u8);
+            let has_metadata = m == layout.primary || Some(m) == layout.mirror;
+            entry.data_offset = Layout::data_offset(&area, has_metadata, extent);
+            entry.slots = (bytes[i].saturating_sub(entry.data_offset) / extent) as u32;
+            entry.bytes = entry.data_offset + u64::from(entry.slots) * extent;
+            if entry.slots == 0 {
+                let least = entry.data_offset + extent;
+                let what = format!(
+                    "member {i}: {} has room for no extent: it needs at least {least} bytes",
+                    entry.hint
+                );
+                return Err(config_error(file, what));
+            }
+        }
+        sb.extents = Self::extents(&sb).ok_or_else(|| {
+            config_error(
+                file,
+                "members: the slow tier is too small to hold the reserve of 2 slots",
+            )
+        })?;
+        sb.geometry().map_err(|e| config_error(file, e))?;
+        Ok(Plan { sb })
+    }
+
+    /// All slots less the reserve: without free slow slots nothing could be exchanged between full tiers.
+    fn extents(sb: &Superblock) -> Option<u32> {
+        let slowest = sb.members.iter().map(|m| m.tier).max()?;
+        let slots = |t: Option<TierId>| -> u32 {
+            sb.members
+                .iter()
+                .filter(|m| t.is_none_or(|t| m.tier == t))
+                .map(|m| m.slots)
+                .sum()
+        };
+        let slow = slots(Some(slowest));
+        let reserve = if slowest == TierId(0) {
+            0
+        } else {
+            (slow / 16).clamp(2, 64)
+        };
+        slots(None)
+            .checked_sub(reserve)
+            .filter(|&n| n > 0 && reserve <= slow)
+    }
+}
+
+impl Volume {
+    /// Creates volume `p/v`: formats the members and writes the description. `force` overwrites an earlier volume.
+    ///
+    /// Paths of members are taken as they are (relative to the working directory) and written absolute.
+    ///
+    /// # Errors
+    /// A wrong description, a device that cannot be used or that carries a volume already. Files that this call made are
+    /// removed again.
+    pub fn create(volume: &Path, mut config: VolumeConfig, force: bool) -> Result<Created, Error> {
+        let file = description(volume);
+        if file.exists() && !force {
+            return Err(config_error(
+                &file,
+                "exists already: choose another name, or remove it",
+            ));
+        }
+        config.check().map_err(|e| config_error(&file, e))?;
+        config.members.sort_by_key(|m| m.tier);
+        for m in &mut config.members {
+            m.path = std::path::absolute(&m.path).map_err(|e| config_error(&m.path, e))?;
+        }
+        let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+        refuse_twins(&paths)?;
+        let mut undo = Undo(Vec::new());
+        let mut devices = Vec::new();
+        for m in &config.members {
+            let how = OpenHow {
+                create: m.size.map(|s| s.0),
+                buffered: !config.io.direct,
+                read_only: false,
+            };
+            let d = Device::open(&m.path, how)?;
+            if d.created {
+                undo.0.push(m.path.clone());
+            }
+            if let Some(s) = m.size.filter(|s| s.0 > d.bytes) {
+                let what = format!("size: {s} asked for, but the device has {} bytes", d.bytes);
+                return Err(config_error(&m.path, what));
+            }
+            devices.push(Some(d));
+        }
+        let notes = devices
+            .iter()
+            .flatten()
+            .filter_map(|d| d.note.clone())
+            .collect();
+        let mut media = FileMedia::new(&devices);
+        if !force {
+            refuse_volumes(&mut media, &paths)?;
+        }
+        let align = devices
+            .iter()
+            .flatten()
+            .map(|d| d.align)
+            .max()
+            .unwrap_or(4096);
+        let sizes: Vec<u64> = devices.iter().flatten().map(|d| d.bytes).collect();
+        let Plan { sb } = Plan::new(&config, &sizes, align, &file)?;
+        for (m, bytes) in config.members.iter().zip(&sizes) {
+            // A paced member that its model cannot stand for must be refused before anything is written.
+            m.model(*bytes).map_err(|e| config_error(&file, e))?;
+        }
+        store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
+        config.uuid = Some(format_uuid(&sb.uuid));
+        config.save(&file)?;
+        undo.0.clear();
+        Ok(Created {
+            volume_bytes: u64::from(sb.extents) << sb.extent_shift,
+            block_bytes: 1 << sb.block_shift,
+            uuid: sb.uuid,
+            slots: sb.members.iter().map(|m| m.slots).collect(),
+            notes,
+        })
+    }
+
+    /// Opens volume `p/v` by its description.
+    ///
+    /// # Errors
+    /// A wrong description, a missing or foreign member, damage that cannot be recovered from.
+    pub fn open(volume: &Path, mode: OpenMode) -> Result<Volume, Error> {
+        let file = description(volume);
+        let config = VolumeConfig::load(&file)?;
+        let base = file.parent().unwrap_or(Path::new("")).to_owned();
+        Volume::open_config(config, &file, &base, mode)
+    }
+
+    /// Opens a volume by a description that was read (or made) elsewhere; `file` is named in errors, `base` is what relative
+    /// paths start from.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_config(
+        mut config: VolumeConfig,
+        file: &Path,
+        base: &Path,
+        mode: OpenMode,
+    ) -> Result<Volume, Error> {
+        config.check().map_err(|e| config_error(file, e))?;
+        let policy = config.build_policy().map_err(|e| config_error(file, e))?;
+        config.members.sort_by_key(|m| m.tier);
+        for m in &mut config.members {
+            m.path = absolute(base, &m.path);
+        }
+        let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+        refuse_twins(&paths)?;
+        let read_only = mode == OpenMode::ReadOnly;
+        let mut notes = Vec::new();
+        let mut devices = Vec::new();
+        for m in &config.members {
+            match Device::open(
+                &m.path,
+                OpenHow {
+                    create: None,
+                    buffered: !config.io.direct,
+                    read_only,
+                },
+            ) {
+                Ok(d) => {
+                    notes.extend(d.note.clone());
+                    devices.push(Some(d));
+                }
+                Err(e) if read_only && e.kind == ErrorKind::Device => {
+                    notes.push(format!("served without this member: {e}"));
+                    devices.push(None);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        let found = find_superblocks(&mut FileMedia::new(&devices), &paths, read_only, &mut notes)?;
+        let (devices, found) = in_place(&mut config, devices, found)?;
+        let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+        let wanted = config.uuid.as_deref().and_then(parse_uuid);
+        if let Some(sb) = found
+            .iter()
+            .flatten()
+            .find(|s| wanted.is_some_and(|w| w != s.uuid))
+        {
+            let what = format!(
+                "uuid: the members carry volume {}, not this one",
+                format_uuid(&sb.uuid)
+            );
+            return Err(config_error(file, what));
+        }
+        check_shape(&config, &devices, &found, file)?;
+        let how = match mode {
+            OpenMode::ReadWrite => store::open::Mode::ReadWrite {
+                epoch: u64::from_le_bytes(random()?),
+            },
+            OpenMode::ReadOnly => store::open::Mode::ReadOnly,
+        };
+        let mut media = FileMedia::new(&devices);
+        let opened = store::open(&mut media, &found, how).map_err(|e| match e {
+            store::OpenError::Media(e) => device_error(&media, &paths, e),
+            e => Error::new(ErrorKind::Volume, format!("{}: {e}", file.display())),
+        })?;
+        let mut pacers = Vec::new();
+        for (i, m) in config.members.iter().enumerate() {
+            let bytes = opened.superblock.members[i].bytes;
+            pacers.push(
+                m.model(bytes)
+                    .map_err(|e| config_error(file, format!("member {i}: {e}")))?
+                    .map(Pacer::new),
+            );
+        }
+        Ok(Volume {
+            config,
+            devices,
+            opened,
+            policy,
+            pacers,
+            mode,
+            notes,
+        })
+    }
+
+    /// Its description.
+    pub fn config(&self) -> &VolumeConfig {
+        &self.config
+    }
+
+    /// What opening found and did.
+    pub fn report(&self) -> &store::Report {
+        &self.opened.report
+    }
+
+    /// Words for people: members missing, page cache in use.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Size in bytes.
+    pub fn volume_bytes(&self) -> u64 {
+        self.opened.space.geo.volume_bytes()
+    }
+}
+
+fn device_error(media: &FileMedia<'_>, paths: &[PathBuf], e: store::MediaError) -> Error {
+    let path = paths
+        .get(usize::from(e.member.0))
+        .map(|p| p.display().to_string())
+        .unwrap_or_default();
+    let why = media
+        .last_error()
+        .map(|e| format!(" ({e})"))
+        .unwrap_or_default();
+    Error::new(
+        ErrorKind::Device,
+        format!(
+            "{path}: metadata I/O failed at byte {}{why}: check the device",
+            e.offset
+        ),
+    )
+}
+
+fn refuse_volumes(media: &mut FileMedia<'_>, paths: &[PathBuf]) -> Result<(), Error> {
+    for (i, path) in paths.iter().enumerate() {
+        let mut block = [0; BLOCK];
+        if media.read(MemberId(i as u8), 0, &mut block).is_err() {
+            continue;
+        }
+        if !matches!(Superblock::decode(&block), Err(SuperblockError::Foreign)) {
+            let name = Superblock::decode(&block)
+                .map(|s| format!(" (`{}`)", s.name))
+                .unwrap_or_default();
+            let what = format!(
+                "{}: belongs to a volume already{name}: use another device, or force",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::InUse, what));
+        }
+    }
+    Ok(())
+}
+
+type Found = Vec<Option<Superblock>>;
+
+/// The better superblock of each device. Where the first cannot be read, the others' member list says where the second is.
+fn find_superblocks(
+    media: &mut FileMedia<'_>,
+    paths: &[PathBuf],
+    tolerant: bool,
+    notes: &mut Vec<String>,
+) -> Result<Found, Error> {
+    let mut read = |i: usize, at: u64| {
+        let mut block = [0; BLOCK];
+        match media.read(MemberId(i as u8), at, &mut block) {
+            Ok(()) => Superblock::decode(&block),
+            Err(_) => Err(SuperblockError::Damaged),
+        }
+    };
+    let first: Vec<_> = (0..paths.len()).map(|i| read(i, 0)).collect();
+    let good = first.iter().find_map(|s| s.as_ref().ok()).cloned();
+    let mut found = Vec::new();
+    for (i, one) in first.into_iter().enumerate() {
+        let guide = one
+            .as_ref()
+            .ok()
+            .map(|s| (s.clone(), s.index))
+            .or_else(|| Some((good.clone()?, i as u8)));
+        let second = match guide {
+            Some((sb, index)) if usize::from(index) < sb.members.len() => {
+                read(i, sb.copy_offset(MemberId(index)))
+            }
+            _ => Err(SuperblockError::Foreign),
+        };
+        match store::open::choose(one, second) {
+            Ok(sb) => found.push(Some(sb)),
+            Err(e) if tolerant => {
+                notes.push(format!(
+                    "{}: served without it: {}",
+                    paths[i].display(),
+                    store::OpenError::Superblock(MemberId(i as u8), e)
+                ));
+                found.push(None);
+            }
+            Err(e) => {
+                let e = store::OpenError::Superblock(MemberId(i as u8), e);
+                return Err(Error::new(
+                    ErrorKind::Volume,
+                    format!("{}: {e}", paths[i].display()),
+                ));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Members in the order of the superblocks' list, whatever order the description has.
+fn in_place(
+    config: &mut VolumeConfig,
+    devices: Vec<Option<Device>>,
+    found: Found,
+) -> Result<(Vec<Option<Device>>, Found), Error> {
+    let n = devices.len();
+    let mut places: Vec<Option<usize>> = vec![None; n];
+    for (i, sb) in found.iter().enumerate() {
+        let Some(sb) = sb else { continue };
+        let at = usize::from(sb.index);
+        match places.get_mut(at) {
+            Some(p @ None) => *p = Some(i),
+            Some(Some(_)) => {
+                return Err(Error::new(
+                    ErrorKind::Volume,
+                    store::OpenError::Twice(MemberId(at as u8)).to_string(),
+                ));
+            }
+            None => {
+                let what = format!(
+                    "{}: is member {at} of a volume of more members: list them all",
+                    config.members[i].path.display()
+                );
+                return Err(Error::new(ErrorKind::Volume, what));
+            }
+        }
+    }
+    let mut spare: Vec<usize> = (0..n).filter(|i| found[*i].is_none()).rev().collect();
+    let order: Vec<usize> = places
+        .into_iter()
+        .map(|p| p.or_else(|| spare.pop()).unwrap_or(0))
+        .collect();
+    let mut devices: Vec<_> = devices.into_iter().map(Some).collect();
+    let mut found: Vec<_> = found.into_iter().map(Some).collect();
+    config.members = order.iter().map(|&i| config.members[i].clone()).collect();
+    let devices = order.iter().map(|&i| devices[i].take().flatten()).collect();
+    Ok((
+        devices,
+        order.iter().map(|&i| found[i].take().flatten()).collect(),
+    ))
+}
+
+/// What is fixed at creation must still be so, or the engine would look for extents in wrong places.
+fn check_shape(
+    config: &VolumeConfig,
+    devices: &[Option<Device>],
+    found: &Found,
+    file: &Path,
+) -> Result<(), Error> {
+    let Some(sb) = found.iter().flatten().max_by_key(|s| s.generation) else {
+        return Ok(());
+    };
+    if sb.members.len() != devices.len() {
+        let what = format!(
+            "members: the volume has {}, {} are listed",
+            sb.members.len(),
+            devices.len()
+        );
+        return Err(config_error(file, what));
+    }
+    if config.extent.0 != 1 << sb.extent_shift {
+        let what = format!(
+            "extent: the volume was created with {}; that cannot be changed",
+            1u64 << sb.extent_shift
+        );
+        return Err(config_error(file, what));
+    }
+    for (i, (entry, m)) in sb.members.iter().zip(&config.members).enumerate() {
+        if entry.tier != TierId(m.tier) {
+            let what = format!(
+                "member {i}: tier: {} was tier {} at creation; that cannot be changed",
+                m.path.display(),
+                entry.tier.0
+            );
+            return Err(config_error(file, what));
+        }
+        let Some(d) = &devices[i] else { continue };
+        if d.bytes < entry.bytes {
+            let what = format!(
+                "{}: has {} bytes, the volume uses {}: it was cut short",
+                d.path.display(),
+                d.bytes,
+                entry.bytes
+            );
+            return Err(Error::new(ErrorKind::Device, what));
+        }
+        if d.align > 1 << sb.block_shift {
+            let what = format!(
+                "{}: wants I/O in units of {} bytes, the volume's block is {}",
+                d.path.display(),
+                d.align,
+                1u32 << sb.block_shift
+            );
+            return Err(Error::new(ErrorKind::Device, what));
+        }
+    }
+    Ok(())
+}

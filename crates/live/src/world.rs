@@ -1,0 +1,520 @@
+//! The real world: one thread, one io_uring, one loop.
+//!
+//! ```text
+//! carry_out ─► SQE … SQE ─┐                       ┌─► CQE ─┐
+//!                         ├─ one enter per loop ──┤        ├─ both done? ─► Event::Finished
+//!              model.start ──────────────────────────► poll ┘   (paced members only)
+//! other threads ─► inbox ─► bell, only if asleep ──► Event::Arrived
+//! ```
+//! `flight.rs` has the life of one operation.
+//!
+//! Never false: memory that a device operation uses is neither given back nor used for anything else until its completion.
+
+mod flight;
+
+use crate::buffers::{Arena, Buffer};
+use crate::config::IoConfig;
+use crate::device::Device;
+use crate::error::{Error, ErrorKind};
+use crate::inbox::{Inbox, Submission};
+use crate::paced::Pacer;
+pub use crate::requests::Ended;
+use crate::requests::Table;
+use flight::Flight;
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
+use isotherm_models::{Counters, Wear};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Something to do on the engine's thread, between events.
+pub type Command = Box<dyn FnOnce(&mut Engine, &mut UringWorld) + Send>;
+
+/// What a [`Source`] says after it was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Everything there was is taken: call again when the descriptor is readable.
+    Empty,
+    /// It could not take more just now: call again after the next events.
+    Busy,
+    /// Never call again.
+    Ended,
+}
+
+/// Takes requests from a descriptor on the engine's own thread and hands them to the port.
+pub trait Source: Send {
+    /// What to watch for input.
+    fn fd(&self) -> RawFd;
+    /// Take what is there; must not block.
+    fn receive(&mut self) -> Watch;
+}
+
+const BELL: u64 = u64::MAX;
+const WATCH: u64 = 1 << 32;
+const REAL: u8 = 1;
+const MODEL: u8 = 2;
+/// Misses in a row after which looking for work before sleeping pauses, and for how many sleeps.
+const SPIN_MISSES: u32 = 16;
+const SPIN_PAUSE: u32 = 64;
+
+/// What the world knows of a member.
+#[derive(Default)]
+struct MemberState {
+    fd: Option<RawFd>,
+    is_block: bool,
+    pacer: Option<Pacer>,
+    no_punch: bool,
+    no_zero_range: bool,
+    stats: MemberStats,
+}
+
+/// What happened on a member, as far as only the world knows; the engine counts operations and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberStats {
+    /// Operations that failed.
+    pub errors: u64,
+    /// `errno` of the last failure.
+    pub last_errno: Option<i32>,
+    /// Times that it was sent to sleep.
+    pub standbys: u64,
+    /// The device does not take discards.
+    pub no_discard: bool,
+}
+
+/// Ends of operations that had a thread of their own.
+type Slow = Mutex<Vec<(u32, Result<u32, IoError>)>>;
+
+/// See the module.
+pub struct UringWorld {
+    ring: IoUring,
+    fixed: bool,
+    inbox: Arc<Inbox<Command>>,
+    devices: Arc<Vec<Option<Device>>>,
+    members: Vec<MemberState>,
+    paced: bool,
+    flights: Vec<Option<Flight>>,
+    free: Vec<u32>,
+    requests: Table,
+    ready: Vec<Event>,
+    cqes: Vec<(u64, i32, bool)>,
+    sources: Vec<(Option<Box<dyn Source>>, bool)>,
+    slow: Arc<Slow>,
+    start: Instant,
+    base: Nanos,
+    spin: Duration,
+    misses: u32,
+    woken: bool,
+    refusing: bool,
+    /// Last: the ring and all flights are gone before the memory is.
+    arena: Arc<Arena>,
+}
+
+/// What a world is made of.
+pub(crate) struct Parts {
+    pub devices: Arc<Vec<Option<Device>>>,
+    pub pacers: Vec<Option<Pacer>>,
+    pub arena: Arc<Arena>,
+    pub inbox: Arc<Inbox<Command>>,
+    pub block: u32,
+    pub base: Nanos,
+}
+
+fn build_ring(entries: u32) -> io::Result<IoUring> {
+    // Completions are handled when we ask for them, without interrupting: fewest switches for one thread that submits and
+    // waits. Older kernels know less.
+    let modern = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .setup_clamp()
+        .setup_cqsize(entries * 8)
+        .build(entries);
+    modern.or_else(|_| {
+        IoUring::builder()
+            .setup_clamp()
+            .setup_cqsize(entries * 8)
+            .build(entries)
+    })
+}
+
+impl UringWorld {
+    /// On the thread that will run it: the ring belongs to its maker.
+    pub(crate) fn new(parts: Parts, io: &IoConfig) -> Result<UringWorld, Error> {
+        let refused = |e: io::Error| {
+            Error::new(
+                ErrorKind::System,
+                format!(
+                    "io_uring is not available ({e}): use Linux 5.11 or later and see the sysctl kernel.io_uring_disabled"
+                ),
+            )
+        };
+        let ring = build_ring(io.queue_depth).map_err(refused)?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(refused(io::ErrorKind::Unsupported.into()));
+        }
+        let fds: Vec<RawFd> = parts
+            .devices
+            .iter()
+            .map(|d| d.as_ref().map_or(-1, |d| d.file.as_raw_fd()))
+            .collect();
+        ring.submitter().register_files(&fds).map_err(refused)?;
+        let region = libc::iovec {
+            iov_base: parts.arena.region.base().cast(),
+            iov_len: parts.arena.region.bytes(),
+        };
+        // SAFETY: the region lives as long as `arena`, which is dropped after the ring. Where locked memory is limited the
+        // plain operations do the same, slower.
+        let fixed = unsafe { ring.submitter().register_buffers(&[region]) }.is_ok();
+        let mut pacers = parts.pacers.into_iter();
+        let members: Vec<MemberState> = parts
+            .devices
+            .iter()
+            .map(|d| MemberState {
+                fd: d.as_ref().map(|d| d.file.as_raw_fd()),
+                is_block: d.as_ref().is_some_and(|d| d.is_block),
+                pacer: pacers.next().flatten(),
+                ..MemberState::default()
+            })
+            .collect();
+        parts.inbox.adopt();
+        let mut world = UringWorld {
+            ring,
+            fixed,
+            inbox: parts.inbox,
+            devices: parts.devices,
+            paced: members.iter().any(|m| m.pacer.is_some()),
+            members,
+            flights: Vec::with_capacity(1024),
+            free: Vec::with_capacity(1024),
+            requests: Table::new(parts.block, Arc::clone(&parts.arena.own)),
+            ready: Vec::with_capacity(64),
+            cqes: Vec::with_capacity(256),
+            sources: Vec::new(),
+            slow: Arc::default(),
+            start: Instant::now(),
+            base: parts.base,
+            spin: Duration::from_micros(io.spin_us.into()),
+            misses: 0,
+            woken: false,
+            refusing: false,
+            arena: parts.arena,
+        };
+        world.watch_bell();
+        Ok(world)
+    }
+
+    /// Takes in a request from a source on this thread, without queue or bell. `None`: it was wrong by itself and is answered.
+    pub fn admit(&mut self, s: Submission) -> Option<Request> {
+        self.requests.admit(s)
+    }
+
+    /// A request buffer, if memory is there: this thread must not wait for itself.
+    pub fn try_buffer(&self, offset: u64, len: u32, block_bytes: u32) -> Option<Buffer> {
+        let pool = &self.arena.pool;
+        pool.has(len as usize + 2 * block_bytes as usize)
+            .then(|| pool.buffer(offset, len, block_bytes))
+    }
+
+    /// Ends of requests that came with a ticket, to be drained.
+    pub fn ended(&mut self) -> &mut Vec<Ended> {
+        self.requests.ended()
+    }
+
+    /// Requests in flight.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Is the memory registered with the ring?
+    pub fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+
+    /// Calls `source` on this thread whenever its descriptor is readable.
+    pub fn add_source(&mut self, source: Box<dyn Source>) {
+        self.sources.push((Some(source), true));
+        self.woken = true;
+    }
+
+    /// What happened on a member.
+    pub fn member_stats(&self, member: usize) -> MemberStats {
+        self.members[member].stats
+    }
+
+    /// Model counters and wear of a paced member.
+    pub fn model(&self, member: usize) -> Option<(Counters, Wear)> {
+        let pacer = self.members[member].pacer.as_ref()?;
+        Some((pacer.counters(self.model_now()), pacer.wear()))
+    }
+
+    /// Answers every request that still comes with `ENODEV`.
+    pub(crate) fn refuse_from_now_on(&mut self) {
+        self.refusing = true;
+    }
+
+    fn model_now(&self) -> Nanos {
+        Nanos(self.start.elapsed().as_nanos() as u64)
+    }
+
+    fn watch_bell(&mut self) {
+        let entry = opcode::PollAdd::new(types::Fd(self.inbox.bell()), libc::POLLIN as u32)
+            .multi(true)
+            .build();
+        self.push(&entry.user_data(BELL));
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        loop {
+            // SAFETY: whatever the entry points to stays until its completion: see the module's invariant.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return;
+            }
+            self.enter(0, None);
+        }
+    }
+
+    /// Submits what is queued and waits for `want` completions, at most for `limit`.
+    fn enter(&mut self, want: usize, limit: Option<Duration>) {
+        let done = match limit {
+            Some(limit) => {
+                let t = types::Timespec::from(limit);
+                self.ring
+                    .submitter()
+                    .submit_with_args(want, &types::SubmitArgs::new().timespec(&t))
+            }
+            None => self.ring.submitter().submit_and_wait(want),
+        };
+        if let Err(e) = done {
+            match e.raw_os_error() {
+                // Busy, again: completions must be taken first. They are, by the caller's loop; `push` brings them here.
+                Some(libc::EBUSY | libc::EAGAIN) => self.take_completions(),
+                Some(libc::EINTR | libc::ETIME) => {}
+                _ => panic!("io_uring_enter failed: {e}"),
+            }
+        }
+    }
+
+    fn take_completions(&mut self) {
+        for c in self.ring.completion() {
+            self.cqes
+                .push((c.user_data(), c.result(), cqueue::more(c.flags())));
+        }
+    }
+
+    /// Everything that happened, without a system call.
+    fn collect(&mut self, events: &mut Vec<Event>) {
+        self.take_completions();
+        let mut cqes = std::mem::take(&mut self.cqes);
+        for (data, res, more) in cqes.drain(..) {
+            match data {
+                BELL => {
+                    self.woken = true;
+                    if !more {
+                        self.watch_bell();
+                    }
+                }
+                data if data >= WATCH => {
+                    if let Some(s) = self.sources.get_mut((data - WATCH) as usize) {
+                        s.1 = true;
+                    }
+                }
+                id => self.completed(id as u32, res),
+            }
+        }
+        self.cqes = cqes;
+        if self.paced {
+            self.poll_models();
+        }
+        let slow = std::mem::take(&mut *self.slow.lock().unwrap_or_else(PoisonError::into_inner));
+        for (id, result) in slow {
+            self.settle(id, REAL, result);
+        }
+        self.call_sources();
+        events.append(&mut self.ready);
+        while let Some(s) = self.inbox.pop() {
+            if self.refusing {
+                s.refuse(IoError::Gone);
+            } else if let Some(r) = self.requests.admit(s) {
+                events.push(Event::Arrived(r));
+            }
+        }
+    }
+
+    fn poll_models(&mut self) {
+        let now = self.model_now();
+        for m in 0..self.members.len() {
+            let Some(mut pacer) = self.members[m].pacer.take() else {
+                continue;
+            };
+            for id in pacer.poll(now) {
+                self.settle(id as u32, MODEL, Ok(0));
+            }
+            self.members[m].pacer = Some(pacer);
+        }
+    }
+
+    fn call_sources(&mut self) {
+        for i in 0..self.sources.len() {
+            if !self.sources[i].1 {
+                continue;
+            }
+            let Some(mut source) = self.sources[i].0.take() else {
+                continue;
+            };
+            let how = source.receive();
+            if how == Watch::Empty {
+                self.sources[i].1 = false;
+                let entry =
+                    opcode::PollAdd::new(types::Fd(source.fd()), libc::POLLIN as u32).build();
+                self.push(&entry.user_data(WATCH + i as u64));
+            }
+            self.sources[i].0 = (how != Watch::Ended).then_some(source);
+        }
+    }
+
+    fn next_model_event(&self) -> Option<Nanos> {
+        let next = self
+            .members
+            .iter()
+            .filter_map(|m| m.pacer.as_ref()?.next_event())
+            .min()?;
+        Some(self.base + next)
+    }
+
+    /// Is something there that needs no waiting?
+    fn is_pending(&mut self) -> bool {
+        self.woken
+            || !self.ready.is_empty()
+            || !self.cqes.is_empty()
+            || self.inbox.has_mail()
+            || !self.ring.completion().is_empty()
+    }
+
+    /// Looks for work for a moment. Pauses where that rarely helps: on few cores it takes time from whoever makes the work.
+    fn look_around(&mut self) -> bool {
+        if self.spin.is_zero() {
+            return false;
+        }
+        if self.misses >= SPIN_MISSES {
+            self.misses += 1;
+            if self.misses > SPIN_MISSES + SPIN_PAUSE {
+                self.misses = SPIN_MISSES - 1;
+            }
+            return false;
+        }
+        self.enter(0, None);
+        let end = Instant::now() + self.spin;
+        loop {
+            if self.is_pending() || self.ring.submission().taskrun() {
+                self.misses = 0;
+                return true;
+            }
+            if Instant::now() >= end {
+                self.misses += 1;
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl World for UringWorld {
+    fn now(&self) -> Nanos {
+        self.base + self.model_now()
+    }
+
+    /// Returns without events too: when `until` came, or when there is a command.
+    fn wait(&mut self, until: Option<Nanos>, events: &mut Vec<Event>) {
+        loop {
+            let deadline = match (
+                until,
+                if self.paced {
+                    self.next_model_event()
+                } else {
+                    None
+                },
+            ) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            let left = deadline.map(|d| Duration::from_nanos(d.since(self.now()).0));
+            let due = left.is_some_and(|l| l.is_zero());
+            if due || self.is_pending() || self.look_around() {
+                // One call submits what the last round of effects queued and runs what has completed meanwhile.
+                if !self.ring.submission().is_empty() || self.ring.submission().taskrun() {
+                    self.enter(0, None);
+                }
+            } else if self.inbox.prepare_sleep() {
+                self.enter(1, left);
+                self.inbox.awake();
+            }
+            self.collect(events);
+            let woken = std::mem::take(&mut self.woken);
+            if !events.is_empty() || woken || until.is_some_and(|u| u <= self.now()) {
+                return;
+            }
+            if self.inbox.has_mail() {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: &Effect, meta: &[u8]) {
+        match *effect {
+            Effect::Start(op) => self.begin(&op, meta),
+            Effect::Zero { tag, offset, len } => {
+                if let Some(p) = self.requests.at(tag, offset, len, true) {
+                    // SAFETY: `at` checked that `len` bytes are there; no device uses them (the engine says so by asking).
+                    unsafe { p.write_bytes(0, len as usize) };
+                }
+            }
+            Effect::CopyFromMove {
+                index,
+                from,
+                tag,
+                to,
+                len,
+            } => {
+                let source = self.arena.move_at(index, from, len);
+                if let Some(p) = self.requests.at(tag, to, len, true) {
+                    // SAFETY: both ranges are checked, and a move buffer never overlaps a request's.
+                    unsafe { p.copy_from_nonoverlapping(source, len as usize) };
+                }
+            }
+            Effect::Patch { tag } => self.requests.patch(tag),
+            Effect::Reply { tag, result } => self.requests.reply(tag, result),
+        }
+    }
+}
+
+impl Drop for UringWorld {
+    fn drop(&mut self) {
+        // The kernel may still write to request memory: wait for it, whatever brought us here.
+        while self
+            .flights
+            .iter()
+            .flatten()
+            .any(|f| f.waiting & REAL != 0 && f.op.kind != OpKind::Standby)
+        {
+            self.enter(1, Some(Duration::from_secs(1)));
+            self.take_completions();
+            for (data, ..) in std::mem::take(&mut self.cqes) {
+                if let Some(Some(f)) = self.flights.get_mut(data as usize) {
+                    f.waiting &= !REAL;
+                }
+            }
+        }
+        // Now rather than when the kernel gets to it, so that block devices can be claimed again at once.
+        let _ = self.ring.submitter().unregister_files();
+        self.requests.refuse_all(IoError::Gone);
+    }
+}
+
+// What names an operation must survive the trip through the ring.
+const _: () = assert!(size_of::<OpId>() == 4 && size_of::<Tag>() == 4);
+
+#[cfg(test)]
+#[path = "world_tests.rs"]
+mod tests;

@@ -1,0 +1,508 @@
+use super::*;
+use crate::device::OpenHow;
+use crate::inbox::Done;
+use isotherm_core::{BufRef, DeviceOp, MemberId, RequestOp};
+use isotherm_models::{DeviceModel, ModelOp, Options, Span, preset};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+const SIZE: u64 = 16 << 20;
+
+struct Bench {
+    world: UringWorld,
+    inbox: Arc<Inbox<Command>>,
+    file: File,
+    arena: Arc<Arena>,
+    next: u32,
+    _dir: tempfile::TempDir,
+}
+
+fn bench(paced: Option<&str>) -> Bench {
+    let options = Options {
+        size: SIZE,
+        span: Span::Full,
+        ..Options::default()
+    };
+    bench_with(paced.map(|name| preset(name, &options).unwrap()))
+}
+
+fn bench_with(model: Option<Box<dyn DeviceModel>>) -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    let device = Device::open(
+        &path,
+        OpenHow {
+            create: Some(SIZE),
+            ..OpenHow::default()
+        },
+    )
+    .unwrap();
+    let pacer = model.map(Pacer::new);
+    let inbox = Arc::new(Inbox::new(64).unwrap());
+    let arena = Arc::new(Arena::new(4 << 20, 2, 65536).unwrap());
+    let parts = Parts {
+        devices: Arc::new(vec![Some(device), None]),
+        pacers: vec![pacer, None],
+        arena: Arc::clone(&arena),
+        inbox: Arc::clone(&inbox),
+        block: 512,
+        base: Nanos::from_secs(1000),
+    };
+    let world = UringWorld::new(parts, &IoConfig::default()).unwrap();
+    Bench {
+        world,
+        inbox,
+        file: File::options().read(true).write(true).open(path).unwrap(),
+        arena,
+        next: 0,
+        _dir: dir,
+    }
+}
+
+impl Bench {
+    fn start(&mut self, kind: OpKind, offset: u64, len: u32, buf: BufRef, fua: bool) -> OpId {
+        self.next += 1;
+        let id = OpId(self.next);
+        let op = DeviceOp {
+            id,
+            member: MemberId(0),
+            kind,
+            offset,
+            len,
+            buf,
+            fua,
+        };
+        let meta = vec![0xab; if buf == BufRef::Meta { len as usize } else { 0 }];
+        self.world.carry_out(&Effect::Start(op), &meta);
+        id
+    }
+    fn finish(&mut self, n: usize) -> Vec<(OpId, Result<u32, IoError>)> {
+        let mut events = Vec::new();
+        while events.len() < n {
+            self.world.wait(None, &mut events);
+        }
+        let mut done: Vec<_> = events
+            .into_iter()
+            .map(|e| match e {
+                Event::Finished { id, result } => (id, result),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        done.sort_by_key(|d| d.0);
+        done
+    }
+    fn one(
+        &mut self,
+        kind: OpKind,
+        offset: u64,
+        len: u32,
+        buf: BufRef,
+        fua: bool,
+    ) -> Result<u32, IoError> {
+        let id = self.start(kind, offset, len, buf, fua);
+        let done = self.finish(1);
+        assert_eq!((done.len(), done[0].0), (1, id));
+        done[0].1
+    }
+    fn admit(&mut self, op: RequestOp, offset: u64, len: u32, fill: u8) -> Tag {
+        let mut buf = self.arena.pool.buffer(offset, len, 512);
+        buf.fill(fill);
+        let s = Submission {
+            op,
+            offset,
+            len,
+            fua: false,
+            class: 0,
+            buf: Some(buf),
+            done: Done::Ticket(7),
+        };
+        self.world.admit(s).unwrap().tag
+    }
+    fn on_disk(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut b = vec![0; len];
+        self.file.read_exact_at(&mut b, offset).unwrap();
+        b
+    }
+}
+
+#[test]
+fn bytes_go_from_every_kind_of_memory_to_the_device_and_back() {
+    let mut b = bench(None);
+    let tag = b.admit(RequestOp::Write, 0, 8192, 0x11);
+    // A run of a request goes elsewhere than the rest.
+    assert_eq!(
+        b.one(
+            OpKind::Write,
+            4096,
+            4096,
+            BufRef::Request { tag, offset: 4096 },
+            false
+        ),
+        Ok(4096)
+    );
+    b.world.carry_out(
+        &Effect::Reply {
+            tag,
+            result: Ok(()),
+        },
+        &[],
+    );
+    assert_eq!(b.world.ended().len(), 1);
+    assert_eq!(b.one(OpKind::Write, 8192, 512, BufRef::Meta, true), Ok(512));
+    assert_eq!(b.one(OpKind::Flush, 0, 0, BufRef::None, false), Ok(0));
+    assert_eq!(
+        (b.on_disk(4096, 4096), b.on_disk(8192, 512)),
+        (vec![0x11; 4096], vec![0xab; 512])
+    );
+    // Into a move buffer, and from there to a request that is served from RAM.
+    assert_eq!(
+        b.one(
+            OpKind::Read,
+            4096,
+            8192,
+            BufRef::Move {
+                index: 1,
+                offset: 4096
+            },
+            false
+        ),
+        Ok(8192)
+    );
+    let tag = b.admit(RequestOp::Read, 0, 4096, 0xff);
+    b.world.carry_out(
+        &Effect::CopyFromMove {
+            index: 1,
+            from: 4096,
+            tag,
+            to: 512,
+            len: 1024,
+        },
+        &[],
+    );
+    b.world.carry_out(
+        &Effect::Zero {
+            tag,
+            offset: 0,
+            len: 512,
+        },
+        &[],
+    );
+    b.world.carry_out(
+        &Effect::Reply {
+            tag,
+            result: Ok(()),
+        },
+        &[],
+    );
+    let got = b.world.ended().pop().unwrap().buf.unwrap();
+    assert_eq!(
+        (&got[..512], &got[512..1536], got[1536]),
+        (&[0; 512][..], &[0x11; 1024][..], 0xff)
+    );
+}
+
+#[test]
+fn an_odd_write_reads_its_edges_beside_the_payload() {
+    let mut b = bench(None);
+    b.file.write_all_at(&[5; 8192], 0).unwrap();
+    b.file.sync_all().unwrap();
+    let tag = b.admit(RequestOp::Write, 100, 3000, 0x22);
+    b.start(
+        OpKind::Read,
+        0,
+        512,
+        BufRef::Request { tag, offset: 0 },
+        false,
+    );
+    // 100 + 3000 = 3100 rounds out to 3584: the last block starts at 3072.
+    b.start(
+        OpKind::Read,
+        3072,
+        512,
+        BufRef::Request { tag, offset: 3072 },
+        false,
+    );
+    b.finish(2);
+    b.world.carry_out(&Effect::Patch { tag }, &[]);
+    assert_eq!(
+        b.one(
+            OpKind::Write,
+            0,
+            3584,
+            BufRef::Request { tag, offset: 0 },
+            false
+        ),
+        Ok(3584)
+    );
+    let disk = b.on_disk(0, 8192);
+    assert!(
+        disk.iter()
+            .enumerate()
+            .all(|(i, &x)| x == if (100..3100).contains(&i) { 0x22 } else { 5 })
+    );
+}
+
+#[test]
+fn discards_and_zeroes_work_or_are_worked_around() {
+    let mut b = bench(None);
+    let fill = |b: &Bench| {
+        b.file.write_all_at(&vec![7; 3 << 20], 0).unwrap();
+        b.file.sync_all().unwrap();
+    };
+    fill(&b);
+    assert_eq!(
+        b.one(OpKind::Discard, 0, 65536, BufRef::None, false),
+        Ok(65536)
+    );
+    assert_eq!(
+        b.one(OpKind::WriteZeroes, 65536, 65536, BufRef::None, false),
+        Ok(65536)
+    );
+    assert_eq!(b.on_disk(65536, 65537)[65535..], [0, 7]);
+    // FUA, or a file system without ZERO_RANGE: real zeros, longer than the zeroed buffer.
+    fill(&b);
+    assert_eq!(
+        b.one(OpKind::WriteZeroes, 4096, 5 << 19, BufRef::None, true),
+        Ok(5 << 19)
+    );
+    let disk = b.on_disk(0, 3 << 20);
+    assert!(
+        disk.iter()
+            .enumerate()
+            .all(|(i, &x)| (x == 0) == (4096..4096 + (5 << 19)).contains(&i))
+    );
+    b.world.members[0].no_punch = true;
+    assert_eq!(
+        b.one(OpKind::Discard, 0, 4096, BufRef::None, false),
+        Ok(4096)
+    );
+    assert_eq!(b.on_disk(0, 4096), [7; 4096]);
+    assert_eq!(b.one(OpKind::Standby, 0, 0, BufRef::None, false), Ok(0));
+    assert_eq!(b.world.member_stats(0).standbys, 1);
+}
+
+#[test]
+fn errors_come_up_and_are_counted() {
+    let mut b = bench(None);
+    // Beyond the end of the file: short, then nothing.
+    let end = BufRef::Move {
+        index: 0,
+        offset: 0,
+    };
+    assert_eq!(b.one(OpKind::Read, SIZE - 4096, 8192, end, false), Ok(4096));
+    assert_eq!(
+        b.one(OpKind::Read, SIZE, 4096, end, false),
+        Err(IoError::Io)
+    );
+    assert_eq!(
+        (
+            b.world.member_stats(0).errors,
+            b.world.member_stats(0).last_errno
+        ),
+        (1, Some(0))
+    );
+    let op = DeviceOp {
+        id: OpId(1),
+        member: MemberId(1),
+        kind: OpKind::Flush,
+        offset: 0,
+        len: 0,
+        buf: BufRef::None,
+        fua: false,
+    };
+    b.world.carry_out(&Effect::Start(op), &[]);
+    assert_eq!(b.finish(1), [(OpId(1), Err(IoError::Gone))]);
+}
+
+#[test]
+fn hundreds_at_once_all_come_back() {
+    let mut b = bench(None);
+    // More than the submission queue holds.
+    let ids: Vec<OpId> = (0..1000u64)
+        .map(|i| b.start(OpKind::Write, i * 4096, 4096, BufRef::Meta, false))
+        .collect();
+    let done = b.finish(1000);
+    assert_eq!(
+        done,
+        ids.into_iter().map(|id| (id, Ok(4096))).collect::<Vec<_>>()
+    );
+    assert_eq!(b.on_disk(999 * 4096, 4096), [0xab; 4096]);
+}
+
+#[test]
+fn other_threads_wake_a_sleeping_world() {
+    let mut b = bench(None);
+    let inbox = Arc::clone(&b.inbox);
+    let thread = std::thread::spawn(move || {
+        for i in 0..500u64 {
+            let s = Submission {
+                op: RequestOp::Flush,
+                offset: i,
+                len: 0,
+                fua: false,
+                class: 0,
+                buf: None,
+                done: Done::Ticket(i),
+            };
+            assert!(inbox.push(s).is_ok());
+            if i % 7 == 0 {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let mut events = Vec::new();
+    let mut seen = 0;
+    while seen < 500 {
+        b.world.wait(None, &mut events);
+        for e in events.drain(..) {
+            let Event::Arrived(r) = e else {
+                panic!("{e:?}")
+            };
+            assert_eq!(r.offset, seen);
+            seen += 1;
+            b.world.carry_out(
+                &Effect::Reply {
+                    tag: r.tag,
+                    result: Ok(()),
+                },
+                &[],
+            );
+        }
+    }
+    thread.join().unwrap();
+    // A time limit ends a wait without events, and time starts where it was told to.
+    let until = b.world.now() + Nanos::from_millis(2);
+    b.world.wait(Some(until), &mut events);
+    assert!(events.is_empty() && b.world.now() >= until && until > Nanos::from_secs(1000));
+}
+
+#[test]
+fn a_paced_member_ends_what_its_model_ends() {
+    let mut b = bench(Some("wd5000aaks"));
+    b.file.write_all_at(&vec![3; 1 << 20], 0).unwrap();
+    b.file.sync_all().unwrap();
+    for i in 0..8u64 {
+        let before = b.world.model(0).unwrap().0;
+        let offset = (i * 7919 * 4096) % (SIZE - 4096) / 4096 * 4096;
+        assert_eq!(
+            b.one(
+                OpKind::Read,
+                offset,
+                4096,
+                BufRef::Move {
+                    index: 0,
+                    offset: 0
+                },
+                false
+            ),
+            Ok(4096)
+        );
+        let after = b.world.model(0).unwrap().0;
+        assert_eq!(
+            (after.reads, after.bytes_read),
+            (before.reads + 1, before.bytes_read + 4096)
+        );
+    }
+    let (c, _) = b.world.model(0).unwrap();
+    assert!(
+        c.seeks >= 6,
+        "a full span makes the arm travel: {} seeks",
+        c.seeks
+    );
+    // The world's clock advanced by at least what the model says the arm and platter took.
+    assert!(b.world.model_now().0 >= c.busy_ns);
+    assert_eq!(b.one(OpKind::Write, 0, 4096, BufRef::Meta, true), Ok(4096));
+    let (c, _) = b.world.model(0).unwrap();
+    assert_eq!((c.writes, c.flushes), (1, 1));
+    assert_eq!(b.on_disk(0, 4096), [0xab; 4096]);
+}
+
+/// A device that ends nothing before it is told to.
+struct Gate {
+    open: Arc<std::sync::atomic::AtomicBool>,
+    held: Vec<u64>,
+}
+
+impl DeviceModel for Gate {
+    fn start(&mut self, _: Nanos, id: u64, _: ModelOp, _: u64, _: u32) {
+        self.held.push(id);
+    }
+    fn next_event(&self) -> Option<Nanos> {
+        self.open
+            .load(std::sync::atomic::Ordering::Relaxed)
+            .then_some(Nanos(0))
+            .filter(|_| !self.held.is_empty())
+    }
+    fn poll(&mut self, _: Nanos, done: &mut Vec<u64>) {
+        if self.next_event().is_some() {
+            done.append(&mut self.held);
+        }
+    }
+    fn counters(&self, _: Nanos) -> Counters {
+        Counters::default()
+    }
+    fn wear(&self) -> Wear {
+        Wear::default()
+    }
+    fn capacity(&self) -> u64 {
+        SIZE
+    }
+}
+
+#[test]
+fn the_completion_waits_for_file_and_model() {
+    let open = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mut b = bench_with(Some(Box::new(Gate {
+        open: Arc::clone(&open),
+        held: Vec::new(),
+    })));
+    let id = b.start(OpKind::Write, 0, 4096, BufRef::Meta, false);
+    let mut events = Vec::new();
+    // The file is written...
+    while b.on_disk(0, 4096) != [0xab; 4096] {
+        let soon = b.world.now() + Nanos::from_millis(1);
+        b.world.wait(Some(soon), &mut events);
+    }
+    let soon = b.world.now() + Nanos::from_millis(5);
+    b.world.wait(Some(soon), &mut events);
+    // ... but nobody hears of it before the model says so.
+    assert!(events.is_empty());
+    open.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(b.finish(1), [(id, Ok(4096))]);
+}
+
+#[test]
+fn a_world_that_is_dropped_answers_and_waits_for_the_device() {
+    let mut b = bench(None);
+    let (send, receive) = std::sync::mpsc::channel();
+    let mut buf = b.arena.pool.buffer(0, 1 << 20, 512);
+    buf.fill(0x44);
+    let done = Done::Call(Box::new(move |result, buf| {
+        send.send((result, buf.is_some())).unwrap();
+    }));
+    let s = Submission {
+        op: RequestOp::Write,
+        offset: 0,
+        len: 1 << 20,
+        fua: false,
+        class: 0,
+        buf: Some(buf),
+        done,
+    };
+    let tag = b.world.admit(s).unwrap().tag;
+    b.start(
+        OpKind::Write,
+        0,
+        1 << 20,
+        BufRef::Request { tag, offset: 0 },
+        false,
+    );
+    b.world.enter(0, None);
+    let Bench {
+        world, file, arena, ..
+    } = b;
+    drop(world);
+    assert_eq!(receive.recv(), Ok((Err(IoError::Gone), true)));
+    assert_eq!(arena.pool.bytes_out(), 0);
+    drop(file);
+}

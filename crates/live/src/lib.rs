@@ -20,7 +20,11 @@ pub mod nbd;
 pub mod paced;
 pub mod port;
 pub mod requests;
+pub mod server;
+pub mod volume;
 pub mod world;
 
 pub use config::{MemberConfig, VolumeConfig};
 pub use error::{Error, ErrorKind};
+pub use server::{Handle, Server, Session};
+pub use volume::{OpenMode, Volume};

@@ -77,12 +77,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     let control = Control::start(&socket_path(&args.volume), Arc::new(service))?;
     let port: Arc<dyn Port> = tap.clone();
-    let nbd = match addresses.is_empty() {
-        true => None,
-        false => Some(
+    let nbd = if addresses.is_empty() {
+        None
+    } else {
+        Some(
             NbdServer::start(Arc::clone(&port), &addresses, Config::new(&config.name))
                 .map_err(|e| Failure::failed(crate::failure::reason(&e)))?,
-        ),
+        )
     };
     let options = block_file::Options {
         preferred_bytes: config.extent.0 as u32,
@@ -314,7 +315,7 @@ impl Live {
                 }
                 "p99_limit_s" => config.io.p99_limit_ms = (*value > 0.0).then_some(*value * 1e3),
                 "commit_interval_s" => {
-                    config.io.commit_interval_ms = ((*value * 1e3) as u64).max(1)
+                    config.io.commit_interval_ms = ((*value * 1e3) as u64).max(1);
                 }
                 _ => config.policy = with_param(&config.policy, key, *value),
             }

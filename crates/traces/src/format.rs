@@ -215,6 +215,21 @@ pub struct UnknownFormat {
     pub name: String,
 }
 
+/// Other names by which the formats are known.
+const ALIASES: &[(&str, Format)] = &[
+    ("load", Format::Blkreplay),
+    ("vscsi", Format::Vscsi1),
+    ("ascii", Format::DiskSim),
+    ("ssdsim", Format::DiskSim),
+    ("lis", Format::Arc),
+    ("oraclegeneral", Format::Oracle),
+    ("fio", Format::FioV3),
+    ("cbs", Format::Tencent),
+    ("systor", Format::Systor),
+    ("iotrace", Format::Octf),
+    ("lba", Format::BlockList),
+];
+
 impl FromStr for Format {
     type Err = UnknownFormat;
 
@@ -223,6 +238,12 @@ impl FromStr for Format {
             .iter()
             .find(|row| row.name.eq_ignore_ascii_case(name))
             .map(|row| row.format)
+            .or_else(|| {
+                ALIASES
+                    .iter()
+                    .find(|(alias, _)| alias.eq_ignore_ascii_case(name))
+                    .map(|&(_, format)| format)
+            })
             .ok_or_else(|| UnknownFormat {
                 name: name.to_owned(),
             })
@@ -239,6 +260,7 @@ mod tests {
             assert_eq!(format.name().parse(), Ok(format));
             assert_eq!(format.row().format, format);
         }
+        assert_eq!("oracleGeneral".parse(), Ok(Format::Oracle));
         let message = "nosuch"
             .parse::<Format>()
             .expect_err("no such format")

@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::error::TraceError;
 use crate::map::Spans;
-use crate::reader::{Options, Stats, open};
+use crate::open::open;
+use crate::reader::{Options, Reader, Stats};
 use crate::record::{Op, Record};
 
 /// Figures of a trace. The names are those of `trace info --json`.
@@ -58,9 +59,16 @@ pub struct Info {
 /// distinct request sizes, not with the length of the trace.
 ///
 /// # Errors
-/// As [`open`] and [`Reader::read_batch`](crate::Reader::read_batch).
+/// As [`open`] and [`Reader::read_batch`].
 pub fn info(path: impl AsRef<Path>, options: &Options) -> Result<Info, TraceError> {
-    let mut reader = open(path, options)?;
+    info_reader(open(path, options)?)
+}
+
+/// As [`info`], for a reader that was opened in another way. It is read to its end.
+///
+/// # Errors
+/// As [`Reader::read_batch`].
+pub fn info_reader(mut reader: Reader) -> Result<Info, TraceError> {
     let mut sums = Sums::default();
     let mut batch = Vec::with_capacity(4096);
     while reader.read_batch(&mut batch, 4096)? > 0 {

@@ -6,7 +6,8 @@
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::reader::{Options, open};
+use crate::open::open;
+use crate::reader::{Options, Reader};
 use crate::record::{Op, Record};
 
 /// Devices begin at multiples of this: the largest extent.
@@ -28,9 +29,16 @@ pub struct DeviceSpan {
 /// Flushes touch nothing: a device that is only flushed has an empty span.
 ///
 /// # Errors
-/// As [`open`] and [`Reader::read_batch`](crate::Reader::read_batch).
+/// As [`open`] and [`Reader::read_batch`].
 pub fn scan(path: impl AsRef<Path>, options: &Options) -> Result<Vec<DeviceSpan>, TraceError> {
-    let mut reader = open(path, options)?;
+    scan_reader(open(path, options)?)
+}
+
+/// As [`scan`], for a reader that was opened in another way. It is read to its end.
+///
+/// # Errors
+/// As [`Reader::read_batch`].
+pub fn scan_reader(mut reader: Reader) -> Result<Vec<DeviceSpan>, TraceError> {
     let mut spans = Spans::default();
     let mut batch = Vec::with_capacity(4096);
     while reader.read_batch(&mut batch, 4096)? > 0 {

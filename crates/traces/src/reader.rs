@@ -1,21 +1,16 @@
-//! Opens a trace and streams its requests.
+//! Streams the requests of an open trace.
 
 use std::path::{Path, PathBuf};
 
 use isotherm_core::Nanos;
 
-use crate::decode::{Decode, Fixed, Lines, Run};
+use crate::decode::{Decode, Run};
 use crate::error::TraceError;
 use crate::format::Format;
-use crate::formats;
-use crate::input::Input;
 use crate::record::{Op, Record};
-use crate::sniff::{SNIFF_BYTES, sniff};
 
 /// A trace without time gets this per request.
 const UNTIMED_STEP: Nanos = Nanos::from_millis(1);
-/// Block size where a format counts blocks of unknown size.
-const BLOCK_BYTES: u32 = 4096;
 /// Records that the iterator decodes at a time: they stay in the second-level cache.
 const BATCH: usize = 4096;
 
@@ -98,111 +93,31 @@ pub struct Reader {
     done: bool,
 }
 
-/// Opens the trace at `path` (plain, `.zst` or `.gz`, told apart by content).
-///
-/// # Errors
-/// The file cannot be opened, or its format is neither named nor clear.
-pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceError> {
-    let path = path.as_ref();
-    let mut input = Input::open(path)?;
-    input.fill(SNIFF_BYTES)?;
-    let format =
-        match options.format {
-            Some(format) => format,
-            None => sniff(&input.unread()[..input.unread().len().min(SNIFF_BYTES)]).ok_or_else(
-                || TraceError::Unknown {
-                    path: path.to_owned(),
-                    why: if input.unread().is_empty() {
-                        "the trace is empty"
-                    } else {
-                        "the content is of no known format"
-                    }
-                    .into(),
-                },
-            )?,
-        };
-    let mut run = Run {
-        skip_bad: options.skip_bad,
-        ..Run::default()
-    };
-    let decoder = decoder(format, input, options, &mut run)?;
-    Ok(Reader {
-        path: path.to_owned(),
-        format,
-        decoder,
-        run,
-        left: options.limit.unwrap_or(u64::MAX),
-        origin: None,
-        last: 0,
-        earliest: u64::MAX,
-        latest: 0,
-        batch: Vec::new(),
-        delivered: 0,
-        failed: None,
-        done: false,
-    })
-}
-
-/// The decoder of a format. Three formats leave something open that only a look through the trace settles.
-fn decoder(
-    format: Format,
-    input: Input,
-    options: &Options,
-    run: &mut Run,
-) -> Result<Box<dyn Decode>, TraceError> {
-    let block_bytes = options.block_bytes.unwrap_or(BLOCK_BYTES);
-    let path = input.path.clone();
-    let again = || Input::open(&path);
-    Ok(match format {
-        Format::Blkreplay => Lines::boxed(input, formats::blkreplay::Blkreplay::default()),
-        Format::Spc => Lines::boxed(input, formats::spc::Spc),
-        Format::Fiu => Lines::boxed(input, formats::fiu::Fiu),
-        Format::Msr => Lines::boxed(input, formats::msr::Msr),
-        Format::Vscsi1 => Box::new(Fixed {
-            input,
-            parser: formats::vscsi::Vscsi1,
-        }),
-        Format::Vscsi2 => Box::new(Fixed {
-            input,
-            parser: formats::vscsi::Vscsi2,
-        }),
-        Format::DiskSim => {
-            let unit = match options.trace_unit {
-                Some(unit) => unit,
-                None => formats::disksim::find_unit(again()?)?,
-            };
-            Lines::boxed(input, formats::disksim::DiskSim { unit })
-        }
-        Format::Arc => Lines::boxed(input, formats::blocklist::Arc),
-        Format::Oracle => Box::new(Fixed {
-            input,
-            parser: formats::oracle::Oracle { block_bytes },
-        }),
-        Format::Blktrace => {
-            let event = formats::blktrace::find_event(again()?)?;
-            Box::new(formats::blktrace::Blktrace { input, event })
-        }
-        Format::Blkparse => {
-            let event = formats::blkparse::find_event(again()?)?;
-            Lines::boxed(input, formats::blkparse::Blkparse { event })
-        }
-        Format::FioV2 => {
-            let timed = formats::fio::has_waits(again()?)?;
-            Lines::boxed(input, formats::fio::Fio::v2(timed))
-        }
-        Format::FioV3 => Lines::boxed(input, formats::fio::Fio::v3()),
-        Format::Alibaba => Lines::boxed(input, formats::cloud::Alibaba),
-        Format::Tencent => Lines::boxed(input, formats::cloud::Tencent),
-        Format::Systor => Lines::boxed(input, formats::tables::Systor::default()),
-        Format::Hplajw => Lines::boxed(input, formats::tables::Hplajw::default()),
-        Format::Octf => Lines::boxed(input, formats::tables::Octf::default()),
-        Format::BlockList => Lines::boxed(input, formats::blocklist::BlockList { block_bytes }),
-        Format::Csv => Lines::boxed(input, formats::tables::Csv::default()),
-        Format::Parquet => Box::new(formats::parquet::Columnar::open(&path, run)?),
-    })
-}
-
 impl Reader {
+    pub(crate) fn new(
+        path: &Path,
+        format: Format,
+        decoder: Box<dyn Decode>,
+        run: Run,
+        limit: Option<u64>,
+    ) -> Reader {
+        Reader {
+            path: path.to_owned(),
+            format,
+            decoder,
+            run,
+            left: limit.unwrap_or(u64::MAX),
+            origin: None,
+            last: 0,
+            earliest: u64::MAX,
+            latest: 0,
+            batch: Vec::new(),
+            delivered: 0,
+            failed: None,
+            done: false,
+        }
+    }
+
     /// The format, sniffed or named.
     pub fn format(&self) -> Format {
         self.format

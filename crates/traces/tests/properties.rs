@@ -130,3 +130,17 @@ fn every_cut_of_every_sample_survives() {
         }
     }
 }
+
+/// Parquet has lengths and offsets everywhere, so the damage goes through the whole file. Steps of a prime keep it quick.
+#[test]
+fn parquet_damaged_anywhere_survives() {
+    let whole = parquet();
+    for at in (0..whole.len()).step_by(5) {
+        for change in [0xff, 1] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= change;
+            survives(&bytes, Some(Format::Parquet), 3)
+                .unwrap_or_else(|e| panic!("byte {at} ^ {change}: {e}"));
+        }
+    }
+}

@@ -82,7 +82,6 @@ pub struct Did {
 enum Pending {
     Read {
         from: usize,
-        to: usize,
         head: usize,
         expect: Expect,
     },
@@ -133,20 +132,21 @@ fn superblock(seed: u64, ring: u32) -> Superblock {
 }
 
 /// Superblocks as found on the disks.
-fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
+pub(super) fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
     (0..disks.len())
         .map(|i| {
-            let first = Superblock::decode(disks[i].read(0, 4096));
-            let second = Superblock::decode(disks[i].read(sb.copy_offset(MemberId(i as u8)), 4096));
+            let at = |offset| Superblock::decode(disks[i].get(offset, 4096).unwrap_or(&[]));
+            let first = at(0);
+            let second = at(sb.copy_offset(MemberId(i as u8)));
             isotherm_core::store::open::choose(first, second).ok()
         })
         .collect()
 }
 
-struct Run {
+pub(super) struct Run {
     s: Scenario,
     rng: Rng,
-    sb: Superblock,
+    pub(super) sb: Superblock,
     truth: Truth,
     did: Did,
     epoch: u64,
@@ -154,30 +154,7 @@ struct Run {
 
 /// Run a scenario. Err says what was wrong.
 pub fn run(s: Scenario) -> Result<Did, String> {
-    let mut rng = Rng::new(s.seed);
-    let sb = superblock(s.seed, 4 + rng.below(4) as u32);
-    let mut disks: Vec<Disk> = sb
-        .members
-        .iter()
-        .map(|m| Disk::new(m.bytes as usize))
-        .collect();
-    format(
-        &mut Disks {
-            disks: &mut disks,
-            fuse: None,
-        },
-        &sb,
-    )
-    .map_err(|e| format!("format: {e:?}"))?;
-    let truth = Truth::new(sb.geometry().map_err(String::from)?.volume_bytes());
-    let mut run = Run {
-        epoch: s.seed,
-        s,
-        rng,
-        sb,
-        truth,
-        did: Did::default(),
-    };
+    let (mut run, mut disks) = Run::begin(s)?;
     for life in 0..s.lives {
         disks = run.live(disks, life)?;
         if disks.is_empty() {
@@ -188,6 +165,35 @@ pub fn run(s: Scenario) -> Result<Did, String> {
 }
 
 impl Run {
+    /// A fresh volume.
+    pub(super) fn begin(s: Scenario) -> Result<(Run, Vec<Disk>), String> {
+        let mut rng = Rng::new(s.seed);
+        let sb = superblock(s.seed, 4 + rng.below(4) as u32);
+        let mut disks: Vec<Disk> = sb
+            .members
+            .iter()
+            .map(|m| Disk::new(m.bytes as usize))
+            .collect();
+        format(
+            &mut Disks {
+                disks: &mut disks,
+                fuse: None,
+            },
+            &sb,
+        )
+        .map_err(|e| format!("format: {e:?}"))?;
+        let truth = Truth::new(sb.geometry().map_err(String::from)?.volume_bytes());
+        let run = Run {
+            epoch: s.seed,
+            s,
+            rng,
+            sb,
+            truth,
+            did: Did::default(),
+        };
+        Ok((run, disks))
+    }
+
     fn policy(&self, life: u32) -> Result<Box<dyn Policy>, String> {
         match self.s.policy {
             Some(name) => policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}")),
@@ -203,10 +209,10 @@ impl Run {
             let found = find(disks, &self.sb);
             let mode = Mode::ReadWrite { epoch: self.epoch };
             let r = open(&mut Disks { disks, fuse }, &found, mode);
-            if let Err(e) = &r {
-                if !matches!(e, OpenError::Media(_)) {
-                    return Err(format!("recovery refused: {e}"));
-                }
+            if let Err(e) = &r
+                && !matches!(e, OpenError::Media(_))
+            {
+                return Err(format!("recovery refused: {e}"));
             }
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
@@ -222,7 +228,7 @@ impl Run {
         .map_err(|e| format!("recovery refused: {e}"))
     }
 
-    fn live(&mut self, mut disks: Vec<Disk>, life: u32) -> Result<Vec<Disk>, String> {
+    pub(super) fn live(&mut self, mut disks: Vec<Disk>, life: u32) -> Result<Vec<Disk>, String> {
         let opened = self.open(&mut disks)?;
         let sb = opened.superblock.clone();
         let start = opened.time_base;
@@ -235,7 +241,7 @@ impl Run {
             ..Params::default()
         };
         let mut engine = Engine::new(opened, self.policy(life)?, params);
-        let rng = Rng::new(self.rng.next());
+        let rng = Rng::new(self.rng.draw());
         let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);
         let volume = self.sb.geometry().map_err(String::from)?.volume_bytes();
         if life > 0 {
@@ -492,7 +498,6 @@ impl Run {
                 req,
                 Pending::Read {
                     from,
-                    to,
                     head,
                     expect: self.truth.expect(from, to),
                 },
@@ -562,9 +567,7 @@ impl Run {
                 return Err(format!("{p:?} failed with {e:?} on healthy devices"));
             }
             match p {
-                Pending::Read {
-                    from, head, expect, ..
-                } => {
+                Pending::Read { from, head, expect } => {
                     if result.is_ok() {
                         self.truth.check_read(from, &expect, &data[head..])?;
                     }
@@ -625,7 +628,7 @@ fn step(engine: &mut Engine, world: &mut Hostile, out: &mut Vec<Effect>) {
 }
 
 /// Read the whole volume, an extent at a time.
-fn read_all(
+pub(super) fn read_all(
     engine: &mut Engine,
     world: &mut Hostile,
     volume: u64,

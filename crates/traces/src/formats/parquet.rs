@@ -12,9 +12,11 @@
 //!
 //! File metadata: `isotherm.devices` (names, one per line), `isotherm.timed` (`false` where `time_ns` was made up) and
 //! `isotherm.header` (text that must stay with the data).
+//! The Parquet library panics on some damaged files; [`guarded`] turns that into the error it should be.
 //! Columns are found by name; `op`, `offset` and `length` must be there. Memory is bounded by a page of each column.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use parquet::column::reader::ColumnReader;
@@ -84,7 +86,7 @@ impl Columnar {
             path: path.to_owned(),
             source,
         })?;
-        let file = SerializedFileReader::new(file).map_err(|e| {
+        let file = guarded(|| SerializedFileReader::new(file)).map_err(|e| {
             TraceError::unsupported(
                 path,
                 format!("not a readable Parquet file (is it compressed once more?): {e}"),
@@ -152,14 +154,14 @@ impl Columnar {
             if self.next_group >= self.file.num_row_groups() {
                 return Ok(false);
             }
-            self.open_group().map_err(|e| self.fail(&e))?;
+            guarded(|| self.open_group()).map_err(|e| self.fail(&e))?;
         }
         let want = self.rows_left.min(CHUNK);
         for (slot, name) in COLUMNS.iter().enumerate() {
             let Some(column) = &mut self.columns[slot] else {
                 continue;
             };
-            let filled = column.fill(want);
+            let filled = guarded(|| column.fill(want));
             let got = column.cells.len();
             filled.map_err(|e| self.fail(&e))?;
             if got != want {
@@ -271,6 +273,13 @@ fn device(n: u64) -> Result<u32, Bad> {
     } else {
         Err(Bad::value(format!("a device below {DEVICES_MAX}"), n))
     }
+}
+
+/// Runs a step of the Parquet library. A panic inside becomes an error, after which the decoder is not used again:
+/// the reader is at its end, so half-changed state is never looked at.
+fn guarded<T>(step: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(step))
+        .unwrap_or_else(|_| Err(ParquetError::General("its decoder gave up".to_owned())))
 }
 
 /// Puts values into cells, with a gap where the level says null.

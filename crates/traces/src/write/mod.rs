@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use crate::error::TraceError;
 use crate::format::Format;
 use crate::map::{SideBySide, scan};
-use crate::reader::{Options, open};
+use crate::open::open;
+use crate::reader::Options;
 use crate::record::{Flags, Op, Record};
 use sink::Target;
 

@@ -1,0 +1,93 @@
+//! Break it on purpose: every safety rule that is taken out must be noticed by the suite in `chaos.rs`.
+//!
+//! A mutant counts as caught when one of that suite's scenarios fails (or a release assertion of the engine fires). A rule
+//! whose removal nobody notices is either not needed or not tested: both are defects.
+
+use isotherm_core::engine::{MUTANTS, Mutant};
+use isotherm_lab::hostile::run::{Scenario, run};
+use isotherm_lab::hostile::world::Faults;
+
+/// Seeds that may be needed; the unbroken engine passes them all (`chaos.rs`).
+const SEEDS: u64 = 3000;
+
+fn scenarios(seed: u64) -> [Scenario; 4] {
+    let plain = Scenario::new(seed);
+    [
+        plain,
+        Scenario {
+            lose_fast: true,
+            ..plain
+        },
+        Scenario {
+            faults: Faults {
+                data_errors: 25,
+                short: 12,
+                meta_errors: 0,
+            },
+            ..plain
+        },
+        Scenario {
+            faults: Faults {
+                data_errors: 0,
+                short: 15,
+                meta_errors: 60,
+            },
+            ..plain
+        },
+    ]
+}
+
+fn caught(mutant: Mutant) -> Option<(u64, String)> {
+    for seed in 0..SEEDS {
+        for (i, s) in scenarios(seed).into_iter().enumerate() {
+            // The first thousand seeds of the plain scenario, a third of that for the costlier ones.
+            if i > 0 && seed >= SEEDS / 3 {
+                continue;
+            }
+            let s = Scenario {
+                mutant: Some(mutant),
+                ..s
+            };
+            match std::panic::catch_unwind(|| run(s)) {
+                Ok(Ok(_)) => {}
+                Ok(Err(why)) => return Some((seed, why)),
+                Err(_) => return Some((seed, String::from("an assertion of the engine"))),
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn every_mutant_is_caught() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let (even, odd): (Vec<_>, Vec<_>) = MUTANTS.iter().enumerate().partition(|(i, _)| i % 2 == 0);
+    let found: Vec<(Mutant, Option<(u64, String)>)> = std::thread::scope(|s| {
+        let threads = [even, odd].map(|list| {
+            s.spawn(move || {
+                list.into_iter()
+                    .map(|(_, &m)| (m, caught(m)))
+                    .collect::<Vec<_>>()
+            })
+        });
+        threads
+            .into_iter()
+            .flat_map(|t| t.join().expect("the mutant runner itself panicked"))
+            .collect()
+    });
+    let _ = std::panic::take_hook();
+    let mut survivors = Vec::new();
+    for (m, how) in found {
+        match how {
+            Some((seed, why)) => println!(
+                "{m:?}: caught at seed {seed}: {}",
+                why.chars().take(140).collect::<String>()
+            ),
+            None => survivors.push(m),
+        }
+    }
+    assert!(
+        survivors.is_empty(),
+        "nobody noticed the absence of {survivors:?}"
+    );
+}

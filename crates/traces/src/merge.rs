@@ -1,0 +1,83 @@
+//! Several files of one trace as one, by time: blktrace writes a file per processor.
+
+use crate::decode::{Decode, Run};
+use crate::error::TraceError;
+use crate::record::Record;
+
+/// Records decoded ahead of each file.
+const AHEAD: usize = 1024;
+
+/// Merges decoders by the absolute time of their records. Equal times: the earlier file first.
+pub(crate) struct Merge {
+    sources: Vec<Source>,
+}
+
+/// A file, and what is decoded of it but not yet delivered.
+struct Source {
+    decoder: Box<dyn Decode>,
+    ahead: Vec<Record>,
+    next: usize,
+    more: bool,
+}
+
+impl Source {
+    /// The time of the next record; `None` at the end.
+    fn peek(&mut self, run: &mut Run) -> Result<Option<u64>, TraceError> {
+        while self.next == self.ahead.len() && self.more {
+            self.ahead.clear();
+            self.next = 0;
+            self.more = self.decoder.decode(&mut self.ahead, AHEAD, run)?;
+        }
+        Ok(self.ahead.get(self.next).map(|r| r.time.0))
+    }
+}
+
+impl Merge {
+    pub(crate) fn new(decoders: Vec<Box<dyn Decode>>) -> Merge {
+        let source = |decoder| Source {
+            decoder,
+            ahead: Vec::with_capacity(AHEAD),
+            next: 0,
+            more: true,
+        };
+        Merge {
+            sources: decoders.into_iter().map(source).collect(),
+        }
+    }
+}
+
+impl Decode for Merge {
+    fn decode(
+        &mut self,
+        out: &mut Vec<Record>,
+        max: usize,
+        run: &mut Run,
+    ) -> Result<bool, TraceError> {
+        while out.len() < max {
+            // A scan of all heads a record: processors are few, so a heap would not pay.
+            let mut first: Option<(u64, usize)> = None;
+            for (i, source) in self.sources.iter_mut().enumerate() {
+                if let Some(time) = source.peek(run)?
+                    && first.is_none_or(|(earliest, _)| time < earliest)
+                {
+                    first = Some((time, i));
+                }
+            }
+            let Some((_, i)) = first else {
+                return Ok(false);
+            };
+            let source = &mut self.sources[i];
+            out.push(source.ahead[source.next]);
+            source.next += 1;
+        }
+        Ok(true)
+    }
+
+    fn header(&self) -> &[u8] {
+        self.sources.first().map_or(&[], |s| s.decoder.header())
+    }
+
+    fn timed(&self) -> bool {
+        self.sources.iter().all(|s| s.decoder.timed())
+    }
+}

@@ -1,0 +1,195 @@
+//! Opens traces: finds the format, settles what it leaves open, and picks the decoder.
+
+use std::path::Path;
+
+use crate::decode::{Decode, Fixed, Lines, Run};
+use crate::error::TraceError;
+use crate::format::Format;
+use crate::formats::blktrace::Event;
+use crate::formats::{
+    blkparse, blkreplay, blktrace, blocklist, cloud, disksim, fio, fiu, msr, oracle, parquet, spc,
+    tables, vscsi,
+};
+use crate::input::Input;
+use crate::merge::Merge;
+use crate::reader::{Options, Reader, TimeUnit};
+use crate::sniff::{SNIFF_BYTES, sniff};
+
+/// Block size where a format counts blocks of unknown size.
+const BLOCK_BYTES: u32 = 4096;
+
+/// Opens the trace at `path` (plain, `.zst` or `.gz`, told apart by content).
+///
+/// # Errors
+/// The file cannot be opened, or its format is neither named nor clear.
+pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceError> {
+    open_merged(&[path], options)
+}
+
+/// Opens several files of one trace, such as blktrace's one per processor, and merges their requests by time.
+///
+/// Devices that have the same name in several files are the same device. [`Reader::path`] is the first file.
+///
+/// # Errors
+/// As [`open`]; also if `paths` is empty, or the files differ in format or hold no time to merge by.
+pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Reader, TraceError> {
+    let mut paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+    if paths.len() > 1 {
+        // A processor that did nothing leaves an empty file. If all are empty, the first says so below.
+        let mut kept = Vec::new();
+        for path in &paths {
+            let mut input = Input::open(path)?;
+            input.fill(1)?;
+            if !input.unread().is_empty() {
+                kept.push(*path);
+            }
+        }
+        if !kept.is_empty() {
+            paths = kept;
+        }
+    }
+    let Some((&path, others)) = paths.split_first() else {
+        return Err(TraceError::unsupported(Path::new(""), "no file was named"));
+    };
+    let (format, first) = open_input(path, options)?;
+    let mut run = Run {
+        skip_bad: options.skip_bad,
+        ..Run::default()
+    };
+    let mut decoders = vec![settings(format, options, &paths)?.decoder(first, &mut run)?];
+    for &other in others {
+        let (its, input) = open_input(other, options)?;
+        if its != format || format == Format::Parquet {
+            let what = format!(
+                "is {its}, {} is {format}: only files of one stream format merge",
+                path.display()
+            );
+            return Err(TraceError::unsupported(other, what));
+        }
+        decoders.push(settings(format, options, &paths)?.decoder(input, &mut run)?);
+    }
+    let decoder: Box<dyn Decode> = if decoders.len() > 1 {
+        if !decoders.iter().all(|d| d.timed()) {
+            return Err(TraceError::unsupported(
+                path,
+                format!("{format} without time cannot be merged"),
+            ));
+        }
+        Box::new(Merge::new(decoders))
+    } else {
+        decoders.remove(0)
+    };
+    Ok(Reader::new(path, format, decoder, run, options.limit))
+}
+
+/// Opens a file and finds its format.
+fn open_input(path: &Path, options: &Options) -> Result<(Format, Input), TraceError> {
+    let mut input = Input::open(path)?;
+    input.fill(SNIFF_BYTES)?;
+    let head = &input.unread()[..input.unread().len().min(SNIFF_BYTES)];
+    let format = options.format.or_else(|| sniff(head));
+    if let Some(format) = format {
+        return Ok((format, input));
+    }
+    let why = if head.is_empty() {
+        "the trace is empty"
+    } else {
+        "the content is of no known format"
+    };
+    Err(TraceError::Unknown {
+        path: path.to_owned(),
+        why: why.to_owned(),
+    })
+}
+
+/// What a decoder has to know besides the bytes.
+#[derive(Clone, Copy)]
+struct Settings {
+    format: Format,
+    block_bytes: u32,
+    unit: TimeUnit,
+    event: Event,
+    timed: bool,
+}
+
+/// Three things the formats leave open are settled by a look through all files, which ends at the first one that decides.
+fn settings(format: Format, options: &Options, paths: &[&Path]) -> Result<Settings, TraceError> {
+    let mut settings = Settings {
+        format,
+        block_bytes: options.block_bytes.unwrap_or(BLOCK_BYTES),
+        unit: options.trace_unit.unwrap_or(TimeUnit::Nanoseconds),
+        event: Event::Issued,
+        timed: false,
+    };
+    for path in paths {
+        let again = || Input::open(path);
+        let decided = match format {
+            Format::DiskSim if options.trace_unit.is_none() => {
+                settings.unit = disksim::find_unit(again()?)?;
+                settings.unit != TimeUnit::Nanoseconds
+            }
+            Format::Blktrace => {
+                settings.event = blktrace::find_event(again()?)?;
+                settings.event == Event::Queued
+            }
+            Format::Blkparse => {
+                settings.event = blkparse::find_event(again()?)?;
+                settings.event == Event::Queued
+            }
+            Format::FioV2 => {
+                settings.timed = fio::has_waits(again()?)?;
+                settings.timed
+            }
+            _ => true,
+        };
+        if decided {
+            break;
+        }
+    }
+    Ok(settings)
+}
+
+impl Settings {
+    /// The decoder of the format.
+    fn decoder(self, input: Input, run: &mut Run) -> Result<Box<dyn Decode>, TraceError> {
+        let Settings {
+            block_bytes,
+            unit,
+            event,
+            timed,
+            ..
+        } = self;
+        Ok(match self.format {
+            Format::Blkreplay => Lines::boxed(input, blkreplay::Blkreplay::default()),
+            Format::Spc => Lines::boxed(input, spc::Spc),
+            Format::Fiu => Lines::boxed(input, fiu::Fiu),
+            Format::Msr => Lines::boxed(input, msr::Msr),
+            Format::Vscsi1 => Box::new(Fixed {
+                input,
+                parser: vscsi::Vscsi1,
+            }),
+            Format::Vscsi2 => Box::new(Fixed {
+                input,
+                parser: vscsi::Vscsi2,
+            }),
+            Format::DiskSim => Lines::boxed(input, disksim::DiskSim { unit }),
+            Format::Arc => Lines::boxed(input, blocklist::Arc),
+            Format::Oracle => Box::new(Fixed {
+                input,
+                parser: oracle::Oracle { block_bytes },
+            }),
+            Format::Blktrace => Box::new(blktrace::Blktrace { input, event }),
+            Format::Blkparse => Lines::boxed(input, blkparse::Blkparse { event }),
+            Format::FioV2 => Lines::boxed(input, fio::Fio::v2(timed)),
+            Format::FioV3 => Lines::boxed(input, fio::Fio::v3()),
+            Format::Alibaba => Lines::boxed(input, cloud::Alibaba),
+            Format::Tencent => Lines::boxed(input, cloud::Tencent),
+            Format::Systor => Lines::boxed(input, tables::Systor::default()),
+            Format::Hplajw => Lines::boxed(input, tables::Hplajw::default()),
+            Format::Octf => Lines::boxed(input, tables::Octf::default()),
+            Format::BlockList => Lines::boxed(input, blocklist::BlockList { block_bytes }),
+            Format::Csv => Lines::boxed(input, tables::Csv::default()),
+            Format::Parquet => Box::new(parquet::Columnar::open(&input.path, run)?),
+        })
+    }
+}

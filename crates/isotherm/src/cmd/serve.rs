@@ -48,6 +48,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             "ublk is not in this build: use --block-file DIR and a loop device, or --nbd",
         ));
     }
+    // Under a limit on locked memory, locking would make later allocations fail: only root has none.
+    let notes = if rustix::process::geteuid().is_root() {
+        isotherm_live::server::prepare_process()
+    } else {
+        Vec::new()
+    };
     // From here on a signal means drain and checkpoint, also while recovery still runs.
     let (ends, ended) = mpsc::channel();
     watch_signals(ends.clone())?;
@@ -57,6 +63,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         OpenMode::ReadWrite
     };
     let volume = Volume::open(&args.volume, mode).map_err(|e| Failure::failed(e.to_string()))?;
+    notes.iter().for_each(|note| eprintln!("isotherm: {note}"));
     report(&volume);
     let config = volume.config().clone();
     let recovery = recovery(&volume);

@@ -63,7 +63,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         OpenMode::ReadWrite
     };
     let volume = Volume::open(&args.volume, mode).map_err(|e| Failure::failed(e.to_string()))?;
-    notes.iter().for_each(|note| eprintln!("isotherm: {note}"));
+    for note in &notes {
+        eprintln!("isotherm: {note}");
+    }
     report(&volume);
     let config = volume.config().clone();
     let recovery = recovery(&volume);

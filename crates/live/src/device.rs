@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const BLKSSZGET: libc::Ioctl = 0x1268;
 const HDIO_DRIVE_CMD: libc::Ioctl = 0x031f;
@@ -273,25 +274,49 @@ fn rotational(file: &File) -> Option<bool> {
         .map(|s| s.trim() == "1")
 }
 
+/// A process that just ended may hold its locks a little longer: the kernel closes the files of its io_uring in the
+/// background. So a lock is tried for this long, if its holder is gone or seems to live.
+const HOLDER_GONE: Duration = Duration::from_secs(10);
+const HOLDER_LIVES: Duration = Duration::from_millis(300);
+
 fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> {
     let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
-    // SAFETY: flock on a descriptor that we own.
-    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-        return Ok(());
+    let begun = Instant::now();
+    loop {
+        // SAFETY: flock on a descriptor that we own.
+        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+            return Ok(());
+        }
+        let e = io::Error::last_os_error();
+        if e.raw_os_error() != Some(libc::EWOULDBLOCK) {
+            return Err(fail(path, ErrorKind::Device, e));
+        }
+        let pid = holder(file);
+        let lives = pid.as_deref().is_none_or(|pid| !has_ended(pid));
+        if begun.elapsed() >= if lives { HOLDER_LIVES } else { HOLDER_GONE } {
+            let by = pid.map_or_else(String::new, |pid| {
+                let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+                format!(" by process {pid} ({})", name.trim())
+            });
+            return Err(fail(
+                path,
+                ErrorKind::InUse,
+                format!("device in use{by}: stop that first"),
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
-    let e = io::Error::last_os_error();
-    if e.raw_os_error() != Some(libc::EWOULDBLOCK) {
-        return Err(fail(path, ErrorKind::Device, e));
-    }
-    let by = holder(file).map_or_else(String::new, |h| format!(" by {h}"));
-    Err(fail(
-        path,
-        ErrorKind::InUse,
-        format!("device in use{by}: stop that first"),
-    ))
 }
 
-/// Who holds a lock on this file, as far as `/proc/locks` tells.
+/// Gone, or a zombie that waits for its parent.
+fn has_ended(pid: &str) -> bool {
+    // "1234 (name) Z …"; the name may contain anything.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+/// The process that holds a lock on this file, as far as `/proc/locks` tells.
 fn holder(file: &File) -> Option<String> {
     let m = file.metadata().ok()?;
     let id = format!(
@@ -302,12 +327,10 @@ fn holder(file: &File) -> Option<String> {
     );
     let locks = fs::read_to_string("/proc/locks").ok()?;
     // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF"
-    let pid = locks.lines().filter(|l| !l.contains("->")).find_map(|l| {
+    locks.lines().filter(|l| !l.contains("->")).find_map(|l| {
         let f: Vec<&str> = l.split_whitespace().collect();
         (f.get(1) == Some(&"FLOCK") && f.get(5) == Some(&id.as_str())).then(|| f[4].to_owned())
-    })?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Some(format!("process {pid} ({})", name.trim()))
+    })
 }
 
 /// Refuses two names for one device. Files that do not exist yet differ when their paths do.
@@ -415,6 +438,6 @@ mod tests {
         assert!(refuse_twins(&[dir.path().join("new"), dir.path().join("new")]).is_err());
         let e = Device::open(dir.path(), OpenHow::default()).unwrap_err();
         assert!(e.to_string().contains("neither a regular file"), "{e}");
-        assert!(!Device::standby(&File::open(&a).unwrap()).unwrap());
+        assert_eq!(Device::standby(&File::open(&a).unwrap()).unwrap(), false);
     }
 }

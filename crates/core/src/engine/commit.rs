@@ -326,7 +326,7 @@ impl Commit {
                     blocks,
                     &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK],
                 ) {
-                    at += units * 16
+                    at += units * 16;
                 } else {
                     n += 1;
                     at = HEADER;

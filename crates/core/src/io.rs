@@ -28,7 +28,8 @@ pub enum RequestOp {
     },
 }
 
-/// One request. `offset` and `len` may be odd: the engine aligns (read-modify-write, serialised per block).
+/// One request. `offset` and `len` of reads and writes may be odd: the engine aligns (read-modify-write, serialised per
+/// block). A discard covers the whole blocks inside. Write-zeroes must be whole blocks: front ends write odd edges as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The caller's name for it.

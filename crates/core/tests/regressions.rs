@@ -41,6 +41,8 @@ fn sb() -> Superblock {
         epoch: 1,
         prev_generation: 0,
         prev_epoch: 0,
+        first_seq: 1,
+        prev_first_seq: 1,
         state: State::Clean,
         extent_shift: 12,
         block_shift: 9,

@@ -61,6 +61,8 @@ fn engine(policy: &str) -> Engine {
         epoch: 1,
         prev_generation: 0,
         prev_epoch: 0,
+        first_seq: 1,
+        prev_first_seq: 1,
         state: State::Clean,
         extent_shift: 16,
         block_shift: 12,

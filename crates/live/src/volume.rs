@@ -122,6 +122,8 @@ impl Plan {
             epoch: u64::from_le_bytes(random()?),
             prev_generation: 0,
             prev_epoch: 0,
+            first_seq: 1,
+            prev_first_seq: 1,
             state: State::Clean,
             extent_shift: extent.trailing_zeros(),
             block_shift: align.trailing_zeros(),

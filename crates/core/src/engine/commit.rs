@@ -26,8 +26,8 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Checkpoint blocks a round may add: 1 MiB.
-const PIECE_BLOCKS: usize = 256;
+/// Checkpoint blocks a round may add at most: 1 MiB.
+const PIECE_BLOCKS_MAX: u32 = 256;
 /// Rows that a round may look at for a checkpoint: about 2 ms.
 const PIECE_ROWS: u32 = 1 << 20;
 /// Journal blocks a round may write.
@@ -119,6 +119,8 @@ pub(super) struct Commit {
     /// The last durable checkpoint.
     durable: Header,
     building: Option<Building>,
+    /// Number of the next checkpoint: higher than any header seen, in the region that `durable` is not in.
+    next_number: u64,
     final_begun: bool,
     piece: Vec<u8>,
     /// Blocks of `piece` in this round, and the index of the first.
@@ -133,6 +135,7 @@ impl Commit {
         layout: Layout,
         tip: Tip,
         durable: Header,
+        highest: u64,
         p: &Params,
         extents: u32,
     ) -> Commit {
@@ -156,8 +159,11 @@ impl Commit {
             staging: Staging::new(sb.uuid, sb.epoch, tip, p.stage_blocks.max(8)),
             durable,
             building: None,
+            next_number: highest
+                + 1
+                + u64::from(Header::region(highest + 1) == Header::region(durable.number)),
             final_begun: false,
-            piece: vec![0; PIECE_BLOCKS * BLOCK],
+            piece: vec![0; p.piece_blocks.clamp(1, PIECE_BLOCKS_MAX) as usize * BLOCK],
             piece_blocks: 0,
             piece_first: 0,
             header_block: vec![0; BLOCK],
@@ -311,9 +317,10 @@ impl Commit {
         }
         self.piece_first = b.header.blocks;
         let stop = self.extents.min(b.cursor.saturating_add(PIECE_ROWS));
+        let room = self.piece.len() / BLOCK;
         let mut at = HEADER;
         let mut n = 0usize;
-        while b.cursor < stop && n < PIECE_BLOCKS {
+        while b.cursor < stop && n < room {
             let e = ExtentId(b.cursor);
             if let Some(slot) = map.home(e).filter(|_| !map.is_void(e)) {
                 if at == HEADER {
@@ -338,7 +345,7 @@ impl Commit {
         if at > HEADER {
             n += 1;
         }
-        let n = n.min(PIECE_BLOCKS);
+        let n = n.min(room);
         for i in 0..n {
             let block = &mut self.piece[i * BLOCK..(i + 1) * BLOCK];
             checkpoint::seal_data(
@@ -377,7 +384,7 @@ impl Engine {
             && self.moves.active() == 0;
         let mirror_awake = self.mirror_awake();
         let c = &self.commit;
-        let for_space = self.freeing.wants_round() && self.waiting.iter().any(|w| w.for_space);
+        let for_space = self.freeing.wants_round() && !self.starving.is_empty();
         let full = !c.queue.is_empty()
             || (!c.pending.is_empty() && c.due.is_some_and(|t| t <= now))
             || (c.staging.lag() > 0 && mirror_awake && c.mirror_due.is_some_and(|t| t <= now))
@@ -396,7 +403,7 @@ impl Engine {
             && (c.half_full() || (closing && !c.final_begun && c.pending.is_empty()))
         {
             let header = Header {
-                number: c.durable.number + 1,
+                number: c.next_number,
                 start: c.staging.tip(),
                 blocks: 0,
                 time: now,
@@ -687,6 +694,7 @@ impl Engine {
         if let Some(b) = &mut c.building {
             if b.header_due {
                 c.durable = b.header;
+                c.next_number = b.header.number + 1;
                 c.building = None;
                 self.counters.checkpoints += 1;
             } else if b.cursor >= c.extents {
@@ -712,6 +720,8 @@ impl Engine {
     fn fail_round(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.commit.step = Step::Idle;
         self.failed = true;
+        // No slot will be let go of any more: who waits for one is told so.
+        self.freed = true;
         self.abandon_committing(now, out);
         let mut waiting = core::mem::take(&mut self.commit.serving);
         waiting.append(&mut self.commit.queue);

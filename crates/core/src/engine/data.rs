@@ -55,7 +55,6 @@ impl Engine {
                 from: at,
                 to: end,
                 touched: false,
-                for_space: false,
             };
             self.piece(now, w, &mut run, out);
             at = end;
@@ -82,10 +81,9 @@ impl Engine {
                     return self.fail(w.req, IoError::NoSpace);
                 }
                 None => {
-                    return self.wait(Waiter {
-                        for_space: true,
-                        ..w
-                    });
+                    self.counters.waited += 1;
+                    self.reqs.at(w.req).left += 1;
+                    return self.starving.push_back(w);
                 }
             }
         }
@@ -180,9 +178,10 @@ impl Engine {
         let mine = self.edges.locked_by(w.extent, w.req);
         if write
             && !mine
-            && self.waiting.iter().any(|o| {
-                o.extent == w.extent && !o.for_space && o.req != w.req && self.is_changer(o.req)
-            })
+            && self
+                .waiting
+                .iter()
+                .any(|o| o.extent == w.extent && o.req != w.req && self.is_changer(o.req))
         {
             return Gate::Wait;
         }
@@ -235,9 +234,7 @@ impl Engine {
     pub(super) fn wait(&mut self, w: Waiter) {
         self.counters.waited += 1;
         self.reqs.at(w.req).left += 1;
-        if !w.for_space {
-            self.space.map.hold(w.extent, true);
-        }
+        self.space.map.hold(w.extent, true);
         self.waiting.push_back(w);
     }
 
@@ -266,11 +263,25 @@ impl Engine {
         self.spare_queue = trying;
     }
 
+    /// A slot was freed: let the pieces that wait for one try again, in order of arrival.
+    pub(super) fn retry_starving(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.freed = false;
+        for _ in 0..self.starving.len() {
+            let Some(w) = self.starving.pop_front() else {
+                break;
+            };
+            let mut run = None;
+            self.piece(now, w, &mut run, out);
+            self.emit(w.req, run, out);
+            self.piece_done(now, w.req, out);
+        }
+    }
+
     /// Clear the held mark of `e` unless something still holds it.
     pub(super) fn release_hold(&mut self, e: ExtentId) {
         let held = self.moves.of(e).is_some()
             || self.edges.holds(e)
-            || self.waiting.iter().any(|w| w.extent == e && !w.for_space);
+            || self.waiting.iter().any(|w| w.extent == e);
         self.space.map.hold(e, held);
     }
 
@@ -597,7 +608,6 @@ impl Engine {
                     from: at,
                     to,
                     touched: true,
-                    for_space: false,
                 },
                 out,
             );
@@ -611,7 +621,7 @@ impl Engine {
             let queued = self
                 .waiting
                 .iter()
-                .any(|o| o.extent == e && !o.for_space && o.req != w.req && self.is_changer(o.req));
+                .any(|o| o.extent == e && o.req != w.req && self.is_changer(o.req));
             if queued || self.edges.blocks(e, w.req) {
                 return self.wait(w);
             }

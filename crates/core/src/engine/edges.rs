@@ -52,7 +52,6 @@ impl Engine {
             from: req.start,
             to: req.end,
             touched: false,
-            for_space: false,
         };
         self.edges.queued.push((r, offset));
         self.retry_odd_write(now, w, out);
@@ -105,12 +104,7 @@ impl Engine {
     }
 
     fn may_lock(&self, e: ExtentId, r: u32) -> bool {
-        if self.edges.blocks(e, r)
-            || self
-                .waiting
-                .iter()
-                .any(|o| o.extent == e && !o.for_space && o.req != r)
-        {
+        if self.edges.blocks(e, r) || self.waiting.iter().any(|o| o.extent == e && o.req != r) {
             return false;
         }
         if let Some(index) = self.moves.of(e) {

@@ -126,7 +126,7 @@ impl Engine {
             self.start(What::Trim { slot: e.slot }, op, MetaSource::None, out);
         } else {
             self.space.slots.release(e.slot);
-            self.retry |= !self.waiting.is_empty();
+            self.freed = true;
         }
     }
 
@@ -134,7 +134,7 @@ impl Engine {
     pub(super) fn trimmed(&mut self, slot: Slot) {
         self.freeing.trimming -= 1;
         self.space.slots.release(slot);
-        self.retry = true;
+        self.freed = true;
     }
 
     /// The last operation on `slot` ended.

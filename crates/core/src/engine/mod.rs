@@ -67,6 +67,8 @@ pub struct Params {
     pub p99_limit: Option<Nanos>,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
+    /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
+    pub piece_blocks: u32,
     /// A safety rule to leave out, for tests of the tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
@@ -84,6 +86,7 @@ impl Default for Params {
             move_bytes_per_s: None,
             p99_limit: None,
             pass_discards: true,
+            piece_blocks: 256,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -163,8 +166,6 @@ struct Waiter {
     to: u64,
     /// The policy has seen this access.
     touched: bool,
-    /// Waits for a free slot, not for the extent.
-    for_space: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -195,6 +196,9 @@ pub struct Engine {
     waiting: VecDeque<Waiter>,
     /// The other of the two queues that take turns.
     spare_queue: VecDeque<Waiter>,
+    /// Pieces that wait for a free slot; tried again only when one was freed.
+    starving: VecDeque<Waiter>,
+    freed: bool,
     /// Something changed that a waiting piece may have waited for.
     retry: bool,
     /// The policy should have a look: an access or a settled move since the last tick.
@@ -247,6 +251,7 @@ impl Engine {
                 opened.layout,
                 opened.tip,
                 opened.checkpoint,
+                opened.highest_checkpoint,
                 &params,
                 space.geo.extents,
             ),
@@ -257,6 +262,8 @@ impl Engine {
             ops: Slab::new(1024),
             waiting: VecDeque::with_capacity(256),
             spare_queue: VecDeque::with_capacity(256),
+            starving: VecDeque::new(),
+            freed: false,
             retry: false,
             policy_due: true,
             wanted: Vec::with_capacity(64),
@@ -328,7 +335,10 @@ impl Engine {
     fn admissible(&self, req: &Request) -> Result<(), IoError> {
         if req.op == RequestOp::Flush {
             // A failed flush is sticky: no later one pretends success (design.md section 5).
-            return if self.failed && !self.broken(Mutant::ForgetFailedFlush) {
+            let ended = self.phase == Phase::Closed;
+            return if ended {
+                Err(IoError::Gone)
+            } else if self.failed && !self.broken(Mutant::ForgetFailedFlush) {
                 Err(IoError::Io)
             } else {
                 Ok(())
@@ -402,7 +412,8 @@ impl Engine {
                 self.members[i].trims &= result.is_ok();
                 self.trimmed(slot);
             }
-            What::Standby => self.members[i].asleep = result.is_ok(),
+            // Another operation may have woken it since.
+            What::Standby => self.members[i].asleep &= result.is_ok(),
         }
         self.upkeep(now, out);
     }
@@ -552,11 +563,13 @@ impl Engine {
                 turns += 1;
                 if turns > WANT_TURNS {
                     // A policy that answers every refusal with a new want would keep the engine to itself.
-                    self.wanted.clear();
+                    self.refuse_wanted(now);
                 }
             } else if self.retry {
                 self.retry = false;
                 self.retry_waiting(now, out);
+            } else if self.freed && !self.starving.is_empty() {
+                self.retry_starving(now, out);
             } else if self.policy_due {
                 self.policy_due = false;
                 if self.may_move() {

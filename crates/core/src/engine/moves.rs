@@ -209,6 +209,15 @@ impl Engine {
         self.wanted = wanted;
     }
 
+    /// Refuse everything that the policy wants, and what it wants in answer.
+    pub(super) fn refuse_wanted(&mut self, now: Nanos) {
+        for action in core::mem::take(&mut self.wanted) {
+            let up = self.is_up(action);
+            self.settle(now, action, up, Outcome::Refused(Refusal::Throttled));
+        }
+        self.wanted.clear();
+    }
+
     fn is_up(&self, action: Action) -> bool {
         let Action::Move { extent, to } = action;
         extent.0 < self.space.geo.extents
@@ -386,6 +395,7 @@ impl Engine {
         self.moves.active -= 1;
         self.moves.recount(now);
         self.space.slots.put_back(m.dst);
+        self.freed = true;
         if self.space.pins.unpin(m.src, false) {
             self.unpinned(m.src, out);
         }

@@ -200,6 +200,8 @@ pub struct Opened {
     pub tip: Tip,
     /// The checkpoint that the journal starts from.
     pub checkpoint: Header,
+    /// The highest number in any checkpoint header found, readable in full or not: no later one may repeat it.
+    pub highest_checkpoint: u64,
     /// Engine time to go on from: later than every time stamp in the map.
     pub time_base: Nanos,
     /// What was found.
@@ -278,8 +280,25 @@ pub fn choose(
     }
 }
 
-/// Check that the superblocks found are one volume. Returns the one to go by, and who is missing.
-fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>), OpenError> {
+/// The last session that may have written to the journal.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    epoch: u64,
+    first_seq: u64,
+}
+
+impl Session {
+    /// May this block be part of the journal? Not by its place in the chain alone: the torn remains of a block that an
+    /// earlier session lost can be completed by a torn write of a later session to the same place, where both have the
+    /// same bytes. From a session's first number on, only its own epoch counts.
+    fn allows(&self, h: &journal::BlockHeader) -> bool {
+        h.seq < self.first_seq || h.epoch == self.epoch
+    }
+}
+
+/// Check that the superblocks found are one volume. Returns the one to go by, who is missing, and the last session that
+/// got further than preparing.
+fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>, Session), OpenError> {
     let newest = found
         .iter()
         .flatten()
@@ -316,7 +335,18 @@ fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>), Op
             });
         }
     }
-    Ok((newest, missing))
+    let session = if begun {
+        Session {
+            epoch: newest.epoch,
+            first_seq: newest.first_seq,
+        }
+    } else {
+        Session {
+            epoch: newest.prev_epoch,
+            first_seq: newest.prev_first_seq,
+        }
+    };
+    Ok((newest, missing, session))
 }
 
 /// Do two superblocks describe one volume? Everything fixed at creation must be equal; hints, names and policy may differ.
@@ -356,7 +386,7 @@ pub fn open<M: Media + ?Sized>(
     found: &[Option<Superblock>],
     mode: Mode,
 ) -> Result<Opened, OpenError> {
-    let (sb, missing) = agree(found)?;
+    let (sb, missing, session) = agree(found)?;
     let layout = sb.layout();
     if let (Mode::ReadWrite { .. }, Some(&m)) = (mode, missing.first()) {
         return Err(OpenError::Missing(m));
@@ -392,12 +422,12 @@ pub fn open<M: Media + ?Sized>(
             media.flush(MemberId(i as u8))?;
         }
     }
-    let loaded = load(media, &sb, layout, &sources, &mut report)?;
+    let loaded = load(media, &sb, layout, session, &sources, &mut report)?;
     report.mapped = loaded.space.map.mapped();
     let mut sb = Superblock { index: 0, ..sb };
     if let Mode::ReadWrite { epoch } = mode {
         if let Some(mirror) = layout.mirror {
-            resync(media, &sb, layout, mirror, &loaded)?;
+            resync(media, &sb, layout, session, mirror, &loaded)?;
         }
         // Two steps, so that a crash between members is told from a member that stayed behind.
         // An opening that itself got no further than preparing never counted.
@@ -406,9 +436,10 @@ pub fn open<M: Media + ?Sized>(
             .flatten()
             .any(|s| s.generation == sb.generation && s.state != State::Preparing)
         {
-            (sb.prev_generation, sb.prev_epoch) = (sb.generation, sb.epoch);
+            (sb.prev_generation, sb.prev_epoch, sb.prev_first_seq) =
+                (sb.generation, sb.epoch, sb.first_seq);
         }
-        (sb.generation, sb.epoch) = (sb.generation + 1, epoch);
+        (sb.generation, sb.epoch, sb.first_seq) = (sb.generation + 1, epoch, loaded.tip.next_seq);
         for state in [State::Preparing, State::Active] {
             sb.state = state;
             write_superblocks(media, &sb)?;
@@ -421,6 +452,7 @@ pub fn open<M: Media + ?Sized>(
         superblock: sb,
         tip: loaded.tip,
         checkpoint: loaded.checkpoint,
+        highest_checkpoint: loaded.highest,
         time_base,
         report,
     })
@@ -443,6 +475,7 @@ pub fn mark_clean<M: Media + ?Sized>(
 }
 
 struct Loaded {
+    highest: u64,
     space: Space,
     tip: Tip,
     checkpoint: Header,
@@ -453,6 +486,7 @@ fn load<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
     layout: Layout,
+    session: Session,
     sources: &[MemberId],
     report: &mut Report,
 ) -> Result<Loaded, OpenError> {
@@ -472,10 +506,12 @@ fn load<M: Media + ?Sized>(
     }
     // Newest first; of equals, the primary's.
     candidates.sort_by_key(|(h, m)| (core::cmp::Reverse(h.number), *m != sources[0]));
+    let highest = candidates.iter().map(|c| c.0.number).max().unwrap_or(0);
     let mut why = OpenError::NoCheckpoint;
     for (h, m) in candidates {
         let space = Space::new(sb.geometry().map_err(OpenError::BadRecord)?);
         let mut loaded = Loaded {
+            highest,
             space,
             tip: h.start,
             checkpoint: h,
@@ -486,7 +522,7 @@ fn load<M: Media + ?Sized>(
             ..report.clone()
         };
         let done = read_checkpoint(media, sb, layout, m, &mut loaded, &mut r)
-            .and_then(|()| replay(media, sb, layout, sources, &mut loaded, &mut r))
+            .and_then(|()| replay(media, sb, layout, session, sources, &mut loaded, &mut r))
             .and_then(|()| {
                 loaded
                     .space
@@ -608,6 +644,7 @@ fn replay<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
     layout: Layout,
+    session: Session,
     sources: &[MemberId],
     loaded: &mut Loaded,
     report: &mut Report,
@@ -621,7 +658,9 @@ fn replay<M: Media + ?Sized>(
             let Some(b) = r.block(media, &layout, loaded.tip.next_seq) else {
                 continue;
             };
-            if let Some(h) = journal::decode(b, &sb.uuid).filter(|h| loaded.tip.accepts(h)) {
+            if let Some(h) =
+                journal::decode(b, &sb.uuid).filter(|h| loaded.tip.accepts(h) && session.allows(h))
+            {
                 report.journal_records += apply(sb, loaded, &b[HEADER..])?;
                 loaded.tip = loaded.tip.after(&h);
                 report.journal_blocks += 1;
@@ -657,6 +696,7 @@ fn resync<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
     layout: Layout,
+    session: Session,
     mirror: MemberId,
     loaded: &Loaded,
 ) -> Result<(), OpenError> {
@@ -687,7 +727,8 @@ fn resync<M: Media + ?Sized>(
     let mut tip = h.start;
     for seq in h.start.next_seq..loaded.tip.next_seq {
         let at = layout.area.ring_offset(seq);
-        let chained = |b: &[u8]| journal::decode(b, &sb.uuid).filter(|h| tip.accepts(h));
+        let chained =
+            |b: &[u8]| journal::decode(b, &sb.uuid).filter(|h| tip.accepts(h) && session.allows(h));
         let a = media.read(layout.primary, at, &mut buf[..BLOCK]);
         let a = a.ok().and_then(|()| chained(&buf[..BLOCK]));
         let b = media.read(mirror, at, &mut other);

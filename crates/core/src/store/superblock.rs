@@ -67,6 +67,10 @@ pub struct Superblock {
     pub prev_generation: u64,
     /// Epoch before this session's.
     pub prev_epoch: u64,
+    /// First journal sequence number of this session: from here on only blocks of its own epoch count.
+    pub first_seq: u64,
+    /// The same for the session before.
+    pub prev_first_seq: u64,
     /// See [`State`].
     pub state: State,
     /// log2 of the extent size.
@@ -142,6 +146,8 @@ impl Superblock {
         put(&mut b, 96, &self.time_base.0.to_le_bytes());
         put_text(&mut b, 104, 120, &self.name);
         put_text(&mut b, 224, POLICY_BYTES, &self.policy);
+        put(&mut b, 464, &self.first_seq.to_le_bytes());
+        put(&mut b, 472, &self.prev_first_seq.to_le_bytes());
         for (i, m) in self.members.iter().enumerate() {
             let at = MEMBERS_AT + i * MEMBER_BYTES;
             put(&mut b, at, &m.uuid);
@@ -203,6 +209,8 @@ impl Superblock {
             epoch: u64_at(b, 48),
             prev_generation: u64_at(b, 56),
             prev_epoch: u64_at(b, 64),
+            first_seq: u64_at(b, 464),
+            prev_first_seq: u64_at(b, 472),
             state,
             extent_shift: u32::from(b[75]),
             block_shift: u32::from(b[76]),
@@ -319,6 +327,8 @@ pub(crate) mod tests {
             epoch: 0xabcd,
             prev_generation: 2,
             prev_epoch: 0x1234,
+            first_seq: 77,
+            prev_first_seq: 55,
             state: State::Clean,
             extent_shift: 16,
             block_shift: 12,

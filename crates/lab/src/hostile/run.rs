@@ -134,6 +134,8 @@ fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
         epoch: seed,
         prev_generation: 0,
         prev_epoch: 0,
+        first_seq: 1,
+        prev_first_seq: 1,
         state: State::Clean,
         extent_shift: 12,
         block_shift: 9,
@@ -261,6 +263,7 @@ impl Run {
             move_buffers: 1 + self.rng.below(6) as u16,
             commit_interval: Nanos::from_millis(20 + self.rng.below(200)),
             stage_blocks: 8,
+            piece_blocks: 1 + self.rng.below(3) as u32,
             pass_discards: self.rng.one_in(2),
             mutant: self.s.mutant,
             ..Params::default()

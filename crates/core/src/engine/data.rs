@@ -7,8 +7,8 @@
 use super::commit::MetaSource;
 use super::{Engine, Mutant, Op, Req, Waiter, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
-use crate::policy::Access;
-use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
+use crate::policy::{Access, Place};
+use crate::units::{ExtentId, MemberId, Nanos, Slot};
 use alloc::vec::Vec;
 
 /// Neighbouring pieces gathered into one device operation.
@@ -116,6 +116,15 @@ impl Engine {
     fn place(&mut self, now: Nanos, e: ExtentId) -> Option<Slot> {
         let (policy, mut view, _) = self.view(now, 0);
         let place = policy.first_touch(&mut view, e);
+        if let Place::Exact(s) = place {
+            // Nobody's and not free: it is on its way to be free, and `linear` means this slot and no other.
+            if s.0 < self.space.geo.slots()
+                && !self.space.slots.is_free(s)
+                && self.space.map.owner(s).is_none()
+            {
+                return None;
+            }
+        }
         let slot = self.space.take_place(place)?;
         let partial = !self.broken(Mutant::ForgetZeroFill) && !self.params.map_on_read;
         self.space.map.map(e, slot, partial);
@@ -241,10 +250,10 @@ impl Engine {
             self.release_hold(w.extent);
             match self.reqs.at(w.req).op {
                 RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
-                    self.discard_piece(now, w, out)
+                    self.discard_piece(now, w, out);
                 }
                 RequestOp::Write if self.edges.is_queued(w.req) => {
-                    self.retry_odd_write(now, w, out)
+                    self.retry_odd_write(now, w, out);
                 }
                 _ => {
                     let mut run = None;
@@ -390,19 +399,18 @@ impl Engine {
         let device_offset =
             slot_offset + (from - (u64::from(w.extent.0) << self.space.geo.extent_shift));
         let len = (to - from) as u32;
-        if let Some(r) = run {
-            if r.member == member
-                && r.device_offset + u64::from(r.len) == device_offset
-                && r.start + u64::from(r.len) == from
-                && r.ext + u32::from(r.count) == w.extent.0
-                && r.slot + u32::from(r.count) == slot.0
-                && r.fua == fua
-                && r.count < u16::MAX
-            {
-                r.len += len;
-                r.count += 1;
-                return;
-            }
+        if let Some(r) = run
+            && r.member == member
+            && r.device_offset + u64::from(r.len) == device_offset
+            && r.start + u64::from(r.len) == from
+            && r.ext + u32::from(r.count) == w.extent.0
+            && r.slot + u32::from(r.count) == slot.0
+            && r.fua == fua
+            && r.count < u16::MAX
+        {
+            r.len += len;
+            r.count += 1;
+            return;
         }
         let new = Run {
             member,
@@ -645,8 +653,9 @@ impl Engine {
         self.policy_due = true;
     }
 
-    /// Is the slot on a member that wakes only for its own data? Then the mirror must know before it is reused.
+    /// Does the slot survive the loss of the primary? Then the mirror, by which degraded service goes, must know before it is
+    /// reused.
     pub(super) fn mirror_decides(&self, slot: Slot) -> bool {
-        self.commit.has_mirror() && self.space.geo.tier_of(slot) != TierId(0)
+        self.commit.has_mirror() && self.space.geo.locate(slot).0 != self.commit.primary()
     }
 }

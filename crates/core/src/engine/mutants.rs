@@ -83,3 +83,11 @@ impl Engine {
         false
     }
 }
+
+impl Engine {
+    /// Take a rule out of a running engine.
+    #[cfg(feature = "mutants")]
+    pub fn break_rule(&mut self, m: Mutant) {
+        self.params.mutant = Some(m);
+    }
+}

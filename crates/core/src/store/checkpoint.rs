@@ -11,6 +11,7 @@
 
 use super::codec::{id_at, put, seal, sealed, u32_at, u64_at};
 use super::journal::Tip;
+use super::superblock::COUNT_MAX;
 use super::{BLOCK, HEADER};
 use crate::units::Nanos;
 
@@ -59,6 +60,11 @@ impl Header {
             return None;
         }
         sealed(b, HEADER_CRC)?;
+        // Sums with these must not overflow, whoever wrote them; sequence numbers and checkpoints count from 1.
+        let counts = [u64_at(b, 24), u64_at(b, 32)];
+        if !counts.iter().all(|n| (1..=COUNT_MAX).contains(n)) || u64_at(b, 56) > COUNT_MAX {
+            return None;
+        }
         Some(Header {
             number: u64_at(b, 24),
             start: Tip {

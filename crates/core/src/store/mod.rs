@@ -40,4 +40,9 @@ pub trait Media {
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError>;
     /// Make all completed writes of that member durable.
     fn flush(&mut self, member: MemberId) -> Result<(), MediaError>;
+    /// Bytes of that member, where the medium knows. Opening refuses a volume that claims more before it sizes anything
+    /// by the claim; a medium that says `None` must have checked that itself.
+    fn bytes(&self, _member: MemberId) -> Option<u64> {
+        None
+    }
 }

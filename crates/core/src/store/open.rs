@@ -38,6 +38,15 @@ pub enum OpenError {
         /// The volume's.
         newest: u64,
     },
+    /// The member is smaller than the volume says: it was cut short.
+    Short {
+        /// Which.
+        member: MemberId,
+        /// Its bytes.
+        bytes: u64,
+        /// What the volume uses of it.
+        needed: u64,
+    },
     /// Same generation, different session: two copies of the volume went separate ways.
     Diverged(MemberId),
     /// A journal block that was durable once is gone, and the mirror does not have it.
@@ -116,6 +125,15 @@ impl fmt::Display for OpenError {
             } => write!(
                 f,
                 "member {} is of generation {generation}, the volume of {newest}: it missed writes and cannot rejoin; serve the rest with --read-only",
+                member.0
+            ),
+            OpenError::Short {
+                member,
+                bytes,
+                needed,
+            } => write!(
+                f,
+                "member {} has {bytes} bytes, the volume uses {needed}: it was cut short",
                 member.0
             ),
             OpenError::Diverged(m) => {
@@ -256,9 +274,7 @@ pub fn choose(
         (Ok(a), Err(_)) => Ok(a),
         (Err(SuperblockError::Newer(v)), _) => Err(SuperblockError::Newer(v)),
         (Err(_), Ok(b)) => Ok(b),
-        (Err(e), Err(SuperblockError::Foreign))
-        | (Err(SuperblockError::Foreign), Err(e))
-        | (Err(e), Err(_)) => Err(e),
+        (Err(SuperblockError::Foreign), Err(e)) | (Err(e), Err(_)) => Err(e),
     }
 }
 
@@ -285,13 +301,7 @@ fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>), Op
         if sb.uuid != newest.uuid {
             return Err(OpenError::Foreign(m));
         }
-        if usize::from(sb.index) != i
-            || sb
-                .members
-                .iter()
-                .zip(&newest.members)
-                .any(|(a, b)| a.uuid != b.uuid)
-        {
+        if usize::from(sb.index) != i || !same_shape(sb, &newest) {
             return Err(OpenError::MemberList(m));
         }
         if sb.generation == newest.generation {
@@ -307,6 +317,17 @@ fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>), Op
         }
     }
     Ok((newest, missing))
+}
+
+/// Do two superblocks describe one volume? Everything fixed at creation must be equal; hints, names and policy may differ.
+fn same_shape(a: &Superblock, b: &Superblock) -> bool {
+    let fixed = |s: &Superblock| (s.extent_shift, s.block_shift, s.extents, s.area);
+    fixed(a) == fixed(b)
+        && a.members.len() == b.members.len()
+        && a.members.iter().zip(&b.members).all(|(a, b)| {
+            (a.uuid, a.tier, a.slots, a.data_offset, a.bytes)
+                == (b.uuid, b.tier, b.slots, b.data_offset, b.bytes)
+        })
 }
 
 /// Is `sb` of the last session that wrote before `newest` prepared, or of another that only prepared after that one?
@@ -346,6 +367,18 @@ pub fn open<M: Media + ?Sized>(
         .collect();
     if sources.is_empty() {
         return Err(OpenError::Missing(layout.primary));
+    }
+    // Memory and loops are sized by what the superblock claims; the devices say whether that can be true.
+    for (i, entry) in sb.members.iter().enumerate() {
+        let member = MemberId(i as u8);
+        let there = !missing.contains(&member);
+        if let Some(bytes) = media.bytes(member).filter(|&b| there && b < entry.bytes) {
+            return Err(OpenError::Short {
+                member,
+                bytes,
+                needed: entry.bytes,
+            });
+        }
     }
     let mut report = Report {
         was_clean: found.iter().flatten().all(|s| s.state == State::Clean),
@@ -430,12 +463,10 @@ fn load<M: Media + ?Sized>(
             if media
                 .read(m, layout.area.region_offset(region), &mut block)
                 .is_ok()
-            {
-                if let Some(h) =
+                && let Some(h) =
                     Header::decode(&block, &sb.uuid).filter(|h| Header::region(h.number) == region)
-                {
-                    candidates.push((h, m));
-                }
+            {
+                candidates.push((h, m));
             }
         }
     }
@@ -649,21 +680,31 @@ fn resync<M: Media + ?Sized>(
         media.write(to, at, &h.encode(&sb.uuid))?;
         media.flush(to)?;
     }
-    // A block that only one side has whole is copied to the other.
+    // A block that only one side has whole is copied to the other. Whole is not enough: a lost session may have left a
+    // block of the same number, so both must continue the chain that was replayed.
     let mut wrote = [false; 2];
     let mut other = vec![0; BLOCK];
+    let mut tip = h.start;
     for seq in h.start.next_seq..loaded.tip.next_seq {
         let at = layout.area.ring_offset(seq);
-        let good = |b: &[u8]| journal::decode(b, &sb.uuid).is_some_and(|h| h.seq == seq);
-        let a = media.read(layout.primary, at, &mut buf[..BLOCK]).is_ok() && good(&buf[..BLOCK]);
-        let b = media.read(mirror, at, &mut other).is_ok() && good(&other);
-        if a && (!b || other[..] != buf[..BLOCK]) {
+        let chained = |b: &[u8]| journal::decode(b, &sb.uuid).filter(|h| tip.accepts(h));
+        let a = media.read(layout.primary, at, &mut buf[..BLOCK]);
+        let a = a.ok().and_then(|()| chained(&buf[..BLOCK]));
+        let b = media.read(mirror, at, &mut other);
+        let b = b.ok().and_then(|()| chained(&other));
+        if a.is_some() && a != b {
             media.write(mirror, at, &buf[..BLOCK])?;
             wrote[1] = true;
-        } else if b && !a {
+        } else if b.is_some() && a.is_none() {
             media.write(layout.primary, at, &other)?;
             wrote[0] = true;
         }
+        // Replay saw one of them; if neither can be read now, the device fails.
+        let h = a.or(b).ok_or(MediaError {
+            member: layout.primary,
+            offset: at,
+        })?;
+        tip = tip.after(&h);
     }
     for (m, w) in [layout.primary, mirror].into_iter().zip(wrote) {
         if w {

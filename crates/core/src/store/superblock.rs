@@ -17,6 +17,11 @@ pub const POLICY_BYTES: usize = 240;
 /// Longest member path that is kept, as a hint for people.
 pub const HINT_BYTES: usize = 120;
 
+/// Counters that only grow stay far below this: at a million a second it takes 146 000 years.
+pub(super) const COUNT_MAX: u64 = 1 << 62;
+/// A ring must hold a round's records while the checkpoint that frees it is written.
+const RING_LEAST: u32 = 4;
+
 const CRC_AT: usize = 12;
 const MEMBERS_AT: usize = 512;
 const MEMBER_BYTES: usize = 192;
@@ -212,11 +217,45 @@ impl Superblock {
             name: text(&b[104..224]),
             policy: text(&b[224..224 + POLICY_BYTES]),
         };
-        sb.geometry().map_err(SuperblockError::Impossible)?;
-        if sb.area.ring_blocks == 0 || sb.area.region_blocks < 2 || u16_at(b, 78) != 0 {
-            return Err(SuperblockError::Impossible("metadata areas"));
-        }
+        sb.plausible(u16_at(b, 78) != 0)
+            .map_err(SuperblockError::Impossible)?;
         Ok(sb)
+    }
+    /// A right checksum says that a program wrote this, not that it was a good one: everything that offsets, sizes of
+    /// memory and loops are computed from is checked here once, so that no later sum can overflow.
+    fn plausible(&self, reserved: bool) -> Result<(), &'static str> {
+        let geo = self.geometry()?;
+        if reserved {
+            return Err("reserved bytes in use");
+        }
+        if [self.generation, self.prev_generation, self.time_base.0]
+            .iter()
+            .any(|&n| n > COUNT_MAX)
+        {
+            return Err("generation or time beyond all reason");
+        }
+        let least = MetaArea::for_volume(self.extents, geo.blocks_per_extent(), 0);
+        if self.area.ring_blocks < RING_LEAST || self.area.region_blocks < least.region_blocks {
+            return Err("metadata areas too small for the volume");
+        }
+        let layout = self.layout();
+        let block = BLOCK as u64;
+        for (i, m) in self.members.iter().enumerate() {
+            let i = MemberId(i as u8);
+            let metadata = if i == layout.primary || Some(i) == layout.mirror {
+                self.area.end()
+            } else {
+                block
+            };
+            if m.data_offset % block != 0 || m.data_offset < metadata + block {
+                return Err("slots overlap the metadata");
+            }
+            let end = (u64::from(m.slots) << self.extent_shift).checked_add(m.data_offset);
+            if end.is_none_or(|end| end > m.bytes) {
+                return Err("slots beyond the end of a member");
+            }
+        }
+        Ok(())
     }
     /// The shape that the engine works with.
     pub fn geometry(&self) -> Result<Geometry, &'static str> {

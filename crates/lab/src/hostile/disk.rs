@@ -50,6 +50,17 @@ impl Disk {
     pub fn read(&self, offset: u64, len: usize) -> &[u8] {
         &self.now[offset as usize..offset as usize + len]
     }
+    /// What is there now, if the disk is that long.
+    pub fn get(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let from = usize::try_from(offset).ok()?;
+        self.now.get(from..from.checked_add(len)?)
+    }
+    /// The device was replaced by a shorter one.
+    pub fn cut(&mut self, len: usize) {
+        self.now.truncate(len);
+        self.durable.truncate(len);
+        self.unflushed.retain(|u| u.offset + u.data.len() <= len);
+    }
     /// A write lands in the cache.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let at = offset as usize;
@@ -149,7 +160,8 @@ impl Disks<'_> {
 
 impl Media for Disks<'_> {
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
-        buf.copy_from_slice(self.disks[usize::from(member.0)].read(offset, buf.len()));
+        let data = self.disks[usize::from(member.0)].get(offset, buf.len());
+        buf.copy_from_slice(data.ok_or(MediaError { member, offset })?);
         Ok(())
     }
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
@@ -163,6 +175,11 @@ impl Media for Disks<'_> {
         let stamp = d.stamp();
         d.flush(stamp);
         Ok(())
+    }
+    fn bytes(&self, member: MemberId) -> Option<u64> {
+        self.disks
+            .get(usize::from(member.0))
+            .map(|d| d.len() as u64)
     }
 }
 

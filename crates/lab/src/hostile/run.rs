@@ -15,6 +15,19 @@ use isotherm_core::{
 };
 use std::collections::BTreeMap;
 
+/// What the volume looks like. All have 4 KiB extents of 512 B blocks and very small journal rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// 24 extents, 10 fast slots, 20 slow ones.
+    Small,
+    /// The same with the fast tier on two members: one of them survives the other.
+    TwoFast,
+    /// The same on three tiers.
+    ThreeTiers,
+    /// 640 extents, long requests: several journal blocks a round, several blocks and pieces a checkpoint.
+    Large,
+}
+
 /// One scenario; everything follows from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
@@ -34,8 +47,10 @@ pub struct Scenario {
     pub crash_at: Option<u64>,
     /// Preset to run instead of chaos.
     pub policy: Option<&'static str>,
-    /// After the last crash, the fast member is lost.
+    /// After every crash, and at the end, look at what is left without the fast member.
     pub lose_fast: bool,
+    /// The volume.
+    pub shape: Shape,
 }
 
 impl Scenario {
@@ -51,6 +66,7 @@ impl Scenario {
             crash_at: None,
             policy: None,
             lose_fast: false,
+            shape: Shape::Small,
         }
     }
 }
@@ -82,7 +98,6 @@ pub struct Did {
 enum Pending {
     Read {
         from: usize,
-        to: usize,
         head: usize,
         expect: Expect,
     },
@@ -97,17 +112,17 @@ enum Pending {
     },
 }
 
-/// The volume: 24 extents of 4 KiB in 512 B blocks, 10 fast slots, 20 slow ones, rings of 6 blocks.
-fn superblock(seed: u64, ring: u32) -> Superblock {
-    let extents = 24;
+/// A new volume of that shape.
+fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
+    let extents = if shape == Shape::Large { 640 } else { 24 };
     let area = MetaArea {
         ring_blocks: ring,
         ..MetaArea::for_volume(extents, 8, 0)
     };
     let data_offset = |i: u8| (area.end() + 4096 + u64::from(i) * 4096).div_ceil(4096) * 4096;
-    let entry = |i: u8, slots: u32| MemberEntry {
+    let entry = |i: u8, tier: u8, slots: u32| MemberEntry {
         uuid: [i + 1; 16],
-        tier: TierId(i),
+        tier: TierId(tier),
         slots,
         data_offset: data_offset(i),
         bytes: data_offset(i) + u64::from(slots) * 4096,
@@ -125,7 +140,12 @@ fn superblock(seed: u64, ring: u32) -> Superblock {
         extents,
         area,
         index: 0,
-        members: vec![entry(0, 10), entry(1, 20)],
+        members: match shape {
+            Shape::Small => vec![entry(0, 0, 10), entry(1, 1, 20)],
+            Shape::TwoFast => vec![entry(0, 0, 5), entry(1, 0, 5), entry(2, 1, 20)],
+            Shape::ThreeTiers => vec![entry(0, 0, 6), entry(1, 1, 8), entry(2, 2, 16)],
+            Shape::Large => vec![entry(0, 0, 200), entry(1, 1, 460)],
+        },
         time_base: Nanos(0),
         policy: String::from("chaos"),
         name: String::from("hostile"),
@@ -133,20 +153,21 @@ fn superblock(seed: u64, ring: u32) -> Superblock {
 }
 
 /// Superblocks as found on the disks.
-fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
+pub(super) fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
     (0..disks.len())
         .map(|i| {
-            let first = Superblock::decode(disks[i].read(0, 4096));
-            let second = Superblock::decode(disks[i].read(sb.copy_offset(MemberId(i as u8)), 4096));
+            let at = |offset| Superblock::decode(disks[i].get(offset, 4096).unwrap_or(&[]));
+            let first = at(0);
+            let second = at(sb.copy_offset(MemberId(i as u8)));
             isotherm_core::store::open::choose(first, second).ok()
         })
         .collect()
 }
 
-struct Run {
+pub(super) struct Run {
     s: Scenario,
     rng: Rng,
-    sb: Superblock,
+    pub(super) sb: Superblock,
     truth: Truth,
     did: Did,
     epoch: u64,
@@ -154,30 +175,7 @@ struct Run {
 
 /// Run a scenario. Err says what was wrong.
 pub fn run(s: Scenario) -> Result<Did, String> {
-    let mut rng = Rng::new(s.seed);
-    let sb = superblock(s.seed, 4 + rng.below(4) as u32);
-    let mut disks: Vec<Disk> = sb
-        .members
-        .iter()
-        .map(|m| Disk::new(m.bytes as usize))
-        .collect();
-    format(
-        &mut Disks {
-            disks: &mut disks,
-            fuse: None,
-        },
-        &sb,
-    )
-    .map_err(|e| format!("format: {e:?}"))?;
-    let truth = Truth::new(sb.geometry().map_err(String::from)?.volume_bytes());
-    let mut run = Run {
-        epoch: s.seed,
-        s,
-        rng,
-        sb,
-        truth,
-        did: Did::default(),
-    };
+    let (mut run, mut disks) = Run::begin(s)?;
     for life in 0..s.lives {
         disks = run.live(disks, life)?;
         if disks.is_empty() {
@@ -188,6 +186,39 @@ pub fn run(s: Scenario) -> Result<Did, String> {
 }
 
 impl Run {
+    /// A fresh volume.
+    pub(super) fn begin(s: Scenario) -> Result<(Run, Vec<Disk>), String> {
+        let mut rng = Rng::new(s.seed);
+        let sb = superblock(
+            s.seed,
+            if s.shape == Shape::Large { 12 } else { 4 } + rng.below(4) as u32,
+            s.shape,
+        );
+        let mut disks: Vec<Disk> = sb
+            .members
+            .iter()
+            .map(|m| Disk::new(m.bytes as usize))
+            .collect();
+        format(
+            &mut Disks {
+                disks: &mut disks,
+                fuse: None,
+            },
+            &sb,
+        )
+        .map_err(|e| format!("format: {e:?}"))?;
+        let truth = Truth::new(sb.geometry().map_err(String::from)?.volume_bytes());
+        let run = Run {
+            epoch: s.seed,
+            s,
+            rng,
+            sb,
+            truth,
+            did: Did::default(),
+        };
+        Ok((run, disks))
+    }
+
     fn policy(&self, life: u32) -> Result<Box<dyn Policy>, String> {
         match self.s.policy {
             Some(name) => policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}")),
@@ -203,10 +234,10 @@ impl Run {
             let found = find(disks, &self.sb);
             let mode = Mode::ReadWrite { epoch: self.epoch };
             let r = open(&mut Disks { disks, fuse }, &found, mode);
-            if let Err(e) = &r {
-                if !matches!(e, OpenError::Media(_)) {
-                    return Err(format!("recovery refused: {e}"));
-                }
+            if let Err(e) = &r
+                && !matches!(e, OpenError::Media(_))
+            {
+                return Err(format!("recovery refused: {e}"));
             }
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
@@ -222,7 +253,7 @@ impl Run {
         .map_err(|e| format!("recovery refused: {e}"))
     }
 
-    fn live(&mut self, mut disks: Vec<Disk>, life: u32) -> Result<Vec<Disk>, String> {
+    pub(super) fn live(&mut self, mut disks: Vec<Disk>, life: u32) -> Result<Vec<Disk>, String> {
         let opened = self.open(&mut disks)?;
         let sb = opened.superblock.clone();
         let start = opened.time_base;
@@ -235,7 +266,7 @@ impl Run {
             ..Params::default()
         };
         let mut engine = Engine::new(opened, self.policy(life)?, params);
-        let rng = Rng::new(self.rng.next());
+        let rng = Rng::new(self.rng.draw());
         let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);
         let volume = self.sb.geometry().map_err(String::from)?.volume_bytes();
         if life > 0 {
@@ -336,7 +367,7 @@ impl Run {
     fn degraded(&mut self, disks: &mut [Disk]) -> Result<(), String> {
         let mut found = find(disks, &self.sb);
         found[0] = None;
-        let clean = found[1].as_ref().is_some_and(|s| s.state == State::Clean);
+        let clean = found.iter().flatten().all(|s| s.state == State::Clean);
         let opened = match open(&mut Disks { disks, fuse: None }, &found, Mode::ReadOnly) {
             Ok(o) => o,
             Err(e) => return Err(format!("degraded open refused: {e}")),
@@ -466,7 +497,10 @@ impl Run {
             ),
             1 => (
                 self.rng.below(span as u64 / 64) as usize * 64,
-                64 * (1 + self.rng.below(3) as usize),
+                64 * (1 + self
+                    .rng
+                    .below(if self.s.shape == Shape::Large { 120 } else { 3 })
+                    as usize),
             ),
             _ => (
                 self.rng.below(span as u64 / 8) as usize * 8,
@@ -492,7 +526,6 @@ impl Run {
                 req,
                 Pending::Read {
                     from,
-                    to,
                     head,
                     expect: self.truth.expect(from, to),
                 },
@@ -562,9 +595,7 @@ impl Run {
                 return Err(format!("{p:?} failed with {e:?} on healthy devices"));
             }
             match p {
-                Pending::Read {
-                    from, head, expect, ..
-                } => {
+                Pending::Read { from, head, expect } => {
                     if result.is_ok() {
                         self.truth.check_read(from, &expect, &data[head..])?;
                     }
@@ -625,7 +656,7 @@ fn step(engine: &mut Engine, world: &mut Hostile, out: &mut Vec<Effect>) {
 }
 
 /// Read the whole volume, an extent at a time.
-fn read_all(
+pub(super) fn read_all(
     engine: &mut Engine,
     world: &mut Hostile,
     volume: u64,

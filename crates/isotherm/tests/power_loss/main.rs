@@ -1,0 +1,398 @@
+//! FLUSH and FUA through the real world: io_uring, O_DIRECT and fdatasync on members that drop what was not flushed.
+//!
+//! The power goes at a random write or flush; the volume is opened again over what survived; every cell must hold a value
+//! at least as new as the last FLUSH (or FUA write) that covered it. Then the test proves its teeth: an engine that leaves
+//! out one device's fdatasync, or the journal's, must fail it. `ISOTHERM_SEEDS=N` runs more, `ISOTHERM_SEED=X` one.
+
+mod rack;
+
+use isotherm_core::engine::Mutant;
+use isotherm_core::{IoError, RequestOp};
+use isotherm_lab::hostile::Rng;
+use isotherm_lab::hostile::disk::Disk;
+use isotherm_lab::hostile::truth::{self, CELL, Expect, Truth};
+use isotherm_live::config::{IoConfig, Size};
+use isotherm_live::port::{Buffer, Port};
+use isotherm_live::{MemberConfig, OpenMode, Volume, VolumeConfig};
+use rack::Rack;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+
+const EXTENT: u64 = 16 << 10;
+const BLOCK: usize = 4096;
+const CELLS_PER_BLOCK: usize = BLOCK / CELL;
+/// 16 slots beyond the metadata, so that most of the volume lives on the slow member.
+const FAST: usize = (1 << 20) + 16 * EXTENT as usize;
+const SLOW: usize = (1 << 20) + 40 * EXTENT as usize;
+
+enum Pending {
+    Read {
+        from: usize,
+        expect: Expect,
+    },
+    Change {
+        from: usize,
+        to: usize,
+        version: u64,
+        fua: bool,
+    },
+    Flush {
+        moment: u64,
+    },
+}
+
+type Reply = (u64, Result<(), IoError>, Option<Buffer>);
+
+/// What a run did, to see that it did something.
+#[derive(Debug, Default)]
+struct Did {
+    lost_power: u64,
+    writes: u64,
+    flushes: u64,
+    flushed: Vec<u64>,
+    forced: u64,
+}
+
+struct Run {
+    rng: Rng,
+    truth: Option<Truth>,
+    mutant: Option<Mutant>,
+    did: Did,
+}
+
+fn config(members: &Path, policy: &str) -> VolumeConfig {
+    let member = |i: u8| MemberConfig {
+        path: members.join(i.to_string()),
+        tier: i,
+        ..MemberConfig::default()
+    };
+    VolumeConfig {
+        name: "v".into(),
+        uuid: None,
+        extent: Size(EXTENT),
+        policy: policy.into(),
+        io: IoConfig {
+            buffers: Size(8 << 20),
+            move_buffers: 4,
+            commit_interval_ms: 20,
+            ..IoConfig::default()
+        },
+        members: vec![member(0), member(1)],
+    }
+}
+
+/// Three lives of one volume, each ended by a power failure. An error is a fault of the volume; what the test itself needs
+/// and does not get is a panic, so that it is never taken for a caught mutant.
+fn run(seed: u64, mutant: Option<Mutant>) -> Result<Did, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let members = dir.path().join("members");
+    std::fs::create_dir(&members).unwrap();
+    let volume = dir.path().join("v");
+    let mut run = Run {
+        rng: Rng::new(seed),
+        truth: None,
+        mutant,
+        did: Did::default(),
+    };
+    let mut disks = vec![Disk::new(FAST), Disk::new(SLOW)];
+    for life in 0..3 {
+        let rack = Rack::mount(disks, &members, run.rng.next()).unwrap();
+        if life == 0 {
+            let policy = ["greendm", "hot-dst-recency"][run.rng.below(2) as usize];
+            Volume::create(&volume, config(&members, policy), true).unwrap();
+        }
+        run.live(&rack, &volume)?;
+        let (flushed, forced) = rack.flushes();
+        run.did.flushed = flushed
+            .iter()
+            .zip(run.did.flushed.iter().chain([&0, &0]))
+            .map(|(a, b)| a + b)
+            .collect();
+        run.did.forced += forced;
+        disks = rack.into_disks().unwrap();
+    }
+    let rack = Rack::mount(disks, &members, 0).unwrap();
+    let server = open(&volume)?.serve().unwrap();
+    run.verify(&server.port())?;
+    server.stop().map_err(|e| e.to_string())?;
+    drop(rack);
+    Ok(run.did)
+}
+
+fn open(volume: &PathBuf) -> Result<Volume, String> {
+    Volume::open(volume, OpenMode::ReadWrite)
+        .map_err(|e| format!("opening after the power failure: {e}"))
+}
+
+impl Run {
+    fn live(&mut self, rack: &Rack, volume: &PathBuf) -> Result<(), String> {
+        let opened = open(volume)?;
+        let bytes = opened.volume_bytes();
+        let server = opened.serve().unwrap();
+        let port = server.port();
+        if let Some(m) = self.mutant {
+            server
+                .handle()
+                .call(move |engine, _| engine.break_rule(m))
+                .ok_or("the engine is gone")?;
+        }
+        match self.truth {
+            None => self.truth = Some(Truth::new(bytes)),
+            Some(_) => self.verify(&port)?,
+        }
+        rack.cut_after(self.rng.below(400));
+        let result = self.work(rack, &port);
+        rack.cut();
+        self.did.lost_power += 1;
+        // Without power the last writes cannot be made durable, and it says so; or nothing was left to write.
+        let _ = server.stop();
+        result
+    }
+
+    fn truth(&mut self) -> &mut Truth {
+        self.truth
+            .as_mut()
+            .expect("set when the volume is first opened")
+    }
+
+    /// Clients with several requests in flight until the power goes, or they have enough.
+    fn work(&mut self, rack: &Rack, port: &Arc<dyn Port>) -> Result<(), String> {
+        let (send, receive) = mpsc::channel::<Reply>();
+        let mut flying: BTreeMap<u64, Pending> = BTreeMap::new();
+        let mut number = 0;
+        while !rack.is_dead() || !flying.is_empty() {
+            while flying.len() < 8 && number < 600 && !rack.is_dead() {
+                number += 1;
+                if let Some(p) = self.request(number, port, &send) {
+                    flying.insert(number, p);
+                }
+            }
+            if flying.is_empty() {
+                break;
+            }
+            // Answers that are there are taken before the next FLUSH is issued: it must cover them.
+            let first = receive.recv().map_err(|e| e.to_string())?;
+            for (number, result, buf) in std::iter::once(first).chain(receive.try_iter()) {
+                let p = flying.remove(&number).ok_or("answered twice")?;
+                self.settle(&p, result, buf.as_deref(), rack)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(
+        &mut self,
+        p: &Pending,
+        result: Result<(), IoError>,
+        data: Option<&[u8]>,
+        rack: &Rack,
+    ) -> Result<(), String> {
+        if let (Err(e), false) = (result, rack.is_dead()) {
+            return Err(format!("a request failed with {e:?} while there was power"));
+        }
+        match *p {
+            Pending::Read { from, ref expect } if result.is_ok() => {
+                self.truth()
+                    .check_read(from, expect, data.ok_or("a read without its buffer")?)?;
+            }
+            Pending::Read { .. } => {}
+            Pending::Change {
+                from,
+                to,
+                version,
+                fua,
+            } => {
+                self.truth().answered(from, to, version, result.is_ok());
+                if fua && result.is_ok() {
+                    self.truth().forced(from, to);
+                }
+            }
+            Pending::Flush { moment } => {
+                if result.is_ok() {
+                    self.truth().flushed(moment);
+                    self.did.flushes += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn request(
+        &mut self,
+        number: u64,
+        port: &Arc<dyn Port>,
+        send: &mpsc::Sender<Reply>,
+    ) -> Option<Pending> {
+        let send = send.clone();
+        let done = Box::new(move |result, buf| {
+            // The receiver has gone when the run ended with an error.
+            let _ = send.send((number, result, buf));
+        });
+        let kind = self.rng.below(20);
+        if kind < 2 {
+            let moment = self.truth().moment();
+            port.submit(RequestOp::Flush, 0, 0, false, 0, None, done);
+            return Some(Pending::Flush { moment });
+        }
+        let cells = self.truth().cells();
+        // Whole blocks mostly; now and then odd ends.
+        let (mut from, mut len) = if self.rng.one_in(4) {
+            (
+                self.rng.below(cells as u64) as usize,
+                1 + self.rng.below(100) as usize,
+            )
+        } else {
+            let blocks = (cells / CELLS_PER_BLOCK) as u64;
+            let hot = if self.rng.one_in(2) {
+                blocks / 8
+            } else {
+                blocks
+            };
+            (
+                self.rng.below(hot) as usize * CELLS_PER_BLOCK,
+                CELLS_PER_BLOCK * (1 + self.rng.below(6) as usize),
+            )
+        };
+        from = from.min(cells - 1);
+        len = len.min(cells - from);
+        let mut to = from + len;
+        if kind < 6 {
+            let expect = self.truth().expect(from, to);
+            let buf = port.buffer((from * CELL) as u64, (len * CELL) as u32);
+            port.submit(
+                RequestOp::Read,
+                (from * CELL) as u64,
+                (len * CELL) as u32,
+                false,
+                0,
+                Some(buf),
+                done,
+            );
+            return Some(Pending::Read { from, expect });
+        }
+        let zero = kind >= 18;
+        if zero {
+            (from, to) = (
+                from.next_multiple_of(CELLS_PER_BLOCK),
+                to / CELLS_PER_BLOCK * CELLS_PER_BLOCK,
+            );
+        }
+        if from >= to || self.truth().is_busy(from, to) {
+            return None;
+        }
+        let (offset, len) = ((from * CELL) as u64, ((to - from) * CELL) as u32);
+        let fua = !zero && self.rng.one_in(10);
+        let version = self.truth().issue(from, to, zero);
+        self.did.writes += 1;
+        if zero {
+            let op = if kind == 18 {
+                RequestOp::Discard
+            } else {
+                RequestOp::WriteZeroes { keep: true }
+            };
+            port.submit(op, offset, len, false, 0, None, done);
+        } else {
+            let mut buf = port.buffer(offset, len);
+            for (c, b) in (from..to).zip(buf.chunks_exact_mut(CELL)) {
+                b.copy_from_slice(&truth::content(c, version));
+            }
+            port.submit(RequestOp::Write, offset, len, fua, 0, Some(buf), done);
+        }
+        Some(Pending::Change {
+            from,
+            to,
+            version,
+            fua,
+        })
+    }
+
+    /// After a power failure: every cell holds something that it may hold.
+    fn verify(&mut self, port: &Arc<dyn Port>) -> Result<(), String> {
+        for at in (0..port.volume_bytes()).step_by(EXTENT as usize) {
+            let (send, receive) = mpsc::channel();
+            let buf = port.buffer(at, EXTENT as u32);
+            let done = Box::new(move |result, buf| {
+                let _ = send.send((result, buf));
+            });
+            port.submit(
+                RequestOp::Read,
+                at,
+                EXTENT as u32,
+                false,
+                0,
+                Some(buf),
+                done,
+            );
+            let (result, buf): (Result<(), IoError>, Option<Buffer>) =
+                receive.recv().map_err(|e| e.to_string())?;
+            result.map_err(|e| format!("read at {at} after recovery: {e:?}"))?;
+            let buf = buf.ok_or("a read without its buffer")?;
+            for (i, b) in buf.chunks_exact(CELL).enumerate() {
+                self.truth().check_crashed(at as usize / CELL + i, b)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn seeds(default: u64) -> std::ops::Range<u64> {
+    let var = |n: &str| std::env::var(n).ok().and_then(|v| v.parse::<u64>().ok());
+    match (var("ISOTHERM_SEED"), var("ISOTHERM_SEEDS")) {
+        (Some(s), _) => s..s + 1,
+        (None, n) => 0..n.unwrap_or(default),
+    }
+}
+
+/// Members are files in a FUSE mount.
+fn can_mount() -> bool {
+    let ok = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .is_ok();
+    if !ok {
+        println!("skipped: /dev/fuse cannot be opened (run as root, or load the fuse module)");
+    }
+    ok
+}
+
+#[test]
+fn what_was_flushed_survives_the_loss_of_power() {
+    if !can_mount() {
+        return;
+    }
+    let mut sum = Did::default();
+    for seed in seeds(12) {
+        let did = run(seed, None).unwrap_or_else(|e| panic!("ISOTHERM_SEED={seed}: {e}"));
+        sum.lost_power += did.lost_power;
+        sum.writes += did.writes;
+        sum.flushes += did.flushes;
+        sum.forced += did.forced;
+        sum.flushed = did
+            .flushed
+            .iter()
+            .zip(sum.flushed.iter().chain([&0, &0]))
+            .map(|(a, b)| a + b)
+            .collect();
+    }
+    println!("{sum:?}");
+    assert!(sum.flushes > 0 && sum.writes > 0 && sum.flushed.iter().all(|&f| f > 0));
+}
+
+#[test]
+fn an_engine_that_leaves_out_a_flush_is_caught() {
+    if !can_mount() {
+        return;
+    }
+    for mutant in [
+        Mutant::FlushForgetsFast,
+        Mutant::FlushForgetsSlow,
+        Mutant::SkipJournalFlush,
+        Mutant::ForgetFua,
+    ] {
+        let how = seeds(60).find_map(|seed| run(seed, Some(mutant)).err().map(|e| (seed, e)));
+        let (seed, e) = how.unwrap_or_else(|| panic!("nobody noticed {mutant:?}"));
+        println!("{mutant:?}: caught at seed {seed}: {e}");
+    }
+}

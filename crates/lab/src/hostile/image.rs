@@ -1,0 +1,69 @@
+//! Images of volumes that were in use, and what happens to whoever opens one: material for fuzzing recovery.
+
+use super::Rng;
+use super::disk::{Disk, Disks};
+use super::run::{Run, Scenario, find, read_all};
+use super::world::{Faults, Hostile};
+use isotherm_core::engine::Params;
+use isotherm_core::policy;
+use isotherm_core::store::{Superblock, open, open::Mode};
+use isotherm_core::{Engine, Nanos};
+
+/// The disks of a volume that ran for `lives` and lost power at the end of each, and the shape it was created with.
+///
+/// # Errors
+/// The volume itself misbehaved.
+pub fn used(seed: u64, lives: u32) -> Result<(Vec<Disk>, Superblock), String> {
+    let (mut run, mut disks) = Run::begin(Scenario {
+        lives: lives + 1,
+        ..Scenario::new(seed)
+    })?;
+    for life in 0..lives {
+        disks = run.live(disks, life)?;
+    }
+    Ok((disks, run.sb))
+}
+
+/// Open whatever is on `disks` as a volume created as `sb`; if that goes well, read all of it. True if it opened.
+///
+/// # Errors
+/// A read is never answered.
+pub fn open_and_read(mut disks: Vec<Disk>, sb: &Superblock, mode: Mode) -> Result<bool, String> {
+    let found = find(&disks, sb);
+    let opened = match open(
+        &mut Disks {
+            disks: &mut disks,
+            fuse: None,
+        },
+        &found,
+        mode,
+    ) {
+        Ok(opened) => opened,
+        // Refusing is fine; the words for it must exist, too.
+        Err(e) => {
+            let _ = e.to_string();
+            return Ok(false);
+        }
+    };
+    let volume = opened.space.geo.volume_bytes();
+    let time_base = opened.time_base;
+    let params = Params {
+        read_only: mode == Mode::ReadOnly,
+        stage_blocks: 8,
+        commit_interval: Nanos::from_millis(50),
+        ..Params::default()
+    };
+    let extent_bytes = opened.space.geo.extent_bytes() as usize;
+    let linear = Box::new(policy::Linear::new("linear"));
+    let mut engine = Engine::new(opened, linear, params);
+    let mut world = Hostile::new(
+        disks,
+        Rng::new(1),
+        Faults::default(),
+        extent_bytes,
+        time_base,
+    );
+    // A changed shape may claim more than is worth reading; the first megabyte meets every kind of extent.
+    read_all(&mut engine, &mut world, volume.min(1 << 20))?;
+    Ok(true)
+}

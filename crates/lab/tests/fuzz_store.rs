@@ -1,0 +1,90 @@
+//! The entry functions of `fuzz/` that read what lies on devices, with seeded inputs for some seconds.
+//! `ISOTHERM_FUZZ_SECONDS=N` runs longer, `ISOTHERM_SEED=X` repeats one input.
+
+#[path = "../../../fuzz/src/seeded.rs"]
+mod seeded;
+#[path = "../../../fuzz/src/store.rs"]
+mod store;
+
+use seeded::{noise, run};
+
+#[test]
+fn damaged_volumes_are_refused_or_served() {
+    run(
+        "checkpoint_and_recovery",
+        6,
+        3000,
+        |rng| {
+            let mut recipe = vec![rng.draw() as u8, rng.draw() as u8];
+            for _ in 0..=rng.below(6) {
+                recipe.extend_from_slice(&rng.draw().to_le_bytes());
+            }
+            // Half of the edits aim at the fields of a header, where most of the sense is.
+            for e in recipe[2..].chunks_exact_mut(8) {
+                if rng.one_in(2) {
+                    e[4..6].copy_from_slice(&(rng.below(128) as u16).to_le_bytes());
+                }
+            }
+            recipe
+        },
+        store::checkpoint_and_recovery,
+    );
+}
+
+#[test]
+fn superblocks_of_any_content() {
+    run(
+        "superblock",
+        1,
+        2000,
+        |rng| {
+            // Few bits away from a real one: more would only ever meet the first check.
+            let mut x = vec![0; 4096];
+            for _ in 0..=rng.below(6) {
+                let at = [rng.below(128), rng.below(1024)][rng.below(2) as usize] as usize;
+                x[at] = if rng.one_in(2) {
+                    rng.draw() as u8
+                } else {
+                    0xff
+                };
+            }
+            x
+        },
+        store::superblock,
+    );
+    run(
+        "superblock noise",
+        0,
+        500,
+        |rng| noise(rng, 5000),
+        store::superblock,
+    );
+}
+
+#[test]
+fn journal_blocks_and_records_of_any_content() {
+    run(
+        "journal_block",
+        1,
+        2000,
+        |rng| noise(rng, 4200),
+        store::journal_block,
+    );
+    run(
+        "record_decode",
+        1,
+        5000,
+        |rng| {
+            let mut x = noise(rng, 600);
+            // Kinds and lengths that exist.
+            for u in x.chunks_mut(16) {
+                u[0] = rng.below(5) as u8;
+                if u.len() > 1 {
+                    u[1] = rng.below(4) as u8;
+                }
+            }
+            x
+        },
+        store::record_decode,
+    );
+}

@@ -1,0 +1,4 @@
+//! Entry functions of the fuzz targets. The crates' tests include the same files and feed them seeded inputs.
+
+pub mod nbd;
+pub mod store;

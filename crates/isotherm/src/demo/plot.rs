@@ -10,7 +10,7 @@ use super::setup::SetUp;
 use crate::Failure;
 
 const SIZE: (u32, u32) = (960, 420);
-const LEFT: i32 = 150;
+const LEFT: i32 = 160;
 const BAR: i32 = 30;
 const INK: RGBColor = RGBColor(60, 60, 60);
 
@@ -33,7 +33,7 @@ pub fn draw(report: &Report, file: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("{}: cannot draw: {e}", file.display())))
 }
 
-/// Two panels side by side: elapsed time and median latency, bars by set-up, logarithmic, since flash is 20 times a disk.
+/// Two panels side by side: elapsed time and median latency, bars by set-up from zero.
 fn paint(report: &Report, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let area = SVGBackend::new(file, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
@@ -44,7 +44,7 @@ fn paint(report: &Report, file: &Path) -> Result<(), Box<dyn std::error::Error>>
     area.draw(&Text::new(
         title,
         (20, 16),
-        style(18, at(HPos::Left, VPos::Top)),
+        style(24, at(HPos::Left, VPos::Top)),
     ))?;
     let panels: [(&str, Figure, &str, f64); 2] = [
         ("elapsed", |r| r.elapsed_s, "s", 1.0),
@@ -54,23 +54,12 @@ fn paint(report: &Report, file: &Path) -> Result<(), Box<dyn std::error::Error>>
     for (i, (name, value, unit, scale)) in panels.into_iter().enumerate() {
         let x0 = i as i32 * width;
         let most = report.rows.iter().map(value).fold(1e-9, f64::max);
-        let least = report
-            .rows
-            .iter()
-            .map(value)
-            .fold(most, f64::min)
-            .max(most / 1e5);
-        // A decade's tenth below the least, so that the shortest bar can be seen.
-        let length = |v: f64| {
-            let decades = (v.max(least) / least).log10() + 0.3;
-            (decades / ((most / least).log10() + 0.3) * f64::from(width - LEFT - 90)) as i32
-        };
+        let length = |v: f64| (v / most * f64::from(width - LEFT - 90)) as i32;
         let mut y = 56;
-        let caption = format!("{name}, logarithmic");
         area.draw(&Text::new(
-            caption,
+            name,
             (x0 + LEFT, y),
-            style(15, at(HPos::Left, VPos::Top)),
+            style(20, at(HPos::Left, VPos::Top)),
         ))?;
         y += 28;
         for workload in [Workload::Postmark, Workload::Trace] {
@@ -85,7 +74,7 @@ fn paint(report: &Report, file: &Path) -> Result<(), Box<dyn std::error::Error>>
                 area.draw(&Text::new(
                     label,
                     (x0 + LEFT - 8, middle),
-                    style(13, at(HPos::Right, VPos::Center)),
+                    style(18, at(HPos::Right, VPos::Center)),
                 ))?;
                 let end = x0 + LEFT + length(value(r));
                 area.draw(&Rectangle::new(
@@ -104,7 +93,7 @@ fn paint(report: &Report, file: &Path) -> Result<(), Box<dyn std::error::Error>>
                 area.draw(&Text::new(
                     figure,
                     (end + 6, middle),
-                    style(13, at(HPos::Left, VPos::Center)),
+                    style(18, at(HPos::Left, VPos::Center)),
                 ))?;
                 y += BAR;
             }
@@ -126,7 +115,7 @@ fn paint(report: &Report, file: &Path) -> Result<(), Box<dyn std::error::Error>>
     area.draw(&Text::new(
         foot,
         (20, SIZE.1 as i32 - 16),
-        style(13, at(HPos::Left, VPos::Bottom)),
+        style(18, at(HPos::Left, VPos::Bottom)),
     ))?;
     area.present()?;
     Ok(())

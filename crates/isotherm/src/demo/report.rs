@@ -250,9 +250,13 @@ fn sentence(hdd: &Row, hybrid: &Row, ssd: &Row) -> String {
     let from_ssd = hybrid.elapsed_s / ssd.elapsed_s.max(1e-9);
     let flash = hybrid.flash_bytes as f64 / hybrid.working_set_bytes.max(1) as f64 * 100.0;
     let median = hdd.latency_p50_s / hybrid.latency_p50_s.max(1e-9);
+    let slept = match hybrid.spin_downs {
+        0 => String::new(),
+        n => format!(" Its disk was sent to sleep {n} times; waking it is part of its time."),
+    };
     format!(
         "Seen on {}: with flash for {flash:.0} % of the working set the hybrid is {speed:.2} times as fast as the disk (its \
-         median request {median:.1} times) and takes {from_ssd:.1} times as long as flash alone; it wrote {} to flash, the SSD {}.",
+         median request {median:.1} times) and takes {from_ssd:.1} times as long as flash alone; it wrote {} to flash, the SSD {}.{slept}",
         hybrid.workload,
         mebibytes(hybrid.fast_write_bytes + hybrid.fast_meta_bytes),
         mebibytes(ssd.fast_write_bytes + ssd.fast_meta_bytes),

@@ -109,7 +109,11 @@ impl Sized {
             bytes: vec![u64::from(extents) * EXTENT],
         };
         if kind == SetUp::Hybrid {
-            sized.bytes = vec![u64::from(fast) * EXTENT, u64::from(extents - fast) * EXTENT];
+            // Room for the metadata; what is too much is taken back below.
+            sized.bytes = vec![
+                (u64::from(fast) * EXTENT).max(4 << 20),
+                (u64::from(extents - fast) * EXTENT).max(4 << 20),
+            ];
         }
         // Metadata grows with the volume, a little: two or three rounds settle it.
         for round in 0..8 {

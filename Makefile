@@ -7,8 +7,12 @@ SEEDS ?= 1000
 build:
 	$(CARGO) build --release -p isotherm
 
-# The main job in one go: a volume, a workload, figures.
+# What `isotherm demo` runs besides itself.
+DEMO_NEEDS = postmark e2fsprogs mount util-linux
+
+# The main job in one go: a disk, a hybrid and flash at the same work. All of it as root, else the part that needs no root.
 demo: build
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps $(DEMO_NEEDS)
 	./target/release/isotherm demo
 
 deps:

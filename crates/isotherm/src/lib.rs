@@ -14,6 +14,7 @@ pub mod args;
 pub mod cmd;
 pub mod compact;
 pub mod control;
+pub mod demo;
 pub mod failure;
 pub mod figures;
 pub mod json;

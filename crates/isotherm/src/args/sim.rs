@@ -160,9 +160,45 @@ pub struct ListArgs {
 
 /// `isotherm demo`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm demo --out demo-out")]
+#[command(
+    after_help = "Examples:\n  isotherm demo\n  isotherm demo --skip-postmark --json out.json --plot out.svg"
+)]
 pub struct DemoArgs {
-    /// Directory for volume and figures
-    #[arg(long, value_name = "DIR", default_value = "demo-out")]
-    pub out: PathBuf,
+    /// Where the figures go as JSON; `-` is standard output, without the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
+        default_value = "demo-out/demo.json", default_missing_value = "-")]
+    pub json: PathBuf,
+    /// Draw the figures into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Where the work directory is made [default: where temporary files go]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Policy of the hybrid, NAME[,KEY=VALUE...]. PT=16: files are picked at random, so one miss says nothing of the next
+    #[arg(long, default_value = "greendm,PT=16")]
+    pub policy: PolicySpec,
+    /// Files of postmark
+    #[arg(long, value_name = "N", default_value_t = 14_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000))]
+    pub files: u32,
+    /// Transactions of postmark
+    #[arg(long, value_name = "N", default_value_t = 3000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    pub transactions: u32,
+    /// Trace to replay [default: linux-mysql.load, which is built in]
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Requests of the trace
+    #[arg(long, value_name = "N", default_value_t = 8000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub limit: u32,
+    /// Requests of the trace in flight
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub depth: u16,
+    /// Leave out postmark, which needs root
+    #[arg(long)]
+    pub skip_postmark: bool,
+    /// Leave out the trace
+    #[arg(long)]
+    pub skip_trace: bool,
+    /// No progress lines
+    #[arg(long, short)]
+    pub quiet: bool,
 }

@@ -3,7 +3,6 @@
 pub mod ask;
 pub mod check;
 pub mod create;
-pub mod demo;
 pub mod find;
 pub mod record;
 pub mod serve;
@@ -35,6 +34,6 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Trace(a) => trace::run(a),
         Command::Policies(a) => tables::policies(a),
         Command::Formats(a) => tables::formats(a),
-        Command::Demo(a) => demo::run(a),
+        Command::Demo(a) => crate::demo::run(a),
     }
 }

@@ -1,0 +1,538 @@
+//! The first minutes of a real trace, replayed closed-loop against each set-up, every byte checked.
+//!
+//! Data: sector `s` as written by request `v` (0 = the filling before) holds words mixed from both, so a lost, torn, stale or
+//! misplaced write shows at the next read. Requests that overlap one in flight wait for it when either writes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use isotherm_core::{IoError, Nanos, RequestOp};
+use isotherm_live::port::{Buffer, Port};
+use isotherm_live::{OpenMode, Server, Volume};
+use isotherm_traces::{Op, Options, Record};
+
+use super::Progress;
+use super::process::Stop;
+use super::report::{Row, Workload};
+use super::setup::{EXTENT, FAST_SHARE, SetUp, Sized};
+use crate::args::DemoArgs;
+use crate::{Failure, figures};
+
+/// Shipped with the program, unchanged (blkreplay; GNU all-permissive, its notice is inside).
+const MYSQL: &[u8] = include_bytes!("../../../../fixtures/linux-mysql.load.zst");
+/// Touched regions of this size are put side by side, in address order.
+const REGION: u64 = 1 << 20;
+const SECTOR: u64 = 512;
+/// An answer that takes longer than this is none.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is replayed.
+pub struct Plan {
+    name: String,
+    records: Vec<Record>,
+    /// Touched extents, in the compacted space.
+    extents: Vec<u64>,
+    volume: u64,
+    span: u64,
+    depth: usize,
+    policy: String,
+    minutes: f64,
+}
+
+/// Free bytes that are needed.
+pub fn room() -> u64 {
+    // Members are sparse: what is touched is written, once on each tier at most, and the trace is small.
+    1 << 30
+}
+
+impl Plan {
+    /// Reads the trace.
+    ///
+    /// # Errors
+    /// It cannot be read, or has no requests.
+    pub fn new(args: &DemoArgs, work: &Path) -> Result<Plan, Failure> {
+        let (path, name) = if let Some(path) = &args.trace {
+            (path.clone(), path.display().to_string())
+        } else {
+            let path = work.join("linux-mysql.load.zst");
+            fs::write(&path, MYSQL).map_err(|e| Failure::file(&path, "write", &e))?;
+            (path, "linux-mysql.load".to_owned())
+        };
+        let options = Options {
+            limit: Some(u64::from(args.limit)),
+            ..Options::default()
+        };
+        let reader =
+            isotherm_traces::open(&path, &options).map_err(|e| Failure::failed(e.to_string()))?;
+        let read: Result<Vec<Record>, _> = reader.collect();
+        let read = read.map_err(|e| Failure::failed(e.to_string()))?;
+        Plan::of(read, name, usize::from(args.depth), args.policy.to_string())
+    }
+
+    fn of(
+        mut records: Vec<Record>,
+        name: String,
+        depth: usize,
+        policy: String,
+    ) -> Result<Plan, Failure> {
+        records.retain(|r| matches!(r.op, Op::Read | Op::Write));
+        let (Some(last), span) = (
+            records.last(),
+            records.iter().map(Record::end).max().unwrap_or(0),
+        ) else {
+            return Err(Failure::failed(format!("{name}: has no reads and writes")));
+        };
+        let minutes = last.time.as_secs_f64() / 60.0;
+        let units = |r: &Record, size: u64| r.offset / size..=(r.end() - 1) / size;
+        let regions: BTreeSet<u64> = records.iter().flat_map(|r| units(r, REGION)).collect();
+        let regions: Vec<u64> = regions.into_iter().collect();
+        for r in &mut records {
+            // Present, because it was put in above. A request's later regions follow its first without a gap.
+            let rank = regions.partition_point(|&x| x < r.offset / REGION) as u64;
+            r.offset = rank * REGION + r.offset % REGION;
+        }
+        let extents: BTreeSet<u64> = records.iter().flat_map(|r| units(r, EXTENT)).collect();
+        let volume = regions.len() as u64 * REGION;
+        Ok(Plan {
+            name,
+            records,
+            extents: extents.into_iter().collect(),
+            volume,
+            span,
+            depth,
+            policy,
+            minutes,
+        })
+    }
+
+    fn working_set(&self) -> u64 {
+        self.extents.len() as u64 * EXTENT
+    }
+
+    fn fast(&self) -> u32 {
+        ((self.extents.len() as f64 * FAST_SHARE).round() as u32).max(2)
+    }
+
+    /// What the reader must know.
+    pub fn notes(&self) -> Vec<String> {
+        vec![format!(
+            "trace: the first {} requests ({:.1} minutes) of {}, closed loop, {} in flight; the touched 1 MiB regions of its \
+             {:.1} GiB are put side by side in address order ({} MiB); working set {} MiB in 64 KiB extents, filled beforehand \
+             (unpaced, untimed); fast tier of the hybrid {} MiB; every read is checked, and all of it once more at the end",
+            self.records.len(),
+            self.minutes,
+            self.name,
+            self.depth,
+            self.span as f64 / f64::from(1 << 30),
+            self.volume >> 20,
+            self.working_set() >> 20,
+            (u64::from(self.fast()) * EXTENT) >> 20,
+        )]
+    }
+}
+
+/// One set-up: fill, replay, read back.
+pub fn measure(
+    kind: SetUp,
+    plan: &Plan,
+    stop: &Stop,
+    say: &Progress,
+    work: &Path,
+) -> Result<Row, Failure> {
+    let dir = work.join(format!("trace-{kind:?}"));
+    fs::create_dir(&dir).map_err(|e| Failure::file(&dir, "make the directory", &e))?;
+    let place = Place {
+        kind,
+        volume: dir.join("v"),
+        dir: dir.clone(),
+    };
+    say.line(&format!(
+        "{}, trace: fill {} MiB",
+        kind.words(),
+        plan.working_set() >> 20
+    ));
+    let sized = Sized::find(
+        kind,
+        &plan.policy,
+        (plan.volume / EXTENT) as u32,
+        plan.fast(),
+        &dir,
+    )?;
+    sized.create(&dir)?;
+    let mut run = Run::new(plan, stop);
+    let server = place.open(&sized, false)?;
+    run.fill(&server.port())?;
+    server.stop().map_err(|e| Failure::failed(e.to_string()))?;
+    say.line(&format!(
+        "{}, trace: replay {} requests",
+        kind.words(),
+        plan.records.len()
+    ));
+    let server = place.open(&sized, true)?;
+    let begun = Instant::now();
+    run.replay(&server.port())?;
+    let elapsed = begun.elapsed();
+    let config = sized.config(&dir, true);
+    let stats = server.handle().call(move |engine, world| {
+        figures::stats(engine, world, &config, Nanos(elapsed.as_nanos() as u64))
+    });
+    let stats = stats.ok_or_else(|| Failure::failed("the volume closed by itself"))?;
+    server.stop().map_err(|e| Failure::failed(e.to_string()))?;
+    say.line(&format!("{}, trace: read everything back", kind.words()));
+    let server = place.open(&sized, false)?;
+    run.read_back(&server.port())?;
+    server.stop().map_err(|e| Failure::failed(e.to_string()))?;
+    fs::remove_dir_all(&dir).map_err(|e| Failure::file(&dir, "remove", &e))?;
+    let mut row = Row::new(kind, Workload::Trace, elapsed.as_secs_f64(), &stats);
+    // As the client saw it, waiting for the engine's thread included.
+    run.latencies.sort_unstable();
+    row.latency_p50_s = quantile(&run.latencies, 0.5);
+    row.latency_p99_s = quantile(&run.latencies, 0.99);
+    row.working_set_bytes = plan.working_set();
+    row.checked_bytes = Some(run.checked);
+    Ok(row)
+}
+
+fn quantile(sorted: &[Duration], q: f64) -> f64 {
+    let at = ((sorted.len() as f64 * q).ceil() as usize).clamp(1, sorted.len().max(1)) - 1;
+    sorted.get(at).map_or(0.0, Duration::as_secs_f64)
+}
+
+struct Place {
+    kind: SetUp,
+    volume: PathBuf,
+    dir: PathBuf,
+}
+
+impl Place {
+    fn open(&self, sized: &Sized, paced: bool) -> Result<Server, Failure> {
+        let file = isotherm_live::volume::description(&self.volume);
+        let opened = Volume::open_config(
+            sized.config(&self.dir, paced),
+            &file,
+            &self.dir,
+            OpenMode::ReadWrite,
+        );
+        let server = opened.and_then(Volume::serve);
+        server.map_err(|e| Failure::failed(format!("{}: {e}", self.kind.words())))
+    }
+}
+
+/// What came back, of which request.
+struct Done {
+    slot: usize,
+    result: Result<(), IoError>,
+    buf: Option<Buffer>,
+    at: Instant,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy)]
+struct Flight {
+    op: RequestOp,
+    offset: u64,
+    len: u32,
+    version: u32,
+    begun: Instant,
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    stop: &'a Stop,
+    /// By sector: which request wrote it last, 0 = the filling.
+    versions: Vec<u32>,
+    flights: Vec<Option<Flight>>,
+    send: Sender<Done>,
+    receive: Receiver<Done>,
+    latencies: Vec<Duration>,
+    checked: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, stop: &'a Stop) -> Run<'a> {
+        let (send, receive) = mpsc::channel();
+        Run {
+            plan,
+            stop,
+            versions: vec![0; (plan.volume / SECTOR) as usize],
+            flights: vec![None; plan.depth],
+            send,
+            receive,
+            latencies: Vec::with_capacity(plan.records.len()),
+            checked: 0,
+        }
+    }
+
+    fn fill(&mut self, port: &Arc<dyn Port>) -> Result<(), Failure> {
+        for &extent in &self.plan.extents {
+            self.issue(port, RequestOp::Write, extent * EXTENT, EXTENT as u32, 0)?;
+        }
+        self.end(port)
+    }
+
+    fn replay(&mut self, port: &Arc<dyn Port>) -> Result<(), Failure> {
+        self.latencies.clear();
+        self.checked = 0;
+        for (i, r) in self.plan.records.iter().enumerate() {
+            let op = if r.op == Op::Write {
+                RequestOp::Write
+            } else {
+                RequestOp::Read
+            };
+            self.issue(port, op, r.offset, r.len, i as u32 + 1)?;
+        }
+        self.end(port)
+    }
+
+    fn read_back(&mut self, port: &Arc<dyn Port>) -> Result<(), Failure> {
+        // Their latency is not the replay's.
+        let latencies = std::mem::take(&mut self.latencies);
+        for &extent in &self.plan.extents {
+            self.issue(port, RequestOp::Read, extent * EXTENT, EXTENT as u32, 0)?;
+        }
+        self.end(port)?;
+        self.latencies = latencies;
+        Ok(())
+    }
+
+    fn sectors(offset: u64, len: u32) -> std::ops::Range<usize> {
+        (offset / SECTOR) as usize..(offset + u64::from(len)).div_ceil(SECTOR) as usize
+    }
+
+    /// Waits for a place and for whatever the request would race with, then hands it over.
+    fn issue(
+        &mut self,
+        port: &Arc<dyn Port>,
+        op: RequestOp,
+        offset: u64,
+        len: u32,
+        version: u32,
+    ) -> Result<(), Failure> {
+        self.stop.check()?;
+        let races = |f: &Flight| {
+            (f.op == RequestOp::Write || op == RequestOp::Write)
+                && f.offset < offset + u64::from(len)
+                && offset < f.offset + u64::from(f.len)
+        };
+        let slot = loop {
+            let free = self.flights.iter().position(Option::is_none);
+            match free {
+                Some(slot) if !self.flights.iter().flatten().any(races) => break slot,
+                _ => self.take()?,
+            }
+        };
+        let mut buf = port.buffer(offset, len);
+        if op == RequestOp::Write {
+            let sectors = Self::sectors(offset, len);
+            self.versions[sectors.clone()].fill(version);
+            for (sector, bytes) in sectors.zip(buf.chunks_mut(SECTOR as usize)) {
+                stamp(sector as u64, version, bytes);
+            }
+        }
+        let send = self.send.clone();
+        let done = Box::new(move |result, buf| {
+            // Nobody listens any more when the run has failed.
+            let _ = send.send(Done {
+                slot,
+                result,
+                buf,
+                at: Instant::now(),
+            });
+        });
+        self.flights[slot] = Some(Flight {
+            op,
+            offset,
+            len,
+            version,
+            begun: Instant::now(),
+        });
+        port.submit(op, offset, len, false, 0, Some(buf), done);
+        Ok(())
+    }
+
+    /// One answer.
+    fn take(&mut self) -> Result<(), Failure> {
+        let done = self
+            .receive
+            .recv_timeout(PATIENCE)
+            .map_err(|_| Failure::failed(format!("no answer for {} s", PATIENCE.as_secs())))?;
+        let Some(flight) = self.flights[done.slot].take() else {
+            return Err(Failure::failed("a request was answered twice"));
+        };
+        let Flight {
+            op,
+            offset,
+            len,
+            version,
+            begun,
+        } = flight;
+        if let Err(e) = done.result {
+            return Err(Failure::failed(format!(
+                "request {version}: {op:?} of {len} bytes at {offset}: {e:?}"
+            )));
+        }
+        self.latencies.push(done.at.duration_since(begun));
+        if op != RequestOp::Read {
+            return Ok(());
+        }
+        let buf = done
+            .buf
+            .ok_or_else(|| Failure::failed("a read came back without its buffer"))?;
+        self.checked += u64::from(len);
+        check(&self.versions, offset, &buf).map_err(|at| {
+            let want = self.versions[(at / SECTOR) as usize];
+            Failure::failed(format!(
+                "wrong data: byte {at} of the volume is not what request {want} wrote there"
+            ))
+        })
+    }
+
+    /// All answers, then a flush.
+    fn end(&mut self, port: &Arc<dyn Port>) -> Result<(), Failure> {
+        while self.flights.iter().any(Option::is_some) {
+            self.take()?;
+        }
+        let (send, receive) = mpsc::channel();
+        let done = Box::new(move |result, _| {
+            let _ = send.send(result);
+        });
+        port.submit(RequestOp::Flush, 0, 0, false, 0, None, done);
+        match receive.recv_timeout(PATIENCE) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(e)) => Err(Failure::failed(format!("flush: {e:?}"))),
+            Err(_) => Err(Failure::failed(format!(
+                "no answer to a flush for {} s",
+                PATIENCE.as_secs()
+            ))),
+        }
+    }
+}
+
+/// First byte of the first sector that is wrong.
+fn check(versions: &[u32], offset: u64, data: &[u8]) -> Result<(), u64> {
+    let mut want = [0; SECTOR as usize];
+    let first = offset / SECTOR;
+    for (sector, bytes) in (first..).zip(data.chunks(SECTOR as usize)) {
+        let want = &mut want[..bytes.len()];
+        stamp(sector, versions[sector as usize], want);
+        if want != bytes {
+            return Err(sector * SECTOR);
+        }
+    }
+    Ok(())
+}
+
+/// Contents of a sector as a request wrote it.
+fn stamp(sector: u64, version: u32, bytes: &mut [u8]) {
+    // A Weyl sequence through a multiply-xor finisher: cheap, and no two (sector, version) begin alike in practice.
+    let mut x = sector.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ u64::from(version).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    for word in bytes.chunks_mut(8) {
+        x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut y = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        y ^= y >> 27;
+        word.copy_from_slice(&y.to_le_bytes()[..word.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(ms: u64, op: Op, offset: u64, len: u32) -> Record {
+        Record::new(Nanos::from_millis(ms), op, offset, len)
+    }
+
+    #[test]
+    fn touched_regions_lie_side_by_side_in_order() {
+        let far = 30 << 30;
+        let records = vec![
+            record(0, Op::Write, far + REGION - 512, 1024),
+            record(1, Op::Read, 5 * REGION + 4096, 512),
+            record(60_000, Op::Write, far + 2 * REGION, 512),
+        ];
+        let plan = Plan::of(records, "t".into(), 8, "greendm".into()).expect("a plan");
+        let offsets: Vec<u64> = plan.records.iter().map(|r| r.offset).collect();
+        assert_eq!(offsets, [2 * REGION - 512, 4096, 3 * REGION]);
+        assert_eq!((plan.volume, plan.extents.len()), (4 * REGION, 4));
+        assert!((plan.minutes - 1.0).abs() < 1e-9);
+        assert!(Plan::of(Vec::new(), "t".into(), 8, "greendm".into()).is_err());
+    }
+
+    #[test]
+    fn a_wrong_or_old_sector_is_seen() {
+        let versions = [0, 7, 7, 0];
+        let mut data = vec![0; 1024];
+        stamp(1, 7, &mut data[..512]);
+        stamp(2, 7, &mut data[512..]);
+        assert_eq!(check(&versions, 512, &data), Ok(()));
+        stamp(2, 6, &mut data[512..]);
+        assert_eq!(check(&versions, 512, &data), Err(1024));
+        stamp(3, 7, &mut data[512..]);
+        assert_eq!(check(&versions, 512, &data), Err(1024));
+        stamp(2, 7, &mut data[512..]);
+        data[511] ^= 1;
+        assert_eq!(check(&versions, 512, &data), Err(512));
+    }
+
+    #[test]
+    fn a_replay_runs_and_a_damaged_device_is_noticed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let records = (0..400u64)
+            .map(|i| {
+                let op = if i % 3 == 0 { Op::Read } else { Op::Write };
+                record(i, op, i * 7919 % 600 * 4096, 8192)
+            })
+            .collect();
+        let plan = Plan::of(records, "t".into(), 8, "greendm".into()).expect("a plan");
+        let stop = Stop::default();
+        for kind in SetUp::ALL {
+            let at = dir.path().join(format!("{kind:?}"));
+            fs::create_dir(&at).expect("made");
+            let sized = Sized::find(
+                kind,
+                &plan.policy,
+                (plan.volume / EXTENT) as u32,
+                plan.fast(),
+                &at,
+            )
+            .expect("sizes");
+            let place = Place {
+                kind,
+                volume: sized.create(&at).expect("made"),
+                dir: at.clone(),
+            };
+            let mut run = Run::new(&plan, &stop);
+            // Unpaced: what is tested is the data, not the time.
+            let server = place.open(&sized, false).expect("opens");
+            run.fill(&server.port()).expect("filled");
+            run.replay(&server.port()).expect("replayed");
+            assert_eq!(run.latencies.len(), 400);
+            server.stop().expect("stopped");
+            for member in ["ssd.img", "hdd.img"]
+                .map(|n| at.join(n))
+                .iter()
+                .filter(|p| p.exists())
+            {
+                let mut bytes = fs::read(member).expect("read");
+                // Past the metadata, which has checksums of its own.
+                let data = bytes.len() / 2;
+                bytes[data..].fill(0xa5);
+                let end = bytes.len() - 64 * 1024;
+                let original = fs::read(member).expect("read");
+                bytes[end..].copy_from_slice(&original[end..]);
+                fs::write(member, bytes).expect("written");
+            }
+            let server = place.open(&sized, false).expect("opens");
+            let seen = run.read_back(&server.port());
+            assert!(
+                seen.is_err_and(|e| e.to_string().contains("wrong data")),
+                "{kind:?}"
+            );
+        }
+    }
+}

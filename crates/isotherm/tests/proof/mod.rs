@@ -254,6 +254,15 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(mut child) = self.serving.take() {
             let _ = child.kill();
+            // A server that hangs in the kernel waits for its own mount; force ends every request of that, and so lets
+            // go whoever waits. It says "busy" all the same.
+            if !matches!(child.try_wait(), Ok(Some(_))) {
+                let _ = Command::new("umount")
+                    .arg("-f")
+                    .arg(&self.mnt)
+                    .stderr(Stdio::null())
+                    .status();
+            }
             let _ = child.wait();
         }
         self.clear_mount();

@@ -35,7 +35,7 @@ pub fn run(
 
 /// `len` random bytes at most.
 pub fn noise(rng: &mut Rng, len: u64) -> Vec<u8> {
-    (0..rng.below(len + 1)).map(|_| rng.next() as u8).collect()
+    (0..rng.below(len + 1)).map(|_| rng.draw() as u8).collect()
 }
 
 /// `valid` with a few bytes changed, removed, doubled or inserted.
@@ -50,7 +50,7 @@ pub fn bent(rng: &mut Rng, valid: &[u8]) -> Vec<u8> {
             0 => b[at] ^= 1 << rng.below(8),
             1 => b[at] = [0, 0xff, 0x7f, 0x80][rng.below(4) as usize],
             2 => drop(b.remove(at)),
-            3 => b.insert(at, rng.next() as u8),
+            3 => b.insert(at, rng.draw() as u8),
             4 => b.truncate(at.max(1)),
             _ => {
                 let from = rng.below(b.len() as u64) as usize;

@@ -205,7 +205,7 @@ mod tests {
             let mut m = BTreeSet::new();
             for _ in 0..2000 {
                 let i = rng(&mut s) as usize % len;
-                if rng(&mut s) % 2 == 0 {
+                if rng(&mut s).is_multiple_of(2) {
                     t.insert(i);
                     m.insert(i);
                 } else {
@@ -231,7 +231,7 @@ mod tests {
         for _ in 0..3000 {
             let from = rng(&mut s) as usize % 300;
             let to = from + rng(&mut s) as usize % (300 - from + 1);
-            let on = rng(&mut s) % 2 == 0;
+            let on = rng(&mut s).is_multiple_of(2);
             let changed = m[from..to].iter().any(|&x| x != on);
             assert_eq!(b.fill(from, to, on), changed);
             m[from..to].fill(on);

@@ -65,9 +65,9 @@ impl Pins {
         }
         let p = &mut self.table[i];
         if write {
-            p.writers += 1
+            p.writers += 1;
         } else {
-            p.readers += 1
+            p.readers += 1;
         }
     }
     /// One operation on `s` ended; true if it was the last.
@@ -79,9 +79,9 @@ impl Pins {
             "unpin of a slot that is not pinned"
         );
         if write {
-            p.writers -= 1
+            p.writers -= 1;
         } else {
-            p.readers -= 1
+            p.readers -= 1;
         }
         if p.readers != 0 || p.writers != 0 {
             return false;

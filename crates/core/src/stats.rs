@@ -34,7 +34,7 @@ impl Histogram {
         if v < 1 << SUB {
             return v as usize;
         }
-        let top = 63 - v.leading_zeros();
+        let top = v.ilog2();
         (((top - SUB + 1) << SUB) as usize) + ((v >> (top - SUB)) as usize & ((1 << SUB) - 1))
     }
     /// Largest value that falls into bucket `i`.

@@ -27,6 +27,7 @@ impl Nanos {
         self.0 as f64 / 1e9
     }
     /// The time from `earlier` to `self`, zero if it lies after.
+    #[must_use]
     pub const fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }

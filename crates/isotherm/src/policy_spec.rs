@@ -41,6 +41,9 @@ impl FromStr for PolicySpec {
 }
 
 /// `KEY=VALUE` with a finite number.
+///
+/// # Errors
+/// Says what to write instead.
 pub fn param(text: &str) -> Result<(String, f64), String> {
     let (key, value) = text
         .split_once('=')

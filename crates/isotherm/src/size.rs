@@ -141,6 +141,9 @@ impl fmt::Display for Size {
 }
 
 /// An absolute size, for clap.
+///
+/// # Errors
+/// Says what to write instead.
 pub fn absolute(text: &str) -> Result<u64, SizeError> {
     text.parse::<Size>()?
         .bytes()
@@ -148,6 +151,9 @@ pub fn absolute(text: &str) -> Result<u64, SizeError> {
 }
 
 /// An extent size, for clap: a power of two from 4K to 4M.
+///
+/// # Errors
+/// Says what to write instead.
 pub fn extent(text: &str) -> Result<u32, SizeError> {
     let n = absolute(text)?;
     if n.is_power_of_two() && (4096..=4 << 20).contains(&n) {

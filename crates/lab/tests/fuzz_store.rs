@@ -15,9 +15,9 @@ fn damaged_volumes_are_refused_or_served() {
         6,
         3000,
         |rng| {
-            let mut recipe = vec![rng.next() as u8, rng.next() as u8];
+            let mut recipe = vec![rng.draw() as u8, rng.draw() as u8];
             for _ in 0..=rng.below(6) {
-                recipe.extend_from_slice(&rng.next().to_le_bytes());
+                recipe.extend_from_slice(&rng.draw().to_le_bytes());
             }
             // Half of the edits aim at the fields of a header, where most of the sense is.
             for e in recipe[2..].chunks_exact_mut(8) {
@@ -43,7 +43,7 @@ fn superblocks_of_any_content() {
             for _ in 0..=rng.below(6) {
                 let at = [rng.below(128), rng.below(1024)][rng.below(2) as usize] as usize;
                 x[at] = if rng.one_in(2) {
-                    rng.next() as u8
+                    rng.draw() as u8
                 } else {
                     0xff
                 };

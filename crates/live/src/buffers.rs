@@ -285,14 +285,17 @@ impl Pool {
         let mine = state.ticket;
         state.ticket += 1;
         loop {
-            if state.serving == mine {
-                if let Some(memory) = self.try_take(&mut state, order) {
-                    state.serving += 1;
-                    if state.serving != state.ticket {
-                        self.returned.notify_all();
-                    }
-                    return memory;
+            let memory = if state.serving == mine {
+                self.try_take(&mut state, order)
+            } else {
+                None
+            };
+            if let Some(memory) = memory {
+                state.serving += 1;
+                if state.serving != state.ticket {
+                    self.returned.notify_all();
                 }
+                return memory;
             }
             state = self
                 .returned

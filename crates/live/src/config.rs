@@ -52,7 +52,7 @@ impl fmt::Display for Size {
         let unit = ["", "K", "M", "G", "T"];
         let mut n = self.0;
         let mut i = 0;
-        while n != 0 && n % 1024 == 0 && i + 1 < unit.len() {
+        while n != 0 && n.is_multiple_of(1024) && i + 1 < unit.len() {
             n /= 1024;
             i += 1;
         }
@@ -406,10 +406,7 @@ impl MemberConfig {
         if self.span.is_some() && self.paced.is_none() {
             return Err("span: only together with `paced`".into());
         }
-        if !self
-            .standby_s
-            .is_none_or(|s| s.is_finite() && s >= 1.0 && s <= 1e7)
-        {
+        if !self.standby_s.is_none_or(|s| (1.0..=1e7).contains(&s)) {
             return Err("standby_s: from 1 to 10000000 seconds".into());
         }
         self.model(self.size.map_or(0, |s| s.0)).map(|_| ())
@@ -463,7 +460,7 @@ pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
 
 /// As 32 hexadecimal digits.
 pub fn format_uuid(uuid: &[u8; 16]) -> String {
-    uuid.iter().map(|b| format!("{b:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(*uuid))
 }
 
 #[cfg(test)]

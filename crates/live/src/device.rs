@@ -49,6 +49,15 @@ pub struct Device {
     pub note: Option<String>,
 }
 
+impl Drop for Device {
+    fn drop(&mut self) {
+        // Not left to the last close: a ring that goes keeps its files for a moment, and the next opening would find them
+        // in use.
+        // SAFETY: flock on a descriptor that we own.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
 /// What tells devices apart: the same one under two names has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {

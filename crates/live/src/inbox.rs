@@ -254,7 +254,7 @@ mod tests {
             .map(|t| {
                 let inbox = Arc::clone(&inbox);
                 std::thread::spawn(move || {
-                    (0..3000).for_each(|i| assert!(inbox.push(flush(t << 32 | i)).is_ok()))
+                    (0..3000).for_each(|i| assert!(inbox.push(flush(t << 32 | i)).is_ok()));
                 })
             })
             .collect();
@@ -282,7 +282,9 @@ mod tests {
                 None => {}
             }
         }
-        threads.into_iter().for_each(|t| t.join().unwrap());
+        for t in threads {
+            t.join().unwrap();
+        }
     }
 
     #[test]

@@ -26,5 +26,5 @@ pub mod world;
 
 pub use config::{MemberConfig, VolumeConfig};
 pub use error::{Error, ErrorKind};
-pub use server::{Handle, Server, Session};
+pub use server::{Handle, Server, Session, prepare_process};
 pub use volume::{OpenMode, Volume};

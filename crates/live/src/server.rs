@@ -109,6 +109,8 @@ impl Prepared {
             ..
         } = self.volume;
         let io = &config.io;
+        // With the core's `mutants` feature there is one field more.
+        #[allow(clippy::needless_update)]
         let params = Params {
             move_buffers: io.move_buffers,
             commit_interval: Nanos::from_millis(io.commit_interval_ms),
@@ -186,7 +188,7 @@ impl Session {
             match event {
                 Event::Arrived(r) => self.engine.submit(now, r, &mut self.effects),
                 Event::Finished { id, result } => {
-                    self.engine.complete(now, id, result, &mut self.effects)
+                    self.engine.complete(now, id, result, &mut self.effects);
                 }
                 Event::Closed => self.engine.close(now, &mut self.effects),
             }

@@ -323,17 +323,17 @@ impl Volume {
         let found = find_superblocks(&mut FileMedia::new(&devices), &paths, read_only, &mut notes)?;
         let (devices, found) = in_place(&mut config, devices, found)?;
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
-        if let (Some(want), Some(sb)) = (
-            config.uuid.as_deref().and_then(parse_uuid),
-            found.iter().flatten().next(),
-        ) {
-            if want != sb.uuid {
-                let what = format!(
-                    "uuid: the members carry volume {}, not this one",
-                    format_uuid(&sb.uuid)
-                );
-                return Err(config_error(file, what));
-            }
+        let wanted = config.uuid.as_deref().and_then(parse_uuid);
+        if let Some(sb) = found
+            .iter()
+            .flatten()
+            .find(|s| wanted.is_some_and(|w| w != s.uuid))
+        {
+            let what = format!(
+                "uuid: the members carry volume {}, not this one",
+                format_uuid(&sb.uuid)
+            );
+            return Err(config_error(file, what));
         }
         check_shape(&config, &devices, &found, file)?;
         let how = match mode {

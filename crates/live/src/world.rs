@@ -6,9 +6,13 @@
 //!              model.start ──────────────────────────► poll ┘   (paced members only)
 //! other threads ─► inbox ─► bell, only if asleep ──► Event::Arrived
 //! ```
+//! `flight.rs` has the life of one operation.
+//!
 //! Never false: memory that a device operation uses is neither given back nor used for anything else until its completion.
 
-use crate::buffers::{Arena, Buffer, Memory};
+mod flight;
+
+use crate::buffers::{Arena, Buffer};
 use crate::config::IoConfig;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
@@ -16,10 +20,9 @@ use crate::inbox::{Inbox, Submission};
 use crate::paced::Pacer;
 pub use crate::requests::Ended;
 use crate::requests::Table;
+use flight::Flight;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use isotherm_core::{
-    BufRef, DeviceOp, Effect, Engine, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World,
-};
+use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -56,18 +59,6 @@ const MODEL: u8 = 2;
 const SPIN_MISSES: u32 = 16;
 const SPIN_PAUSE: u32 = 64;
 
-/// A device operation under way.
-struct Flight {
-    op: DeviceOp,
-    at: *mut u8,
-    /// Who is still to end it: [`REAL`], [`MODEL`].
-    waiting: u8,
-    result: Result<u32, IoError>,
-    /// Bytes of zeros written so far, where zeros must be written.
-    zeroed: Option<u32>,
-    bounce: Option<Memory>,
-}
-
 /// What the world knows of a member.
 #[derive(Default)]
 struct MemberState {
@@ -92,6 +83,9 @@ pub struct MemberStats {
     pub no_discard: bool,
 }
 
+/// Ends of operations that had a thread of their own.
+type Slow = Mutex<Vec<(u32, Result<u32, IoError>)>>;
+
 /// See the module.
 pub struct UringWorld {
     ring: IoUring,
@@ -106,7 +100,7 @@ pub struct UringWorld {
     ready: Vec<Event>,
     cqes: Vec<(u64, i32, bool)>,
     sources: Vec<(Option<Box<dyn Source>>, bool)>,
-    slow: Arc<Mutex<Vec<(u32, Result<u32, IoError>)>>>,
+    slow: Arc<Slow>,
     start: Instant,
     base: Nanos,
     spin: Duration,
@@ -309,208 +303,6 @@ impl UringWorld {
         }
     }
 
-    /// Starts `op`; `meta` are the bytes of a metadata write.
-    fn begin(&mut self, op: &DeviceOp, meta: &[u8]) {
-        let member = usize::from(op.member.0);
-        if self.members.get(member).is_none_or(|m| m.fd.is_none()) {
-            self.ready.push(Event::Finished {
-                id: op.id,
-                result: Err(IoError::Gone),
-            });
-            return;
-        }
-        let filling = op.kind == OpKind::Read;
-        let mut bounce = None;
-        let at = match op.buf {
-            BufRef::None => self.arena.zeros(),
-            BufRef::Request { tag, offset } => {
-                self.requests.using(tag, 1);
-                self.requests
-                    .at(tag, offset, op.len, filling)
-                    .expect("reads and writes have a buffer")
-            }
-            BufRef::Move { index, offset } => self.arena.move_at(index, offset, op.len),
-            BufRef::Meta => {
-                let mut b = self.arena.own.get_now(op.len as usize);
-                b.bytes_mut()[..op.len as usize].copy_from_slice(meta);
-                bounce.insert(b).as_ptr()
-            }
-        };
-        let flight = Flight {
-            op: *op,
-            at,
-            waiting: REAL,
-            result: Ok(0),
-            zeroed: None,
-            bounce,
-        };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.flights[id as usize] = Some(flight);
-                id
-            }
-            None => {
-                self.flights.push(Some(flight));
-                self.flights.len() as u32 - 1
-            }
-        };
-        if let Some(pacer) = &mut self.members[member].pacer {
-            let now = Nanos(self.start.elapsed().as_nanos() as u64);
-            pacer.start(now, u64::from(id), op);
-            self.flight(id).waiting |= MODEL;
-        }
-        self.issue(id);
-    }
-
-    fn flight(&mut self, id: u32) -> &mut Flight {
-        self.flights[id as usize]
-            .as_mut()
-            .expect("a completion names a flight")
-    }
-
-    /// Hands the real part to the kernel (again).
-    fn issue(&mut self, id: u32) {
-        let f = self.flight(id);
-        let (op, at, zeroed) = (f.op, f.at, f.zeroed);
-        let member = &mut self.members[usize::from(op.member.0)];
-        let fd = types::Fixed(u32::from(op.member.0));
-        let dsync = if op.fua { libc::RWF_DSYNC } else { 0 };
-        let fixed = self.fixed && self.arena.region.contains(at, op.len as usize);
-        let entry = match op.kind {
-            OpKind::Read if fixed => opcode::ReadFixed::new(fd, at, op.len, 0)
-                .offset(op.offset)
-                .build(),
-            OpKind::Read => opcode::Read::new(fd, at, op.len).offset(op.offset).build(),
-            OpKind::Write if fixed => opcode::WriteFixed::new(fd, at, op.len, 0)
-                .offset(op.offset)
-                .rw_flags(dsync)
-                .build(),
-            OpKind::Write => opcode::Write::new(fd, at, op.len)
-                .offset(op.offset)
-                .rw_flags(dsync)
-                .build(),
-            OpKind::Flush => opcode::Fsync::new(fd)
-                .flags(types::FsyncFlags::DATASYNC)
-                .build(),
-            OpKind::Discard if member.no_punch => return self.settle(id, REAL, Ok(op.len)),
-            OpKind::Discard => {
-                let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-                opcode::Fallocate::new(fd, op.len.into())
-                    .offset(op.offset)
-                    .mode(mode)
-                    .build()
-            }
-            OpKind::WriteZeroes if zeroed.is_none() && !member.no_zero_range && !op.fua => {
-                let mode = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
-                opcode::Fallocate::new(fd, op.len.into())
-                    .offset(op.offset)
-                    .mode(mode)
-                    .build()
-            }
-            OpKind::WriteZeroes => {
-                let done = *self.flight(id).zeroed.insert(zeroed.unwrap_or(0));
-                let len = (op.len - done).min(Arena::ZEROS as u32);
-                let offset = op.offset + u64::from(done);
-                opcode::Write::new(fd, self.arena.zeros(), len)
-                    .offset(offset)
-                    .rw_flags(dsync)
-                    .build()
-            }
-            OpKind::Standby => return self.standby(id),
-        };
-        self.push(&entry.user_data(id.into()));
-    }
-
-    /// The command takes seconds on a disk: it has a thread of its own, once per sleep.
-    fn standby(&mut self, id: u32) {
-        let index = usize::from(self.flight(id).op.member.0);
-        let member = &mut self.members[index];
-        member.stats.standbys += 1;
-        if !member.is_block || member.pacer.is_some() {
-            return self.settle(id, REAL, Ok(0));
-        }
-        let (devices, slow, inbox) = (
-            Arc::clone(&self.devices),
-            Arc::clone(&self.slow),
-            Arc::clone(&self.inbox),
-        );
-        let run = move || {
-            let ok = devices[index]
-                .as_ref()
-                .is_some_and(|d| Device::standby(&d.file).is_ok());
-            let result = if ok { Ok(0) } else { Err(IoError::Io) };
-            slow.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((id, result));
-            let nudge: Command = Box::new(|_, _| {});
-            inbox.command(nudge);
-            inbox.wake();
-        };
-        let named = std::thread::Builder::new().name("isotherm-standby".into());
-        if named.spawn(run).is_err() {
-            self.settle(id, REAL, Err(IoError::Io));
-        }
-    }
-
-    /// The kernel's answer to the real part.
-    fn completed(&mut self, id: u32, res: i32) {
-        let f = self.flight(id);
-        let op = f.op;
-        let zeroed = f.zeroed;
-        let member = &mut self.members[usize::from(op.member.0)];
-        if matches!(-res, libc::EINTR | libc::EAGAIN) {
-            return self.issue(id);
-        }
-        let unsupported = matches!(
-            -res,
-            libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::ENOTTY
-        );
-        let result = match op.kind {
-            OpKind::Discard if unsupported => {
-                (member.no_punch, member.stats.no_discard) = (true, true);
-                Ok(op.len)
-            }
-            OpKind::WriteZeroes if unsupported && zeroed.is_none() => {
-                member.no_zero_range = true;
-                return self.issue(id);
-            }
-            OpKind::WriteZeroes if res > 0 && zeroed.is_some_and(|z| z + (res as u32) < op.len) => {
-                self.flight(id).zeroed = zeroed.map(|z| z + res as u32);
-                return self.issue(id);
-            }
-            OpKind::Discard | OpKind::WriteZeroes | OpKind::Flush if res >= 0 => Ok(op.len),
-            // Nothing transferred is the end of a file that was cut short under us: asking again would not help.
-            OpKind::Read | OpKind::Write if res > 0 || (res == 0 && op.len == 0) => Ok(res as u32),
-            _ => {
-                member.stats.errors += 1;
-                member.stats.last_errno = Some(-res);
-                Err(io_error(-res))
-            }
-        };
-        self.settle(id, REAL, result);
-    }
-
-    /// One of the two parts ended.
-    fn settle(&mut self, id: u32, part: u8, result: Result<u32, IoError>) {
-        let f = self.flight(id);
-        debug_assert!(f.waiting & part != 0, "each part ends once");
-        f.waiting &= !part;
-        if part == REAL {
-            f.result = result;
-            // The kernel is done with the memory even if the model is not; but the engine does not know yet.
-            f.bounce = None;
-        }
-        let (left, result, op) = (f.waiting, f.result, f.op);
-        if left == 0 {
-            self.flights[id as usize] = None;
-            self.free.push(id);
-            if let BufRef::Request { tag, .. } = op.buf {
-                self.requests.using(tag, -1);
-            }
-            self.ready.push(Event::Finished { id: op.id, result });
-        }
-    }
-
     /// Everything that happened, without a system call.
     fn collect(&mut self, events: &mut Vec<Event>) {
         self.take_completions();
@@ -628,15 +420,6 @@ impl UringWorld {
     }
 }
 
-fn io_error(errno: i32) -> IoError {
-    match errno {
-        libc::ENOSPC | libc::EDQUOT => IoError::NoSpace,
-        libc::ENODEV | libc::ENXIO => IoError::Gone,
-        libc::EROFS => IoError::ReadOnly,
-        _ => IoError::Io,
-    }
-}
-
 impl World for UringWorld {
     fn now(&self) -> Nanos {
         self.base + self.model_now()
@@ -723,6 +506,8 @@ impl Drop for UringWorld {
                 }
             }
         }
+        // Now rather than when the kernel gets to it, so that block devices can be claimed again at once.
+        let _ = self.ring.submitter().unregister_files();
         self.requests.refuse_all(IoError::Gone);
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::device::OpenHow;
 use crate::inbox::Done;
-use isotherm_core::{MemberId, RequestOp};
+use isotherm_core::{BufRef, DeviceOp, MemberId, RequestOp};
 use isotherm_models::{DeviceModel, ModelOp, Options, Span, preset};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -246,10 +246,8 @@ fn an_odd_write_reads_its_edges_beside_the_payload() {
 fn discards_and_zeroes_work_or_are_worked_around() {
     let mut b = bench(None);
     let fill = |b: &Bench| {
-        b.file
-            .write_all_at(&[7; 3 << 20], 0)
-            .and_then(|()| b.file.sync_all())
-            .unwrap()
+        b.file.write_all_at(&vec![7; 3 << 20], 0).unwrap();
+        b.file.sync_all().unwrap();
     };
     fill(&b);
     assert_eq!(
@@ -381,7 +379,7 @@ fn other_threads_wake_a_sleeping_world() {
 #[test]
 fn a_paced_member_ends_what_its_model_ends() {
     let mut b = bench(Some("wd5000aaks"));
-    b.file.write_all_at(&[3; 1 << 20], 0).unwrap();
+    b.file.write_all_at(&vec![3; 1 << 20], 0).unwrap();
     b.file.sync_all().unwrap();
     for i in 0..8u64 {
         let before = b.world.model(0).unwrap().0;
@@ -480,7 +478,7 @@ fn a_world_that_is_dropped_answers_and_waits_for_the_device() {
     let mut buf = b.arena.pool.buffer(0, 1 << 20, 512);
     buf.fill(0x44);
     let done = Done::Call(Box::new(move |result, buf| {
-        send.send((result, buf.is_some())).unwrap()
+        send.send((result, buf.is_some())).unwrap();
     }));
     let s = Submission {
         op: RequestOp::Write,

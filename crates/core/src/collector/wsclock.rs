@@ -105,9 +105,14 @@ impl WsClock {
                     return Some(e);
                 }
                 let hand = &mut self.hands[usize::from(tier.0)];
-                hand.oldest.push((last, slot.0));
-                if hand.oldest.len() > BATCH {
-                    hand.oldest.pop();
+                // Of many only the oldest are kept: most candidates fail this comparison and cost no heap work.
+                if hand.oldest.len() < BATCH
+                    || hand.oldest.peek().is_some_and(|&top| (last, slot.0) < top)
+                {
+                    hand.oldest.push((last, slot.0));
+                    if hand.oldest.len() > BATCH {
+                        hand.oldest.pop();
+                    }
                 }
             }
             if full_turn && !self.end_turn(view, tier) {
@@ -169,9 +174,8 @@ impl Collector for WsClock {
     }
     fn left(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
     fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
-        let v = self.victim(view, tier);
-        self.end_batch(tier);
-        v
+        // What a fruitless turn lined up stays good as long as it is not accessed: one turn serves many calls.
+        self.victim(view, tier)
     }
     fn worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
         view.last(extent).0

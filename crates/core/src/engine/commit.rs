@@ -305,19 +305,18 @@ impl Commit {
                 if at == HEADER {
                     self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
                 }
-                match record::encode(
+                if let Some(units) = record::encode(
                     map,
                     e,
                     Some(slot),
                     blocks,
                     &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK],
                 ) {
-                    Some(units) => at += units * 16,
-                    None => {
-                        n += 1;
-                        at = HEADER;
-                        continue;
-                    }
+                    at += units * 16;
+                } else {
+                    n += 1;
+                    at = HEADER;
+                    continue;
                 }
             }
             b.cursor += 1;
@@ -559,10 +558,10 @@ impl Engine {
         if let Some(m) = c.layout.mirror.filter(|_| c.round.mirror) {
             targets.push((1, m, c.staging.mirrored));
         }
-        if let Some(b) = &mut c.building {
-            if b.header_due {
-                c.header_block.copy_from_slice(&b.header.encode(&c.uuid));
-            }
+        if let Some(b) = &mut c.building
+            && b.header_due
+        {
+            c.header_block.copy_from_slice(&b.header.encode(&c.uuid));
         }
         for &(which, member, from) in &targets {
             let mut seq = from;

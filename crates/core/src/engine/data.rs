@@ -241,10 +241,10 @@ impl Engine {
             self.release_hold(w.extent);
             match self.reqs.at(w.req).op {
                 RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
-                    self.discard_piece(now, w, out)
+                    self.discard_piece(now, w, out);
                 }
                 RequestOp::Write if self.edges.is_queued(w.req) => {
-                    self.retry_odd_write(now, w, out)
+                    self.retry_odd_write(now, w, out);
                 }
                 _ => {
                     let mut run = None;
@@ -390,19 +390,18 @@ impl Engine {
         let device_offset =
             slot_offset + (from - (u64::from(w.extent.0) << self.space.geo.extent_shift));
         let len = (to - from) as u32;
-        if let Some(r) = run {
-            if r.member == member
-                && r.device_offset + u64::from(r.len) == device_offset
-                && r.start + u64::from(r.len) == from
-                && r.ext + u32::from(r.count) == w.extent.0
-                && r.slot + u32::from(r.count) == slot.0
-                && r.fua == fua
-                && r.count < u16::MAX
-            {
-                r.len += len;
-                r.count += 1;
-                return;
-            }
+        if let Some(r) = run
+            && r.member == member
+            && r.device_offset + u64::from(r.len) == device_offset
+            && r.start + u64::from(r.len) == from
+            && r.ext + u32::from(r.count) == w.extent.0
+            && r.slot + u32::from(r.count) == slot.0
+            && r.fua == fua
+            && r.count < u16::MAX
+        {
+            r.len += len;
+            r.count += 1;
+            return;
         }
         let new = Run {
             member,

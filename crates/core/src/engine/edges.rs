@@ -65,9 +65,8 @@ impl Engine {
         let b = u64::from(self.space.geo.block_bytes());
         let end = offset + u64::from(req.bytes);
         let head = (offset != req.start || end < req.start + b).then_some(req.start);
-        let tail = (end != req.end && req.end - b != req.start
-            || (end != req.end && head.is_none()))
-        .then_some(req.end - b);
+        // Not the head block again: a request within one block reads it once.
+        let tail = (end != req.end && req.end - b != req.start).then_some(req.end - b);
         [head, tail]
     }
 

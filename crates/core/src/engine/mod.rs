@@ -146,6 +146,7 @@ enum What {
 #[derive(Clone, Copy, Debug)]
 struct Op {
     what: What,
+    #[allow(clippy::struct_field_names)]
     op: DeviceOp,
     /// Bytes of metadata, as (staging sequence numbers | checkpoint buffer | header).
     meta: commit::MetaSource,

@@ -352,12 +352,12 @@ impl Engine {
 
     /// Cancel a move if it can still be cancelled (closing).
     pub(super) fn cancel_move(&mut self, now: Nanos, index: u16, out: &mut Vec<Effect>) {
-        if let Some(m) = self.moves.list[usize::from(index)] {
-            if m.step != Step::Committing {
-                self.moves.mark_stale(index);
-                if m.step == Step::Copied {
-                    self.give_up(now, index, Outcome::Stale, out);
-                }
+        if let Some(m) = self.moves.list[usize::from(index)]
+            && m.step != Step::Committing
+        {
+            self.moves.mark_stale(index);
+            if m.step == Step::Copied {
+                self.give_up(now, index, Outcome::Stale, out);
             }
         }
     }

@@ -19,15 +19,12 @@ impl<T> Slab<T> {
     }
     /// Store; returns the number.
     pub fn insert(&mut self, t: T) -> u32 {
-        match self.free.pop() {
-            Some(i) => {
-                self.items[i as usize] = Some(t);
-                i
-            }
-            None => {
-                self.items.push(Some(t));
-                self.items.len() as u32 - 1
-            }
+        if let Some(i) = self.free.pop() {
+            self.items[i as usize] = Some(t);
+            i
+        } else {
+            self.items.push(Some(t));
+            self.items.len() as u32 - 1
         }
     }
     /// Take out. A number that is not in use is a caller's bug.

@@ -159,13 +159,13 @@ impl Policy for GreenDm {
             return;
         };
         self.demoting[i].1 -= 1;
-        if let Outcome::Refused(why) = how {
-            if !matches!(why, Refusal::Pointless | Refusal::Busy) {
-                if let Some(s) = view.home(extent) {
-                    self.clock.put_back(TierId(i as u8), s);
-                }
-                self.wake = Some(view.now() + Nanos::from_millis(5));
+        if let Outcome::Refused(why) = how
+            && !matches!(why, Refusal::Pointless | Refusal::Busy)
+        {
+            if let Some(s) = view.home(extent) {
+                self.clock.put_back(TierId(i as u8), s);
             }
+            self.wake = Some(view.now() + Nanos::from_millis(5));
         }
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
@@ -186,7 +186,7 @@ impl Policy for GreenDm {
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         let whole = |lo: f64, hi: f64, what: &'static str| {
-            if value as u32 as f64 == value && (lo..=hi).contains(&value) {
+            if (lo..=hi).contains(&value) && value % 1.0 < f64::EPSILON {
                 Ok(value as u32)
             } else {
                 Err(ParamError::Range(what))
@@ -195,7 +195,7 @@ impl Policy for GreenDm {
         match key {
             "PT" => {
                 self.promotion_threshold =
-                    whole(1.0, 63.0, "PT: whole number of misses, 1 to 63")? as u16
+                    whole(1.0, 63.0, "PT: whole number of misses, 1 to 63")? as u16;
             }
             "TW" => {
                 if !(0.0..=1e6).contains(&value) {

@@ -92,13 +92,13 @@ impl Policy for HotDst {
             (TierId(0), _) => {}
             (_, Outcome::Done) => {
                 self.last_evicted = self.collector.worth(view, extent);
-                if let Some(e) = self.waiting.pop_front() {
-                    if view.home(e).is_some_and(|h| view.tier_of(h) != TierId(0)) {
-                        wanted.push(Action::Move {
-                            extent: e,
-                            to: TierId(0),
-                        });
-                    }
+                if let Some(e) = self.waiting.pop_front()
+                    && view.home(e).is_some_and(|h| view.tier_of(h) != TierId(0))
+                {
+                    wanted.push(Action::Move {
+                        extent: e,
+                        to: TierId(0),
+                    });
                 }
             }
             (_, _) => {

@@ -76,6 +76,7 @@ impl Tip {
             }
     }
     /// The tip after `h`.
+    #[must_use]
     pub fn after(&self, h: &BlockHeader) -> Tip {
         Tip {
             next_seq: h.seq + 1,

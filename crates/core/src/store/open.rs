@@ -274,9 +274,7 @@ pub fn choose(
         (Ok(a), Err(_)) => Ok(a),
         (Err(SuperblockError::Newer(v)), _) => Err(SuperblockError::Newer(v)),
         (Err(_), Ok(b)) => Ok(b),
-        (Err(e), Err(SuperblockError::Foreign))
-        | (Err(SuperblockError::Foreign), Err(e))
-        | (Err(e), Err(_)) => Err(e),
+        (Err(SuperblockError::Foreign), Err(e)) | (Err(e), Err(_)) => Err(e),
     }
 }
 
@@ -465,12 +463,10 @@ fn load<M: Media + ?Sized>(
             if media
                 .read(m, layout.area.region_offset(region), &mut block)
                 .is_ok()
-            {
-                if let Some(h) =
+                && let Some(h) =
                     Header::decode(&block, &sb.uuid).filter(|h| Header::region(h.number) == region)
-                {
-                    candidates.push((h, m));
-                }
+            {
+                candidates.push((h, m));
             }
         }
     }

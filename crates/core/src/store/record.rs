@@ -80,7 +80,7 @@ pub fn encode(
     put(
         out,
         12,
-        &((map.last(e).0 / 1000 >> 20) as u32).to_le_bytes(),
+        &(((map.last(e).0 / 1000) >> 20) as u32).to_le_bytes(),
     );
     if extra > 0 {
         out[16..bytes].fill(0);

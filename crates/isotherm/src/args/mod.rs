@@ -133,22 +133,23 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
 mod tests {
     use super::*;
 
+    fn walk(c: &mut clap::Command) {
+        let help = c.render_long_help().to_string();
+        assert!(
+            c.get_name() == "help" || help.contains("Example"),
+            "{} has no example",
+            c.get_name()
+        );
+        c.get_subcommands_mut()
+            .filter(|s| s.get_name() != "help")
+            .for_each(walk);
+    }
+
     #[test]
     fn the_definition_is_sound_and_every_command_shows_an_example() {
         let mut root = Cli::command();
         root.build();
         root.clone().debug_assert();
-        fn walk(c: &mut clap::Command) {
-            let help = c.render_long_help().to_string();
-            assert!(
-                c.get_name() == "help" || help.contains("Example"),
-                "{} has no example",
-                c.get_name()
-            );
-            c.get_subcommands_mut()
-                .filter(|s| s.get_name() != "help")
-                .for_each(walk);
-        }
         walk(&mut root);
     }
 }

@@ -18,7 +18,7 @@ pub struct SimArgs {
     /// Trace files, each a run of its own; formats are sniffed, .zst and .gz read directly
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
-    /// Policy with parameters, NAME[,KEY=VALUE...]
+    /// Policy with parameters, NAME,KEY=VALUE,...
     #[arg(long)]
     pub policy: PolicySpec,
     /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%)

@@ -24,10 +24,10 @@ pub struct CreateArgs {
     /// Description in TOML instead of the options below
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fast", "slow", "tier", "paced", "extent", "policy"])]
     pub config: Option<PathBuf>,
-    /// Device or file of the fast tier, PATH[:SIZE]; SIZE may be a share of the slow tier (10%); repeatable
+    /// Device or file of the fast tier, PATH or PATH:SIZE; SIZE may be a share of the slow tier (10%); repeatable
     #[arg(long, value_name = "PATH[:SIZE]")]
     pub fast: Vec<MemberSpec>,
-    /// Device or file of the slow tier, PATH[:SIZE]; a file that does not exist is created sparse; repeatable
+    /// Device or file of the slow tier, PATH or PATH:SIZE; a file that does not exist is created sparse; repeatable
     #[arg(long, value_name = "PATH[:SIZE]")]
     pub slow: Vec<MemberSpec>,
     /// Device or file of tier N (0 = fastest), for more than two tiers; repeatable
@@ -39,7 +39,7 @@ pub struct CreateArgs {
     /// Extent size, a power of two from 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = size::extent)]
     pub extent: Option<u32>,
-    /// Policy with parameters, NAME[,KEY=VALUE...] [default: greendm]
+    /// Policy with parameters, NAME,KEY=VALUE,... [default: greendm]
     #[arg(long)]
     pub policy: Option<PolicySpec>,
     /// Overwrite devices that carry a volume already

@@ -75,14 +75,14 @@ pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
         answer[k.as_str()] = v.clone();
     }
     args.json.print(&answer, || {
-        let mut text: String = findings.iter().map(|f| format!("damaged: {f}\n")).collect();
+        let mut text: Vec<String> = findings.iter().map(|f| format!("damaged: {f}")).collect();
         let verdict = if findings.is_empty() {
             "no damage found"
         } else {
             "damaged"
         };
-        text += &format!(
-            "{}: {verdict}; {} members, {} extents mapped, {}\n",
+        text.push(format!(
+            "{}: {verdict}; {} members, {} extents mapped, {}",
             args.volume.display(),
             config.members.len(),
             answer["mapped_extents"],
@@ -91,8 +91,8 @@ pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
             } else {
                 "not closed cleanly: the next serve recovers"
             }
-        );
-        text
+        ));
+        text.join("\n") + "\n"
     })?;
     if findings.is_empty() {
         Ok(())
@@ -161,7 +161,7 @@ impl Check<'_> {
             match (&one, &two) {
                 (_, Err(e)) => self.find(i, format!("second superblock: {}", words(*e))),
                 (Ok(a), Ok(b)) if a.uuid != b.uuid => {
-                    self.find(i, "its superblocks are of two volumes")
+                    self.find(i, "its superblocks are of two volumes");
                 }
                 _ => {}
             }

@@ -1,5 +1,6 @@
 //! `isotherm create`.
 
+use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use isotherm_live::config::{MemberConfig, Size as LiveSize, VolumeConfig, format_uuid};
@@ -70,26 +71,26 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         "policy": config.policy, "members": members,
     });
     args.json.print(&result, || {
-        let mut text = format!(
-            "{}: {} bytes ({:.2} GiB), extent {}, policy {}\n",
+        let mut text = vec![format!(
+            "{}: {} bytes ({:.2} GiB), extent {}, policy {}",
             args.volume.display(),
             made.volume_bytes,
             made.volume_bytes as f64 / f64::from(1 << 30),
             config.extent,
             config.policy
-        );
+        )];
         for (m, slots) in config.members.iter().zip(&made.slots) {
             let paced = m
                 .paced
                 .as_ref()
                 .map_or(String::new(), |p| format!(", paced as {p}"));
-            text += &format!(
-                "  tier {}: {} ({slots} extents{paced})\n",
+            text.push(format!(
+                "  tier {}: {} ({slots} extents{paced})",
                 m.tier,
                 m.path.display()
-            );
+            ));
         }
-        text
+        text.join("\n") + "\n"
     })
 }
 
@@ -151,12 +152,6 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
         let size = match m.size {
             None => None,
             Some(Size::Bytes(n)) => Some(n),
-            Some(_) if *tier == slowest => {
-                return Err(Failure::usage(format!(
-                    "{}: a share is of the slow tier and cannot be its size: give bytes, such as 10G",
-                    m.path.display()
-                )));
-            }
             // The next whole extent below: a share is rarely exact.
             Some(share) => Some(
                 (share.of(slow_bytes) / u64::from(extent) * u64::from(extent))
@@ -207,7 +202,12 @@ fn whole(m: &MemberSpec) -> Result<u64, Failure> {
     if let Some(Size::Bytes(n)) = m.size {
         return Ok(n);
     }
-    use std::io::{Seek, SeekFrom};
+    if m.size.is_some() {
+        return Err(Failure::usage(format!(
+            "{}: a share is of the slow tier and cannot be its size: give bytes, such as 10G",
+            m.path.display()
+        )));
+    }
     match std::fs::File::open(&m.path).and_then(|mut f| f.seek(SeekFrom::End(0))) {
         Ok(n) => Ok(n),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Failure::failed(format!(

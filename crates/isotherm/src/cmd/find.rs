@@ -1,7 +1,7 @@
 //! `isotherm find`: descriptions of volumes from the superblocks of their members.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use isotherm_core::MemberId;
 use isotherm_core::store::superblock::{Superblock, SuperblockError};
@@ -45,11 +45,14 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
             Err(e) => nothing.push(format!("{}: {e}", path.display())),
         }
     }
+    if volumes.is_empty() {
+        return Err(Failure::failed(format!(
+            "none of these devices carries a volume: {}",
+            nothing.join("; ")
+        )));
+    }
     for line in &nothing {
         eprintln!("isotherm: {line}");
-    }
-    if volumes.is_empty() {
-        return Err(Failure::failed("none of these devices carries a volume"));
     }
     let found: Vec<(VolumeConfig, Vec<u8>)> = volumes
         .values()
@@ -61,19 +64,24 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
         .collect();
     let texts = found.iter().map(|(c, missing)| {
         let toml = toml::to_string(c).map_err(|e| Failure::failed(e.to_string()))?;
-        let lost: String = missing
-            .iter()
-            .map(|m| format!("# member {m} was not among the devices; its path is a guess\n"))
-            .collect();
-        Ok(format!("# volume {}\n{lost}{toml}", c.name))
+        let mut text = format!("# volume {}\n", c.name);
+        for m in missing {
+            text += &[
+                "# member ",
+                &m.to_string(),
+                " was not among the devices; its path is a guess\n",
+            ]
+            .concat();
+        }
+        Ok(text + &toml)
     });
     let text = texts.collect::<Result<Vec<_>, Failure>>()?.join("\n");
     args.json.print(&list, || text)
 }
 
 /// The better superblock of a device.
-fn superblock(path: &PathBuf) -> Result<Result<Superblock, String>, Failure> {
-    // A device in use may still be looked at: it is read once, under no lock.
+fn superblock(path: &Path) -> Result<Result<Superblock, String>, Failure> {
+    // Under a shared lock: the superblocks of a served volume are not to be read half-written.
     let how = OpenHow {
         create: None,
         read_only: true,

@@ -48,6 +48,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             "ublk is not in this build: use --block-file DIR and a loop device, or --nbd",
         ));
     }
+    // Under a limit on locked memory, locking would make later allocations fail: only root has none.
+    let notes = if rustix::process::geteuid().is_root() {
+        isotherm_live::server::prepare_process()
+    } else {
+        Vec::new()
+    };
     // From here on a signal means drain and checkpoint, also while recovery still runs.
     let (ends, ended) = mpsc::channel();
     watch_signals(ends.clone())?;
@@ -57,6 +63,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         OpenMode::ReadWrite
     };
     let volume = Volume::open(&args.volume, mode).map_err(|e| Failure::failed(e.to_string()))?;
+    for note in &notes {
+        eprintln!("isotherm: {note}");
+    }
     report(&volume);
     let config = volume.config().clone();
     let recovery = recovery(&volume);
@@ -77,12 +86,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     let control = Control::start(&socket_path(&args.volume), Arc::new(service))?;
     let port: Arc<dyn Port> = tap.clone();
-    let nbd = match addresses.is_empty() {
-        true => None,
-        false => Some(
+    let nbd = if addresses.is_empty() {
+        None
+    } else {
+        Some(
             NbdServer::start(Arc::clone(&port), &addresses, Config::new(&config.name))
                 .map_err(|e| Failure::failed(crate::failure::reason(&e)))?,
-        ),
+        )
     };
     let options = block_file::Options {
         preferred_bytes: config.extent.0 as u32,
@@ -314,7 +324,7 @@ impl Live {
                 }
                 "p99_limit_s" => config.io.p99_limit_ms = (*value > 0.0).then_some(*value * 1e3),
                 "commit_interval_s" => {
-                    config.io.commit_interval_ms = ((*value * 1e3) as u64).max(1)
+                    config.io.commit_interval_ms = ((*value * 1e3) as u64).max(1);
                 }
                 _ => config.policy = with_param(&config.policy, key, *value),
             }

@@ -21,7 +21,7 @@ impl Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
     }
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -29,7 +29,7 @@ impl Rng {
     }
     /// Less than `n`.
     pub fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n.max(1)
+        (self.draw() >> 11) % n.max(1)
     }
     /// True once in `n` times.
     pub fn one_in(&mut self, n: u64) -> bool {

@@ -209,10 +209,10 @@ impl Run {
             let found = find(disks, &self.sb);
             let mode = Mode::ReadWrite { epoch: self.epoch };
             let r = open(&mut Disks { disks, fuse }, &found, mode);
-            if let Err(e) = &r {
-                if !matches!(e, OpenError::Media(_)) {
-                    return Err(format!("recovery refused: {e}"));
-                }
+            if let Err(e) = &r
+                && !matches!(e, OpenError::Media(_))
+            {
+                return Err(format!("recovery refused: {e}"));
             }
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
@@ -241,7 +241,7 @@ impl Run {
             ..Params::default()
         };
         let mut engine = Engine::new(opened, self.policy(life)?, params);
-        let rng = Rng::new(self.rng.next());
+        let rng = Rng::new(self.rng.draw());
         let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);
         let volume = self.sb.geometry().map_err(String::from)?.volume_bytes();
         if life > 0 {

@@ -1,0 +1,154 @@
+//! A directory of its own, and the program run in it.
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A temporary directory to run in.
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    pub fn new() -> Place {
+        Place(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Names in it, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(self.0.path())
+            .expect("listed")
+            .map(|e| e.expect("listed").file_name().into_string().expect("text"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    pub fn command(&self, call: &str) -> Command {
+        let mut c = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+        c.args(call.split_whitespace())
+            .current_dir(self.0.path())
+            .env_remove("ISOTHERM_TRACES");
+        c
+    }
+
+    pub fn run(&self, call: &str) -> Output {
+        self.command(call).output().expect("the program starts")
+    }
+
+    /// Runs, wants success, returns standard output.
+    pub fn ok(&self, call: &str) -> String {
+        let out = self.run(call);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "`{call}`: {stderr}");
+        String::from_utf8(out.stdout).expect("text")
+    }
+
+    /// Runs with `--json`, wants success and an answer that fits the command's schema.
+    pub fn json(&self, call: &str, schema: &str) -> Value {
+        let value: Value = serde_json::from_str(&self.ok(&format!("{call} --json"))).expect("JSON");
+        fits(&value, schema);
+        value
+    }
+
+    /// Runs, wants failure, returns standard error.
+    pub fn fails(&self, call: &str) -> String {
+        let out = self.run(call);
+        assert_eq!(out.status.code(), Some(1), "`{call}` succeeded");
+        String::from_utf8(out.stderr).expect("text")
+    }
+
+    /// Serves until dropped or stopped; returns when the volume is ready.
+    pub fn serve(&self, call: &str) -> Served {
+        let mut child = self
+            .command(&format!("serve {call}"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut out = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line).expect("read");
+        if line != "ready\n" {
+            let mut why = String::new();
+            std::io::Read::read_to_string(&mut child.stderr.take().expect("piped"), &mut why)
+                .expect("text");
+            panic!("`serve {call}`: {why}");
+        }
+        Served { child }
+    }
+
+    pub fn tool(&self, program: &str, args: &[&str]) -> Output {
+        Command::new(program)
+            .args(args)
+            .current_dir(self.0.path())
+            .output()
+            .expect("the tool is installed")
+    }
+}
+
+/// A serving process.
+pub struct Served {
+    pub child: Child,
+}
+
+impl Served {
+    /// As if the power failed, for the process.
+    pub fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("waited");
+    }
+
+    /// Send SIGTERM and return the exit code.
+    pub fn terminate(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .expect("kill runs")
+                .success()
+        );
+        self.child.wait().expect("waited").code()
+    }
+
+    /// Wait for the end and return the exit code and standard error.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().expect("waited").code();
+        let mut stderr = String::new();
+        std::io::Read::read_to_string(&mut self.child.stderr.take().expect("piped"), &mut stderr)
+            .expect("text");
+        (code, stderr)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // A test that fails must not leave a process; one that ended is no error.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Validate against `docs/json/NAME.schema.json`.
+pub fn fits(value: &Value, name: &str) {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/json/{name}.schema.json"));
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).expect("the schema")).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> = validator
+        .iter_errors(value)
+        .map(|e| format!("{} at {}", e, e.instance_path))
+        .collect();
+    assert!(errors.is_empty(), "{name}: {errors:#?}");
+}
+
+pub fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+}

@@ -1,0 +1,153 @@
+//! Wrong calls: the exit code, and one line that names the fix.
+
+mod common;
+
+use common::{Place, lines};
+
+#[test]
+fn wrong_calls_say_in_one_line_what_to_do() {
+    let place = Place::new();
+    std::fs::write(place.path("exists.toml"), "").expect("written");
+    std::fs::write(place.path("bad.toml"), "polcy = \"greendm\"\n").expect("written");
+    std::fs::write(place.path("text"), "no trace at all, just words\n").expect("written");
+    let mut wrong = Vec::new();
+    for (call, code, needle) in [
+        ("", 2, "requires a subcommand"),
+        ("creat v", 2, "'create'"),
+        ("create", 2, "<VOLUME>"),
+        ("create v", 2, "--config <FILE>|--fast"),
+        ("create v --slwo a:1G", 2, "'--slow'"),
+        ("create v --slow a", 1, "give a size"),
+        ("create v --slow a:0", 2, "is zero"),
+        ("create v --slow a:99999999T", 2, "too large"),
+        ("create v --slow a:64Q", 2, "is no size"),
+        ("create v --slow a:-1G", 2, "is no size"),
+        ("create v --slow a:10%", 2, "give bytes"),
+        (
+            "create v --slow a:1000001",
+            2,
+            "is not a multiple of the extent (64K): use 960K",
+        ),
+        ("create v --fast b:101% --slow a:64M", 2, "more than 100%"),
+        ("create v --slow a:64M --extent 60K", 2, "power of two"),
+        (
+            "create v --slow a:64M --policy grendm",
+            2,
+            "nearest: `greendm`",
+        ),
+        (
+            "create v --slow a:64M --policy greendm,PTT=1",
+            2,
+            "nearest: `PT`",
+        ),
+        ("create v --slow a:64M --policy greendm,PT=99", 2, "PT"),
+        (
+            "create v --slow a:64M --paced slow=wd5000aak",
+            2,
+            "wd5000aaks",
+        ),
+        (
+            "create v --slow a:64M --paced 3=wd5000aaks",
+            2,
+            "tiers 0 to 0",
+        ),
+        (
+            "create v --fast a:64M --slow a:64M",
+            2,
+            "the same device as",
+        ),
+        (
+            "create v --fast a:64M --slow ./a:64M",
+            2,
+            "the same device as",
+        ),
+        ("create v --slow a:64K", 2, "at least 1M"),
+        ("create no/dir/v --slow a:64M", 1, "no such directory"),
+        ("create exists --slow a:64M", 1, "exists already"),
+        ("create v --slow no/such/a:64M", 1, "no/such/a"),
+        ("create v --config bad.toml", 1, "did you mean `policy`"),
+        ("create v --config missing.toml", 1, "missing.toml"),
+        (
+            "create v --config bad.toml --extent 64K",
+            2,
+            "cannot be used with",
+        ),
+        ("serve v", 2, "--block-file"),
+        ("serve v --nbd nonsense", 2, "unix:PATH"),
+        ("serve v --nbd unix:", 2, "unix:PATH"),
+        ("serve v --ublk", 1, "not in this build"),
+        ("serve v --nbd unix:s", 1, "v.toml"),
+        ("stop v", 1, "no such volume"),
+        ("stats v", 1, "no such volume"),
+        ("status v", 1, "no such volume"),
+        ("check v", 1, "no such volume"),
+        ("stats exists", 1, "not served"),
+        ("why v", 2, "<OFFSET>"),
+        ("why v x", 2, "is no size"),
+        ("set v", 2, "<KEY=VALUE>"),
+        ("set v PT", 2, "KEY=VALUE"),
+        ("set v PT=fast", 2, "is a number"),
+        ("record v", 2, "--out"),
+        ("find missing", 1, "missing"),
+        ("find text", 1, "none of these devices"),
+        ("sim", 2, "--policy"),
+        (
+            "sim text --policy greendm --fast-size 10% --hit-only",
+            1,
+            "text",
+        ),
+        (
+            "sim missing --policy greendm --fast-size 10% --hit-only",
+            1,
+            "ISOTHERM_TRACES",
+        ),
+        (
+            "sim text --policy greendm --fast-size 0% --hit-only",
+            2,
+            "is zero",
+        ),
+        ("sim text --policy greendm --fast-size 10%", 1, "--hit-only"),
+        (
+            "sim text --policy greendm --fast-size 10% --hit-only --format spcc",
+            2,
+            "nearest: `spc`",
+        ),
+        ("trace info", 2, "<FILE>"),
+        ("trace convert text --out o --to msr", 2, "can only be read"),
+        ("policies extra", 2, "unexpected argument"),
+        ("demo", 1, "not in this build"),
+    ] {
+        let out = place.run(call);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        let good = out.status.code() == Some(code)
+            && stderr.lines().count() == 1
+            && stderr.contains(needle);
+        if !good || !out.stdout.is_empty() {
+            wrong.push(format!(
+                "`{call}`: {:?} {stderr} (wanted {code}, {needle})",
+                out.status.code()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // Nothing half-made: what was there, and nothing else.
+    assert_eq!(place.names(), ["bad.toml", "exists.toml", "text"]);
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let place = Place::new();
+    let top = place.ok("--help");
+    let commands: Vec<String> = lines(&top)
+        .skip_while(|l| !l.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|l| !l.is_empty())
+        .filter_map(|l| l.split_whitespace().next().map(str::to_owned))
+        .filter(|c| c != "help")
+        .collect();
+    assert!(commands.len() >= 15, "{commands:?}");
+    for c in commands {
+        let help = place.ok(&format!("{c} --help"));
+        assert!(help.contains("Example"), "{c}");
+    }
+}

@@ -1,0 +1,199 @@
+//! What a decision costs: the whole engine (submit, device operation, completion, reply) over a null world that completes
+//! at once, and the hit-only null engine. Budget: 300 ns a request (design.md section 10).
+//!
+//! `cargo bench -p isotherm-lab --bench decisions`
+
+use divan::{Bencher, counter::ItemsCount};
+use isotherm_core::engine::Params;
+use isotherm_core::geometry::{Geometry, Member};
+use isotherm_core::null::NullEngine;
+use isotherm_core::policy::build;
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::superblock::{MemberEntry, State};
+use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
+use isotherm_core::{Effect, Engine, ExtentId, MemberId, Nanos, Request, RequestOp, Tag, TierId};
+use std::collections::HashMap;
+
+fn main() {
+    divan::main();
+}
+
+/// A sparse image for metadata.
+#[derive(Default)]
+struct Ram(HashMap<(u8, u64), Vec<u8>>);
+
+impl Media for Ram {
+    fn read(&mut self, m: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
+        for (i, b) in buf.chunks_mut(4096).enumerate() {
+            match self.0.get(&(m.0, offset + i as u64 * 4096)) {
+                Some(d) => b.copy_from_slice(d),
+                None => b.fill(0),
+            }
+        }
+        Ok(())
+    }
+    fn write(&mut self, m: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
+        for (i, b) in buf.chunks(4096).enumerate() {
+            self.0.insert((m.0, offset + i as u64 * 4096), b.to_vec());
+        }
+        Ok(())
+    }
+    fn flush(&mut self, _m: MemberId) -> Result<(), MediaError> {
+        Ok(())
+    }
+}
+
+const EXTENTS: u32 = 1 << 18; // 16 GiB of 64 KiB
+
+fn engine(policy: &str) -> Engine {
+    let area = MetaArea::for_volume(EXTENTS, 16, 4 << 30);
+    let entry = |i: u8, slots: u32| MemberEntry {
+        uuid: [i; 16],
+        tier: TierId(i),
+        slots,
+        data_offset: 64 << 20,
+        bytes: 1 << 40,
+        hint: String::new(),
+    };
+    let sb = Superblock {
+        uuid: [1; 16],
+        generation: 1,
+        epoch: 1,
+        prev_generation: 0,
+        prev_epoch: 0,
+        state: State::Clean,
+        extent_shift: 16,
+        block_shift: 12,
+        extents: EXTENTS,
+        area,
+        index: 0,
+        members: vec![entry(0, EXTENTS / 4), entry(1, EXTENTS)],
+        time_base: Nanos(0),
+        policy: String::from(policy),
+        name: String::from("bench"),
+    };
+    let mut ram = Ram::default();
+    format(&mut ram, &sb).expect("format");
+    let found: Vec<_> = (0..2)
+        .map(|i| Superblock::decode(&sb_block(&mut ram, i)).ok())
+        .collect();
+    let opened = open(&mut ram, &found, Mode::ReadWrite { epoch: 2 }).expect("open");
+    Engine::new(
+        opened,
+        build(policy, std::iter::empty()).expect("policy"),
+        Params::default(),
+    )
+}
+
+fn sb_block(ram: &mut Ram, i: u8) -> Vec<u8> {
+    let mut b = vec![0; 4096];
+    ram.read(MemberId(i), 0, &mut b).expect("read");
+    b
+}
+
+struct Null {
+    now: Nanos,
+    out: Vec<Effect>,
+    replies: u64,
+}
+
+impl Null {
+    /// Carry everything out until nothing is left.
+    fn drain(&mut self, e: &mut Engine) {
+        let mut next = Vec::new();
+        while !self.out.is_empty() {
+            for x in self.out.drain(..) {
+                match x {
+                    Effect::Start(op) => e.complete(self.now, op.id, Ok(op.len), &mut next),
+                    Effect::Reply { .. } => self.replies += 1,
+                    _ => {}
+                }
+            }
+            std::mem::swap(&mut self.out, &mut next);
+        }
+    }
+}
+
+fn lcg(s: &mut u64) -> u64 {
+    *s = s
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *s >> 33
+}
+
+fn requests(bencher: Bencher, policy: &str, hot: u64, write: bool) {
+    let mut e = engine(policy);
+    let mut w = Null {
+        now: Nanos(1),
+        out: Vec::with_capacity(64),
+        replies: 0,
+    };
+    let mut seed = 42;
+    let mut go = |e: &mut Engine, w: &mut Null, op, extents: u64| {
+        w.now = w.now + Nanos(1000);
+        let offset = (lcg(&mut seed) % (extents * 16)) * 4096;
+        e.submit(
+            w.now,
+            Request {
+                tag: Tag(0),
+                op,
+                offset,
+                len: 4096,
+                fua: false,
+                class: 0,
+            },
+            &mut w.out,
+        );
+        w.drain(e);
+    };
+    for _ in 0..hot * 40 {
+        go(&mut e, &mut w, RequestOp::Write, hot);
+    }
+    let op = if write {
+        RequestOp::Write
+    } else {
+        RequestOp::Read
+    };
+    bencher.counter(ItemsCount::new(1000u32)).bench_local(|| {
+        for _ in 0..1000 {
+            go(&mut e, &mut w, op, hot);
+        }
+    });
+}
+
+#[divan::bench(args = ["linear", "greendm", "hot-dst-recency", "hot-dst-frequency"])]
+fn engine_reads_on_fast(bencher: Bencher, policy: &str) {
+    requests(bencher, policy, 20_000, false);
+}
+
+#[divan::bench(args = ["linear", "greendm", "hot-dst-recency", "hot-dst-frequency"])]
+fn engine_writes_on_fast(bencher: Bencher, policy: &str) {
+    requests(bencher, policy, 20_000, true);
+}
+
+#[divan::bench(args = ["linear", "mylinear", "greendm", "hot-dst-recency", "hot-dst-frequency", "hot-dst-wsclock"])]
+fn hit_only(bencher: Bencher, policy: &str) {
+    let m = |t, slots| Member {
+        tier: TierId(t),
+        first_slot: 0,
+        slots,
+        data_offset: 0,
+    };
+    let n = 1u32 << 18;
+    let geo = Geometry::new(12, 12, n, vec![m(0, n / 10), m(1, n + 256)]).expect("geometry");
+    let mut e = NullEngine::new(geo, build(policy, std::iter::empty()).expect("policy"));
+    let mut seed = 7;
+    let mut now = 0;
+    let mut access = move |e: &mut NullEngine<_>| {
+        // Skewed: the product of two uniforms.
+        let x = (lcg(&mut seed) % u64::from(n)) * (lcg(&mut seed) % u64::from(n)) / u64::from(n);
+        now += 1000;
+        e.access(Nanos(now), ExtentId(x as u32), false, 0, (x << 12, 4096))
+    };
+    for _ in 0..n * 4 {
+        access(&mut e);
+    }
+    bencher
+        .counter(ItemsCount::new(1000u32))
+        .bench_local(|| (0..1000).filter(|_| access(&mut e)).count());
+}

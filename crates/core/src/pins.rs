@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug)]
 struct Pin {
     slot: u32,
-    readers: u16,
-    writers: u16,
+    readers: u32,
+    writers: u32,
 }
 
 const FREE: Pin = Pin {
@@ -105,7 +105,7 @@ impl Pins {
         self.table[hole] = FREE;
     }
     /// (readers, writers) in flight on `s`.
-    pub fn count(&self, s: Slot) -> (u16, u16) {
+    pub fn count(&self, s: Slot) -> (u32, u32) {
         let p = &self.table[self.find(s)];
         (p.readers, p.writers)
     }
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn agrees_with_a_map() {
         let mut p = Pins::new(4);
-        let mut m: BTreeMap<u32, (u16, u16)> = BTreeMap::new();
+        let mut m: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
         let mut s = 12345u64;
         for _ in 0..20_000 {
             s = s.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,6 +1,6 @@
 //! Chaos policy × hostile world × seeds. `ISOTHERM_SEEDS=N` runs more, `ISOTHERM_SEED=X` reruns one.
 
-use isotherm_lab::hostile::run::{Did, Scenario, run};
+use isotherm_lab::hostile::run::{Did, Scenario, Shape, run};
 use isotherm_lab::hostile::world::Faults;
 
 fn seeds(default: u64) -> Vec<u64> {
@@ -95,6 +95,23 @@ fn losing_the_fast_member_shows_nobody_elses_bytes() {
         lose_fast: true,
         ..Scenario::new(seed)
     });
+}
+
+#[test]
+fn other_shapes_are_as_safe() {
+    for shape in [Shape::TwoFast, Shape::ThreeTiers] {
+        all("shapes", 600, |seed| Scenario {
+            shape,
+            lose_fast: seed % 2 == 0,
+            ..Scenario::new(seed)
+        });
+    }
+    let did = all("large", 120, |seed| Scenario {
+        shape: Shape::Large,
+        lose_fast: seed % 4 == 0,
+        ..Scenario::new(seed)
+    });
+    assert!(did.moves > 0 && did.checkpoints > 0);
 }
 
 #[test]

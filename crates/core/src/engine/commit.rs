@@ -201,11 +201,25 @@ impl Commit {
     pub(super) fn writing_metadata(&self) -> bool {
         matches!(self.step, Step::WritingMeta | Step::FlushingMeta)
     }
-    pub(super) fn next_wake(&self) -> Option<Nanos> {
-        match self.step {
-            Step::Idle => [self.due, self.mirror_due].into_iter().flatten().min(),
-            _ => None,
-        }
+    pub(super) fn next_wake(&self, mirror_awake: bool) -> Option<Nanos> {
+        let mirror_due = self.mirror_due.filter(|_| mirror_awake);
+        [self.due, mirror_due]
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|_| self.is_idle())
+    }
+    /// Is no round under way?
+    pub(super) fn is_idle(&self) -> bool {
+        self.step == Step::Idle
+    }
+    /// The member whose journal decides.
+    pub(super) fn primary(&self) -> MemberId {
+        self.layout.primary
+    }
+    /// The member that carries the second copy of the metadata.
+    pub(super) fn mirror(&self) -> Option<MemberId> {
+        self.layout.mirror
     }
     /// For the report of a run that hangs.
     pub(super) fn under_way(&self) -> impl core::fmt::Debug + use<> {
@@ -361,11 +375,8 @@ impl Engine {
         let closing = self.phase == Phase::Closing
             && self.reqs.len() == self.commit.queue.len()
             && self.moves.active() == 0;
+        let mirror_awake = self.mirror_awake();
         let c = &self.commit;
-        let mirror_awake = c
-            .layout
-            .mirror
-            .is_some_and(|m| !self.members[usize::from(m.0)].asleep);
         let for_space = self.freeing.wants_round() && self.waiting.iter().any(|w| w.for_space);
         let full = !c.queue.is_empty()
             || (!c.pending.is_empty() && c.due.is_some_and(|t| t <= now))

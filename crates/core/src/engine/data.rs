@@ -7,8 +7,8 @@
 use super::commit::MetaSource;
 use super::{Engine, Mutant, Op, Req, Waiter, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
-use crate::policy::Access;
-use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
+use crate::policy::{Access, Place};
+use crate::units::{ExtentId, MemberId, Nanos, Slot};
 use alloc::vec::Vec;
 
 /// Neighbouring pieces gathered into one device operation.
@@ -116,6 +116,15 @@ impl Engine {
     fn place(&mut self, now: Nanos, e: ExtentId) -> Option<Slot> {
         let (policy, mut view, _) = self.view(now, 0);
         let place = policy.first_touch(&mut view, e);
+        if let Place::Exact(s) = place {
+            // Nobody's and not free: it is on its way to be free, and `linear` means this slot and no other.
+            if s.0 < self.space.geo.slots()
+                && !self.space.slots.is_free(s)
+                && self.space.map.owner(s).is_none()
+            {
+                return None;
+            }
+        }
         let slot = self.space.take_place(place)?;
         let partial = !self.broken(Mutant::ForgetZeroFill) && !self.params.map_on_read;
         self.space.map.map(e, slot, partial);
@@ -644,8 +653,9 @@ impl Engine {
         self.policy_due = true;
     }
 
-    /// Is the slot on a member that wakes only for its own data? Then the mirror must know before it is reused.
+    /// Does the slot survive the loss of the primary? Then the mirror, by which degraded service goes, must know before it is
+    /// reused.
     pub(super) fn mirror_decides(&self, slot: Slot) -> bool {
-        self.commit.has_mirror() && self.space.geo.tier_of(slot) != TierId(0)
+        self.commit.has_mirror() && self.space.geo.locate(slot).0 != self.commit.primary()
     }
 }

@@ -43,6 +43,8 @@ use slab::Slab;
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// Slots that a policy may look at in one background call: about 20 µs.
 const SCAN_BUDGET: u32 = 2048;
+/// Times that a policy may react to how its wants ended within one event.
+const WANT_TURNS: u32 = 64;
 
 /// What the engine needs to know beyond the volume itself.
 #[derive(Clone, Debug)]
@@ -375,8 +377,9 @@ impl Engine {
         self.members[i].last_used = now;
         let whole = result.map(|n| n >= op.op.len || self.broken(Mutant::TrustShortTransfer));
         if let Ok(false) = whole {
-            // A short transfer: the rest is asked for again; one without progress is an error.
-            let n = result.unwrap_or(0);
+            // A short transfer: the rest is asked for again, from the block in which the device stopped; one that did not
+            // get past its first block is an error, or it would be asked for for ever.
+            let n = result.unwrap_or(0) & !(self.space.geo.block_bytes() - 1);
             if n > 0 && matches!(op.op.kind, OpKind::Read | OpKind::Write) {
                 self.resume(op, n, id, out);
                 return;
@@ -406,8 +409,6 @@ impl Engine {
 
     fn resume(&mut self, op: Op, n: u32, id: OpId, out: &mut Vec<Effect>) {
         let mut d = DeviceOp { id, ..op.op };
-        // Stay on whole blocks: a device that stopped inside one must do that block again.
-        let n = n & !(self.space.geo.block_bytes() - 1);
         d.offset += u64::from(n);
         d.len -= n;
         let mut meta = op.meta;
@@ -435,19 +436,25 @@ impl Engine {
 
     /// When [`Engine::tick`] is wanted.
     pub fn next_wake(&self) -> Option<Nanos> {
+        // A wake for something that cannot start would come again at once: a disk put to sleep must not cost a whole CPU.
+        let running = self.phase == Phase::Running;
+        let rounds = !self.failed && !self.params.read_only;
+        let mirror_awake = self.mirror_awake();
         let standby = self
             .members
             .iter()
             .zip(&self.params.standby_after)
             .filter_map(|(m, after)| {
                 after
-                    .filter(|_| !m.asleep && !m.missing && m.in_flight == 0)
+                    .filter(|_| running && !m.asleep && !m.missing && m.in_flight == 0)
                     .map(|a| m.last_used + a)
             });
         [
             self.policy.next_wake().filter(|_| self.may_move()),
-            self.commit.next_wake(),
-            self.moves.next_wake(),
+            self.commit.next_wake(mirror_awake).filter(|_| rounds),
+            self.moves
+                .next_wake()
+                .filter(|_| rounds && self.commit.is_idle()),
         ]
         .into_iter()
         .flatten()
@@ -526,15 +533,27 @@ impl Engine {
         )
     }
 
+    fn mirror_awake(&self) -> bool {
+        self.commit
+            .mirror()
+            .is_some_and(|m| !self.members[usize::from(m.0)].asleep)
+    }
+
     fn may_move(&self) -> bool {
         self.phase == Phase::Running && !self.failed && !self.params.read_only
     }
 
     /// What ends every event: carry out wants, let waiting pieces try again, start a round if one is due.
     fn upkeep(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        let mut turns = 0;
         loop {
             if !self.wanted.is_empty() {
                 self.try_wanted(now, out);
+                turns += 1;
+                if turns > WANT_TURNS {
+                    // A policy that answers every refusal with a new want would keep the engine to itself.
+                    self.wanted.clear();
+                }
             } else if self.retry {
                 self.retry = false;
                 self.retry_waiting(now, out);

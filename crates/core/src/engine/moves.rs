@@ -140,7 +140,7 @@ impl Moves {
     }
     fn refill(&mut self, now: Nanos) {
         if let Some(rate) = self.bytes_per_s {
-            let ms = now.since(self.refilled).0 / 1_000_000;
+            let ms = (now.since(self.refilled).0 / 1_000_000).min(1000);
             if ms > 0 {
                 self.refilled = now;
                 // A second's worth at most: a long idle time does not become a burst.
@@ -165,6 +165,13 @@ impl Moves {
             self.window.clear();
             self.window_start = now;
         }
+    }
+    /// Moves that latency feedback allows. Without a limit, or without traffic that could suffer, all of them.
+    fn allowed(&mut self, now: Nanos, limit: Option<Nanos>) -> u32 {
+        if limit.is_none() || now.since(self.window_start) >= FEEDBACK_EVERY + FEEDBACK_EVERY {
+            self.allowed = self.list.len() as u32;
+        }
+        self.allowed
     }
     fn recount(&mut self, now: Nanos) {
         self.copied = self
@@ -260,7 +267,7 @@ impl Engine {
             return Err(Refusal::Limit);
         }
         self.moves.refill(now);
-        if self.moves.active >= self.moves.allowed
+        if self.moves.active >= self.moves.allowed(now, self.params.p99_limit)
             || (self.moves.bytes_per_s.is_some() && self.moves.budget < 0)
         {
             return Err(Refusal::Throttled);

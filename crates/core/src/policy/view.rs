@@ -111,7 +111,7 @@ impl<'a> View<'a> {
     pub fn in_flight(&self, e: ExtentId) -> u32 {
         self.home(e).map_or(0, |s| {
             let (r, w) = self.space.pins.count(s);
-            u32::from(r) + u32::from(w)
+            r + w
         })
     }
     /// Moves under way.

@@ -680,21 +680,31 @@ fn resync<M: Media + ?Sized>(
         media.write(to, at, &h.encode(&sb.uuid))?;
         media.flush(to)?;
     }
-    // A block that only one side has whole is copied to the other.
+    // A block that only one side has whole is copied to the other. Whole is not enough: a lost session may have left a
+    // block of the same number, so both must continue the chain that was replayed.
     let mut wrote = [false; 2];
     let mut other = vec![0; BLOCK];
+    let mut tip = h.start;
     for seq in h.start.next_seq..loaded.tip.next_seq {
         let at = layout.area.ring_offset(seq);
-        let good = |b: &[u8]| journal::decode(b, &sb.uuid).is_some_and(|h| h.seq == seq);
-        let a = media.read(layout.primary, at, &mut buf[..BLOCK]).is_ok() && good(&buf[..BLOCK]);
-        let b = media.read(mirror, at, &mut other).is_ok() && good(&other);
-        if a && (!b || other[..] != buf[..BLOCK]) {
+        let chained = |b: &[u8]| journal::decode(b, &sb.uuid).filter(|h| tip.accepts(h));
+        let a = media.read(layout.primary, at, &mut buf[..BLOCK]);
+        let a = a.ok().and_then(|()| chained(&buf[..BLOCK]));
+        let b = media.read(mirror, at, &mut other);
+        let b = b.ok().and_then(|()| chained(&other));
+        if a.is_some() && a != b {
             media.write(mirror, at, &buf[..BLOCK])?;
             wrote[1] = true;
-        } else if b && !a {
+        } else if b.is_some() && a.is_none() {
             media.write(layout.primary, at, &other)?;
             wrote[0] = true;
         }
+        // Replay saw one of them; if neither can be read now, the device fails.
+        let h = a.or(b).ok_or(MediaError {
+            member: layout.primary,
+            offset: at,
+        })?;
+        tip = tip.after(&h);
     }
     for (m, w) in [layout.primary, mirror].into_iter().zip(wrote) {
         if w {

@@ -15,6 +15,19 @@ use isotherm_core::{
 };
 use std::collections::BTreeMap;
 
+/// What the volume looks like. All have 4 KiB extents of 512 B blocks and very small journal rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// 24 extents, 10 fast slots, 20 slow ones.
+    Small,
+    /// The same with the fast tier on two members: one of them survives the other.
+    TwoFast,
+    /// The same on three tiers.
+    ThreeTiers,
+    /// 640 extents, long requests: several journal blocks a round, several blocks and pieces a checkpoint.
+    Large,
+}
+
 /// One scenario; everything follows from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
@@ -34,8 +47,10 @@ pub struct Scenario {
     pub crash_at: Option<u64>,
     /// Preset to run instead of chaos.
     pub policy: Option<&'static str>,
-    /// After the last crash, the fast member is lost.
+    /// After every crash, and at the end, look at what is left without the fast member.
     pub lose_fast: bool,
+    /// The volume.
+    pub shape: Shape,
 }
 
 impl Scenario {
@@ -51,6 +66,7 @@ impl Scenario {
             crash_at: None,
             policy: None,
             lose_fast: false,
+            shape: Shape::Small,
         }
     }
 }
@@ -96,17 +112,17 @@ enum Pending {
     },
 }
 
-/// The volume: 24 extents of 4 KiB in 512 B blocks, 10 fast slots, 20 slow ones, rings of 6 blocks.
-fn superblock(seed: u64, ring: u32) -> Superblock {
-    let extents = 24;
+/// A new volume of that shape.
+fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
+    let extents = if shape == Shape::Large { 640 } else { 24 };
     let area = MetaArea {
         ring_blocks: ring,
         ..MetaArea::for_volume(extents, 8, 0)
     };
     let data_offset = |i: u8| (area.end() + 4096 + u64::from(i) * 4096).div_ceil(4096) * 4096;
-    let entry = |i: u8, slots: u32| MemberEntry {
+    let entry = |i: u8, tier: u8, slots: u32| MemberEntry {
         uuid: [i + 1; 16],
-        tier: TierId(i),
+        tier: TierId(tier),
         slots,
         data_offset: data_offset(i),
         bytes: data_offset(i) + u64::from(slots) * 4096,
@@ -124,7 +140,12 @@ fn superblock(seed: u64, ring: u32) -> Superblock {
         extents,
         area,
         index: 0,
-        members: vec![entry(0, 10), entry(1, 20)],
+        members: match shape {
+            Shape::Small => vec![entry(0, 0, 10), entry(1, 1, 20)],
+            Shape::TwoFast => vec![entry(0, 0, 5), entry(1, 0, 5), entry(2, 1, 20)],
+            Shape::ThreeTiers => vec![entry(0, 0, 6), entry(1, 1, 8), entry(2, 2, 16)],
+            Shape::Large => vec![entry(0, 0, 200), entry(1, 1, 460)],
+        },
         time_base: Nanos(0),
         policy: String::from("chaos"),
         name: String::from("hostile"),
@@ -168,7 +189,11 @@ impl Run {
     /// A fresh volume.
     pub(super) fn begin(s: Scenario) -> Result<(Run, Vec<Disk>), String> {
         let mut rng = Rng::new(s.seed);
-        let sb = superblock(s.seed, 4 + rng.below(4) as u32);
+        let sb = superblock(
+            s.seed,
+            if s.shape == Shape::Large { 12 } else { 4 } + rng.below(4) as u32,
+            s.shape,
+        );
         let mut disks: Vec<Disk> = sb
             .members
             .iter()
@@ -342,7 +367,7 @@ impl Run {
     fn degraded(&mut self, disks: &mut [Disk]) -> Result<(), String> {
         let mut found = find(disks, &self.sb);
         found[0] = None;
-        let clean = found[1].as_ref().is_some_and(|s| s.state == State::Clean);
+        let clean = found.iter().flatten().all(|s| s.state == State::Clean);
         let opened = match open(&mut Disks { disks, fuse: None }, &found, Mode::ReadOnly) {
             Ok(o) => o,
             Err(e) => return Err(format!("degraded open refused: {e}")),
@@ -472,7 +497,10 @@ impl Run {
             ),
             1 => (
                 self.rng.below(span as u64 / 64) as usize * 64,
-                64 * (1 + self.rng.below(3) as usize),
+                64 * (1 + self
+                    .rng
+                    .below(if self.s.shape == Shape::Large { 120 } else { 3 })
+                    as usize),
             ),
             _ => (
                 self.rng.below(span as u64 / 8) as usize * 8,

@@ -150,7 +150,7 @@ fn what_was_durable_survives_kill_9() {
         if kill == kills {
             break;
         }
-        let s = rng.next() >> 33;
+        let s = rng.draw() >> 33;
         let out = output(fio(&file, s).arg("--do_verify=0"));
         assert!(
             out.status.success(),
@@ -187,7 +187,7 @@ fn what_was_durable_survives_kill_9() {
             .spawn()
             .expect("fio starts");
         let ours = {
-            let (file, held, seed) = (file.clone(), held.clone(), rng.next() >> 40);
+            let (file, held, seed) = (file.clone(), held.clone(), rng.draw() >> 40);
             std::thread::spawn(move || write_until_killed(file, held, seed | 1))
         };
         std::thread::sleep(Duration::from_millis(50 + rng.below(1500)));

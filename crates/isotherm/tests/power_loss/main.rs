@@ -97,7 +97,7 @@ fn run(seed: u64, mutant: Option<Mutant>) -> Result<Did, String> {
     };
     let mut disks = vec![Disk::new(FAST), Disk::new(SLOW)];
     for life in 0..3 {
-        let rack = Rack::mount(disks, &members, run.rng.next()).unwrap();
+        let rack = Rack::mount(disks, &members, run.rng.draw()).unwrap();
         if life == 0 {
             let policy = ["greendm", "hot-dst-recency"][run.rng.below(2) as usize];
             Volume::create(&volume, config(&members, policy), true).unwrap();

@@ -89,9 +89,12 @@ pub fn output(command: &mut Command) -> Output {
     }
 }
 
-/// Run a program, want success, return standard output.
+/// Run a program, want success, return standard output. The system's own programs come first: nbdsh belongs to the
+/// system's Python, not to whatever another is called first.
 pub fn run(program: &str, args: &[&str]) -> String {
-    let out = output(Command::new(program).args(args));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("/usr/sbin:/usr/bin:/sbin:/bin:{path}");
+    let out = output(Command::new(program).args(args).env("PATH", path));
     assert!(
         out.status.success(),
         "{program} {args:?}: {}\n{}{}",

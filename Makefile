@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SEEDS ?= 1000
 
-.PHONY: build demo test check soak fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz fmt doc bench deps
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -32,6 +32,20 @@ check:
 # The hostile world over many seeds: make soak SEEDS=100000
 soak:
 	ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p isotherm-lab -- --nocapture
+
+# kill -9 of the server under load, fio --verify after each (root)
+soak-kill9:
+	ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture
+
+# The power fails under the real world; members drop what was not flushed (root)
+soak-power:
+	ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --locked -p isotherm --test power_loss -- --nocapture
+
+# The entry functions of fuzz/ with seeded inputs, a minute each. With a nightly compiler and cargo-fuzz:
+# cargo +nightly fuzz run checkpoint_and_recovery (fuzz/fuzz_targets has the list)
+soak-fuzz:
+	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-lab --test fuzz_store -- --nocapture
+	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm --test fuzz_words -- --nocapture
 
 fmt:
 	$(CARGO) fmt --all

@@ -1,6 +1,8 @@
 //! A peer that sends anything: the NBD handshake and requests, in pieces of any size.
 
-use isotherm_live::nbd::proto::{Command, Connection, Event, Export, Limits, MAX_PAYLOAD, MAX_UNIT, Ticket};
+use isotherm_live::nbd::proto::{
+    Command, Connection, Event, Export, Limits, MAX_PAYLOAD, MAX_UNIT, Ticket,
+};
 use std::sync::Arc;
 
 const BYTES: u64 = 64 << 20;
@@ -28,7 +30,8 @@ pub fn valid_session() -> Vec<u8> {
         b.extend_from_slice(&0u16.to_be_bytes());
         b.extend_from_slice(&command.to_be_bytes());
         b.extend_from_slice(&7u64.to_be_bytes());
-        b.extend_from_slice(&4096u64.to_be_bytes());
+        let offset = if command == 3 { 0u64 } else { 4096 };
+        b.extend_from_slice(&offset.to_be_bytes());
         b.extend_from_slice(&len.to_be_bytes());
         if command == 1 {
             b.extend_from_slice(&[9; 64]);
@@ -59,7 +62,10 @@ pub fn session(data: &[u8]) -> usize {
         bytes: BYTES,
         read_only: how & 0x80 != 0,
     };
-    let limits = Limits { requests: 4, bytes: 1 << 20 };
+    let limits = Limits {
+        requests: 4,
+        bytes: 1 << 20,
+    };
     let (mut connection, _greeting) = Connection::new(Arc::new(export), limits);
     let (mut pending, mut writing, mut requests) = (Vec::new(), None::<Ticket>, 0);
     for piece in stream.chunks(usize::from(how & 0x7f) + 1) {
@@ -70,7 +76,11 @@ pub fn session(data: &[u8]) -> usize {
             assert!(connection.open() <= limits.requests);
             match event {
                 None if used == 0 => {
-                    assert!(pending.len() < MAX_UNIT, "does not understand {} bytes", pending.len());
+                    assert!(
+                        pending.len() < MAX_UNIT,
+                        "does not understand {} bytes",
+                        pending.len()
+                    );
                     break;
                 }
                 None | Some(Event::Send(_)) => {}

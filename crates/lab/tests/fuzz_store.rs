@@ -6,7 +6,7 @@ mod seeded;
 #[path = "../../../fuzz/src/store.rs"]
 mod store;
 
-use seeded::{noise, run};
+use seeded::{bent, noise, run};
 
 #[test]
 fn damaged_volumes_are_refused_or_served() {
@@ -85,6 +85,19 @@ fn journal_blocks_and_records_of_any_content() {
             }
             x
         },
+        store::record_decode,
+    );
+    // Extent 3 whole in slot 5, extent 4 partly in slot 6, extent 5 nowhere, the end.
+    let mut valid = [0u8; 80];
+    for (at, bytes) in [(0, [1, 0, 3, 5]), (16, [2, 1, 4, 6]), (48, [3, 0, 5, 0xff])] {
+        (valid[at], valid[at + 1], valid[at + 4], valid[at + 8]) =
+            (bytes[0], bytes[1], bytes[2], bytes[3]);
+    }
+    run(
+        "record_decode bent",
+        0,
+        3000,
+        |rng| bent(rng, &valid),
         store::record_decode,
     );
 }

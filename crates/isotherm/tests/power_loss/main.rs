@@ -16,7 +16,7 @@ use isotherm_live::port::{Buffer, Port};
 use isotherm_live::{MemberConfig, OpenMode, Volume, VolumeConfig};
 use rack::Rack;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 const EXTENT: u64 = 16 << 10;
@@ -97,7 +97,7 @@ fn run(seed: u64, mutant: Option<Mutant>) -> Result<Did, String> {
     };
     let mut disks = vec![Disk::new(FAST), Disk::new(SLOW)];
     for life in 0..3 {
-        let rack = Rack::mount(disks, &members, run.rng.next()).unwrap();
+        let rack = Rack::mount(disks, &members, run.rng.draw()).unwrap();
         if life == 0 {
             let policy = ["greendm", "hot-dst-recency"][run.rng.below(2) as usize];
             Volume::create(&volume, config(&members, policy), true).unwrap();
@@ -120,13 +120,13 @@ fn run(seed: u64, mutant: Option<Mutant>) -> Result<Did, String> {
     Ok(run.did)
 }
 
-fn open(volume: &PathBuf) -> Result<Volume, String> {
+fn open(volume: &Path) -> Result<Volume, String> {
     Volume::open(volume, OpenMode::ReadWrite)
         .map_err(|e| format!("opening after the power failure: {e}"))
 }
 
 impl Run {
-    fn live(&mut self, rack: &Rack, volume: &PathBuf) -> Result<(), String> {
+    fn live(&mut self, rack: &Rack, volume: &Path) -> Result<(), String> {
         let opened = open(volume)?;
         let bytes = opened.volume_bytes();
         let server = opened.serve().unwrap();

@@ -89,9 +89,12 @@ pub fn output(command: &mut Command) -> Output {
     }
 }
 
-/// Run a program, want success, return standard output.
+/// Run a program, want success, return standard output. The system's own programs come first: nbdsh belongs to the
+/// system's Python, not to whatever another is called first.
 pub fn run(program: &str, args: &[&str]) -> String {
-    let out = output(Command::new(program).args(args));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("/usr/sbin:/usr/bin:/sbin:/bin:{path}");
+    let out = output(Command::new(program).args(args).env("PATH", path));
     assert!(
         out.status.success(),
         "{program} {args:?}: {}\n{}{}",
@@ -254,6 +257,15 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(mut child) = self.serving.take() {
             let _ = child.kill();
+            // A server that hangs in the kernel waits for its own mount; force ends every request of that, and so lets
+            // go whoever waits. It says "busy" all the same.
+            if !matches!(child.try_wait(), Ok(Some(_))) {
+                let _ = Command::new("umount")
+                    .arg("-f")
+                    .arg(&self.mnt)
+                    .stderr(Stdio::null())
+                    .status();
+            }
             let _ = child.wait();
         }
         self.clear_mount();

@@ -9,7 +9,7 @@
 //! Rows: bit 15 reference mark, bits 9–14 misses counted towards promotion, bits 0–8 usage counter (both saturating).
 
 use super::Collector;
-use crate::policy::{Access, View};
+use crate::policy::{Access, Action, View};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -70,8 +70,20 @@ impl WsClock {
         // Both sides in whole microseconds, as the row keeps them.
         Nanos(view.now().0 / 1000 * 1000).since(view.last(e)) > self.window
     }
-    /// The next victim on `tier`, or `None` when nothing is left to find or the budget ran out.
-    pub fn victim(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+    /// The next victim on `tier` that `wanted` does not name yet, or `None` when nothing is left to find or the budget ran out.
+    pub fn victim(
+        &mut self,
+        view: &mut View<'_>,
+        tier: TierId,
+        wanted: &[Action],
+    ) -> Option<ExtentId> {
+        // What is wanted, or moves already, is as good as gone: its slot counts as empty.
+        let gone = |view: &View<'_>, e: ExtentId| {
+            view.is_held(e)
+                || wanted
+                    .iter()
+                    .any(|&Action::Move { extent, .. }| extent == e)
+        };
         let range = view.geo().tier_slots(tier);
         let slots = range.end - range.start;
         loop {
@@ -79,7 +91,7 @@ impl WsClock {
             if let Some(s) = hand.ready.pop_front() {
                 // Accessed, discarded or taken since the turn that found it? Then it is not cold any more.
                 match view.owner(Slot(s)) {
-                    Some(e) if !Self::is_marked(view.stat(e)) && !view.is_held(e) => {
+                    Some(e) if !Self::is_marked(view.stat(e)) && !gone(view, e) => {
                         return Some(e);
                     }
                     _ => continue,
@@ -93,7 +105,7 @@ impl WsClock {
             hand.at = if hand.at + 1 == slots { 0 } else { hand.at + 1 };
             hand.steps += 1;
             let full_turn = hand.steps >= slots;
-            if let Some(e) = view.owner(slot).filter(|&e| !view.is_held(e)) {
+            if let Some(e) = view.owner(slot).filter(|&e| !gone(view, e)) {
                 let stat = view.stat(e);
                 let last = view.last(e).0;
                 if Self::is_marked(stat) {
@@ -175,7 +187,7 @@ impl Collector for WsClock {
     fn left(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
     fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
         // What a fruitless turn lined up stays good as long as it is not accessed: one turn serves many calls.
-        self.victim(view, tier)
+        self.victim(view, tier, &[])
     }
     fn worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
         view.last(extent).0

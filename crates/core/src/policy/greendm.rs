@@ -89,7 +89,7 @@ impl GreenDm {
             return;
         };
         for _ in 0..room.min(high - coming) {
-            match self.clock.victim(view, tier) {
+            match self.clock.victim(view, tier, wanted) {
                 Some(extent) => {
                     self.demoting[i].1 += 1;
                     wanted.push(Action::Move { extent, to });

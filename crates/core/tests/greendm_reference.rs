@@ -63,10 +63,9 @@ impl Naive {
                 let near = now - self.last[&e] <= self.tw;
                 let n = if near { self.misses[&e] + 1 } else { 1 };
                 self.misses.insert(e, n);
-                if n >= self.pt {
-                    if let Some(s) = self.take(true) {
-                        self.put(e, s);
-                    }
+                let place = if n >= self.pt { self.take(true) } else { None };
+                if let Some(s) = place {
+                    self.put(e, s);
                 }
             }
         }

@@ -115,7 +115,6 @@ fn wrong_calls_say_in_one_line_what_to_do() {
         ("trace info", 2, "<FILE>"),
         ("trace convert text --out o --to msr", 2, "can only be read"),
         ("policies extra", 2, "unexpected argument"),
-        ("demo", 1, "not in this build"),
     ] {
         let out = place.run(call);
         let stderr = String::from_utf8_lossy(&out.stderr);

@@ -111,12 +111,14 @@ fn paint(report: &Report, file: &Path) -> Result<(), Box<dyn std::error::Error>>
             )
         })
         .collect();
-    let foot = format!("Hybrid, {}", shares.join("; "));
-    area.draw(&Text::new(
-        foot,
-        (20, SIZE.1 as i32 - 16),
-        style(18, at(HPos::Left, VPos::Bottom)),
-    ))?;
+    // A line each: side by side they do not fit the picture.
+    for (i, share) in shares.iter().rev().enumerate() {
+        area.draw(&Text::new(
+            format!("Hybrid, {share}"),
+            (20, SIZE.1 as i32 - 16 - 26 * i as i32),
+            style(18, at(HPos::Left, VPos::Bottom)),
+        ))?;
+    }
     area.present()?;
     Ok(())
 }

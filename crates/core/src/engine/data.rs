@@ -1,4 +1,4 @@
-//! The life of a read, a write, a discard.
+//! The life of a read and of a write.
 //!
 //! A request is cut at extent borders. Each piece asks the map, lets the policy see the access, passes the gate if something
 //! (a move, a waiting discard) holds the extent, and joins a *run*: pieces that lie next to each other on one device become
@@ -195,7 +195,7 @@ impl Engine {
         }
     }
 
-    fn is_changer(&self, r: u32) -> bool {
+    pub(super) fn is_changer(&self, r: u32) -> bool {
         self.reqs
             .get(r)
             .is_some_and(|q| !matches!(q.op, RequestOp::Read))
@@ -590,77 +590,6 @@ impl Engine {
             tag: req.tag,
             result,
         });
-    }
-
-    /// Hand out the pieces of a discard (or of write-zeroes that may free).
-    pub(super) fn hand_out_discard(&mut self, now: Nanos, r: u32, out: &mut Vec<Effect>) {
-        let req = *self.reqs.at(r);
-        let shift = self.space.geo.extent_shift;
-        let mut at = req.start;
-        while at < req.end {
-            let extent = self.space.geo.extent_at(at);
-            let to = req.end.min((u64::from(extent.0) + 1) << shift);
-            self.discard_piece(
-                now,
-                Waiter {
-                    req: r,
-                    extent,
-                    from: at,
-                    to,
-                    touched: true,
-                },
-                out,
-            );
-            at = to;
-        }
-    }
-
-    fn discard_piece(&mut self, now: Nanos, w: Waiter, out: &mut Vec<Effect>) {
-        let e = w.extent;
-        if self.space.map.is_held(e) {
-            let queued = self
-                .waiting
-                .iter()
-                .any(|o| o.extent == e && o.req != w.req && self.is_changer(o.req));
-            if queued || self.edges.blocks(e, w.req) {
-                return self.wait(w);
-            }
-            if let Some(index) = self.moves.of(e) {
-                if self.moves.get(index).is_committing() {
-                    return self.wait(w);
-                }
-                self.moves.mark_stale(index);
-            }
-        }
-        let Some(slot) = self.space.map.home(e) else {
-            return;
-        };
-        if self.space.pins.count(slot).1 > 0 && !self.broken(Mutant::DiscardUnderWriter) {
-            return self.wait(w);
-        }
-        let geo = &self.space.geo;
-        let base = u64::from(e.0) << geo.extent_shift;
-        let (from, to) = (
-            ((w.from - base) >> geo.block_shift) as u32,
-            ((w.to - base) >> geo.block_shift) as u32,
-        );
-        let whole = (from, to) == (0, geo.blocks_per_extent());
-        let changed = whole || self.space.map.invalidate(e, from, to);
-        if whole || self.space.map.is_void(e) {
-            self.unmap(now, e, slot, out);
-        } else if changed {
-            self.commit.note(e, now, self.params.commit_interval);
-        }
-    }
-
-    fn unmap(&mut self, now: Nanos, e: ExtentId, slot: Slot, out: &mut Vec<Effect>) {
-        self.space.map.unmap(e);
-        self.commit.note(e, now, self.params.commit_interval);
-        self.free_slot(slot, true, out);
-        let (policy, mut view, _) = self.view(now, 0);
-        policy.on_discarded(&mut view, e, slot);
-        self.space.map.forget(e);
-        self.policy_due = true;
     }
 
     /// Does the slot survive the loss of the primary? Then the mirror, by which degraded service goes, must know before it is

@@ -6,19 +6,23 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `mod.rs` | the entry points, and the upkeep that ends every event |
-//! | `data.rs` | the life of a read, a write, a discard |
+//! | `data.rs` | the life of a read, a write |
+//! | `discard.rs` | the life of a discard |
 //! | `edges.rs` | odd requests: read-modify-write of edge blocks |
 //! | `moves.rs` | the life of a move |
-//! | `commit.rs` | rounds: flush data, write records, flush journal, reply; checkpoints |
+//! | `round.rs` | rounds: flush data, write records, flush journal, reply |
+//! | `commit.rs` | what rounds work on: pending records, journal staging, the checkpoint being built |
 //! | `free.rs` | slots between "given up" and "free" |
 
 mod commit;
 mod data;
+mod discard;
 mod edges;
 mod free;
 mod inspect;
 mod moves;
 mod mutants;
+mod round;
 mod slab;
 
 pub use inspect::{Explained, Memory};

@@ -8,6 +8,7 @@ pub mod journal;
 pub mod layout;
 pub mod open;
 pub mod record;
+mod recover;
 pub mod superblock;
 
 pub use layout::{Layout, MetaArea};

@@ -58,6 +58,8 @@ const MODEL: u8 = 2;
 /// Misses in a row after which looking for work before sleeping pauses, and for how many sleeps.
 const SPIN_MISSES: u32 = 16;
 const SPIN_PAUSE: u32 = 64;
+/// A source that wants memory is asked again so often: who gives memory back on another thread rings no bell.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the world knows of a member.
 #[derive(Default)]
@@ -234,7 +236,11 @@ impl UringWorld {
 
     /// Calls `source` on this thread whenever its descriptor is readable.
     pub fn add_source(&mut self, source: Box<dyn Source>) {
-        self.sources.push((Some(source), true));
+        // The place of one that ended can be taken: it ends while it is called, and then nothing watches for it.
+        match self.sources.iter_mut().find(|s| s.0.is_none()) {
+            Some(place) => *place = (Some(source), true),
+            None => self.sources.push((Some(source), true)),
+        }
         self.woken = true;
     }
 
@@ -365,13 +371,17 @@ impl UringWorld {
             };
             let how = source.receive();
             if how == Watch::Empty {
-                self.sources[i].1 = false;
                 let entry =
                     opcode::PollAdd::new(types::Fd(source.fd()), libc::POLLIN as u32).build();
                 self.push(&entry.user_data(WATCH + i as u64));
             }
+            self.sources[i].1 = how == Watch::Busy;
             self.sources[i].0 = (how != Watch::Ended).then_some(source);
         }
+    }
+
+    fn has_busy_source(&self) -> bool {
+        self.sources.iter().any(|s| s.1)
     }
 
     fn next_model_event(&self) -> Option<Nanos> {
@@ -427,6 +437,8 @@ impl World for UringWorld {
 
     /// Returns without events too: when `until` came, or when there is a command.
     fn wait(&mut self, until: Option<Nanos>, events: &mut Vec<Event>) {
+        // The events of the last round may have given memory back.
+        let mut eager = self.has_busy_source();
         loop {
             let deadline = match (
                 until,
@@ -441,12 +453,17 @@ impl World for UringWorld {
             };
             let left = deadline.map(|d| Duration::from_nanos(d.since(self.now()).0));
             let due = left.is_some_and(|l| l.is_zero());
-            if due || self.is_pending() || self.look_around() {
+            if due || std::mem::take(&mut eager) || self.is_pending() || self.look_around() {
                 // One call submits what the last round of effects queued and runs what has completed meanwhile.
                 if !self.ring.submission().is_empty() || self.ring.submission().taskrun() {
                     self.enter(0, None);
                 }
             } else if self.inbox.prepare_sleep() {
+                let left = if self.has_busy_source() {
+                    Some(left.map_or(BUSY_PAUSE, |l| l.min(BUSY_PAUSE)))
+                } else {
+                    left
+                };
                 self.enter(1, left);
                 self.inbox.awake();
             }

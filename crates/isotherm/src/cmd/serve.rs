@@ -100,7 +100,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     let mut mount = match &args.block_file {
         Some(dir) => Some(
-            block_file::mount(port, dir, &config.name, &options)
+            block_file::mount_on_engine(&server.handle(), port, dir, &config.name, &options)
                 .map_err(|e| Failure::failed(e.to_string()))?,
         ),
         None => None,

@@ -1,7 +1,7 @@
 //! The engine, all on the fast tier, against the raw file through io_uring.
 //!
 //! ```text
-//! cargo bench -p isotherm-live --bench engine -- DIR… [rounds=5] [seconds=0.5] [policy=greendm]
+//! cargo bench -p isotherm-live --bench engine -- DIR… [rounds=15] [seconds=0.2] [policy=greendm]
 //! ```
 //!
 //! One generator in this process drives both in turn on the same file: the volume's fast member, with the same direct
@@ -287,7 +287,14 @@ fn median(values: &mut [f64]) -> f64 {
     f64::midpoint(values[n / 2], values[(n - 1) / 2])
 }
 
-fn bench(dir: &Path, rounds: usize, time: Duration, policy: &str, only: &str) -> Outcome<bool> {
+fn bench(
+    dir: &Path,
+    rounds: usize,
+    time: Duration,
+    policy: &str,
+    only: &str,
+    side: &str,
+) -> Outcome<bool> {
     let scratch = tempfile::Builder::new().prefix("engine.").tempdir_in(dir)?;
     let member = |name: &str, tier, size| MemberConfig {
         path: scratch.path().join(name),
@@ -315,7 +322,11 @@ fn bench(dir: &Path, rounds: usize, time: Duration, policy: &str, only: &str) ->
         let (mut a, mut b, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         // The first round warms up and does not count. Who begins changes, so that neither always runs in the other's wake.
         for round in 0..=rounds {
-            let (x, y) = if round % 2 == 0 {
+            let (x, y) = if side == "ours" {
+                (ours.run(case, time)?, f64::INFINITY)
+            } else if side == "raw" {
+                (0.0, raw.run(case, time)?)
+            } else if round % 2 == 0 {
                 let x = ours.run(case, time)?;
                 (x, raw.run(case, time)?)
             } else {
@@ -350,8 +361,8 @@ fn bench(dir: &Path, rounds: usize, time: Duration, policy: &str, only: &str) ->
 }
 
 fn main() -> Outcome<()> {
-    let (mut rounds, mut time, mut policy) = (5, Duration::from_millis(500), "greendm".to_owned());
-    let mut only = String::new();
+    let (mut rounds, mut time, mut policy) = (15, Duration::from_millis(200), "greendm".to_owned());
+    let (mut only, mut side) = (String::new(), String::new());
     let mut dirs = Vec::new();
     // Cargo adds `--bench`.
     for word in std::env::args().skip(1).filter(|w| w != "--bench") {
@@ -360,6 +371,7 @@ fn main() -> Outcome<()> {
             Some(("seconds", n)) => time = Duration::from_secs_f64(n.parse()?),
             Some(("policy", p)) => p.clone_into(&mut policy),
             Some(("only", p)) => p.clone_into(&mut only),
+            Some(("side", p)) => p.clone_into(&mut side),
             _ => dirs.push(word),
         }
     }
@@ -369,7 +381,7 @@ fn main() -> Outcome<()> {
         );
     }
     for dir in dirs {
-        bench(Path::new(&dir), rounds, time, &policy, &only)?;
+        bench(Path::new(&dir), rounds, time, &policy, &only, &side)?;
     }
     Ok(())
 }

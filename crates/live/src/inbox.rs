@@ -154,7 +154,13 @@ impl<C> Inbox<C> {
 
     /// Next request, in order of arrival per submitting thread.
     pub fn pop(&self) -> Option<Submission> {
-        self.queue.pop().or_else(|| {
+        // Popping from an empty queue costs a fence; the engine's thread asks in every loop.
+        let handed = if self.queue.is_empty() {
+            None
+        } else {
+            self.queue.pop()
+        };
+        handed.or_else(|| {
             if self.owned.load(Ordering::Acquire) == 0 {
                 return None;
             }

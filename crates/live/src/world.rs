@@ -26,6 +26,7 @@ use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, OpKind, Request
 use isotherm_models::{Counters, Wear};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -86,7 +87,29 @@ pub struct MemberStats {
 }
 
 /// Ends of operations that had a thread of their own.
-type Slow = Mutex<Vec<(u32, Result<u32, IoError>)>>;
+#[derive(Default)]
+struct Slow {
+    /// Something is there: spares every loop the lock.
+    some: AtomicBool,
+    ends: Mutex<Vec<(u32, Result<u32, IoError>)>>,
+}
+
+impl Slow {
+    fn push(&self, id: u32, result: Result<u32, IoError>) {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.push((id, result));
+        self.some.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Vec<(u32, Result<u32, IoError>)> {
+        if !self.some.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        self.some.store(false, Ordering::Release);
+        std::mem::take(&mut ends)
+    }
+}
 
 /// See the module.
 pub struct UringWorld {
@@ -105,6 +128,8 @@ pub struct UringWorld {
     slow: Arc<Slow>,
     start: Instant,
     base: Nanos,
+    /// The time as of the last events: the clock is read once per loop.
+    seen: Nanos,
     spin: Duration,
     misses: u32,
     woken: bool,
@@ -197,6 +222,7 @@ impl UringWorld {
             slow: Arc::default(),
             start: Instant::now(),
             base: parts.base,
+            seen: parts.base,
             spin: Duration::from_micros(io.spin_us.into()),
             misses: 0,
             woken: false,
@@ -333,8 +359,7 @@ impl UringWorld {
         if self.paced {
             self.poll_models();
         }
-        let slow = std::mem::take(&mut *self.slow.lock().unwrap_or_else(PoisonError::into_inner));
-        for (id, result) in slow {
+        for (id, result) in self.slow.take() {
             self.settle(id, REAL, result);
         }
         self.call_sources();
@@ -415,12 +440,14 @@ impl UringWorld {
             return false;
         }
         self.enter(0, None);
-        let end = Instant::now() + self.spin;
+        let mut end = None;
         loop {
             if self.is_pending() || self.ring.submission().taskrun() {
                 self.misses = 0;
                 return true;
             }
+            // Read only if what was just submitted did not end at once.
+            let end = *end.get_or_insert_with(|| Instant::now() + self.spin);
             if Instant::now() >= end {
                 self.misses += 1;
                 return false;
@@ -431,8 +458,9 @@ impl UringWorld {
 }
 
 impl World for UringWorld {
+    /// As of the end of the last [`World::wait`].
     fn now(&self) -> Nanos {
-        self.base + self.model_now()
+        self.seen
     }
 
     /// Returns without events too: when `until` came, or when there is a command.
@@ -451,7 +479,7 @@ impl World for UringWorld {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            let left = deadline.map(|d| Duration::from_nanos(d.since(self.now()).0));
+            let left = deadline.map(|d| Duration::from_nanos(d.since(self.seen).0));
             let due = left.is_some_and(|l| l.is_zero());
             if due || std::mem::take(&mut eager) || self.is_pending() || self.look_around() {
                 // One call submits what the last round of effects queued and runs what has completed meanwhile.
@@ -467,6 +495,7 @@ impl World for UringWorld {
                 self.enter(1, left);
                 self.inbox.awake();
             }
+            self.seen = self.base + self.model_now();
             self.collect(events);
             let woken = std::mem::take(&mut self.woken);
             if !events.is_empty() || woken || until.is_some_and(|u| u <= self.now()) {

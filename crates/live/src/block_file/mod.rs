@@ -47,7 +47,7 @@
 //! # Cost
 //!
 //! One copy of each write's payload (fuser's buffer is not aligned for direct I/O) and, for each request, the hand-off to
-//! the engine's thread; see `bench/fuse-pread`.
+//! the engine's thread; see `bench/block-file/handoff.sh`.
 
 mod error;
 mod mountpoint;

@@ -60,8 +60,8 @@ file() {
 }
 measure() { # name, engine, depth, direction
     fio --name=t --filename="$(file "$1")" --ioengine="$2" --iodepth="$3" --rw="$4" --bs=4k --direct=1 --size=1G \
-        --time_based --runtime="$seconds" --ramp_time=0.2 --norandommap --output-format=terse --terse-version=3 9>&- |
-        awk -F';' '{ print ($8 > 0 ? $8 : 0) + ($49 > 0 ? $49 : 0) }'
+        --time_based --runtime="${seconds}s" --ramp_time=200ms --norandommap --output-format=terse --terse-version=3 9>&- |
+        awk -F';' 'NF > 50 { print ($8 > 0 ? $8 : 0) + ($49 > 0 ? $49 : 0) }'
 }
 round=1
 while [ "$round" -le "$rounds" ]; do

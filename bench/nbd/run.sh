@@ -41,7 +41,7 @@ run() { # name, depth, jobs, direction, more options
     shift 4
     fio --name=t --ioengine=nbd --uri="nbd+unix:///?socket=$scratch/$name" --iodepth="$depth" --numjobs="$jobs" --thread \
         --group_reporting --rw="$direction" --size=1G --norandommap --output-format=terse --terse-version=3 "$@" |
-        awk -F';' '{ print ($8 > 0 ? $8 : 0) + ($49 > 0 ? $49 : 0) }'
+        awk -F';' 'NF > 50 { print ($8 > 0 ? $8 : 0) + ($49 > 0 ? $49 : 0) }'
 }
 for name in ours nbdkit-memory; do run "$name" 8 1 write --bs=1M >/dev/null; done
 round=1
@@ -51,7 +51,7 @@ while [ "$round" -le "$rounds" ]; do
             for name in nbdkit-file ours nbdkit-memory; do
                 n=${job#*:}
                 [ "$n" = 1 ] && label=qd${job%:*} || label=qd${job%:*}x$n
-                echo "$direction-$label $name $round $(run "$name" "${job%:*}" "$n" "$direction" --bs=4k --time_based --runtime="$seconds" --ramp_time=0.2)"
+                echo "$direction-$label $name $round $(run "$name" "${job%:*}" "$n" "$direction" --bs=4k --time_based --runtime="${seconds}s" --ramp_time=200ms)"
             done
         done
     done

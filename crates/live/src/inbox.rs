@@ -148,7 +148,8 @@ impl<C> Inbox<C> {
         let _ = self.owner.set(std::thread::current().id());
     }
 
-    fn on_own_thread(&self) -> bool {
+    /// Is the caller the engine's thread?
+    pub fn on_own_thread(&self) -> bool {
         self.owner.get() == Some(&std::thread::current().id())
     }
 

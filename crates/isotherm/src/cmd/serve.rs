@@ -90,8 +90,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         None
     } else {
         Some(
-            NbdServer::start(Arc::clone(&port), &addresses, Config::new(&config.name))
-                .map_err(|e| Failure::failed(crate::failure::reason(&e)))?,
+            NbdServer::start_on_engine(
+                server.handle(),
+                Arc::clone(&port),
+                &addresses,
+                Config::new(&config.name),
+            )
+            .map_err(|e| Failure::failed(crate::failure::reason(&e)))?,
         )
     };
     let options = block_file::Options {

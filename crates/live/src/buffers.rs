@@ -232,6 +232,17 @@ impl Pool {
         }
     }
 
+    /// As [`Pool::buffer`], never waiting: where the pool has nothing, from outside of it.
+    pub(crate) fn buffer_now(self: &Arc<Self>, offset: u64, len: u32, block_bytes: u32) -> Buffer {
+        let (head, covered) = cover(offset, len, block_bytes);
+        Buffer {
+            memory: self.get_now(covered),
+            head,
+            len: len as usize,
+            covered,
+        }
+    }
+
     /// Bytes that are out now, in chunk sizes.
     pub fn bytes_out(&self) -> usize {
         let state = self.lock();

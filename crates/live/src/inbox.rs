@@ -41,9 +41,9 @@ pub enum Done {
 /// See the module. `C` is what commands act on.
 pub struct Inbox<C> {
     queue: ArrayQueue<Submission>,
-    /// What the engine's own thread submits while the queue is full: it must not wait for itself.
-    overflow: Mutex<VecDeque<Submission>>,
-    overflowed: AtomicUsize,
+    /// What the engine's own thread submits: it must not wait for itself, and nobody needs waking.
+    own: Mutex<VecDeque<Submission>>,
+    owned: AtomicUsize,
     commands: Mutex<VecDeque<C>>,
     commanded: AtomicBool,
     sleeping: AtomicBool,
@@ -70,8 +70,8 @@ impl<C> Inbox<C> {
         }
         Ok(Inbox {
             queue: ArrayQueue::new(capacity),
-            overflow: Mutex::default(),
-            overflowed: AtomicUsize::new(0),
+            own: Mutex::new(VecDeque::with_capacity(1024)),
+            owned: AtomicUsize::new(0),
             commands: Mutex::default(),
             commanded: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
@@ -88,17 +88,20 @@ impl<C> Inbox<C> {
     /// # Errors
     /// Gives it back if the volume is closed.
     pub fn push(&self, mut s: Submission) -> Result<(), Submission> {
+        if self.on_own_thread() {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(s);
+            }
+            locked(&self.own).push_back(s);
+            self.owned.fetch_add(1, Ordering::Release);
+            return Ok(());
+        }
         loop {
             if self.closed.load(Ordering::Acquire) {
                 return Err(s);
             }
             match self.queue.push(s) {
                 Ok(()) => break,
-                Err(back) if self.on_own_thread() => {
-                    locked(&self.overflow).push_back(back);
-                    self.overflowed.fetch_add(1, Ordering::Release);
-                    break;
-                }
                 Err(back) => s = back,
             }
             self.wake();
@@ -145,18 +148,25 @@ impl<C> Inbox<C> {
         let _ = self.owner.set(std::thread::current().id());
     }
 
-    fn on_own_thread(&self) -> bool {
+    /// Is the caller the engine's thread?
+    pub fn on_own_thread(&self) -> bool {
         self.owner.get() == Some(&std::thread::current().id())
     }
 
     /// Next request, in order of arrival per submitting thread.
     pub fn pop(&self) -> Option<Submission> {
-        self.queue.pop().or_else(|| {
-            if self.overflowed.load(Ordering::Acquire) == 0 {
+        // Popping from an empty queue costs a fence; the engine's thread asks in every loop.
+        let handed = if self.queue.is_empty() {
+            None
+        } else {
+            self.queue.pop()
+        };
+        handed.or_else(|| {
+            if self.owned.load(Ordering::Acquire) == 0 {
                 return None;
             }
-            let s = locked(&self.overflow).pop_front();
-            self.overflowed
+            let s = locked(&self.own).pop_front();
+            self.owned
                 .fetch_sub(usize::from(s.is_some()), Ordering::Release);
             s
         })
@@ -177,7 +187,7 @@ impl<C> Inbox<C> {
     /// Is there anything to pop?
     pub fn has_mail(&self) -> bool {
         !self.queue.is_empty()
-            || self.overflowed.load(Ordering::Acquire) != 0
+            || self.owned.load(Ordering::Acquire) != 0
             || self.commanded.load(Ordering::Acquire)
     }
 

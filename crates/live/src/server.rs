@@ -529,6 +529,11 @@ impl Port for Handle {
     }
 
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        if self.inbox.on_own_thread() {
+            // Waiting here would be waiting for ourselves. Sources ask for memory before they take a request, so this
+            // seldom leaves the pool.
+            return self.pool.buffer_now(offset, len, self.block);
+        }
         self.pool.buffer(offset, len, self.block)
     }
 

@@ -26,6 +26,7 @@ use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, OpKind, Request
 use isotherm_models::{Counters, Wear};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,8 @@ const MODEL: u8 = 2;
 /// Misses in a row after which looking for work before sleeping pauses, and for how many sleeps.
 const SPIN_MISSES: u32 = 16;
 const SPIN_PAUSE: u32 = 64;
+/// A source that wants memory is asked again so often: who gives memory back on another thread rings no bell.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the world knows of a member.
 #[derive(Default)]
@@ -84,7 +87,29 @@ pub struct MemberStats {
 }
 
 /// Ends of operations that had a thread of their own.
-type Slow = Mutex<Vec<(u32, Result<u32, IoError>)>>;
+#[derive(Default)]
+struct Slow {
+    /// Something is there: spares every loop the lock.
+    some: AtomicBool,
+    ends: Mutex<Vec<(u32, Result<u32, IoError>)>>,
+}
+
+impl Slow {
+    fn push(&self, id: u32, result: Result<u32, IoError>) {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.push((id, result));
+        self.some.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Vec<(u32, Result<u32, IoError>)> {
+        if !self.some.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        self.some.store(false, Ordering::Release);
+        std::mem::take(&mut ends)
+    }
+}
 
 /// See the module.
 pub struct UringWorld {
@@ -103,6 +128,8 @@ pub struct UringWorld {
     slow: Arc<Slow>,
     start: Instant,
     base: Nanos,
+    /// The time as of the last events: the clock is read once per loop.
+    seen: Nanos,
     spin: Duration,
     misses: u32,
     woken: bool,
@@ -195,6 +222,7 @@ impl UringWorld {
             slow: Arc::default(),
             start: Instant::now(),
             base: parts.base,
+            seen: parts.base,
             spin: Duration::from_micros(io.spin_us.into()),
             misses: 0,
             woken: false,
@@ -234,7 +262,11 @@ impl UringWorld {
 
     /// Calls `source` on this thread whenever its descriptor is readable.
     pub fn add_source(&mut self, source: Box<dyn Source>) {
-        self.sources.push((Some(source), true));
+        // The place of one that ended can be taken: it ends while it is called, and then nothing watches for it.
+        match self.sources.iter_mut().find(|s| s.0.is_none()) {
+            Some(place) => *place = (Some(source), true),
+            None => self.sources.push((Some(source), true)),
+        }
         self.woken = true;
     }
 
@@ -327,8 +359,7 @@ impl UringWorld {
         if self.paced {
             self.poll_models();
         }
-        let slow = std::mem::take(&mut *self.slow.lock().unwrap_or_else(PoisonError::into_inner));
-        for (id, result) in slow {
+        for (id, result) in self.slow.take() {
             self.settle(id, REAL, result);
         }
         self.call_sources();
@@ -365,13 +396,17 @@ impl UringWorld {
             };
             let how = source.receive();
             if how == Watch::Empty {
-                self.sources[i].1 = false;
                 let entry =
                     opcode::PollAdd::new(types::Fd(source.fd()), libc::POLLIN as u32).build();
                 self.push(&entry.user_data(WATCH + i as u64));
             }
+            self.sources[i].1 = how == Watch::Busy;
             self.sources[i].0 = (how != Watch::Ended).then_some(source);
         }
+    }
+
+    fn has_busy_source(&self) -> bool {
+        self.sources.iter().any(|s| s.1)
     }
 
     fn next_model_event(&self) -> Option<Nanos> {
@@ -405,12 +440,14 @@ impl UringWorld {
             return false;
         }
         self.enter(0, None);
-        let end = Instant::now() + self.spin;
+        let mut end = None;
         loop {
             if self.is_pending() || self.ring.submission().taskrun() {
                 self.misses = 0;
                 return true;
             }
+            // Read only if what was just submitted did not end at once.
+            let end = *end.get_or_insert_with(|| Instant::now() + self.spin);
             if Instant::now() >= end {
                 self.misses += 1;
                 return false;
@@ -421,12 +458,15 @@ impl UringWorld {
 }
 
 impl World for UringWorld {
+    /// As of the end of the last [`World::wait`].
     fn now(&self) -> Nanos {
-        self.base + self.model_now()
+        self.seen
     }
 
     /// Returns without events too: when `until` came, or when there is a command.
     fn wait(&mut self, until: Option<Nanos>, events: &mut Vec<Event>) {
+        // The events of the last round may have given memory back.
+        let mut eager = self.has_busy_source();
         loop {
             let deadline = match (
                 until,
@@ -439,17 +479,23 @@ impl World for UringWorld {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            let left = deadline.map(|d| Duration::from_nanos(d.since(self.now()).0));
+            let left = deadline.map(|d| Duration::from_nanos(d.since(self.seen).0));
             let due = left.is_some_and(|l| l.is_zero());
-            if due || self.is_pending() || self.look_around() {
+            if due || std::mem::take(&mut eager) || self.is_pending() || self.look_around() {
                 // One call submits what the last round of effects queued and runs what has completed meanwhile.
                 if !self.ring.submission().is_empty() || self.ring.submission().taskrun() {
                     self.enter(0, None);
                 }
             } else if self.inbox.prepare_sleep() {
+                let left = if self.has_busy_source() {
+                    Some(left.map_or(BUSY_PAUSE, |l| l.min(BUSY_PAUSE)))
+                } else {
+                    left
+                };
                 self.enter(1, left);
                 self.inbox.awake();
             }
+            self.seen = self.base + self.model_now();
             self.collect(events);
             let woken = std::mem::take(&mut self.woken);
             if !events.is_empty() || woken || until.is_some_and(|u| u <= self.now()) {

@@ -25,7 +25,8 @@ impl Space {
         Space {
             map: ExtentMap::new(&geo),
             slots: Slots::new(&geo),
-            pins: Pins::new(1024),
+            // Small, so that it stays in the nearest cache; it grows once to what is in flight.
+            pins: Pins::new(32),
             geo,
         }
     }

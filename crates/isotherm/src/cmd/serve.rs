@@ -90,8 +90,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         None
     } else {
         Some(
-            NbdServer::start(Arc::clone(&port), &addresses, Config::new(&config.name))
-                .map_err(|e| Failure::failed(crate::failure::reason(&e)))?,
+            NbdServer::start_on_engine(
+                server.handle(),
+                Arc::clone(&port),
+                &addresses,
+                Config::new(&config.name),
+            )
+            .map_err(|e| Failure::failed(crate::failure::reason(&e)))?,
         )
     };
     let options = block_file::Options {
@@ -100,7 +105,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     let mut mount = match &args.block_file {
         Some(dir) => Some(
-            block_file::mount(port, dir, &config.name, &options)
+            block_file::mount_on_engine(&server.handle(), port, dir, &config.name, &options)
                 .map_err(|e| Failure::failed(e.to_string()))?,
         ),
         None => None,

@@ -8,7 +8,7 @@
 //! A session thread reads it from `/dev/fuse`, takes a [`Buffer`](crate::port::Buffer), copies a write's payload into it
 //! and submits it; it does not wait, so as many requests are in flight as the kernel sends. The reply goes out from the
 //! completion, on the engine's thread. Only directory and attribute requests, and `lseek` for data and holes, are
-//! answered on the session thread. With [`mount_pumped`] the engine's thread takes reads, writes and flushes from the
+//! answered on the session thread. With [`mount_on_engine`] the engine's thread takes reads, writes and flushes from the
 //! kernel itself, which saves the hand-off; see [`Pump`].
 //!
 //! # What the file promises
@@ -47,12 +47,13 @@
 //! # Cost
 //!
 //! One copy of each write's payload (fuser's buffer is not aligned for direct I/O) and, for each request, the hand-off to
-//! the engine's thread; see `bench/fuse-pread`.
+//! the engine's thread; see `bench/block-file/handoff.sh`.
 
 mod error;
 mod mountpoint;
 mod pump;
 mod serve;
+mod source;
 pub mod testing;
 
 use std::io;
@@ -63,6 +64,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::port::Port;
+use crate::server::Handle;
 
 pub use error::Error;
 pub use pump::{Pump, Received};
@@ -161,6 +163,26 @@ pub fn mount_pumped(
     );
     mount.serve(volume, parts.session, 1)?;
     Ok((mount, parts.pump))
+}
+
+/// As [`mount`], with reads, writes and flushes taken from the kernel by the engine's own thread. `port` leads to the
+/// volume of `handle`, possibly by way of somebody who listens.
+///
+/// # Errors
+/// As [`mount`]; also if the volume is closed.
+pub fn mount_on_engine(
+    handle: &Handle,
+    port: Arc<dyn Port>,
+    dir: &Path,
+    name: &str,
+    options: &Options,
+) -> Result<Mount, Error> {
+    let (mount, pump) = mount_pumped(port, dir, name, options)?;
+    let source = source::PumpSource::new(pump, handle.clone());
+    let added = handle.call(move |_, world| world.add_source(Box::new(source)));
+    added.map(|()| mount).ok_or_else(|| Error::Session {
+        source: io::Error::other("the volume is closed"),
+    })
 }
 
 /// Mount; whoever drops the result unmounts.

@@ -146,6 +146,11 @@ impl Pump {
         Ok(Received::Request)
     }
 
+    /// No request can be taken any more: end what is beside it too, so that the mount sees the end.
+    pub(super) fn end(&self) {
+        self.slow.close();
+    }
+
     /// Start a read, write or flush; `None` for everything else, and then nothing was done.
     fn hot(&self, message: &[u8]) -> Option<()> {
         let opcode = u32_at(message, 4)?;

@@ -17,6 +17,7 @@ use super::session::{self, End};
 pub use super::socket::Address;
 use super::socket::{self, Listener};
 use crate::port::Port;
+use crate::server::Handle;
 
 /// Longest export name and description, in bytes (the specification's limit for strings).
 const MAX_STRING: usize = 4096;
@@ -84,7 +85,9 @@ struct Shared {
     port: Arc<dyn Port>,
     export: Arc<Export>,
     config: Config,
-    stopping: AtomicBool,
+    /// Lone clients are served on its thread.
+    engine: Option<Handle>,
+    stopping: Arc<AtomicBool>,
     table: Mutex<Table>,
     left: Condvar,
 }
@@ -102,6 +105,29 @@ impl Server {
     /// An address that is malformed, taken, not local (without [`Config::allow_remote`]); a bad name in `config`; no
     /// thread to be had.
     pub fn start(port: Arc<dyn Port>, addresses: &[Address], config: Config) -> io::Result<Server> {
+        Server::begin(port, None, addresses, config)
+    }
+
+    /// As [`Server::start`]; clients that send one request after the other are served on the engine's own thread. `port`
+    /// leads to the volume of `engine`, possibly by way of somebody who listens.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_on_engine(
+        engine: Handle,
+        port: Arc<dyn Port>,
+        addresses: &[Address],
+        config: Config,
+    ) -> io::Result<Server> {
+        Server::begin(port, Some(engine), addresses, config)
+    }
+
+    fn begin(
+        port: Arc<dyn Port>,
+        engine: Option<Handle>,
+        addresses: &[Address],
+        config: Config,
+    ) -> io::Result<Server> {
         config.check()?;
         let mut bound = Vec::new();
         for address in addresses {
@@ -117,7 +143,8 @@ impl Server {
             port,
             export,
             config,
-            stopping: AtomicBool::new(false),
+            engine,
+            stopping: Arc::default(),
             table: Mutex::default(),
             left: Condvar::new(),
         });
@@ -267,11 +294,12 @@ fn converse(outbox: &Arc<Outbox>, shared: &Shared) {
         return;
     };
     let end = session::run(
-        &*shared.port,
+        Arc::clone(&shared.port),
+        shared.engine.clone(),
         Arc::clone(&shared.export),
         shared.config.limits,
         outbox,
-        &shared.stopping,
+        Arc::clone(&shared.stopping),
     );
     outbox.close();
     writer.join().ok();

@@ -1,8 +1,21 @@
-//! One connection: its reader thread.
+//! One connection: its reader thread, and the engine's thread where that is faster.
+//!
+//! A client that sends one small request after the other gains nothing from a thread of its own but two switches for each
+//! request. So the reader lends such a session to the engine's thread, which watches the socket in its ring and receives
+//! without waiting. Whatever could make it wait (block status, memory that is short, large requests, many at once, the
+//! end) goes back to the reader with the session.
+//!
+//! ```text
+//!  reader thread ── LONE requests one by one ──► engine's thread (a `Source`)
+//!        ▲                                             │
+//!        └── crowd, large, must wait, end ◄────────────┘
+//! ```
 
 use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use isotherm_core::{IoError, RequestOp};
@@ -13,6 +26,8 @@ use super::proto::{
 };
 use super::socket;
 use crate::port::{Buffer, Port};
+use crate::server::Handle;
+use crate::world::{Source, Watch};
 
 /// Received bytes at once: sixteen 4 KiB writes with their headers.
 const INPUT_BYTES: usize = 68 << 10;
@@ -23,6 +38,12 @@ const HEADER_BYTES: usize = 28;
 /// How long a peer may be silent before it has chosen an export.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
 const _: () = assert!(INPUT_BYTES > MAX_UNIT + HEADER_BYTES);
+/// So many receives in a row with one request each, and the session is lent.
+const LONE: u32 = 16;
+/// So many in a row with more than one, and it comes back.
+const CROWD: u32 = 4;
+/// Largest request that the engine's thread receives, bytes: copying more would keep others waiting.
+const LENT_BYTES: u32 = 64 << 10;
 
 /// How a connection ended.
 pub(super) enum End {
@@ -34,11 +55,21 @@ pub(super) enum End {
     Eof,
 }
 
-struct Session<'a> {
-    port: &'a dyn Port,
-    outbox: &'a Arc<Outbox>,
+struct Session {
+    port: Arc<dyn Port>,
+    outbox: Arc<Outbox>,
     connection: Connection,
-    stopping: &'a AtomicBool,
+    stopping: Arc<AtomicBool>,
+    /// The engine's thread, if sessions can be lent to it.
+    engine: Option<Handle>,
+    /// This is the engine's thread: never wait.
+    lent: bool,
+    /// What the other thread is to do.
+    pending: Option<Event>,
+    /// Requests since the last receive, and receives in a row that brought one or more than one.
+    requests: u32,
+    lone: u32,
+    crowd: u32,
     input: Box<[u8]>,
     start: usize,
     end: usize,
@@ -56,18 +87,25 @@ struct Writing {
 
 /// Serve one peer until it leaves. Returns with every request completed.
 pub(super) fn run(
-    port: &dyn Port,
+    port: Arc<dyn Port>,
+    engine: Option<Handle>,
     export: Arc<Export>,
     limits: Limits,
     outbox: &Arc<Outbox>,
-    stopping: &AtomicBool,
+    stopping: Arc<AtomicBool>,
 ) -> End {
     let (connection, greeting) = Connection::new(export, limits);
     let mut session = Session {
         port,
-        outbox,
+        outbox: Arc::clone(outbox),
         connection,
         stopping,
+        engine,
+        lent: false,
+        pending: None,
+        requests: 0,
+        lone: 0,
+        crowd: 0,
         input: vec![0; INPUT_BYTES].into_boxed_slice(),
         start: 0,
         end: 0,
@@ -77,7 +115,16 @@ pub(super) fn run(
     let greeted = socket::set_patience(outbox.socket(), Some(HANDSHAKE_PATIENCE))
         .and_then(|()| socket::send_all(outbox.socket(), &greeting));
     let end = match greeted {
-        Ok(()) => session.serve(),
+        Ok(()) => loop {
+            if let Some(end) = session.serve() {
+                break end;
+            }
+            match lend(session) {
+                Some(back) => session = back,
+                // Only a panic on the engine's thread loses it.
+                None => break End::Lost,
+            }
+        },
         Err(_) => End::Lost,
     };
     if matches!(end, End::Lost) {
@@ -88,19 +135,85 @@ pub(super) fn run(
     end
 }
 
-impl Session<'_> {
-    fn serve(&mut self) -> End {
+/// A session on the engine's thread. However it ends there, the reader gets it back.
+struct Lent {
+    session: Option<Box<Session>>,
+    back: SyncSender<Box<Session>>,
+}
+
+/// Let the engine's thread serve; the session when it is to be served here again.
+fn lend(session: Session) -> Option<Session> {
+    let Some(engine) = session.engine.clone() else {
+        return Some(session);
+    };
+    let (back, returned) = sync_channel(1);
+    let mut session = Box::new(session);
+    session.lent = true;
+    let source = Lent {
+        session: Some(session),
+        back,
+    };
+    // A volume that is closed drops the source, which sends the session back.
+    let _ = engine.call(move |_, world| world.add_source(Box::new(source)));
+    let mut session = *returned.recv().ok()?;
+    (session.lent, session.lone, session.crowd) = (false, 0, 0);
+    Some(session)
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            // The reader waits for exactly one.
+            let _ = self.back.try_send(session);
+        }
+    }
+}
+
+impl Source for Lent {
+    fn fd(&self) -> RawFd {
+        self.session
+            .as_ref()
+            .map_or(-1, |s| s.outbox.socket().as_raw_fd())
+    }
+
+    fn receive(&mut self) -> Watch {
+        let goes_on = self.session.as_mut().is_some_and(|s| s.take_some());
+        // At the end the source is dropped, which sends the session back.
+        if goes_on { Watch::Empty } else { Watch::Ended }
+    }
+}
+
+impl Session {
+    fn next(&mut self) -> (usize, Option<Event>) {
+        if let Some(event) = self.pending.take() {
+            return (0, Some(event));
+        }
+        if self.stopping.load(Ordering::Relaxed) {
+            self.connection.shut_down();
+        }
+        let (used, event) = self.connection.receive(&self.input[self.start..self.end]);
+        self.start += used;
+        (used, event)
+    }
+
+    /// On the reader's thread. `None`: lend it to the engine's.
+    fn serve(&mut self) -> Option<End> {
         loop {
-            if self.stopping.load(Ordering::Relaxed) {
-                self.connection.shut_down();
-            }
-            let (used, event) = self.connection.receive(&self.input[self.start..self.end]);
-            self.start += used;
+            let (used, event) = self.next();
             let outcome = match event {
                 None if used != 0 => Ok(true),
+                None if self.lone >= LONE && self.engine.is_some() => {
+                    self.pause();
+                    return None;
+                }
                 None => self.fill(),
                 Some(Event::Payload { left }) => self.payload(left as usize),
                 Some(Event::Request(request)) => {
+                    self.requests += 1;
+                    if request.len > LENT_BYTES {
+                        // Keeps the session here.
+                        self.requests += 1;
+                    }
                     self.carry_out(request);
                     Ok(true)
                 }
@@ -110,13 +223,66 @@ impl Session<'_> {
                 }
                 Some(Event::Send(bytes)) => self.handshake(&bytes),
                 Some(Event::Hold) => Ok(self.hold()),
-                Some(Event::Close(why)) => return End::Closed(why),
+                Some(Event::Close(why)) => return Some(End::Closed(why)),
             };
             match outcome {
                 Ok(true) => {}
-                Ok(false) => return End::Eof,
-                Err(_) => return End::Lost,
+                Ok(false) => return Some(End::Eof),
+                Err(_) => return Some(End::Lost),
             }
+        }
+    }
+
+    /// On the engine's thread: take what is there. False: the reader must go on.
+    fn take_some(&mut self) -> bool {
+        // The descriptor is readable at the first call only.
+        let mut received = false;
+        loop {
+            let (used, event) = self.next();
+            let outcome = match event {
+                None if used != 0 => Ok(true),
+                None if received || self.crowd >= CROWD => return self.crowd < CROWD,
+                None => {
+                    received = true;
+                    self.fill()
+                }
+                Some(Event::Payload { left }) => self.payload(left as usize),
+                Some(Event::Request(request)) if self.is_for_engine(&request) => {
+                    self.requests += 1;
+                    self.carry_out(request);
+                    Ok(true)
+                }
+                Some(event) => {
+                    self.pending = Some(event);
+                    return false;
+                }
+            };
+            match outcome {
+                Ok(true) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                // The reader meets the same end.
+                Ok(false) | Err(_) => return false,
+            }
+        }
+    }
+
+    fn is_for_engine(&self, request: &Request) -> bool {
+        let simple = matches!(
+            request.command,
+            Command::Read | Command::Write | Command::Flush
+        );
+        simple
+            && request.len <= LENT_BYTES
+            && self
+                .engine
+                .as_ref()
+                .is_some_and(|e| e.has_memory(request.len))
+    }
+
+    /// Replies gather from here on, except on the engine's thread, which sends them as they come.
+    fn cork(&self) {
+        if !self.lent {
+            self.outbox.cork();
         }
     }
 
@@ -145,14 +311,20 @@ impl Session<'_> {
             self.input.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
+        (self.lone, self.crowd) = match std::mem::take(&mut self.requests) {
+            0 => (self.lone, self.crowd),
+            1 => (self.lone + 1, 0),
+            _ => (0, self.crowd + 1),
+        };
         let until = self.input.len().min(self.end + self.appetite);
-        self.appetite = INPUT_BYTES;
         let n = socket::receive(
             self.outbox.socket(),
             &mut [IoSliceMut::new(&mut self.input[self.end..until])],
+            !self.lent,
         )?;
+        self.appetite = INPUT_BYTES;
         self.end += n;
-        self.outbox.cork();
+        self.cork();
         Ok(n != 0)
     }
 
@@ -177,18 +349,26 @@ impl Session<'_> {
             };
             let rest = &mut writing.buffer[writing.filled + here..];
             let rest_bytes = rest.len();
-            let n = socket::receive(
+            let received = socket::receive(
                 self.outbox.socket(),
                 &mut [
                     IoSliceMut::new(rest),
                     IoSliceMut::new(&mut self.input[..beyond]),
                 ],
-            )?;
-            if n == 0 {
-                self.writing = Some(writing);
-                return Ok(false);
-            }
-            self.outbox.cork();
+                !self.lent,
+            );
+            // What was copied above is taken, whatever the socket says.
+            (self.start, self.end) = (0, 0);
+            let n = match received {
+                Ok(n) if n != 0 => n,
+                end => {
+                    writing.filled += here;
+                    self.connection.payload_received(here as u32);
+                    self.writing = Some(writing);
+                    return end.map(|_| false);
+                }
+            };
+            self.cork();
             let placed = n.min(rest_bytes);
             taken += placed;
             (self.start, self.end) = (0, n - placed);
@@ -273,7 +453,7 @@ impl Session<'_> {
         let data_bytes = (command == Command::Read).then_some(len);
         let owed = Owed {
             ticket,
-            outbox: Arc::clone(self.outbox),
+            outbox: Arc::clone(&self.outbox),
             data_bytes,
             paid: false,
         };

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,10 +209,20 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     })
 }
 
-/// Receive into the parts in order; 0 is the end of the stream.
-pub(super) fn receive(socket: &OwnedFd, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+/// Receive into the parts in order; 0 is the end of the stream. Without `wait`, `WouldBlock` when nothing is there.
+pub(super) fn receive(
+    socket: &OwnedFd,
+    parts: &mut [IoSliceMut<'_>],
+    wait: bool,
+) -> io::Result<usize> {
     loop {
-        match rustix::io::readv(socket, parts) {
+        let received = if wait {
+            rustix::io::readv(socket, parts)
+        } else {
+            let mut nothing = RecvAncillaryBuffer::default();
+            rustix::net::recvmsg(socket, parts, &mut nothing, RecvFlags::DONTWAIT).map(|r| r.bytes)
+        };
+        match received {
             Err(Errno::INTR) => {}
             other => return Ok(other?),
         }

@@ -5,7 +5,7 @@ use crate::buffers::{Arena, Memory};
 use crate::device::Device;
 use io_uring::{opcode, types};
 use isotherm_core::{BufRef, DeviceOp, Event, IoError, Nanos, OpKind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// A device operation under way.
 pub(super) struct Flight {
@@ -147,9 +147,7 @@ impl UringWorld {
                 .as_ref()
                 .is_some_and(|d| Device::standby(&d.file).is_ok());
             let result = if ok { Ok(0) } else { Err(IoError::Io) };
-            slow.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((id, result));
+            slow.push(id, result);
             let nudge: Command = Box::new(|_, _| {});
             inbox.command(nudge);
             inbox.wake();

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The block file against a one-thread pread server, in one run on one machine.
 #
-#   bench/fuse-pread/run.sh [SECONDS] [ROUNDS] [JOBS] [SERVERS]
+#   bench/block-file/handoff.sh [SECONDS] [ROUNDS] [JOBS] [SERVERS]
 #
 # Prints operations per second of each server (median over the rounds) and the ratio to fuse_pread (median of the ratios
 # within each round). The servers take turns within a round, so that a change of the machine's speed meets all of them. Needs root, fio, /dev/fuse and a tmpfs.

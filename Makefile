@@ -31,7 +31,8 @@ check:
 
 # The hostile world over many seeds: make soak SEEDS=100000
 soak:
-	ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p isotherm-lab -- --nocapture
+	@base=$$(date +%s); echo "seeds from $$base"; \
+	ISOTHERM_SEED_BASE=$$base ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p isotherm-lab -- --nocapture
 
 # kill -9 of the server under load, fio --verify after each (root)
 soak-kill9:

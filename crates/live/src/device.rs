@@ -182,19 +182,24 @@ impl Device {
     /// # Errors
     /// The disk has the state and refused.
     pub fn standby(file: &File) -> io::Result<bool> {
-        let drive = |command: u8| {
-            let mut args = [command, 0, 0, 0];
-            // SAFETY: HDIO_DRIVE_CMD reads and writes these four bytes; a count of 0 means no data follows.
-            match unsafe { libc::ioctl(file.as_raw_fd(), HDIO_DRIVE_CMD, args.as_mut_ptr()) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
-        // A drive that cannot even say in which power mode it is has none to change.
-        if drive(ATA_CHECK_POWER_MODE).is_err() {
+        if !Self::has_standby(file) {
             return Ok(false);
         }
-        drive(ATA_STANDBY_IMMEDIATE).map(|()| true)
+        drive_command(file, ATA_STANDBY_IMMEDIATE).map(|()| true)
+    }
+
+    /// Can the device be sent to sleep? A drive that cannot even say in which power mode it is has none to change.
+    pub fn has_standby(file: &File) -> bool {
+        drive_command(file, ATA_CHECK_POWER_MODE).is_ok()
+    }
+}
+
+fn drive_command(file: &File, command: u8) -> io::Result<()> {
+    let mut args = [command, 0, 0, 0];
+    // SAFETY: HDIO_DRIVE_CMD reads and writes these four bytes; a count of 0 means no data follows.
+    match unsafe { libc::ioctl(file.as_raw_fd(), HDIO_DRIVE_CMD, args.as_mut_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -326,14 +326,15 @@ impl Volume {
         let (devices, found) = in_place(&mut config, devices, found)?;
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         let wanted = config.uuid.as_deref().and_then(parse_uuid);
-        if let Some(sb) = found
-            .iter()
-            .flatten()
-            .find(|s| wanted.is_some_and(|w| w != s.uuid))
-        {
+        let foreign = paths.iter().zip(&found).find_map(|(path, sb)| {
+            let uuid = sb.as_ref()?.uuid;
+            wanted.is_some_and(|w| w != uuid).then_some((path, uuid))
+        });
+        if let Some((path, uuid)) = foreign {
             let what = format!(
-                "uuid: the members carry volume {}, not this one",
-                format_uuid(&sb.uuid)
+                "member {}: belongs to volume {}, not to this one: give the device of this volume, or correct `uuid`",
+                path.display(),
+                format_uuid(&uuid)
             );
             return Err(config_error(file, what));
         }
@@ -347,8 +348,27 @@ impl Volume {
         let mut media = FileMedia::new(&devices);
         let opened = store::open(&mut media, &found, how).map_err(|e| match e {
             store::OpenError::Media(e) => device_error(&media, &paths, e),
-            e => Error::new(ErrorKind::Volume, format!("{}: {e}", file.display())),
+            e => {
+                let path = e.member().and_then(|m| paths.get(usize::from(m.0)));
+                let path = path.map_or(file, |p| p.as_path());
+                Error::new(ErrorKind::Volume, format!("{}: {e}", path.display()))
+            }
         })?;
+        for (m, d) in config.members.iter_mut().zip(&devices) {
+            let Some(d) = d
+                .as_ref()
+                .filter(|_| m.standby_s.is_some() && m.paced.is_none())
+            else {
+                continue;
+            };
+            if !Device::has_standby(&d.file) {
+                notes.push(format!(
+                    "{}: has no standby state (not an ATA disk): standby_s is not used",
+                    m.path.display()
+                ));
+                m.standby_s = None;
+            }
+        }
         let mut pacers = Vec::new();
         for (i, m) in config.members.iter().enumerate() {
             let bytes = opened.superblock.members[i].bytes;

@@ -157,6 +157,23 @@ impl fmt::Display for OpenError {
     }
 }
 
+impl OpenError {
+    /// The member that it is about, if it is about one.
+    pub fn member(&self) -> Option<MemberId> {
+        match self {
+            OpenError::Media(e) => Some(e.member),
+            OpenError::Superblock(m, _)
+            | OpenError::Missing(m)
+            | OpenError::Foreign(m)
+            | OpenError::Twice(m)
+            | OpenError::MemberList(m)
+            | OpenError::Stale { member: m, .. }
+            | OpenError::Diverged(m) => Some(*m),
+            _ => None,
+        }
+    }
+}
+
 impl core::error::Error for OpenError {}
 
 /// What opening found and did.

@@ -1,13 +1,14 @@
 #!/bin/sh
 # NBD against nbdkit's file plugin on the same tmpfs, nbdkit's memory plugin as the ceiling, in one run.
 #
-#   bench/nbd/run.sh [SECONDS] [ROUNDS]
+#   bench/nbd/run.sh [SECONDS] [ROUNDS] [DEPTH:CONNECTIONS…]
 #
 # Unix sockets, fio's nbd engine; `qd64x4` is four connections with 64 requests each. The servers take turns within a
 # round. Prints medians and the median of the ratios to `nbdkit-file` within the rounds; the bar is 1.
 set -eu
 seconds=${1:-1}
 rounds=${2:-5}
+jobs=${3:-1:1 32:1 64:4}
 here=$(cd "$(dirname "$0")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$here/target}/release
 cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
@@ -46,7 +47,7 @@ run() { # name, depth, jobs, direction, more options
 for name in ours nbdkit-memory; do run "$name" 8 1 write --bs=1M >/dev/null; done
 round=1
 while [ "$round" -le "$rounds" ]; do
-    for job in 1:1 32:1 64:4; do
+    for job in $jobs; do
         for direction in randread randwrite; do
             for name in nbdkit-file ours nbdkit-memory; do
                 n=${job#*:}

@@ -439,15 +439,19 @@ impl UringWorld {
             }
             return false;
         }
-        self.enter(0, None);
-        let mut end = None;
+        if !self.ring.submission().is_empty() {
+            self.enter(0, None);
+            if self.is_pending() {
+                // It ended at once (memory, page cache): that says nothing about looking around.
+                return true;
+            }
+        }
+        let end = Instant::now() + self.spin;
         loop {
             if self.is_pending() || self.ring.submission().taskrun() {
                 self.misses = 0;
                 return true;
             }
-            // Read only if what was just submitted did not end at once.
-            let end = *end.get_or_insert_with(|| Instant::now() + self.spin);
             if Instant::now() >= end {
                 self.misses += 1;
                 return false;

@@ -241,6 +241,7 @@ fn fio_verifies_over_four_connections() {
         "--bs_unaligned",
         "--iodepth=32",
         "--verify=crc32c",
+        "--verify_state_save=0",
         "--verify_fatal=1",
         "--randseed=7",
     ];

@@ -115,11 +115,8 @@ impl Engine {
         let (policy, mut view, _) = self.view(now, 0);
         let place = policy.first_touch(&mut view, e);
         if let Place::Exact(s) = place {
-            // Nobody's and not free: it is on its way to be free, and `linear` means this slot and no other.
-            if s.0 < self.space.geo.slots()
-                && !self.space.slots.is_free(s)
-                && self.space.map.owner(s).is_none()
-            {
+            // On its way to be free: `linear` means this slot and no other, so the extent waits for it.
+            if self.freeing.contains(s) {
                 return None;
             }
         }

@@ -29,13 +29,22 @@ pub(super) struct Freeing {
     slow: VecDeque<Entry>,
     /// Durable, but pinned.
     pinned: Vec<Entry>,
-    trimming: u32,
+    /// Being discarded on the device.
+    trimming: Vec<Slot>,
 }
 
 impl Freeing {
     /// Is nothing on its way?
     pub(super) fn is_empty(&self) -> bool {
-        self.fast.is_empty() && self.slow.is_empty() && self.pinned.is_empty() && self.trimming == 0
+        self.fast.is_empty()
+            && self.slow.is_empty()
+            && self.pinned.is_empty()
+            && self.trimming.is_empty()
+    }
+    /// Is `s` on its way to be free?
+    pub(super) fn contains(&self, s: Slot) -> bool {
+        let mut entries = self.fast.iter().chain(&self.slow).chain(&self.pinned);
+        entries.any(|e| e.slot == s) || self.trimming.contains(&s)
     }
     /// Does a slow slot wait for the mirror?
     pub(super) fn wants_mirror(&self) -> bool {
@@ -112,7 +121,7 @@ impl Engine {
         let (member, offset) = self.space.geo.locate(e.slot);
         let m = self.members[usize::from(member.0)];
         if e.trim && m.trims && !m.missing {
-            self.freeing.trimming += 1;
+            self.freeing.trimming.push(e.slot);
             let len = self.space.geo.extent_bytes();
             let op = DeviceOp {
                 id: OpId(0),
@@ -132,7 +141,7 @@ impl Engine {
 
     /// A discard that was passed down ended.
     pub(super) fn trimmed(&mut self, slot: Slot) {
-        self.freeing.trimming -= 1;
+        self.freeing.trimming.retain(|&s| s != slot);
         self.space.slots.release(slot);
         self.freed = true;
     }

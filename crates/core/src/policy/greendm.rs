@@ -131,7 +131,7 @@ impl Policy for GreenDm {
                 1
             };
             view.set_stat(access.extent, WsClock::with_misses(stat, n));
-            if n >= self.promotion_threshold && view.owner(home) == Some(access.extent) {
+            if n >= self.promotion_threshold && view.home(access.extent) == Some(home) {
                 wanted.push(Action::Move {
                     extent: access.extent,
                     to: TierId(0),

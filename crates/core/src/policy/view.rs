@@ -33,12 +33,12 @@ impl Space {
 }
 
 impl Space {
-    /// For recovery: owners and free slots from the loaded map. Err with both extents if two claim one slot.
-    pub fn rebuild(&mut self) -> Result<(), (ExtentId, ExtentId)> {
-        self.map.rebuild_owners()?;
-        for s in (0..self.geo.slots()).map(Slot) {
-            if self.map.owner(s).is_some() {
-                self.slots.take(s);
+    /// For recovery: owners and free slots from the loaded map. Err names an extent whose slot is another's already.
+    pub fn rebuild(&mut self) -> Result<(), ExtentId> {
+        self.map.rebuild_owners();
+        for e in (0..self.map.extents()).map(ExtentId) {
+            if self.map.home(e).is_some_and(|s| !self.slots.take(s)) {
+                return Err(e);
             }
         }
         Ok(())
@@ -88,7 +88,7 @@ impl<'a> View<'a> {
     pub fn home(&self, e: ExtentId) -> Option<Slot> {
         self.space.map.home(e)
     }
-    /// The extent in a slot.
+    /// The extent in a slot of a tier other than the slowest.
     pub fn owner(&self, s: Slot) -> Option<ExtentId> {
         self.space.map.owner(s)
     }

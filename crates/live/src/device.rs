@@ -456,6 +456,6 @@ mod tests {
         assert!(refuse_twins(&[dir.path().join("new"), dir.path().join("new")]).is_err());
         let e = Device::open(dir.path(), OpenHow::default()).unwrap_err();
         assert!(e.to_string().contains("neither a regular file"), "{e}");
-        assert_eq!(Device::standby(&File::open(&a).unwrap()).unwrap(), false);
+        assert!(!Device::standby(&File::open(&a).unwrap()).unwrap());
     }
 }

@@ -152,15 +152,15 @@ fn requests_are_recorded_as_a_trace() {
     let recorder = place
         .command("record v --out t.parquet --json")
         .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
         .spawn();
-    let recorder = recorder.expect("starts");
-    // The recording has begun once a second one is refused.
-    while !place
-        .fails("record v --out u.parquet --seconds 1")
-        .contains("recorded already")
-    {
-        std::thread::yield_now();
-    }
+    let mut recorder = recorder.expect("starts");
+    let mut words = std::io::BufReader::new(recorder.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut words, &mut line).expect("says that it records");
+    assert!(line.contains("recording"), "{line}");
+    let second = place.fails("record v --out u.parquet --seconds 1");
+    assert!(second.contains("recorded already"), "{second}");
     copy_in(&place, &noise(9, 8 << 20));
     place.ok("stop v");
     let out = recorder.wait_with_output().expect("ends");

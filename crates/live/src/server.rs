@@ -35,6 +35,7 @@ pub fn prepare_process() -> Vec<String> {
     // SAFETY: no pointers.
     if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
         let e = io::Error::last_os_error();
+        crate::world::NOT_A_FLUSHER.store(true, Ordering::Relaxed);
         notes.push(format!(
             "not an I/O flusher ({e}): do not swap to this volume; CAP_SYS_RESOURCE helps"
         ));

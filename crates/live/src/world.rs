@@ -166,6 +166,32 @@ fn build_ring(entries: u32) -> io::Result<IoUring> {
     })
 }
 
+/// The process could not become an I/O flusher.
+pub(crate) static NOT_A_FLUSHER: AtomicBool = AtomicBool::new(false);
+
+/// Make the ring's kernel workers now, one of each kind, and no more later. An I/O flusher's allocations never wait for
+/// write-back; without that right, making a worker in the middle of the work can wait for dirty pages that only this very
+/// thread can write back (seen as a hang with writer and server in one small memory group). The last worker of a kind does
+/// not end when idle. The price: what the kernel cannot start at once (flushes, writes into holes) is done one at a time.
+fn bind_workers(ring: &mut IoUring, fds: &[RawFd]) -> io::Result<()> {
+    ring.submitter().register_iowq_max_workers(&mut [1, 1])?;
+    let mut waiting = 0;
+    for (i, _) in fds.iter().enumerate().filter(|(_, fd)| **fd >= 0) {
+        let flush = opcode::Fsync::new(types::Fixed(i as u32))
+            .build()
+            .flags(squeue::Flags::ASYNC);
+        // SAFETY: a flush names a registered file and no memory.
+        if unsafe { ring.submission().push(&flush) }.is_ok() {
+            waiting += 1;
+        }
+    }
+    while waiting > 0 {
+        ring.submit_and_wait(1)?;
+        waiting -= ring.completion().count().min(waiting);
+    }
+    Ok(())
+}
+
 impl UringWorld {
     /// On the thread that will run it: the ring belongs to its maker.
     pub(crate) fn new(parts: Parts, io: &IoConfig) -> Result<UringWorld, Error> {
@@ -177,7 +203,7 @@ impl UringWorld {
                 ),
             )
         };
-        let ring = build_ring(io.queue_depth).map_err(refused)?;
+        let mut ring = build_ring(io.queue_depth).map_err(refused)?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(refused(io::ErrorKind::Unsupported.into()));
         }
@@ -187,6 +213,9 @@ impl UringWorld {
             .map(|d| d.as_ref().map_or(-1, |d| d.file.as_raw_fd()))
             .collect();
         ring.submitter().register_files(&fds).map_err(refused)?;
+        if NOT_A_FLUSHER.load(Ordering::Relaxed) {
+            bind_workers(&mut ring, &fds).map_err(refused)?;
+        }
         let region = libc::iovec {
             iov_base: parts.arena.region.base().cast(),
             iov_len: parts.arena.region.bytes(),

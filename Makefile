@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SEEDS ?= 1000
 
-.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz vm-test fmt doc bench deps
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -47,6 +47,10 @@ soak-power:
 soak-fuzz:
 	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-lab --test fuzz_store -- --nocapture
 	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm --test fuzz_words -- --nocapture
+
+# FLUSH on the kernel's block devices under dm-log-writes, in a guest: skipped unless ISOTHERM_VM names the program that runs it
+vm-test: build
+	scripts/vm-dm-log-writes.sh
 
 fmt:
 	$(CARGO) fmt --all

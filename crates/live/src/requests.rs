@@ -2,7 +2,7 @@
 //!
 //! An odd write (one that starts or ends inside a logical block) needs the rest of its edge blocks. Its payload lies at its
 //! final place in the request's buffer from the start; whatever the engine reads or zeroes *into* the buffer of a write goes
-//! to a side buffer of two blocks instead, and [`Table::patch`] copies only the bytes around the payload. So the payload is
+//! to a side buffer of two blocks instead, and `Table::patch` copies only the bytes around the payload. So the payload is
 //! never copied, and aligned writes have no side buffer at all.
 //!
 //! ```text

@@ -14,6 +14,8 @@ const SLOT_MASK: u32 = SLOTS_MAX;
 const UNMAPPED: u32 = SLOT_MASK; // the highest number is never a slot
 const PARTIAL: u32 = 1 << 29;
 const HELD: u32 = 1 << 30;
+/// The row's slot is that of a copy; the home is in the copy's entry.
+const COPIED: u32 = 1 << 31;
 
 /// One extent: home slot and flags, time of last access (48-bit microseconds), 16 bits that belong to the policy.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,9 @@ struct Row {
     stat: u16,
 }
 
+/// In a copy's entry: the copy is dirty.
+const DIRTY: u32 = 1 << 29;
+
 const EMPTY: Row = Row {
     home: UNMAPPED,
     last_low: 0,
@@ -31,11 +36,14 @@ const EMPTY: Row = Row {
     stat: 0,
 };
 
-/// Extent → home slot, slot → extent, valid blocks, per-extent statistics.
+/// Extent → home slot (+ copy), slot → extent, valid blocks, per-extent statistics.
 #[derive(Clone, Debug)]
 pub struct ExtentMap {
     rows: Vec<Row>,
     owner: Vec<u32>,
+    /// By slot of the faster tiers that holds a copy: home of its extent, and whether the copy is dirty. Empty until the
+    /// first copy, so that tiering pays nothing for it.
+    copies: Vec<u32>,
     valid: Bits,
     blocks: usize,
     mapped: u32,
@@ -50,6 +58,7 @@ impl ExtentMap {
         ExtentMap {
             rows: vec![EMPTY; geo.extents as usize],
             owner: vec![NOBODY; geo.tier_slots(geo.slowest()).start as usize],
+            copies: Vec::new(),
             // One block an extent cannot be partial for long enough to be seen: its bit is still kept, it is 1/8 byte.
             valid: Bits::new(geo.extents as usize * blocks),
             blocks,
@@ -67,8 +76,65 @@ impl ExtentMap {
     /// The home of an extent.
     #[inline]
     pub fn home(&self, e: ExtentId) -> Option<Slot> {
+        let row = self.rows[e.0 as usize].home;
+        let s = if row & COPIED == 0 {
+            row & SLOT_MASK
+        } else {
+            self.copies[(row & SLOT_MASK) as usize] & SLOT_MASK
+        };
+        (s != UNMAPPED).then_some(Slot(s))
+    }
+    /// The slot of the extent's copy.
+    #[inline]
+    pub fn copy(&self, e: ExtentId) -> Option<Slot> {
+        let row = self.rows[e.0 as usize].home;
+        (row & COPIED != 0).then_some(Slot(row & SLOT_MASK))
+    }
+    /// The copy's slot, else the home's: where the extent is read fastest.
+    #[inline]
+    pub fn fastest(&self, e: ExtentId) -> Option<Slot> {
         let s = self.rows[e.0 as usize].home & SLOT_MASK;
         (s != UNMAPPED).then_some(Slot(s))
+    }
+    /// Does the copy hold data that the home does not?
+    #[inline]
+    pub fn is_dirty(&self, e: ExtentId) -> bool {
+        self.copy(e)
+            .is_some_and(|c| self.copies[c.0 as usize] & DIRTY != 0)
+    }
+    /// Give a mapped extent a (clean) copy in `s`, which must be on a tier other than the slowest.
+    pub fn add_copy(&mut self, e: ExtentId, s: Slot) {
+        assert!(
+            self.copy(e).is_none() && self.owner(s).is_none(),
+            "extent has a copy, or slot is taken"
+        );
+        if self.copies.is_empty() {
+            self.copies = vec![UNMAPPED; self.owner.len()];
+        }
+        let r = &mut self.rows[e.0 as usize];
+        self.copies[s.0 as usize] = r.home & SLOT_MASK;
+        r.home = s.0 | (r.home & !SLOT_MASK) | COPIED;
+        self.own(s, e.0);
+    }
+    /// The extent gives up its copy. Returns its slot, and whether it was dirty.
+    pub fn drop_copy(&mut self, e: ExtentId) -> Option<(Slot, bool)> {
+        let s = self.copy(e)?;
+        let entry = self.copies[s.0 as usize];
+        let r = &mut self.rows[e.0 as usize];
+        r.home = (entry & SLOT_MASK) | (r.home & !(SLOT_MASK | COPIED));
+        self.copies[s.0 as usize] = UNMAPPED;
+        self.own(s, NOBODY);
+        Some((s, entry & DIRTY != 0))
+    }
+    /// Mark a copy dirty or clean; true if that changed anything. Without a copy, nothing.
+    pub fn set_dirty(&mut self, e: ExtentId, on: bool) -> bool {
+        let Some(c) = self.copy(e) else {
+            return false;
+        };
+        let entry = &mut self.copies[c.0 as usize];
+        let was = *entry & DIRTY != 0;
+        *entry = if on { *entry | DIRTY } else { *entry & !DIRTY };
+        was != on
     }
     /// Who owns a slot. Known for the faster tiers only, where policies walk over slots; nothing asks it of the slowest,
     /// which has most slots.
@@ -95,7 +161,10 @@ impl ExtentMap {
     /// Move the home of `e` to `to`; valid blocks stay as they are. Returns the old home.
     pub fn rehome(&mut self, e: ExtentId, to: Slot) -> Option<Slot> {
         let from = self.home(e)?;
-        assert!(self.owner(to).is_none(), "slot already taken");
+        assert!(
+            self.owner(to).is_none() && self.copy(e).is_none(),
+            "slot already taken, or the extent has a copy"
+        );
         let r = &mut self.rows[e.0 as usize];
         r.home = to.0 | (r.home & !SLOT_MASK);
         self.own(from, NOBODY);
@@ -105,6 +174,7 @@ impl ExtentMap {
     /// Take the home away; the extent reads as zeros. Returns the old home.
     pub fn unmap(&mut self, e: ExtentId) -> Option<Slot> {
         let from = self.home(e)?;
+        assert!(self.copy(e).is_none(), "the copy must go first");
         let r = &mut self.rows[e.0 as usize];
         r.home = UNMAPPED | (r.home & HELD);
         self.own(from, NOBODY);
@@ -235,7 +305,7 @@ impl ExtentMap {
     /// Memory: (rows and reverse map, valid-block bitmaps), bytes.
     pub fn bytes(&self) -> (usize, usize) {
         (
-            self.rows.len() * size_of::<Row>() + self.owner.len() * 4,
+            self.rows.len() * size_of::<Row>() + (self.owner.len() + self.copies.len()) * 4,
             self.valid.bytes(),
         )
     }
@@ -292,6 +362,23 @@ mod tests {
         );
         assert_eq!(m.unmap(ExtentId(0)), Some(Slot(20)));
         assert_eq!((m.mapped(), m.home(ExtentId(0))), (0, None));
+    }
+
+    #[test]
+    fn a_copy_hides_the_home_but_keeps_it() {
+        let (mut m, e) = (map(), ExtentId(2));
+        m.map(e, Slot(20), true);
+        m.hold(e, true);
+        m.add_copy(e, Slot(3));
+        assert_eq!((m.home(e), m.copy(e)), (Some(Slot(20)), Some(Slot(3))));
+        assert_eq!((m.fastest(e), m.owner(Slot(3))), (Some(Slot(3)), Some(e)));
+        assert!(m.is_held(e) && m.is_partial(e) && !m.is_dirty(e));
+        assert!(m.set_dirty(e, true) && !m.set_dirty(e, true) && m.is_dirty(e));
+        assert_eq!(m.home(e), Some(Slot(20)));
+        assert_eq!(m.drop_copy(e), Some((Slot(3), true)));
+        assert_eq!((m.home(e), m.copy(e)), (Some(Slot(20)), None));
+        assert!(m.is_held(e) && m.is_partial(e) && !m.is_dirty(e));
+        assert_eq!(m.drop_copy(e), None);
     }
 
     #[test]

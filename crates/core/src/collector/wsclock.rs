@@ -79,10 +79,7 @@ impl WsClock {
     ) -> Option<ExtentId> {
         // What is wanted, or moves already, is as good as gone: its slot counts as empty.
         let gone = |view: &View<'_>, e: ExtentId| {
-            view.is_held(e)
-                || wanted
-                    .iter()
-                    .any(|&Action::Move { extent, .. }| extent == e)
+            view.is_held(e) || wanted.iter().any(|a| a.extent() == e)
         };
         let range = view.geo().tier_slots(tier);
         let slots = range.end - range.start;

@@ -150,6 +150,7 @@ impl Engine {
             now,
             extent,
             home,
+            copy: self.space.map.copy(extent),
             write: req.is_write(),
             class: req.class,
             request_bytes: req.bytes,

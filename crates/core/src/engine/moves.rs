@@ -219,7 +219,9 @@ impl Engine {
     }
 
     fn is_up(&self, action: Action) -> bool {
-        let Action::Move { extent, to } = action;
+        let Action::Move { extent, to } = action else {
+            return false;
+        };
         extent.0 < self.space.geo.extents
             && self
                 .space
@@ -247,7 +249,9 @@ impl Engine {
         up: bool,
         out: &mut Vec<Effect>,
     ) -> Result<(), Refusal> {
-        let Action::Move { extent, to } = action;
+        let Action::Move { extent, to } = action else {
+            return Err(Refusal::NoCopies);
+        };
         if !self.may_move() {
             return Err(Refusal::Closed);
         }

@@ -147,7 +147,9 @@ impl Policy for GreenDm {
         how: Outcome,
         _wanted: &mut Vec<Action>,
     ) {
-        let Action::Move { extent, to } = action;
+        let Action::Move { extent, to } = action else {
+            return;
+        };
         if to == TierId(0) {
             return; // a promotion
         }

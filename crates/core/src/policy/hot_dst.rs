@@ -86,7 +86,9 @@ impl Policy for HotDst {
         how: Outcome,
         wanted: &mut Vec<Action>,
     ) {
-        let Action::Move { extent, to } = action;
+        let Action::Move { extent, to } = action else {
+            return;
+        };
         match (to, how) {
             (TierId(0), Outcome::Done) => self.waiting.retain(|&e| e != extent),
             (TierId(0), _) => {}

@@ -4,12 +4,14 @@
 //! own rows, anything larger is its own), and pushes [`Action`]s. It can move nothing by itself: the engine refuses what
 //! is unsafe, impossible or over budget and reports how each action ended. A bad policy may cost speed, never data.
 
+mod cache;
 mod greendm;
 mod hot_dst;
 mod linear;
 mod registry;
 mod view;
 
+pub use cache::{Cache, Lru, Replacement};
 pub use greendm::GreenDm;
 pub use hot_dst::HotDst;
 pub use linear::Linear;
@@ -30,6 +32,8 @@ pub struct Access {
     pub extent: ExtentId,
     /// Where its home was before anything that this access triggers; `None` at the first touch.
     pub home: Option<Slot>,
+    /// Where its copy was before anything that this access triggers.
+    pub copy: Option<Slot>,
     /// Write (or read).
     pub write: bool,
     /// What kind of data, 0…63.
@@ -51,6 +55,24 @@ pub enum Place {
     Exact(Slot),
 }
 
+impl Access {
+    /// Where the data was served from before anything that this access triggers: the copy, else the home.
+    pub fn served(&self) -> Option<Slot> {
+        self.copy.or(self.home)
+    }
+}
+
+/// Where a write to an extent that has a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteTo {
+    /// To the copy, which is dirty from then on (write-back).
+    Copy,
+    /// To both (write-through-update): the copy stays as clean as it was.
+    Both,
+    /// To the home; the copy is given up (write-around). What it held dirty is written home first.
+    Home,
+}
+
 /// What a policy wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -61,6 +83,44 @@ pub enum Action {
         /// Where to.
         to: TierId,
     },
+    /// Give the extent a copy on a faster tier, filled from its home.
+    Fetch {
+        /// Which extent.
+        extent: ExtentId,
+        /// Where to.
+        to: TierId,
+    },
+    /// Give the extent an empty copy on a faster tier for the write that is being served (write-allocate): blocks become
+    /// valid as they are written, so that a small write never drags a large extent along.
+    Allocate {
+        /// Which extent.
+        extent: ExtentId,
+        /// Where to.
+        to: TierId,
+    },
+    /// Write what the copy holds dirty to the home; the copy stays, clean.
+    Clean {
+        /// Which extent.
+        extent: ExtentId,
+    },
+    /// Give up the copy; what it holds dirty is written home first.
+    Evict {
+        /// Which extent.
+        extent: ExtentId,
+    },
+}
+
+impl Action {
+    /// The extent that it is about.
+    pub fn extent(&self) -> ExtentId {
+        match *self {
+            Action::Move { extent, .. }
+            | Action::Fetch { extent, .. }
+            | Action::Allocate { extent, .. }
+            | Action::Clean { extent }
+            | Action::Evict { extent } => extent,
+        }
+    }
 }
 
 /// Why the engine refused an action.
@@ -80,10 +140,12 @@ pub enum Refusal {
     Throttled,
     /// The volume is closing, read-only or failed.
     Closed,
+    /// This engine keeps no copies.
+    NoCopies,
 }
 
 /// Names of the refusals, in the order of the enum, for counters.
-pub const REFUSALS: [&str; 7] = [
+pub const REFUSALS: [&str; 8] = [
     "pointless",
     "busy",
     "full",
@@ -91,6 +153,7 @@ pub const REFUSALS: [&str; 7] = [
     "metadata_flush",
     "throttled",
     "closed",
+    "no_copies",
 ];
 
 /// A policy's own limits on moves; the engine's safety rules come on top.
@@ -140,6 +203,15 @@ pub trait Policy: Send {
     fn on_discarded(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
     /// An extent is touched. Push what should happen; it is tried, in order, before the request goes on.
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>);
+    /// `extent` now has a copy in `slot`. A policy's lists of what is cached follow this and
+    /// [`Policy::on_uncopied`], not its own wishes: those may be refused.
+    fn on_copied(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
+    /// `extent` has given up its copy in `slot`.
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
+    /// Where this write to an extent with a copy goes; asked after [`Policy::on_access`] and what it wanted.
+    fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
+        WriteTo::Copy
+    }
     /// An action ended.
     fn on_settled(
         &mut self,
@@ -189,6 +261,15 @@ impl Policy for Box<dyn Policy> {
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         (**self).on_access(view, access, wanted);
+    }
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        (**self).on_copied(view, extent, slot);
+    }
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        (**self).on_uncopied(view, extent, slot);
+    }
+    fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
+        (**self).write_to(view, access)
     }
     fn on_settled(
         &mut self,

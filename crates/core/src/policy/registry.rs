@@ -1,6 +1,6 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
-use super::{GreenDm, HotDst, Linear, ParamError, Policy};
+use super::{Cache, GreenDm, HotDst, Linear, Lru, ParamError, Policy};
 use crate::collector::{Frequency, Recency, WsClock};
 use crate::units::Nanos;
 use alloc::boxed::Box;
@@ -112,6 +112,14 @@ pub static PRESETS: &[Preset] = &[
         kind: "tiering",
         params: &[],
         make: || Box::new(Linear::new("linear")),
+    },
+    Preset {
+        name: "lru",
+        what: "every miss gains a copy, the least recently used goes; write-back",
+        source: "textbook",
+        kind: "caching",
+        params: &[],
+        make: || Box::new(Cache::new("lru", Lru::default())),
     },
     Preset {
         name: "mylinear",

@@ -88,7 +88,15 @@ impl<'a> View<'a> {
     pub fn home(&self, e: ExtentId) -> Option<Slot> {
         self.space.map.home(e)
     }
-    /// The extent in a slot of a tier other than the slowest.
+    /// Slot of an extent's copy.
+    pub fn copy(&self, e: ExtentId) -> Option<Slot> {
+        self.space.map.copy(e)
+    }
+    /// Does the copy hold data that the home does not?
+    pub fn is_dirty(&self, e: ExtentId) -> bool {
+        self.space.map.is_dirty(e)
+    }
+    /// The extent whose home or copy is in a slot of a tier other than the slowest.
     pub fn owner(&self, s: Slot) -> Option<ExtentId> {
         self.space.map.owner(s)
     }
@@ -108,12 +116,15 @@ impl<'a> View<'a> {
     pub fn is_held(&self, e: ExtentId) -> bool {
         self.space.map.is_held(e)
     }
-    /// Requests in flight on an extent's home (GreenDM 6.1.6).
+    /// Requests in flight on an extent's home and copy (GreenDM 6.1.6).
     pub fn in_flight(&self, e: ExtentId) -> u32 {
-        self.home(e).map_or(0, |s| {
-            let (r, w) = self.space.pins.count(s);
-            r + w
-        })
+        let on = |s: Option<Slot>| {
+            s.map_or(0, |s| {
+                let (r, w) = self.space.pins.count(s);
+                r + w
+            })
+        };
+        on(self.home(e)) + on(self.copy(e))
     }
     /// Moves under way.
     pub fn moves(&self) -> u32 {

@@ -189,7 +189,7 @@ fn one(args: &SimArgs, trace: &Path) -> Result<Value, Failure> {
         ("touched_extents", json!(n)),
         (
             "migrated_bytes",
-            json!((c.promotions + c.demotions) * u64::from(args.extent)),
+            json!((c.promotions + c.demotions + c.fetches + c.writebacks) * u64::from(args.extent)),
         ),
         ("wall_s", json!(wall.as_secs_f64())),
         ("reader_s", json!(reading.as_secs_f64())),
@@ -358,10 +358,9 @@ fn figures(r: &Requests, c: &NullCounters) -> Map<String, Value> {
         ("accesses", c.accesses),
         ("promotions", c.promotions),
         ("demotions", c.demotions),
-        // No preset of this build keeps copies.
-        ("fetches", 0),
-        ("evictions", 0),
-        ("writebacks", 0),
+        ("fetches", c.fetches),
+        ("evictions", c.evictions),
+        ("writebacks", c.writebacks),
         ("refused", c.refused),
     ] {
         m.insert(k.to_owned(), json!(v));

@@ -1,0 +1,50 @@
+//! `lru`: the least recently used copy goes (policy-specs section 1). 8 bytes a fast slot.
+//!
+//! Parameters: none. When not to use it: scans and loops longer than the fast tier.
+
+use super::Replacement;
+use crate::collector::Lists;
+use crate::units::ExtentId;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Lru {
+    list: Lists,
+}
+
+impl Default for Lru {
+    fn default() -> Lru {
+        Lru {
+            list: Lists::new(0, 1),
+        }
+    }
+}
+
+impl Replacement for Lru {
+    fn attach(&mut self, slots: u32, _extents: u32) {
+        self.list = Lists::new(slots, 1);
+    }
+    fn hit(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+        self.list.unlink(slot);
+        self.list.push_tail(0, slot);
+    }
+    fn admit(&mut self, _extent: ExtentId, _write: bool) -> bool {
+        true
+    }
+    fn victim(&mut self, _newcomer: ExtentId, busy: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        let mut at = self.list.head(0);
+        while let Some(s) = at.filter(|&s| busy(s)) {
+            at = self.list.next(s);
+        }
+        at
+    }
+    fn inserted(&mut self, slot: u32, _extent: ExtentId) {
+        self.list.push_tail(0, slot);
+    }
+    fn removed(&mut self, slot: u32, _extent: ExtentId) {
+        self.list.unlink(slot);
+    }
+    fn bytes(&self) -> usize {
+        self.list.bytes()
+    }
+}

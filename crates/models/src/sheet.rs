@@ -115,16 +115,27 @@ impl fmt::Display for SheetError {
 
 impl std::error::Error for SheetError {}
 
+impl SheetError {
+    pub(crate) fn syntax(file: &str, error: &toml::de::Error) -> SheetError {
+        SheetError::Syntax {
+            file: file.to_owned(),
+            message: error.to_string().trim_end().to_owned(),
+        }
+    }
+}
+
 impl Sheet {
+    /// The disk in the sheet, shingled or not.
+    pub(crate) fn disk(&self) -> Option<&HddSheet> {
+        self.hdd.as_ref()
+    }
+
     /// Read and check a sheet. `file` names it in errors.
     ///
     /// # Errors
     /// [`SheetError::Syntax`] or [`SheetError::Value`], naming the field.
     pub fn parse(text: &str, file: &str) -> Result<Sheet, SheetError> {
-        let sheet: Sheet = toml::from_str(text).map_err(|e| SheetError::Syntax {
-            file: file.to_owned(),
-            message: e.to_string().trim_end().to_owned(),
-        })?;
+        let sheet: Sheet = toml::from_str(text).map_err(|e| SheetError::syntax(file, &e))?;
         sheet.check(file)?;
         Ok(sheet)
     }

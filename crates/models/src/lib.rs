@@ -18,6 +18,7 @@ mod preset;
 pub mod remote;
 mod sheet;
 mod sleep;
+pub mod smr;
 mod span;
 pub mod ssd;
 

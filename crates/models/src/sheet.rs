@@ -6,9 +6,10 @@ use serde::Deserialize;
 
 use crate::hdd::HddSheet;
 use crate::remote::RemoteSheet;
+use crate::smr::SmrSheet;
 use crate::ssd::SsdSheet;
 
-/// One device's data sheet. Exactly one of `hdd`, `ssd`, `remote` is there.
+/// One device's data sheet. Exactly one of `hdd`, `ssd`, `remote` is there, and `smr` only beside `hdd`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sheet {
@@ -20,6 +21,8 @@ pub struct Sheet {
     pub price_usd: Option<f64>,
     /// A disk.
     pub hdd: Option<HddSheet>,
+    /// That disk is shingled.
+    pub smr: Option<SmrSheet>,
     /// A flash or phase-change drive.
     pub ssd: Option<SsdSheet>,
     /// A remote store.
@@ -125,11 +128,6 @@ impl SheetError {
 }
 
 impl Sheet {
-    /// The disk in the sheet, shingled or not.
-    pub(crate) fn disk(&self) -> Option<&HddSheet> {
-        self.hdd.as_ref()
-    }
-
     /// Read and check a sheet. `file` names it in errors.
     ///
     /// # Errors
@@ -165,6 +163,12 @@ impl Sheet {
         if let Some(h) = &self.hdd {
             h.check(file)?;
         }
+        if let Some(s) = &self.smr {
+            if self.hdd.is_none() {
+                return Err(c.bad("smr", "needs an `hdd` table beside it"));
+            }
+            s.check(file)?;
+        }
         if let Some(s) = &self.ssd {
             s.check(file)?;
         }
@@ -184,9 +188,10 @@ impl Sheet {
             .unwrap_or(0)
     }
 
-    /// `"hdd"`, `"ssd"` or `"remote"`.
+    /// `"hdd"`, `"smr"`, `"ssd"` or `"remote"`.
     pub fn kind(&self) -> &'static str {
         match (&self.hdd, &self.ssd) {
+            (Some(_), _) if self.smr.is_some() => "smr",
             (Some(_), _) => "hdd",
             (_, Some(_)) => "ssd",
             _ => "remote",

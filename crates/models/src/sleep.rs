@@ -24,7 +24,7 @@ pub struct Sleep {
 impl Sleep {
     /// From a sheet; `None` for a device without a sleep of its own (a remote store).
     pub fn of_sheet(sheet: &Sheet) -> Option<Sleep> {
-        if let Some(h) = sheet.disk() {
+        if let Some(h) = &sheet.hdd {
             let p = &h.power;
             return Some(Sleep {
                 idle_w: p.idle_w,

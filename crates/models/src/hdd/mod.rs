@@ -180,6 +180,11 @@ impl Hdd {
         }
     }
 
+    /// The least that a command with `len` bytes takes.
+    pub(crate) fn command_ns(&self, len: u64) -> u64 {
+        self.overhead + self.interface_ns(len)
+    }
+
     fn interface_ns(&self, len: u64) -> u64 {
         (len as f64 * 1e3 / self.interface_mb_s) as u64
     }

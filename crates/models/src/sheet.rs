@@ -69,6 +69,22 @@ pub enum Metric {
     SequentialWriteUs,
 }
 
+impl Metric {
+    /// As sheets write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::RandomReadIops => "random-read-iops",
+            Metric::RandomWriteIops => "random-write-iops",
+            Metric::SequentialReadMbS => "sequential-read-mb-s",
+            Metric::SequentialWriteMbS => "sequential-write-mb-s",
+            Metric::RandomReadUs => "random-read-us",
+            Metric::RandomWriteUs => "random-write-us",
+            Metric::SequentialReadUs => "sequential-read-us",
+            Metric::SequentialWriteUs => "sequential-write-us",
+        }
+    }
+}
+
 /// Why a sheet or preset cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SheetError {

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //!   presets/*.toml ─► Sheet ─► dyn DeviceModel ◄─ start, next_event, poll ─ lab (virtual time), paced device (real)
-//!                                └─► Counters, Wear ─► energy, cost, budgets
+//!                                └─► Counters, Wear ─► Usage ─► cost::Prices ─► Tco
+//!   presets/tariffs, presets/enclosures ─────────────────────┘
 //! ```
 //! Never made false: a model has no clock, no randomness and no I/O; the same calls give the same answers.
 #![forbid(unsafe_code)]
 
+pub mod cost;
+pub mod enclosure;
 pub mod hdd;
 pub mod measure;
 mod model;
@@ -14,10 +17,13 @@ mod power;
 mod preset;
 pub mod remote;
 mod sheet;
+mod sleep;
+pub mod smr;
 mod span;
 pub mod ssd;
 
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
 pub use preset::{Options, preset, presets, sheet};
 pub use sheet::{Metric, Published, Sheet, SheetError};
+pub use sleep::Sleep;
 pub use span::Span;

@@ -150,8 +150,13 @@ pub fn measure(model: &mut dyn DeviceModel, what: Metric, depth: u32) -> f64 {
     } else {
         4 << 10
     };
-    // Random figures need thousands of operations for a percent of accuracy.
-    let count = if random { 20_000 } else { 4_000 };
+    // Random figures need thousands of operations for a percent of accuracy; sequential writes must be many times what a
+    // drive's buffer holds.
+    let count = match what {
+        _ if random => 20_000,
+        M::SequentialWriteMbS => 80_000,
+        _ => 4_000,
+    };
     let work = Work {
         op,
         len,

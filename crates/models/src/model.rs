@@ -72,6 +72,10 @@ pub struct Counters {
     pub state_ns: [u64; POWER_STATES],
     /// Joules used in each [`PowerState`], by its number.
     pub state_j: [f64; POWER_STATES],
+    /// Bytes the medium read, the drive's own housekeeping included (shingled disks only).
+    pub medium_bytes_read: u64,
+    /// Bytes the medium wrote, the drive's own housekeeping included (shingled disks only).
+    pub medium_bytes_written: u64,
     /// Pages the flash programmed, host writes and garbage collection together (with FTL only).
     pub flash_pages_written: u64,
     /// Blocks erased (with FTL only).

@@ -4,6 +4,7 @@ use crate::hdd::Hdd;
 use crate::model::DeviceModel;
 use crate::remote::Remote;
 use crate::sheet::{Sheet, SheetError};
+use crate::smr::Smr;
 use crate::span::Span;
 use crate::ssd::Ssd;
 
@@ -54,6 +55,7 @@ const SHEETS: &[(&str, &str)] = sheets![
     "maxtor-250",
     "st32000641as",
     "exos-18tb",
+    "smr-8tb",
     "ocz-vertex3-maxiops",
     "intel-320-300",
     "ocz-agility2-60",
@@ -158,6 +160,9 @@ impl Sheet {
         }
         if options.queue_depth.is_some_and(|d| d == 0 || d > 1024) {
             return Err(bad("queue_depth", "must be within 1..1024".to_owned()));
+        }
+        if let (Some(h), Some(s)) = (&self.hdd, &self.smr) {
+            return Ok(Box::new(Smr::new(h, s, options)));
         }
         match (&self.hdd, &self.ssd, &self.remote) {
             (Some(h), _, _) => Ok(Box::new(Hdd::new(h, options))),

@@ -6,9 +6,10 @@ use serde::Deserialize;
 
 use crate::hdd::HddSheet;
 use crate::remote::RemoteSheet;
+use crate::smr::SmrSheet;
 use crate::ssd::SsdSheet;
 
-/// One device's data sheet. Exactly one of `hdd`, `ssd`, `remote` is there.
+/// One device's data sheet. Exactly one of `hdd`, `ssd`, `remote` is there, and `smr` only beside `hdd`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sheet {
@@ -20,6 +21,8 @@ pub struct Sheet {
     pub price_usd: Option<f64>,
     /// A disk.
     pub hdd: Option<HddSheet>,
+    /// That disk is shingled.
+    pub smr: Option<SmrSheet>,
     /// A flash or phase-change drive.
     pub ssd: Option<SsdSheet>,
     /// A remote store.
@@ -64,6 +67,22 @@ pub enum Metric {
     SequentialReadUs,
     /// Mean microseconds.
     SequentialWriteUs,
+}
+
+impl Metric {
+    /// As sheets write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::RandomReadIops => "random-read-iops",
+            Metric::RandomWriteIops => "random-write-iops",
+            Metric::SequentialReadMbS => "sequential-read-mb-s",
+            Metric::SequentialWriteMbS => "sequential-write-mb-s",
+            Metric::RandomReadUs => "random-read-us",
+            Metric::RandomWriteUs => "random-write-us",
+            Metric::SequentialReadUs => "sequential-read-us",
+            Metric::SequentialWriteUs => "sequential-write-us",
+        }
+    }
 }
 
 /// Why a sheet or preset cannot be used.
@@ -115,16 +134,22 @@ impl fmt::Display for SheetError {
 
 impl std::error::Error for SheetError {}
 
+impl SheetError {
+    pub(crate) fn syntax(file: &str, error: &toml::de::Error) -> SheetError {
+        SheetError::Syntax {
+            file: file.to_owned(),
+            message: error.to_string().trim_end().to_owned(),
+        }
+    }
+}
+
 impl Sheet {
     /// Read and check a sheet. `file` names it in errors.
     ///
     /// # Errors
     /// [`SheetError::Syntax`] or [`SheetError::Value`], naming the field.
     pub fn parse(text: &str, file: &str) -> Result<Sheet, SheetError> {
-        let sheet: Sheet = toml::from_str(text).map_err(|e| SheetError::Syntax {
-            file: file.to_owned(),
-            message: e.to_string().trim_end().to_owned(),
-        })?;
+        let sheet: Sheet = toml::from_str(text).map_err(|e| SheetError::syntax(file, &e))?;
         sheet.check(file)?;
         Ok(sheet)
     }
@@ -154,6 +179,12 @@ impl Sheet {
         if let Some(h) = &self.hdd {
             h.check(file)?;
         }
+        if let Some(s) = &self.smr {
+            if self.hdd.is_none() {
+                return Err(c.bad("smr", "needs an `hdd` table beside it"));
+            }
+            s.check(file)?;
+        }
         if let Some(s) = &self.ssd {
             s.check(file)?;
         }
@@ -173,9 +204,10 @@ impl Sheet {
             .unwrap_or(0)
     }
 
-    /// `"hdd"`, `"ssd"` or `"remote"`.
+    /// `"hdd"`, `"smr"`, `"ssd"` or `"remote"`.
     pub fn kind(&self) -> &'static str {
         match (&self.hdd, &self.ssd) {
+            (Some(_), _) if self.smr.is_some() => "smr",
             (Some(_), _) => "hdd",
             (_, Some(_)) => "ssd",
             _ => "remote",

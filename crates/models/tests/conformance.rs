@@ -4,9 +4,10 @@ use isotherm_core::Nanos;
 use isotherm_models::{Counters, DeviceModel, ModelOp, Options, PowerState, Span, preset, sheet};
 use proptest::prelude::*;
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "wd5000aaks",
     "exos-18tb",
+    "smr-8tb",
     "ocz-vertex3-maxiops",
     "intel-x25e-32",
     "nvme-qlc",

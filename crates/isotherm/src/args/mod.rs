@@ -1,5 +1,7 @@
 //! The command line, as types.
 
+mod cost;
+mod devices;
 mod sim;
 mod volume;
 
@@ -10,6 +12,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::Failure;
 use crate::json::join_two_words;
 
+pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
+pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
 pub use volume::{CreateArgs, FindArgs, RecordArgs, ServeArgs, SetArgs, VolumeArgs, WhyArgs};
 
 pub use sim::{
@@ -62,8 +66,10 @@ pub enum Command {
     Trace(TraceArgs),
     /// List policies with parameters and source
     Policies(ListArgs),
-    /// List device models
-    Devices(ListArgs),
+    /// List device models, or try them against published figures
+    Devices(DevicesArgs),
+    /// Price a system: purchase, energy, power, wear, service
+    Cost(CostArgs),
     /// List trace formats
     Formats(ListArgs),
     /// Show the main job in one go

@@ -2,7 +2,9 @@
 
 pub mod ask;
 pub mod check;
+pub mod cost;
 pub mod create;
+pub mod devices;
 pub mod find;
 pub mod record;
 pub mod serve;
@@ -29,7 +31,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Check(a) => check::run(a),
         Command::Record(a) => record::run(a),
         Command::Find(a) => find::run(a),
-        Command::Devices(a) => tables::devices(a),
+        Command::Devices(a) => devices::run(a),
+        Command::Cost(a) => cost::run(a),
         Command::Sim(a) => sim::run(a),
         Command::Trace(a) => trace::run(a),
         Command::Policies(a) => tables::policies(a),

@@ -48,38 +48,6 @@ pub fn policies(args: &ListArgs) -> Result<(), Failure> {
     })
 }
 
-/// `isotherm devices`.
-///
-/// # Errors
-/// The output cannot be written.
-pub fn devices(args: &ListArgs) -> Result<(), Failure> {
-    let sheets = isotherm_models::presets().map_err(|e| Failure::failed(e.to_string()))?;
-    let list: Vec<Value> = sheets
-        .iter()
-        .map(|s| {
-            json!({
-                "name": s.name, "kind": s.kind(), "capacity_bytes": s.capacity(), "what": s.description,
-                "price_usd": s.price_usd,
-            })
-        })
-        .collect();
-    args.json.print(&list, || {
-        let gb = |bytes: u64| format!("{:.0}", bytes as f64 / 1e9);
-        let rows: Vec<_> = sheets
-            .iter()
-            .map(|s| {
-                vec![
-                    s.name.clone(),
-                    s.kind().to_owned(),
-                    gb(s.capacity()),
-                    s.description.clone(),
-                ]
-            })
-            .collect();
-        table(&["device", "kind", "GB", "what"], &rows)
-    })
-}
-
 /// `isotherm formats`.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use super::cache::Ahead;
 use super::geometry::Place;
-use super::{DESTAGE_LOOK, DESTAGE_RUN, Dirty, Hdd, Job, Queued, Running};
+use super::{DESTAGE_RUN, DIRTY_RUNS, Dirty, Hdd, JOIN_LOOK, Job, Queued, Running};
 use crate::model::ModelOp;
 
 impl Hdd {
@@ -152,19 +152,21 @@ impl Hdd {
         });
     }
 
+    /// Write back the first run, or the nearest of the first few if writes wait for room.
     pub(super) fn begin_destage(&mut self, t: u64) {
         self.stop_ahead(t);
+        let look = self.destage_look.max(self.room.len().min(self.queue_depth));
         let mut best = (u64::MAX, 0, None);
-        for (i, d) in self.dirty.iter().take(DESTAGE_LOOK).enumerate() {
+        for (i, d) in self.dirty.iter().take(look).enumerate() {
             let place = self.geometry.locate(d.offset);
             let (seek, wait) = self.position(ModelOp::Write, &place, t);
             if seek + wait < best.0 {
                 best = (seek + wait, i, Some(place));
             }
         }
-        if let (_, i, Some(place)) = best {
-            let d = self.dirty.remove(i);
-            self.dirty_bytes -= d.end - d.offset;
+        if let (_, i, Some(place)) = best
+            && let Some(d) = self.dirty.remove(i)
+        {
             self.go(Job::Destage, 0, d.offset, d.end - d.offset, &place, t);
         }
     }
@@ -201,16 +203,44 @@ impl Hdd {
         self.ahead = Some(a);
     }
 
-    pub(super) fn cache_write(&mut self, id: u64, offset: u64, len: u64, ready: u64) {
-        let end = offset + len;
-        self.segments.forget(offset, end);
-        self.drop_ahead_over(offset, end);
-        self.dirty_bytes += len;
-        match self.dirty.last_mut() {
-            Some(d) if d.end == offset && end - d.offset <= DESTAGE_RUN => d.end = end,
-            _ => self.dirty.push(Dirty { offset, end }),
+    /// Take a write into the buffer and answer it, if there is room.
+    pub(super) fn cache_write(&mut self, q: &Queued, ready: u64) -> bool {
+        let end = q.offset + q.len;
+        let joins =
+            self.dirty.iter_mut().rev().take(JOIN_LOOK).find(|d| {
+                d.offset <= q.offset && q.offset <= d.end && end - d.offset <= DESTAGE_RUN
+            });
+        let grown = joins.as_ref().map_or(q.len, |d| end.saturating_sub(d.end));
+        if self.dirty_bytes + grown > self.dirty_limit {
+            return false;
         }
-        self.answer(id, ready, 0);
+        if let Some(d) = joins {
+            d.end = d.end.max(end);
+        } else if self.dirty.len() < DIRTY_RUNS {
+            self.runs += 1;
+            self.dirty.push_back(Dirty {
+                offset: q.offset,
+                end,
+                number: self.runs,
+            });
+        } else {
+            return false;
+        }
+        self.dirty_bytes += grown;
+        self.segments.forget(q.offset, end);
+        self.drop_ahead_over(q.offset, end);
+        self.answer(q.id, ready, 0);
+        true
+    }
+
+    /// A run is on the platter: take in the writes that waited for its room.
+    pub(super) fn fill_room(&mut self, t: u64) {
+        while let Some(q) = self.room.pop_front() {
+            if !self.cache_write(&q, t.max(q.ready)) {
+                self.room.push_front(q);
+                break;
+            }
+        }
     }
 
     fn drop_ahead_over(&mut self, offset: u64, end: u64) {

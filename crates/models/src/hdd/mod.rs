@@ -12,9 +12,12 @@
 //! more after a seek. The data sheets of the family show it as a write seek 2.0 ms longer than the read seek:
 //! 1/112 s + 2.0 ms = 1/91.4 s.
 //!
-//! The write cache is off unless asked for: a tiering volume must know when data is on the platter, and with it on the
-//! drive would hide positioning until FLUSH. With it off, FLUSH costs a command and no more; sequential writes at
-//! depth 1 then miss a revolution each (as on a real disk), and reach the media rate from depth 2.
+//! The write cache is on where the sheet says so, as drives are shipped, and [`crate::Options::write_cache`] overrides it.
+//! With it on a write is answered from the buffer and FLUSH waits for the platter. Writes that touch grow into runs, so
+//! that a sequential writer streams even at depth 1. Runs go to the platter in the order of arrival; a full buffer makes
+//! writes wait for room, and as many runs as writes wait are then looked at for the shortest way: so a busy buffer gains
+//! from a deep queue as a drive without one does, and not more. With the cache off, FLUSH costs a command and no more, and
+//! sequential writes at depth 1 miss a revolution each.
 
 mod arm;
 mod cache;
@@ -34,10 +37,12 @@ use crate::span::SpanMap;
 use cache::{Ahead, Segments};
 use geometry::{Geometry, Place};
 
-/// Dirty runs looked at when the drive chooses which to write back.
-const DESTAGE_LOOK: usize = 64;
 /// Adjacent cached writes grow into runs of at most this.
 const DESTAGE_RUN: u64 = 1 << 20;
+/// Runs the buffer can keep apart. Typical: cache tables are short, so scattered writes fill them before the memory.
+const DIRTY_RUNS: usize = 64;
+/// Latest runs that a write may join: several sequential writers at once keep their runs.
+const JOIN_LOOK: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct Queued {
@@ -77,6 +82,8 @@ struct Running {
 struct Dirty {
     offset: u64,
     end: u64,
+    /// Counts runs in the order they began; a FLUSH waits for all up to the last one before it.
+    number: u64,
 }
 
 /// The disk model. See the module's head.
@@ -107,11 +114,16 @@ pub struct Hdd {
     segments: Segments,
 
     write_cache: bool,
-    dirty: Vec<Dirty>,
+    /// Runs in the buffer in the order they began, the one being written back excepted.
+    dirty: VecDeque<Dirty>,
+    runs: u64,
     dirty_bytes: u64,
     dirty_limit: u64,
-    /// Flushes that wait for the dirty runs.
-    flushes: Vec<u64>,
+    destage_look: usize,
+    /// Writes that wait for room in the buffer.
+    room: VecDeque<Queued>,
+    /// Flushes that wait for the dirty runs: (last run, id).
+    flushes: VecDeque<(u64, u64)>,
     destaged_last: bool,
 
     spinning: bool,
@@ -147,10 +159,13 @@ impl Hdd {
             ahead: None,
             segments: Segments::new(sheet.cache_mib << 20),
             write_cache: options.write_cache.unwrap_or(sheet.write_cache),
-            dirty: Vec::new(),
+            dirty: VecDeque::new(),
+            runs: 0,
             dirty_bytes: 0,
             dirty_limit: (sheet.cache_mib << 20) / 2,
-            flushes: Vec::new(),
+            destage_look: sheet.destage_look as usize,
+            room: VecDeque::new(),
+            flushes: VecDeque::new(),
             destaged_last: false,
             spinning: true,
             meter: Meter::new([
@@ -163,6 +178,11 @@ impl Hdd {
             ]),
             totals: Counters::default(),
         }
+    }
+
+    /// The least that a command with `len` bytes takes.
+    pub(crate) fn command_ns(&self, len: u64) -> u64 {
+        self.overhead + self.interface_ns(len)
     }
 
     fn interface_ns(&self, len: u64) -> u64 {
@@ -223,7 +243,10 @@ impl Hdd {
                 limit: (r.end + self.read_ahead).min(self.capacity),
             });
         }
-        if r.job != Job::Destage {
+        if r.job == Job::Destage {
+            self.dirty_bytes -= r.end - r.segment;
+            self.fill_room(r.finish);
+        } else {
             self.finished.push_back((r.finish, r.id));
         }
     }
@@ -237,11 +260,13 @@ impl Hdd {
                 };
                 self.queue.push(w);
             }
-            if !self.flushes.is_empty() && self.dirty.is_empty() {
-                for i in 0..self.flushes.len() {
-                    self.answer(self.flushes[i], t, 0);
-                }
-                self.flushes.clear();
+            // Nothing is being written back here, so the first run tells what is on the platter.
+            let first = self.dirty.front().map_or(u64::MAX, |d| d.number);
+            while let Some(&(last, id)) = self.flushes.front()
+                && last < first
+            {
+                self.flushes.pop_front();
+                self.answer(id, t, 0);
             }
             let wants_platter =
                 !self.dirty.is_empty() || self.queue.iter().any(|q| q.op != ModelOp::Standby);
@@ -252,7 +277,8 @@ impl Hdd {
             let destage = !self.dirty.is_empty()
                 && (!wants_foreground(&self.queue)
                     || !self.flushes.is_empty()
-                    || (!self.destaged_last && self.dirty_bytes >= self.dirty_limit / 2));
+                    || (!self.destaged_last
+                        && (!self.room.is_empty() || self.dirty_bytes >= self.dirty_limit / 2)));
             self.destaged_last = destage;
             if destage {
                 self.begin_destage(t);
@@ -325,11 +351,22 @@ impl DeviceModel for Hdd {
                 return self.answer(id, ready, 0);
             }
             ModelOp::Flush => {
-                self.flushes.push(id);
+                self.flushes.push_back((self.runs, id));
                 return;
             }
-            ModelOp::Write if self.write_cache && self.dirty_bytes + len <= self.dirty_limit => {
-                self.cache_write(id, offset, len, ready);
+            // A write that the buffer could never hold goes straight to the platter.
+            ModelOp::Write if self.write_cache && len <= self.dirty_limit => {
+                let q = Queued {
+                    id,
+                    op,
+                    offset,
+                    len,
+                    ready,
+                    place: Place::default(),
+                };
+                if !self.room.is_empty() || !self.cache_write(&q, ready) {
+                    self.room.push_back(q);
+                }
                 return self.dispatch(now);
             }
             // With the arm free, `begin` looks for itself.

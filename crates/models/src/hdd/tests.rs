@@ -147,7 +147,10 @@ fn the_first_access_wakes_the_disk_and_pays_for_it() {
 
 #[test]
 fn an_access_during_spin_down_waits_for_both() {
-    let mut d = disk(&Options::default());
+    let mut d = disk(&Options {
+        write_cache: Some(false),
+        ..Options::default()
+    });
     d.start(Nanos(0), 1, ModelOp::Standby, 0, 0);
     d.start(Nanos(1_000_000_000), 2, ModelOp::Write, 0, 4096);
     // A report in the middle knows the state the spindle is in.
@@ -288,4 +291,51 @@ fn busy_time_counts_only_what_has_passed() {
     let r = d.running.unwrap();
     assert_eq!(d.counters(Nanos(r.begin + 1000)).busy_ns, 1000);
     assert_eq!(d.counters(Nanos(r.finish)).busy_ns, r.finish - r.begin);
+}
+
+#[test]
+fn a_flush_waits_for_what_came_before_it_and_for_no_more() {
+    let mut d = disk(&Options::default());
+    // The first run is being written back, a second waits, then FLUSH, then more than the flush has to wait for.
+    for i in 0..2 {
+        d.start(Nanos(0), i, ModelOp::Write, i * (100 << 30), 4096);
+    }
+    d.start(Nanos(200_000), 10, ModelOp::Flush, 0, 0);
+    for i in 20..60 {
+        d.start(
+            Nanos(300_000),
+            i,
+            ModelOp::Write,
+            (i * 7_777_777_777) % (400 << 30) / 4096 * 4096,
+            4096,
+        );
+    }
+    let mut done = Vec::new();
+    let mut flushed = 0;
+    while let Some(at) = d.next_event() {
+        d.poll(at, &mut done);
+        if done.contains(&10) {
+            flushed = at.0;
+            break;
+        }
+        done.clear();
+    }
+    assert!(!d.dirty.is_empty(), "later writes are still in the buffer");
+    assert!((4_000_000..60_000_000).contains(&flushed), "{flushed}");
+}
+
+#[test]
+fn rewriting_buffered_data_takes_no_more_room() {
+    let mut d = disk(&Options::default());
+    // Keep the arm busy, so that nothing is written back meanwhile.
+    d.start(Nanos(0), 0, ModelOp::Read, 400 << 30, 4096);
+    for i in 1..5000 {
+        d.start(Nanos(i), i, ModelOp::Write, 1 << 20, 65_536);
+    }
+    assert_eq!((d.dirty.len(), d.dirty_bytes), (1, 65_536));
+    assert!(d.room.is_empty());
+    let mut done = Vec::new();
+    d.poll(Nanos::from_secs(10), &mut done);
+    assert_eq!(done.len(), 5000);
+    assert_eq!(d.dirty_bytes, 0);
 }

@@ -1,0 +1,119 @@
+//! `devices`: the models there are, and whether they keep what the makers publish.
+
+use isotherm_models::measure::validate;
+use isotherm_models::{Sheet, Sleep};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::{DevicesArgs, DevicesCommand, ValidateArgs};
+use crate::json::JsonArg;
+use crate::table::table;
+
+/// A figure that is farther off than this makes a model wrong.
+const TOLERANCE: f64 = 0.10;
+
+/// `isotherm devices`.
+///
+/// # Errors
+/// See [`Failure`]; [`Failure::Bad`] if a model misses a published figure.
+pub fn run(args: &DevicesArgs) -> Result<(), Failure> {
+    match &args.command {
+        None => list(&args.json),
+        Some(DevicesCommand::Validate(v)) => check(v),
+    }
+}
+
+fn list(json: &JsonArg) -> Result<(), Failure> {
+    let sheets = isotherm_models::presets().map_err(|e| Failure::failed(e.to_string()))?;
+    let break_even = |s: &Sheet| Sleep::of_sheet(s).and_then(|s| s.break_even_s());
+    let list: Vec<Value> = sheets
+        .iter()
+        .map(|s| {
+            json!({
+                "name": s.name, "kind": s.kind(), "capacity_bytes": s.capacity(), "what": s.description,
+                "price_usd": s.price_usd, "break_even_s": break_even(s),
+            })
+        })
+        .collect();
+    json.print(&list, || {
+        let rows: Vec<_> = sheets
+            .iter()
+            .map(|s| {
+                vec![
+                    s.name.clone(),
+                    s.kind().to_owned(),
+                    format!("{:.0}", s.capacity() as f64 / 1e9),
+                    break_even(s).map_or_else(|| "-".to_owned(), |t| format!("{t:.1}")),
+                    s.description.clone(),
+                ]
+            })
+            .collect();
+        table(
+            &["device", "kind", "GB", "sleep pays after s", "what"],
+            &rows,
+        )
+    })
+}
+
+fn check(args: &ValidateArgs) -> Result<(), Failure> {
+    let sheets = if args.presets.is_empty() {
+        isotherm_models::presets().map_err(|e| Failure::failed(e.to_string()))?
+    } else {
+        let named = args.presets.iter().map(|p| isotherm_models::sheet(p));
+        named
+            .collect::<Result<_, _>>()
+            .map_err(|e| Failure::usage(e.to_string()))?
+    };
+    let mut figures = Vec::new();
+    for sheet in &sheets {
+        figures.extend(validate(sheet).map_err(|e| Failure::failed(e.to_string()))?);
+    }
+    let within = |error: f64| error.abs() <= TOLERANCE;
+    let bad = figures.iter().filter(|c| !within(c.error())).count();
+    let list: Vec<Value> = figures
+        .iter()
+        .map(|c| {
+            json!({
+                "device": c.device, "figure": c.published.what.name(), "depth": c.published.depth,
+                "published": c.published.value, "modelled": c.modelled, "error": c.error(),
+                "holds": within(c.error()), "source": c.published.source,
+            })
+        })
+        .collect();
+    let answer = json!({"tolerance": TOLERANCE, "figures": list, "wrong": bad});
+    args.json.print(&answer, || {
+        let rows: Vec<_> = figures
+            .iter()
+            .map(|c| {
+                vec![
+                    c.device.clone(),
+                    c.published.what.name().to_owned(),
+                    c.published.depth.to_string(),
+                    format!("{:.1}", c.published.value),
+                    format!("{:.1}", c.modelled),
+                    format!("{:+.1}%", c.error() * 100.0),
+                    if within(c.error()) { "" } else { "WRONG" }.to_owned(),
+                    c.published.source.clone(),
+                ]
+            })
+            .collect();
+        let head = [
+            "device",
+            "figure",
+            "depth",
+            "published",
+            "modelled",
+            "error",
+            "",
+            "source",
+        ];
+        let verdict = format!(
+            "{} figures of {} devices; {bad} more than {:.0} % off",
+            figures.len(),
+            sheets.len(),
+            TOLERANCE * 100.0
+        );
+        format!("{}\n{verdict}\n", table(&head, &rows))
+    })?;
+    if bad > 0 { Err(Failure::Bad) } else { Ok(()) }
+}

@@ -1,0 +1,141 @@
+//! When it pays to send a device to sleep.
+
+use crate::sheet::Sheet;
+
+/// What a sleep costs and saves, from a data sheet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sleep {
+    /// Awake without work.
+    pub idle_w: f64,
+    /// Asleep.
+    pub standby_w: f64,
+    /// Seconds from command to asleep.
+    pub down_s: f64,
+    /// Joules of that.
+    pub down_j: f64,
+    /// Seconds from access to ready.
+    pub up_s: f64,
+    /// Joules of that.
+    pub up_j: f64,
+    /// Life that a cycle takes, in eu; 0 where the sheet states no limit.
+    pub cycle_eu: f64,
+}
+
+impl Sleep {
+    /// From a sheet; `None` for a device without a sleep of its own (a remote store).
+    pub fn of_sheet(sheet: &Sheet) -> Option<Sleep> {
+        if let Some(h) = &sheet.hdd {
+            let p = &h.power;
+            return Some(Sleep {
+                idle_w: p.idle_w,
+                standby_w: p.standby_w,
+                down_s: p.spin_down_s,
+                // The model charges idle power while the platters coast to a stop.
+                down_j: p.idle_w * p.spin_down_s,
+                up_s: p.spin_up_s,
+                up_j: p.spin_up_j,
+                cycle_eu: if h.start_stop_limit > 0.0 {
+                    1e6 / h.start_stop_limit
+                } else {
+                    0.0
+                },
+            });
+        }
+        let s = &sheet.ssd.as_ref()?.power;
+        Some(Sleep {
+            idle_w: s.idle_w,
+            standby_w: s.standby_w,
+            down_s: 0.0,
+            down_j: 0.0,
+            up_s: s.wake_us / 1e6,
+            up_j: s.idle_w * s.wake_us / 1e6,
+            cycle_eu: 0.0,
+        })
+    }
+
+    /// Seconds of idleness from which on sleeping uses less energy than waiting; `None` if it never does.
+    ///
+    /// Waiting for T seconds takes `idle_w × T`; sleeping `down_j + standby_w × (T - down_s) + up_j`. A gap shorter than
+    /// `down_s` cannot pay, since the device has to stop before it can start.
+    pub fn break_even_s(&self) -> Option<f64> {
+        self.break_even_with_j(0.0)
+    }
+
+    /// The same with the life that a cycle takes priced in: a cycle costs `cycle_eu` of a drive of `device_usd`, a joule
+    /// `usd_per_kwh / 3.6e6`. With cheap energy and few cycles wear decides, not power.
+    pub fn break_even_with_wear_s(&self, device_usd: f64, usd_per_kwh: f64) -> Option<f64> {
+        if usd_per_kwh <= 0.0 {
+            return None;
+        }
+        self.break_even_with_j(self.cycle_eu / 1e6 * device_usd / usd_per_kwh * 3.6e6)
+    }
+
+    fn break_even_with_j(&self, extra_j: f64) -> Option<f64> {
+        let saved = self.idle_w - self.standby_w;
+        let cost = self.down_j + self.up_j + extra_j - self.standby_w * self.down_s;
+        (saved > 0.0).then(|| (cost / saved).max(self.down_s))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::Nanos;
+
+    use super::*;
+    use crate::{ModelOp, Options, preset, presets, sheet};
+
+    #[test]
+    fn at_break_even_sleeping_and_waiting_use_the_same() {
+        for name in ["wd5000aaks", "st32000641as", "exos-18tb"] {
+            let t = Sleep::of_sheet(&sheet(name).unwrap())
+                .unwrap()
+                .break_even_s()
+                .unwrap();
+            // The model itself, woken by a read at the end of the gap; both finish that read.
+            let energy = |gap: f64, sleep: bool| {
+                let mut m = preset(name, &Options::default()).unwrap();
+                let mut done = Vec::new();
+                if sleep {
+                    m.start(Nanos(0), 0, ModelOp::Standby, 0, 0);
+                }
+                let at = Nanos((gap * 1e9) as u64);
+                m.poll(at, &mut done);
+                m.start(at, 1, ModelOp::Read, 0, 4096);
+                let mut now = at;
+                while let Some(e) = m.next_event() {
+                    now = e;
+                    m.poll(e, &mut done);
+                }
+                m.counters(now).energy_j()
+            };
+            assert!(energy(t * 0.9, true) > energy(t * 0.9, false), "{name} {t}");
+            assert!(energy(t * 1.1, true) < energy(t * 1.1, false), "{name} {t}");
+        }
+    }
+
+    #[test]
+    fn every_device_says_whether_sleep_pays() {
+        for s in presets().unwrap() {
+            let sleep = Sleep::of_sheet(&s);
+            assert_eq!(sleep.is_none(), s.remote.is_some(), "{}", s.name);
+            let Some(sleep) = sleep else { continue };
+            assert_eq!(
+                sleep.break_even_s().is_some(),
+                sleep.idle_w > sleep.standby_w,
+                "{}",
+                s.name
+            );
+        }
+    }
+
+    #[test]
+    fn wear_makes_short_sleeps_dear() {
+        let s = Sleep::of_sheet(&sheet("wd5000aaks").unwrap()).unwrap();
+        let energy = s.break_even_s().unwrap();
+        // (8.40 × 5 + 165 - 0.97 × 5) / (8.40 - 0.97)
+        assert!((energy - 202.15 / 7.43).abs() < 1e-9, "{energy}");
+        let both = s.break_even_with_wear_s(60.0, 0.09).unwrap();
+        assert!((both - energy - 60.0 / 50_000.0 / 0.09 * 3.6e6 / 7.43).abs() < 1e-6);
+        assert_eq!(s.break_even_with_wear_s(60.0, 0.0), None);
+    }
+}

@@ -49,6 +49,8 @@ pub enum Format {
     Csv,
     /// Our recorded format.
     Parquet,
+    /// No format: requests that a generator makes ([`crate::Source`]). Not among [`Format::all`].
+    Generated,
 }
 
 /// One line of the table of formats.
@@ -61,6 +63,13 @@ struct Row {
 const fn row(format: Format, name: &'static str, what: &'static str) -> Row {
     Row { format, name, what }
 }
+
+/// What `trace info` says of generated requests.
+const GENERATED: Row = row(
+    Format::Generated,
+    "generated",
+    "requests made by gen:NAME (see `isotherm trace generators`)",
+);
 
 const TABLE: &[Row] = &[
     row(
@@ -177,8 +186,11 @@ impl Format {
     }
 
     fn row(self) -> &'static Row {
-        // Every variant has its row: a test walks both.
-        &TABLE[TABLE.iter().position(|row| row.format == self).unwrap_or(0)]
+        // Every other variant has its row: a test walks both.
+        TABLE
+            .iter()
+            .find(|row| row.format == self)
+            .unwrap_or(&GENERATED)
     }
 
     /// The name to type.

@@ -14,16 +14,17 @@ use crate::input::Input;
 use crate::merge::Merge;
 use crate::reader::{Options, Reader, TimeUnit};
 use crate::sniff::{SNIFF_BYTES, sniff};
+use crate::source::Source;
 
 /// Block size where a format counts blocks of unknown size.
 const BLOCK_BYTES: u32 = 4096;
 
-/// Opens the trace at `path` (plain, `.zst` or `.gz`, told apart by content).
+/// Opens the trace at `path` (plain, `.zst` or `.gz`, told apart by content), or the generator that it names ([`Source`]).
 ///
 /// # Errors
-/// The file cannot be opened, or its format is neither named nor clear.
+/// The file cannot be opened, or its format is neither named nor clear; no such generator, or not with these parameters.
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceError> {
-    open_merged(&[path], options)
+    Source::of(path)?.open(options)
 }
 
 /// Opens several files of one trace, such as blktrace's one per processor, and merges their requests by time.
@@ -190,6 +191,10 @@ impl Settings {
             Format::BlockList => Lines::boxed(input, blocklist::BlockList { block_bytes }),
             Format::Csv => Lines::boxed(input, tables::Csv::default()),
             Format::Parquet => Box::new(parquet::Columnar::open(&input.path, run)?),
+            Format::Generated => {
+                let what = "is a file; a generator is named gen:NAME";
+                return Err(TraceError::unsupported(&input.path, what));
+            }
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::size::{self, Size};
     isotherm sim a.csv b.csv --policy linear --fast-size 1G --extent 64K --hit-only --json=out.json"
 )]
 pub struct SimArgs {
-    /// Trace files, each a run of its own; formats are sniffed, .zst and .gz read directly
+    /// Trace files or generators (gen:NAME,KEY=VALUE,...), each a run of its own; formats are sniffed, .zst and .gz read directly
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
     /// Policy with parameters, NAME,KEY=VALUE,...
@@ -111,15 +111,18 @@ pub enum TraceCommand {
     Info(TraceInfoArgs),
     /// Write a trace in another format
     Convert(TraceConvertArgs),
+    /// List workload generators with parameters and source
+    Generators(ListArgs),
 }
 
 /// `isotherm trace convert`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  isotherm trace convert web.spc.zst --out web.parquet --to parquet"
+    after_help = "Examples:\n  isotherm trace convert web.spc.zst --out web.parquet --to parquet\n  \
+    isotherm trace convert gen:postmark,files=4000,transactions=8000 --out postmark.parquet"
 )]
 pub struct TraceConvertArgs {
-    /// The trace to read
+    /// The trace to read, or gen:NAME,KEY=VALUE,... (see `isotherm trace generators`)
     pub file: PathBuf,
     /// The trace to write, which must not exist
     #[arg(long, value_name = "FILE")]
@@ -137,9 +140,11 @@ pub struct TraceConvertArgs {
 
 /// `isotherm trace info`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm trace info web.spc.zst --json")]
+#[command(
+    after_help = "Examples:\n  isotherm trace info web.spc.zst --json\n  isotherm trace info gen:web-search,scale=0.1"
+)]
 pub struct TraceInfoArgs {
-    /// The trace
+    /// The trace, or gen:NAME,KEY=VALUE,... (see `isotherm trace generators`)
     pub file: PathBuf,
     /// How to read it.
     #[command(flatten)]

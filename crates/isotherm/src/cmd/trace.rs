@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use isotherm_traces::{Format, Options, TimeUnit, TraceError};
+use isotherm_traces::generate::generators;
+use isotherm_traces::{Format, Options, Source, TimeUnit, TraceError};
+use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::args::{TraceArgs, TraceCommand, TraceConvertArgs, TraceOptions};
+use crate::args::{ListArgs, TraceArgs, TraceCommand, TraceConvertArgs, TraceOptions};
 use crate::table::table;
 
 /// Where traces outside the tree are looked for.
@@ -49,7 +51,57 @@ pub fn run(args: &TraceArgs) -> Result<(), Failure> {
             })
         }
         TraceCommand::Convert(a) => convert(a),
+        TraceCommand::Generators(a) => list(a),
     }
+}
+
+/// `isotherm trace generators`.
+fn list(a: &ListArgs) -> Result<(), Failure> {
+    let all: Vec<Value> = generators()
+        .iter()
+        .map(|g| {
+            let params = g.params.iter().map(|p| {
+                json!({
+                    "name": p.name, "what": p.what, "unit": p.unit, "default": p.default, "min": p.min, "max": p.max,
+                })
+            });
+            json!({
+                "name": g.name, "what": g.what, "source": g.source, "scale": g.scale, "devices": g.devices,
+                "params": params.collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    a.json.print(&all, || {
+        let mut rows = Vec::new();
+        for g in generators() {
+            rows.push(
+                [&format!("gen:{}", g.name), "", g.what, g.source]
+                    .map(str::to_owned)
+                    .to_vec(),
+            );
+            for p in g.params {
+                rows.push(vec![
+                    format!("  {}", p.name),
+                    p.show(p.default),
+                    p.what.to_owned(),
+                    String::new(),
+                ]);
+            }
+            rows.push(vec![
+                "  scale".to_owned(),
+                g.scale.to_string(),
+                "all counts and sizes times this".to_owned(),
+                String::new(),
+            ]);
+            rows.push(vec![
+                "  seed".to_owned(),
+                "1".to_owned(),
+                "seed of everything random".to_owned(),
+                String::new(),
+            ]);
+        }
+        table(&["generator", "default", "what", "source"], &rows)
+    })
 }
 
 fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
@@ -85,11 +137,16 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
     })
 }
 
-/// The trace as given, or below `$ISOTHERM_TRACES`.
+/// The trace or generator as given, or the trace below `$ISOTHERM_TRACES`.
 ///
 /// # Errors
 /// It is in neither place.
 pub fn find(path: &Path) -> Result<PathBuf, Failure> {
+    if Source::is_generator(path) {
+        // Wrong names are wrong usage, and found before anything else is done.
+        Source::of(path).map_err(|e| Failure::usage(e.to_string()))?;
+        return Ok(path.to_owned());
+    }
     if path.exists() || path.is_absolute() {
         return Ok(path.to_owned());
     }

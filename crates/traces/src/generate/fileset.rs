@@ -1,0 +1,100 @@
+//! A set of files in a tree of directories, as Filebench, postmark and the generators of DSS make them.
+
+use rand::RngExt;
+
+use super::param::Values;
+use super::run::Rng;
+use crate::layout::{Config, FileSystem, Ino, LayoutError};
+
+/// Most of what the parameters of a file-level workload say about the volume.
+pub(super) fn config(v: &Values, data_bytes: f64, files: u64) -> Config {
+    // Room for the data, its rounding to blocks, the inode tables and journals, and a quarter to spare for good allocation.
+    let needed = (data_bytes + files as f64 * 6144.0) * 1.25 + f64::from(128 << 20);
+    let bytes_per_inode = (data_bytes / files.max(1) as f64 / 2.0).clamp(4096.0, 16_384.0) as u32;
+    Config {
+        bytes: (needed as u64).next_multiple_of(128 << 20).min(16 << 40),
+        bytes_per_inode: bytes_per_inode / 4096 * 4096,
+        cache_bytes: (v.real("cache") * v.scale) as u64,
+        ..Config::default()
+    }
+}
+
+/// Files that can be picked, added and removed in constant time.
+#[derive(Debug, Default)]
+pub(super) struct FileSet {
+    pub directories: Vec<Ino>,
+    pub files: Vec<Ino>,
+}
+
+impl FileSet {
+    /// Directories in one level below the root.
+    pub fn flat(fs: &mut FileSystem, directories: u64) -> Result<FileSet, LayoutError> {
+        let root = fs.root();
+        let made: Result<Vec<Ino>, LayoutError> =
+            (0..directories).map(|_| fs.mkdir(root)).collect();
+        Ok(FileSet {
+            directories: made?,
+            files: Vec::new(),
+        })
+    }
+
+    /// A tree of `width` entries a directory that has room for `files` at its leaves.
+    pub fn tree(fs: &mut FileSystem, files: u64, width: u64) -> Result<FileSet, LayoutError> {
+        let top = fs.root();
+        let mut level = vec![fs.mkdir(top)?];
+        let leaves = files.div_ceil(width);
+        while (level.len() as u64) < leaves {
+            let want = leaves.min(level.len() as u64 * width);
+            let mut next = Vec::with_capacity(want as usize);
+            for i in 0..want {
+                next.push(fs.mkdir(level[(i / width) as usize % level.len()])?);
+            }
+            level = next;
+        }
+        Ok(FileSet {
+            directories: level,
+            files: Vec::new(),
+        })
+    }
+
+    /// A file of `size` bytes in a random directory.
+    pub fn add(
+        &mut self,
+        fs: &mut FileSystem,
+        rng: &mut Rng,
+        size: u64,
+    ) -> Result<(), LayoutError> {
+        let directory = self.directories[rng.random_range(0..self.directories.len())];
+        self.add_in(fs, directory, size)
+    }
+
+    /// A file of `size` bytes in `directory`.
+    pub fn add_in(
+        &mut self,
+        fs: &mut FileSystem,
+        directory: Ino,
+        size: u64,
+    ) -> Result<(), LayoutError> {
+        let file = fs.create(directory)?;
+        fs.write(file, 0, size)?;
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// A random file; `None` if there are none.
+    pub fn any(&self, rng: &mut Rng) -> Option<Ino> {
+        if self.files.is_empty() {
+            return None;
+        }
+        Some(self.files[rng.random_range(0..self.files.len())])
+    }
+
+    /// Removes the file at a place; the last one takes its place.
+    pub fn remove(&mut self, fs: &mut FileSystem, at: usize) -> Result<(), LayoutError> {
+        if at < self.files.len() {
+            let file = self.files.swap_remove(at);
+            fs.unlink(file)?;
+        }
+        Ok(())
+    }
+}

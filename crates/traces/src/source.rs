@@ -1,0 +1,83 @@
+//! Where requests come from: a trace file, or a generator.
+
+use std::path::{Path, PathBuf};
+
+use crate::decode::Run;
+use crate::error::TraceError;
+use crate::format::Format;
+use crate::generate::{Generated, PREFIX, Spec};
+use crate::info::{Info, info_reader};
+use crate::map::{DeviceSpan, scan_reader};
+use crate::open::open_merged;
+use crate::reader::{Options, Reader};
+
+/// What stands where a trace is expected: a path, or `gen:NAME,key=value…`.
+///
+/// A file whose name begins with `gen:` is named with its directory: `./gen:x`.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A trace file.
+    File(PathBuf),
+    /// A generator.
+    Generator(Box<Spec>),
+}
+
+impl Source {
+    /// Understands a name. Nothing is opened.
+    ///
+    /// # Errors
+    /// It names a generator that does not exist, or parameters that it does not have.
+    pub fn of(name: impl AsRef<Path>) -> Result<Source, TraceError> {
+        let name = name.as_ref();
+        match name.to_str() {
+            Some(text) if text.starts_with(PREFIX) => text
+                .parse()
+                .map(|spec| Source::Generator(Box::new(spec)))
+                .map_err(|e| TraceError::unsupported(name, format!("{e}"))),
+            _ => Ok(Source::File(name.to_owned())),
+        }
+    }
+
+    /// Whether `name` is a generator's, understood or not.
+    pub fn is_generator(name: &Path) -> bool {
+        name.to_str().is_some_and(|n| n.starts_with(PREFIX))
+    }
+
+    /// Begins to read, or to generate.
+    ///
+    /// # Errors
+    /// As [`crate::open`]; also if the parameters of a generator do not go together.
+    pub fn open(&self, options: &Options) -> Result<Reader, TraceError> {
+        match self {
+            Source::File(path) => open_merged(&[path], options),
+            Source::Generator(spec) => {
+                let mut run = Run::default();
+                let generated = Generated::new(spec, &mut run)?;
+                let name = PathBuf::from(spec.to_string());
+                Ok(Reader::new(
+                    &name,
+                    Format::Generated,
+                    Box::new(generated),
+                    run,
+                    options.limit,
+                ))
+            }
+        }
+    }
+
+    /// What it touches; reads or generates it once.
+    ///
+    /// # Errors
+    /// As [`Source::open`] and [`Reader::read_batch`].
+    pub fn scan(&self, options: &Options) -> Result<Vec<DeviceSpan>, TraceError> {
+        scan_reader(self.open(options)?)
+    }
+
+    /// Its figures; reads or generates it once.
+    ///
+    /// # Errors
+    /// As [`Source::open`] and [`Reader::read_batch`].
+    pub fn info(&self, options: &Options) -> Result<Info, TraceError> {
+        info_reader(self.open(options)?)
+    }
+}

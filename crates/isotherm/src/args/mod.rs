@@ -13,7 +13,7 @@ use crate::json::join_two_words;
 pub use volume::{CreateArgs, FindArgs, RecordArgs, ServeArgs, SetArgs, VolumeArgs, WhyArgs};
 
 pub use sim::{
-    DemoArgs, ListArgs, SimArgs, TimeMode, TraceArgs, TraceCommand, TraceConvertArgs,
+    DemoArgs, ListArgs, SimArgs, TierArg, TimeMode, TraceArgs, TraceCommand, TraceConvertArgs,
     TraceInfoArgs, TraceOptions, Unit,
 };
 

@@ -154,6 +154,18 @@ impl MoveCounters {
     }
 }
 
+/// Classes of data that a request can carry.
+pub const CLASSES: usize = 64;
+
+/// Accesses of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounters {
+    /// Extent accesses.
+    pub accesses: u64,
+    /// Of these, served by tier 0.
+    pub fast_hits: u64,
+}
+
 /// What the engine counts.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
@@ -207,6 +219,8 @@ pub struct Counters {
     pub flush_latency: Histogram,
     /// By member.
     pub members: Vec<MemberCounters>,
+    /// By class, [`CLASSES`] of them.
+    pub classes: Vec<ClassCounters>,
 }
 
 #[cfg(test)]

@@ -12,16 +12,15 @@
 
 pub mod args;
 pub mod cmd;
-pub mod compact;
 pub mod control;
 pub mod demo;
 pub mod failure;
 pub mod figures;
 pub mod json;
 pub mod member;
-pub mod policy_spec;
-pub mod size;
+pub mod progress;
 pub mod table;
 pub mod tap;
 
 pub use failure::Failure;
+pub use isotherm_lab::{policy_spec, size};

@@ -106,7 +106,22 @@ fn wrong_calls_say_in_one_line_what_to_do() {
             2,
             "is zero",
         ),
-        ("sim text --policy greendm --fast-size 10%", 1, "--hit-only"),
+        ("sim text --policy greendm", 2, "--fast-size is needed"),
+        (
+            "sim text --policy greendm --fast-size 10% --slow wd5000aak",
+            2,
+            "wd5000aaks",
+        ),
+        (
+            "sim text --policy greendm --tier nvme-tlc --tier exos-18tb",
+            2,
+            "needs a size",
+        ),
+        (
+            "sim text --policy greendm --fast-size 10% --accelerate 2",
+            2,
+            "--time trace",
+        ),
         (
             "sim text --policy greendm --fast-size 10% --hit-only --format spcc",
             2,

@@ -1,4 +1,16 @@
-//! Worlds that are not real: the hostile one, in which everything that may go wrong does, in seeded order.
+//! The lab: worlds that are not real.
+//!
+//! ```text
+//!  trace ─► sim: virtual time over device models ─► Report ─► compare, sweep
+//!           hostile: everything that may go wrong does, in seeded order (tests only)
+//! ```
 
+pub mod compact;
+mod error;
 #[cfg(feature = "hostile")]
 pub mod hostile;
+pub mod policy_spec;
+pub mod sim;
+pub mod size;
+
+pub use error::LabError;

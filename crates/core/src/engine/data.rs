@@ -8,7 +8,8 @@ use super::commit::MetaSource;
 use super::{Engine, Mutant, Op, Req, Waiter, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
 use crate::policy::{Access, Place};
-use crate::units::{ExtentId, MemberId, Nanos, Slot};
+use crate::stats::CLASSES;
+use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
 use alloc::vec::Vec;
 
 /// Neighbouring pieces gathered into one device operation.
@@ -142,10 +143,15 @@ impl Engine {
         home: Option<Slot>,
         out: &mut Vec<Effect>,
     ) {
-        self.counters.accesses += 1;
-        if let Some(h) = home {
-            self.counters.tier_hits[usize::from(self.space.geo.tier_of(h).0)] += 1;
+        let tier = home.map(|h| self.space.geo.tier_of(h));
+        let c = &mut self.counters;
+        c.accesses += 1;
+        if let Some(t) = tier {
+            c.tier_hits[usize::from(t.0)] += 1;
         }
+        let class = &mut c.classes[usize::from(req.class) % CLASSES];
+        class.accesses += 1;
+        class.fast_hits += u64::from(tier == Some(TierId(0)));
         let access = Access {
             now,
             extent,

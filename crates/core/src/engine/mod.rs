@@ -30,7 +30,7 @@ pub use mutants::{MUTANTS, Mutant};
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request, RequestOp, Tag};
 use crate::policy::{Action, Policy, Space, View};
-use crate::stats::{Counters, MemberCounters};
+use crate::stats::{CLASSES, ClassCounters, Counters, MemberCounters};
 use crate::store::Opened;
 use crate::units::{ExtentId, MemberId, Nanos, Slot};
 use alloc::boxed::Box;
@@ -247,6 +247,7 @@ impl Engine {
         }
         let counters = Counters {
             members: vec![MemberCounters::default(); n],
+            classes: vec![ClassCounters::default(); CLASSES],
             ..Counters::default()
         };
         Engine {

@@ -17,7 +17,7 @@ pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
 pub use volume::{CreateArgs, FindArgs, RecordArgs, ServeArgs, SetArgs, VolumeArgs, WhyArgs};
 
 pub use sim::{
-    DemoArgs, ListArgs, SimArgs, TimeMode, TraceArgs, TraceCommand, TraceConvertArgs,
+    DemoArgs, ListArgs, SimArgs, TierArg, TimeMode, TraceArgs, TraceCommand, TraceConvertArgs,
     TraceInfoArgs, TraceOptions, Unit,
 };
 

@@ -11,38 +11,86 @@ use crate::size::{self, Size};
 /// `isotherm sim`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  isotherm sim web.spc.zst --policy greendm,PT=2 --fast-size 10% --hit-only\n  \
-    isotherm sim a.csv b.csv --policy linear --fast-size 1G --extent 64K --hit-only --json=out.json"
+    after_help = "Examples:\n  isotherm sim web.spc.zst --policy greendm,PT=2 --fast-size 10%\n  \
+    isotherm sim a.csv --policy linear --fast-size 1G --extent 64K --hit-only --json=out.json\n  \
+    isotherm sim a.csv --policy greendm --tier nvme-tlc:1% --tier intel-320-300:10% --tier exos-18tb --time trace"
 )]
 pub struct SimArgs {
     /// Trace files or generators (gen:NAME,KEY=VALUE,...), each a run of its own; formats are sniffed, .zst and .gz read directly
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
+    /// All traces as the volumes of one run, merged by time
+    #[arg(long)]
+    pub side_by_side: bool,
     /// Policy with parameters, NAME,KEY=VALUE,...
     #[arg(long)]
     pub policy: PolicySpec,
     /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%)
     #[arg(long, value_name = "SIZE")]
-    pub fast_size: Size,
+    pub fast_size: Option<Size>,
     /// Extent size, a power of two from 4K to 4M
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::extent)]
     pub extent: u32,
     /// Count hits and moves only: no device models, no time, no energy
     #[arg(long)]
     pub hit_only: bool,
-    /// Model of the fast device (see `isotherm devices`)
-    #[arg(long, value_name = "PRESET", conflicts_with = "hit_only")]
+    /// Model of the fast device [default: the first of intel-x25e-32, intel-320-300, sata-enterprise, nvme-tlc that is large enough]
+    #[arg(long, value_name = "PRESET")]
     pub fast: Option<String>,
-    /// Model of the slow device
-    #[arg(long, value_name = "PRESET", conflicts_with = "hit_only")]
+    /// Model of the slow device [default: the first of wd5000aaks, wd7500aaks, exos-18tb that is large enough]
+    #[arg(long, value_name = "PRESET")]
     pub slow: Option<String>,
+    /// A tier, fastest first, instead of --fast, --slow and --fast-size; the last one needs no size
+    #[arg(long, value_name = "PRESET[:SIZE]", conflicts_with_all = ["fast", "slow", "fast_size"])]
+    pub tier: Vec<TierArg>,
     /// Requests follow each other (closed) or the trace's clock
     #[arg(long, value_enum, conflicts_with = "hit_only")]
     pub time: Option<TimeMode>,
-    /// Requests in flight in the closed loop
-    #[arg(long, conflicts_with = "hit_only", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Requests in flight in the closed loop [default: 1]
+    #[arg(long, conflicts_with = "hit_only", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub depth: Option<u32>,
-    /// Seed of everything random; hit-only runs have nothing random
+    /// The trace's clock runs so many times faster [default: 1]
+    #[arg(long, value_name = "FACTOR", conflicts_with = "hit_only")]
+    pub accelerate: Option<f64>,
+    /// Requests before anything counts
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub warm_up: u64,
+    /// Seconds without use after which each member, fastest first, goes to sleep; 0 = never
+    #[arg(
+        long,
+        value_name = "SECONDS,...",
+        value_delimiter = ',',
+        conflicts_with = "hit_only"
+    )]
+    pub standby: Vec<f64>,
+    /// Power of the host beside the devices, watts
+    #[arg(
+        long,
+        value_name = "WATTS",
+        default_value_t = 0.0,
+        conflicts_with = "hit_only"
+    )]
+    pub host_power: f64,
+    /// Leave out the trace's discards, as hit-only runs do
+    #[arg(long)]
+    pub no_discards: bool,
+    /// Keep series with at least so many time bins
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        conflicts_with = "hit_only"
+    )]
+    pub time_bins: u32,
+    /// Keep a heat map with so many address bins
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        conflicts_with = "hit_only"
+    )]
+    pub address_bins: u32,
+    /// Seed of everything random; so far nothing in a run is
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// How to read the traces.
@@ -51,6 +99,31 @@ pub struct SimArgs {
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,
+}
+
+/// `PRESET` or `PRESET:SIZE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierArg {
+    /// Device preset.
+    pub preset: String,
+    /// What of it holds data.
+    pub size: Option<Size>,
+}
+
+impl std::str::FromStr for TierArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TierArg, String> {
+        let (preset, size) = match text.split_once(':') {
+            Some((p, s)) => (p, Some(s.parse::<Size>().map_err(|e| e.to_string())?)),
+            None => (text, None),
+        };
+        isotherm_models::sheet(preset).map_err(|e| e.to_string())?;
+        Ok(TierArg {
+            preset: preset.to_owned(),
+            size,
+        })
+    }
 }
 
 /// When requests start.

@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use isotherm_core::policy::{self, BuildError, ParamError, Policy};
 
-use crate::Failure;
-
 /// Name and parameters. Parsing checks the form, [`PolicySpec::build`] the meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicySpec {
@@ -61,8 +59,8 @@ impl PolicySpec {
     ///
     /// # Errors
     /// Names the policy or parameter that is wrong and the nearest valid one.
-    pub fn build(&self) -> Result<Box<dyn Policy>, Failure> {
-        self.make().map_err(|e| Failure::Usage(self.words(&e)))
+    pub fn build(&self) -> Result<Box<dyn Policy>, String> {
+        self.make().map_err(|e| self.words(&e))
     }
 
     fn make(&self) -> Result<Box<dyn Policy>, BuildError> {

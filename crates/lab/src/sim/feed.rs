@@ -1,0 +1,180 @@
+//! Records of a trace as requests to the volume.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use isotherm_core::engine::REQUEST_BYTES_MAX;
+use isotherm_core::{Request, RequestOp, Tag};
+use isotherm_traces::{Flags, Op, Record, SideBySide};
+
+use super::source::{BATCH, Records};
+use super::touched::{Rows, span};
+use crate::LabError;
+
+/// A request and the trace's time for it, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    pub time: u64,
+    pub req: Request,
+    /// It is the first of what its record became.
+    pub first: bool,
+}
+
+/// Reads ahead by a batch and turns records into requests.
+pub(crate) struct Feed<'a> {
+    records: Box<dyn Records>,
+    devices: &'a SideBySide,
+    rows: Rows,
+    shift: u32,
+    discards: bool,
+    batch: Vec<Record>,
+    at: usize,
+    left: u64,
+    next: Option<Want>,
+    /// What else the record of `next` became: rare.
+    rest: VecDeque<Want>,
+    pub reading: Duration,
+}
+
+impl<'a> Feed<'a> {
+    pub fn new(
+        records: Box<dyn Records>,
+        devices: &'a SideBySide,
+        rows: Rows,
+        shift: u32,
+        limit: Option<u64>,
+        discards: bool,
+    ) -> Feed<'a> {
+        Feed {
+            records,
+            devices,
+            rows,
+            shift,
+            discards,
+            batch: Vec::with_capacity(BATCH),
+            at: 0,
+            left: limit.unwrap_or(u64::MAX),
+            next: None,
+            rest: VecDeque::new(),
+            reading: Duration::ZERO,
+        }
+    }
+
+    /// What comes next; `None` at the end.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<Want>, LabError> {
+        if self.next.is_none() {
+            self.next = self.rest.pop_front();
+            while self.next.is_none() {
+                if self.at == self.batch.len() && !self.fill()? {
+                    return Ok(None);
+                }
+                let r = self.batch[self.at];
+                self.at += 1;
+                self.convert(r);
+            }
+        }
+        Ok(self.next)
+    }
+
+    /// What [`Feed::peek`] showed was taken.
+    #[inline]
+    pub fn taken(&mut self) {
+        self.next = None;
+    }
+
+    pub fn stats(&self) -> isotherm_traces::Stats {
+        self.records.stats()
+    }
+
+    fn fill(&mut self) -> Result<bool, LabError> {
+        self.batch.clear();
+        self.at = 0;
+        let begun = Instant::now();
+        let max = self.left.min(BATCH as u64) as usize;
+        let n = self.records.read_batch(&mut self.batch, max)?;
+        self.reading += begun.elapsed();
+        self.left -= n as u64;
+        Ok(n > 0)
+    }
+
+    #[inline]
+    fn convert(&mut self, mut r: Record) {
+        self.devices.map(&mut r);
+        let op = match r.op {
+            Op::Read => RequestOp::Read,
+            Op::Write => RequestOp::Write,
+            Op::Flush => RequestOp::Flush,
+            Op::Discard => return self.discard(&r),
+        };
+        if r.flags.contains(Flags::PREFLUSH) && op != RequestOp::Flush {
+            self.push(&r, RequestOp::Flush, 0, 0);
+        }
+        if op == RequestOp::Flush {
+            return self.push(&r, op, 0, 0);
+        }
+        // Touched neighbours stay neighbours, so a request stays one piece.
+        let inside = r.offset & ((1 << self.shift) - 1);
+        let mut offset = (self.rows.row(r.offset >> self.shift) << self.shift) + inside;
+        let mut len = r.len;
+        while len > REQUEST_BYTES_MAX {
+            self.push(&r, op, offset, REQUEST_BYTES_MAX);
+            offset += u64::from(REQUEST_BYTES_MAX);
+            len -= REQUEST_BYTES_MAX;
+        }
+        self.push(&r, op, offset, len);
+    }
+
+    #[inline]
+    fn push(&mut self, r: &Record, op: RequestOp, offset: u64, len: u32) {
+        let first = self.next.is_none();
+        let want = Want {
+            time: r.time.0,
+            req: Request {
+                tag: Tag(0),
+                op,
+                offset,
+                len,
+                fua: op == RequestOp::Write && r.flags.contains(Flags::FUA),
+                class: r.class,
+            },
+            first,
+        };
+        if first {
+            self.next = Some(want);
+        } else {
+            self.rest.push_back(want);
+        }
+    }
+
+    /// Of the range, only touched extents exist: those lie together. One that is touched by nothing else is dropped.
+    fn discard(&mut self, r: &Record) {
+        if !self.discards {
+            return;
+        }
+        let extent = 1u64 << self.shift;
+        let (from, to) = span(r, self.shift);
+        let (first, past) = (self.rows.row(from), self.rows.row(to + 1));
+        if first == past {
+            return;
+        }
+        // The ends lie inside their extents only if those are touched.
+        let whole = |me: &mut Feed<'_>, e: u64| me.rows.row(e + 1) > me.rows.row(e);
+        let start = if whole(self, from) {
+            (first << self.shift) + (r.offset & (extent - 1))
+        } else {
+            first << self.shift
+        };
+        let end = if whole(self, to) {
+            ((past - 1) << self.shift) + ((r.end() - 1) & (extent - 1)) + 1
+        } else {
+            past << self.shift
+        };
+        let mut at = start;
+        while at < end {
+            let len = (end - at).min(1 << 30) as u32;
+            self.push(r, RequestOp::Discard, at, len);
+            at += u64::from(len);
+        }
+    }
+}

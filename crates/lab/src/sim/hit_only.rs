@@ -1,0 +1,199 @@
+//! Hit-only runs (policy-specs section 0): the same policies under the null engine, no device time.
+
+use std::time::{Duration, Instant};
+
+use isotherm_core::ExtentId;
+use isotherm_core::null::{NullCounters, NullEngine};
+use isotherm_core::policy::Policy;
+use isotherm_core::stats::CLASSES;
+use isotherm_traces::{Op, Record};
+
+use super::report::{ClassReport, Report};
+use super::setup::Setup;
+use super::shape::Shape;
+use super::source::Source;
+use super::touched::{Rows, Touched, each_batch, span};
+use super::{Watch, digest::Digest};
+use crate::LabError;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Class {
+    accesses: u64,
+    hits: u64,
+    requests: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    seen: u64,
+    requests: u64,
+    reads: u64,
+    writes: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    classes: Vec<Class>,
+}
+
+struct Play<P> {
+    rows: Rows,
+    shift: u32,
+    engine: NullEngine<P>,
+    sums: Sums,
+    digest: Digest,
+    warm_up: u64,
+    warm: NullCounters,
+}
+
+impl<P: Policy> Play<P> {
+    fn request(&mut self, r: &Record) {
+        self.sums.seen += 1;
+        if self.sums.seen == self.warm_up + 1 {
+            self.warm = self.engine.counters();
+        }
+        let counts = self.sums.seen > self.warm_up;
+        let s = &mut self.sums;
+        s.requests += u64::from(counts);
+        let write = match r.op {
+            Op::Read => false,
+            Op::Write => true,
+            // Neither places nor touches data in a run without devices.
+            Op::Flush | Op::Discard => return,
+        };
+        let len = u64::from(r.len);
+        if counts && write {
+            s.writes += 1;
+            s.bytes_written += len;
+        } else if counts {
+            s.reads += 1;
+            s.bytes_read += len;
+        }
+        let (from, to) = span(r, self.shift);
+        // Touched neighbours stay neighbours, so a request stays one piece.
+        let first = self.rows.row(from);
+        let inside = r.offset & ((1 << self.shift) - 1);
+        let request = ((first << self.shift) + inside, r.len);
+        let mut class = Class {
+            requests: 1,
+            bytes: len,
+            ..Class::default()
+        };
+        for row in first..=first + (to - from) {
+            let e = ExtentId(row as u32);
+            let hit = self.engine.access(r.time, e, write, r.class, request);
+            class.accesses += 1;
+            class.hits += u64::from(hit);
+            self.digest.mix(row << 1 | u64::from(hit));
+        }
+        if counts {
+            let c = &mut s.classes[usize::from(r.class) % CLASSES];
+            c.accesses += class.accesses;
+            c.hits += class.hits;
+            c.requests += class.requests;
+            c.bytes += class.bytes;
+        }
+    }
+}
+
+/// Play `source` under `policy` without time.
+pub(super) fn play<P: Policy>(
+    setup: &Setup,
+    source: &dyn Source,
+    touched: &Touched,
+    policy: P,
+    watch: Option<&Watch>,
+) -> Result<Report, LabError> {
+    let begun = Instant::now();
+    let shape = Shape::new(setup, touched, &source.name())?;
+    let mut play = Play {
+        rows: shape.rows(touched),
+        shift: touched.shift,
+        engine: NullEngine::new(shape.geometry()?, policy),
+        sums: Sums {
+            classes: vec![Class::default(); CLASSES],
+            ..Sums::default()
+        },
+        digest: Digest::default(),
+        warm_up: setup.warm_up,
+        warm: NullCounters::default(),
+    };
+    let mut reader = source.open()?;
+    let mut reading = Duration::ZERO;
+    each_batch(reader.as_mut(), setup.limit, &mut reading, |batch| {
+        for r in batch {
+            let mut r = *r;
+            touched.devices.map(&mut r);
+            play.request(&r);
+        }
+        watch.map_or(Ok(()), |w| w.note(play.sums.seen))
+    })?;
+    if play.sums.seen <= setup.warm_up {
+        return Err(LabError::setup(format!(
+            "warm-up: the trace has only {} requests, nothing is left to count",
+            play.sums.seen
+        )));
+    }
+    let wall = begun.elapsed() + touched.reading;
+    let (c, w) = (play.engine.counters(), play.warm);
+    let accesses = c.accesses - w.accesses;
+    let (promotions, demotions) = (c.promotions - w.promotions, c.demotions - w.demotions);
+    let (fetches, writebacks) = (c.fetches - w.fetches, c.writebacks - w.writebacks);
+    let seconds = begun.elapsed().saturating_sub(reading).as_secs_f64();
+    let rate = |n: u64| {
+        if seconds > 0.0 {
+            n as f64 / seconds
+        } else {
+            0.0
+        }
+    };
+    let by_class = (0..)
+        .zip(&play.sums.classes)
+        .filter(|(_, k)| k.requests > 0)
+        .map(|(i, k): (usize, _)| {
+            (
+                i.to_string(),
+                ClassReport {
+                    accesses: k.accesses,
+                    fast_hits: k.hits,
+                    requests: k.requests,
+                    bytes: k.bytes,
+                    time_s: None,
+                },
+            )
+        })
+        .collect();
+    Ok(Report {
+        trace: source.name(),
+        policy: setup.policy.to_string(),
+        extent_bytes: setup.extent_bytes,
+        fast_bytes: shape.fast_bytes,
+        requests: play.sums.requests,
+        reads: play.sums.reads,
+        writes: play.sums.writes,
+        bytes_read: play.sums.bytes_read,
+        bytes_written: play.sums.bytes_written,
+        fast_hit_ratio: (c.hits - w.hits) as f64 / accesses.max(1) as f64,
+        accesses,
+        promotions,
+        demotions,
+        fetches,
+        evictions: c.evictions - w.evictions,
+        writebacks,
+        refused: c.refused - w.refused,
+        migrated_bytes: (promotions + demotions + fetches + writebacks)
+            * u64::from(setup.extent_bytes),
+        by_class,
+        hit_only: true,
+        touched_extents: touched.extents.len(),
+        seed: setup.seed,
+        warm_up: setup.warm_up,
+        digest: play.digest.text(),
+        reader: reader.stats(),
+        wall_s: wall.as_secs_f64(),
+        reader_s: (reading + touched.reading).as_secs_f64(),
+        sim_rate_rps: rate(play.sums.seen),
+        sim_rate_accesses_per_s: rate(c.accesses),
+        bytes_per_extent: play.engine.bytes() as f64 / touched.extents.len() as f64,
+        ..Report::default()
+    })
+}

@@ -1,0 +1,229 @@
+//! What a run is told.
+
+use isotherm_models::{Options, Sheet, SheetError, Span, sheet};
+
+use crate::LabError;
+use crate::policy_spec::PolicySpec;
+use crate::size::Size;
+
+/// Flash devices that stand for the fast tier when none is named: the first that is large enough.
+const FAST: [&str; 4] = [
+    "intel-x25e-32",
+    "intel-320-300",
+    "sata-enterprise",
+    "nvme-tlc",
+];
+/// Disks that stand for the slow tier when none is named.
+const SLOW: [&str; 3] = ["wd5000aaks", "wd7500aaks", "exos-18tb"];
+
+/// Which device model a member has.
+#[derive(Clone, Debug)]
+pub enum Model {
+    /// This one.
+    Sheet(Box<Sheet>),
+    /// The first of these that is large enough.
+    FirstThatFits(Vec<Sheet>),
+}
+
+/// One member device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Its model.
+    pub model: Model,
+    /// What the model is told; `size` is set by the run.
+    pub options: Options,
+    /// Spin down after so many seconds without use.
+    pub standby_after_s: Option<f64>,
+}
+
+impl Device {
+    /// The preset called `name`, its extents spread over the whole drive.
+    ///
+    /// # Errors
+    /// No such preset; the nearest is named.
+    pub fn preset(name: &str) -> Result<Device, SheetError> {
+        Ok(Device::of(Model::Sheet(Box::new(sheet(name)?))))
+    }
+    /// Of that model, its extents spread over the whole drive ([`Span::Full`]): touched extents are packed in the lab, and
+    /// seeks should still be as long as on the drive in use.
+    pub fn of(model: Model) -> Device {
+        let options = Options {
+            span: Span::Full,
+            ..Options::default()
+        };
+        Device {
+            model,
+            options,
+            standby_after_s: None,
+        }
+    }
+    /// The smallest usual flash device that is large enough.
+    ///
+    /// # Errors
+    /// A sheet of the tree is wrong, which a test rules out.
+    pub fn usual_fast() -> Result<Device, SheetError> {
+        Self::usual(&FAST)
+    }
+    /// The smallest usual disk that is large enough.
+    ///
+    /// # Errors
+    /// A sheet of the tree is wrong, which a test rules out.
+    pub fn usual_slow() -> Result<Device, SheetError> {
+        Self::usual(&SLOW)
+    }
+    fn usual(names: &[&str]) -> Result<Device, SheetError> {
+        let sheets = names.iter().map(|n| sheet(n)).collect::<Result<_, _>>()?;
+        Ok(Device::of(Model::FirstThatFits(sheets)))
+    }
+    /// The sheet for a member of `bytes`.
+    ///
+    /// # Errors
+    /// The drive is too small.
+    pub fn sheet_for(&self, bytes: u64) -> Result<&Sheet, LabError> {
+        let (found, largest) = match &self.model {
+            Model::Sheet(s) => ((s.capacity() >= bytes).then_some(s.as_ref()), s.as_ref()),
+            Model::FirstThatFits(list) => {
+                let largest = list
+                    .iter()
+                    .max_by_key(|s| s.capacity())
+                    .ok_or_else(|| LabError::setup("a device needs at least one sheet"))?;
+                (list.iter().find(|s| s.capacity() >= bytes), largest)
+            }
+        };
+        found.ok_or_else(|| {
+            LabError::setup(format!(
+                "{bytes} bytes do not fit on `{}` ({} bytes): choose a larger device (`isotherm devices` lists them), a smaller size, or --limit the trace",
+                largest.name,
+                largest.capacity()
+            ))
+        })
+    }
+}
+
+/// One tier.
+#[derive(Clone, Debug)]
+pub struct Tier {
+    /// Its devices; slots are shared out evenly.
+    pub devices: Vec<Device>,
+    /// Bytes of data it holds, or a share of the touched extents. Ignored for the slowest tier, which holds everything.
+    pub size: Size,
+}
+
+impl Tier {
+    /// A tier of one device.
+    pub fn new(device: Device, size: Size) -> Tier {
+        Tier {
+            devices: vec![device],
+            size,
+        }
+    }
+}
+
+/// When requests start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TimeMode {
+    /// A request waits for nothing but a free place among `depth`.
+    Closed {
+        /// Requests in flight, at least 1.
+        depth: u32,
+    },
+    /// At the trace's times divided by `acceleration`. Latency counts from that time, whatever the queue.
+    Trace {
+        /// 2 plays twice as fast.
+        acceleration: f64,
+    },
+}
+
+/// What to keep beside the totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observe {
+    /// Time bins at least kept, 0 for no series. The run's length is not known beforehand: bins start at 1 ms, and when
+    /// there would be more than twice as many, neighbours are joined.
+    pub time_bins: u32,
+    /// Address bins of the heat map and of the frequency over addresses, 0 for neither.
+    pub address_bins: u32,
+}
+
+/// Everything that a run depends on, the trace apart.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Fastest first, 1 to 8. The last one holds everything.
+    pub tiers: Vec<Tier>,
+    /// Extent size in bytes, a power of two from 4 KiB to 4 MiB.
+    pub extent_bytes: u32,
+    /// The policy.
+    pub policy: PolicySpec,
+    /// When requests start.
+    pub time: TimeMode,
+    /// Requests before anything counts.
+    pub warm_up: u64,
+    /// Requests at most.
+    pub limit: Option<u64>,
+    /// Of everything random; nothing in the engine or in the models is, so it only names the run.
+    pub seed: u64,
+    /// Power of the host beside the devices, watts.
+    pub host_w: f64,
+    /// Discards of the trace free extents (else they are left out, as in hit-only runs).
+    pub discards: bool,
+    /// What to keep beside the totals.
+    pub observe: Observe,
+}
+
+impl Setup {
+    /// The usual pair of devices with `fast` on the faster one: extents of 4 KiB, closed loop at depth 1.
+    ///
+    /// # Errors
+    /// A sheet of the tree is wrong, which a test rules out.
+    pub fn pair(policy: PolicySpec, fast: Size) -> Result<Setup, SheetError> {
+        Ok(Setup {
+            tiers: vec![
+                Tier::new(Device::usual_fast()?, fast),
+                Tier::new(Device::usual_slow()?, Size::Share(1_000_000)),
+            ],
+            extent_bytes: 4096,
+            policy,
+            time: TimeMode::Closed { depth: 1 },
+            warm_up: 0,
+            limit: None,
+            seed: 0,
+            host_w: 0.0,
+            discards: true,
+            observe: Observe::default(),
+        })
+    }
+
+    /// Check what can be checked without the trace.
+    ///
+    /// # Errors
+    /// Names the setting and its range.
+    pub fn check(&self) -> Result<(), LabError> {
+        let bad = |what: &str| Err(LabError::setup(what));
+        if !self.extent_bytes.is_power_of_two() || !(4096..=4 << 20).contains(&self.extent_bytes) {
+            return bad("extent: must be a power of two from 4K to 4M");
+        }
+        if self.tiers.is_empty() || self.tiers.iter().any(|t| t.devices.is_empty()) {
+            return bad("tiers: at least one, each with at least one device");
+        }
+        match self.time {
+            TimeMode::Closed { depth: 0 } => return bad("depth: must be at least 1"),
+            TimeMode::Closed { depth } if depth > 65_536 => {
+                return bad("depth: must be at most 65536");
+            }
+            TimeMode::Trace { acceleration } if !(1e-6..=1e9).contains(&acceleration) => {
+                return bad("accelerate: must be within 0.000001 and 1000000000");
+            }
+            _ => {}
+        }
+        if !(0.0..=1e6).contains(&self.host_w) {
+            return bad("host power: must be within 0 and 1000000 W");
+        }
+        let standby = self.tiers.iter().flat_map(|t| &t.devices);
+        if standby
+            .filter_map(|d| d.standby_after_s)
+            .any(|s| !(0.001..=1e9).contains(&s))
+        {
+            return bad("standby: must be within 0.001 and 1000000000 seconds");
+        }
+        Ok(())
+    }
+}

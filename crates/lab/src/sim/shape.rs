@@ -1,0 +1,292 @@
+//! The volume of a run: which slots on which member, and the engine over it.
+
+use std::collections::HashMap;
+
+use isotherm_core::engine::Params;
+use isotherm_core::geometry::{Geometry, Member, SLOTS_MAX};
+use isotherm_core::policy::Policy;
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::superblock::{MemberEntry, State};
+use isotherm_core::store::{BLOCK, Layout, Media, MediaError, MetaArea, Superblock, format, open};
+use isotherm_core::{Engine, MemberId, Nanos, TierId};
+use isotherm_models::{DeviceModel, Options, Sheet};
+
+use super::setup::{Device, Setup};
+use super::touched::{Rows, Touched};
+use crate::LabError;
+use crate::compact::Compact;
+
+/// Fast slots kept at most, where the trace touches less than half as many extents.
+const FAST_SLOTS_MAX: u64 = 1 << 26;
+/// The logical block of a simulated volume, as a power of two: the sector.
+const BLOCK_SHIFT: u32 = 9;
+
+/// Slots and members that a trace and a setup give.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Rows of the map.
+    pub extents: u64,
+    /// log2 of the extent size.
+    pub shift: u32,
+    /// Members by tier.
+    pub members: Vec<Place>,
+    /// Bytes of the fastest tier as asked for.
+    pub fast_bytes: u64,
+    /// The lowest touched extent, where rows are addresses.
+    pub from: Option<u64>,
+}
+
+/// One member.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its tier.
+    pub tier: u8,
+    /// Its number within the tier.
+    pub index: usize,
+    /// What reports call it: `fast` and `slow` in a pair, else `tier0`, `tier1.1`, …
+    pub name: String,
+    /// Its slots.
+    pub slots: u32,
+}
+
+impl Shape {
+    /// The shape that `setup` has on that trace.
+    ///
+    /// # Errors
+    /// The trace touches nothing, or too many extents.
+    pub fn new(setup: &Setup, touched: &Touched, trace: &str) -> Result<Shape, LabError> {
+        let refuse = |why: &str| LabError::setup(format!("{trace}: {why}"));
+        let n = touched.extents.len();
+        let (Some(lowest), Some(highest)) = (touched.extents.min(), touched.extents.max()) else {
+            return Err(refuse("no request reads or writes anything"));
+        };
+        // What `linear` places is the address. A single tier has nothing to place.
+        let by_address =
+            setup.tiers.len() > 1 && matches!(setup.policy.name.as_str(), "linear" | "mylinear");
+        let extents = if by_address { highest - lowest + 1 } else { n };
+        let last = setup.tiers.len() - 1;
+        let (mut members, mut slots, mut fast_bytes) = (Vec::new(), 0u64, 0);
+        for (t, tier) in setup.tiers.iter().enumerate() {
+            let wanted = match tier.size.bytes() {
+                Some(bytes) => bytes >> touched.shift,
+                None => tier.size.of(n),
+            }
+            .max(1);
+            if t == 0 {
+                fast_bytes = wanted.saturating_mul(1 << touched.shift);
+            }
+            // Watermarks count free slots, so slots beyond the last extent matter; only absurd sizes are cut, for
+            // memory's sake.
+            let all = if t == last {
+                extents
+            } else {
+                wanted.min(FAST_SLOTS_MAX.max(2 * extents))
+            };
+            slots += all;
+            if slots > u64::from(SLOTS_MAX) {
+                return Err(refuse(&format!(
+                    "{extents} extents of {} bytes are too many: choose a larger --extent",
+                    setup.extent_bytes
+                )));
+            }
+            let devices = tier.devices.len() as u64;
+            for i in 0..devices {
+                let share = all / devices + u64::from(i < all % devices);
+                members.push(Place {
+                    tier: t as u8,
+                    index: i as usize,
+                    name: name(setup, t, i as usize),
+                    slots: share as u32,
+                });
+            }
+        }
+        Ok(Shape {
+            extents,
+            shift: touched.shift,
+            members,
+            fast_bytes,
+            from: by_address.then_some(lowest),
+        })
+    }
+
+    /// Row numbers for the extents of the trace.
+    pub fn rows(&self, touched: &Touched) -> Rows {
+        match self.from {
+            Some(lowest) => Rows::From(lowest),
+            None => Rows::Compact(Compact::new(&touched.extents)),
+        }
+    }
+
+    /// Geometry without metadata, for hit-only runs.
+    ///
+    /// # Errors
+    /// The shape is impossible, which says why.
+    pub fn geometry(&self) -> Result<Geometry, LabError> {
+        let member = |p: &Place| Member {
+            tier: TierId(p.tier),
+            first_slot: 0,
+            slots: p.slots,
+            data_offset: 0,
+        };
+        Geometry::new(
+            self.shift,
+            BLOCK_SHIFT,
+            self.extents as u32,
+            self.members.iter().map(member).collect(),
+        )
+        .map_err(LabError::setup)
+    }
+
+    fn superblock(&self, policy: &str) -> Superblock {
+        let blocks = 1 << (self.shift - BLOCK_SHIFT);
+        let area = MetaArea::for_volume(self.extents as u32, blocks, self.fast_bytes);
+        let extent = 1u64 << self.shift;
+        let last = self.members.last().map_or(0, |m| m.tier);
+        let entry = |i: usize, p: &Place| {
+            // Journal and checkpoints are on the first member of the fastest and of the slowest tier.
+            let meta = i == 0 || (p.tier == last && p.index == 0);
+            let data_offset = Layout::data_offset(&area, meta, extent);
+            MemberEntry {
+                uuid: [i as u8 + 1; 16],
+                tier: TierId(p.tier),
+                slots: p.slots,
+                data_offset,
+                bytes: data_offset + u64::from(p.slots) * extent,
+                hint: p.name.clone(),
+            }
+        };
+        Superblock {
+            uuid: [0xab; 16],
+            generation: 1,
+            epoch: 1,
+            prev_generation: 0,
+            prev_epoch: 0,
+            first_seq: 1,
+            prev_first_seq: 1,
+            state: State::Clean,
+            extent_shift: self.shift,
+            block_shift: BLOCK_SHIFT,
+            extents: self.extents as u32,
+            area,
+            index: 0,
+            members: self
+                .members
+                .iter()
+                .enumerate()
+                .map(|(i, p)| entry(i, p))
+                .collect(),
+            time_base: Nanos(0),
+            policy: policy.to_owned(),
+            name: "lab".to_owned(),
+        }
+    }
+
+    /// A new volume of this shape: the engine that serves it, and each member's sheet and bytes.
+    ///
+    /// # Errors
+    /// A drive is too small, or the shape is impossible.
+    pub fn build<'a>(
+        &self,
+        setup: &'a Setup,
+        policy: Box<dyn Policy>,
+    ) -> Result<(Engine, Vec<Drive<'a>>), LabError> {
+        self.geometry()?;
+        let sb = self.superblock(&setup.policy.to_string());
+        let mut drives = Vec::new();
+        for (p, entry) in self.members.iter().zip(&sb.members) {
+            let device = &setup.tiers[usize::from(p.tier)].devices[p.index];
+            drives.push(Drive {
+                sheet: device.sheet_for(entry.bytes)?,
+                device,
+                bytes: entry.bytes,
+            });
+        }
+        let mut ram = Ram::default();
+        let impossible = |why: String| LabError::setup(format!("the lab's volume: {why}"));
+        format(&mut ram, &sb).map_err(|e| impossible(format!("{e:?}")))?;
+        let found: Vec<_> = (0..sb.members.len())
+            .map(|i| Superblock::decode(ram.block(i as u8, 0)).ok())
+            .collect();
+        let opened = open(&mut ram, &found, Mode::ReadWrite { epoch: 2 })
+            .map_err(|e| impossible(e.to_string()))?;
+        let params = Params {
+            map_on_read: true,
+            standby_after: drives
+                .iter()
+                .map(|d| d.device.standby_after_s)
+                .map(|s| s.map(|s| Nanos((s * 1e9) as u64)))
+                .collect(),
+            ..Params::default()
+        };
+        Ok((Engine::new(opened, policy, params), drives))
+    }
+}
+
+/// A member's device.
+#[derive(Clone, Copy, Debug)]
+pub struct Drive<'a> {
+    /// Its data sheet.
+    pub sheet: &'a Sheet,
+    /// As set up.
+    pub device: &'a Device,
+    /// Bytes that the volume uses of it.
+    pub bytes: u64,
+}
+
+impl Drive<'_> {
+    /// Its model.
+    ///
+    /// # Errors
+    /// An option does not fit the sheet.
+    pub fn model(&self) -> Result<Box<dyn DeviceModel>, LabError> {
+        Ok(self.sheet.model(&Options {
+            size: self.bytes,
+            ..self.device.options
+        })?)
+    }
+}
+
+fn name(setup: &Setup, tier: usize, index: usize) -> String {
+    let alone = setup.tiers[tier].devices.len() == 1;
+    match (setup.tiers.len(), tier, alone) {
+        (1, _, true) => "only".to_owned(),
+        (2, 0, true) => "fast".to_owned(),
+        (2, 1, true) => "slow".to_owned(),
+        (_, t, true) => format!("tier{t}"),
+        (_, t, false) => format!("tier{t}.{index}"),
+    }
+}
+
+/// Metadata blocks while a volume is made and opened. What the engine writes later is timed by the models, and its bytes are
+/// dropped: nothing reads the journal of a run.
+#[derive(Default)]
+struct Ram {
+    blocks: HashMap<(u8, u64), Vec<u8>>,
+}
+
+const ZEROS: [u8; BLOCK] = [0; BLOCK];
+
+impl Ram {
+    fn block(&self, m: u8, offset: u64) -> &[u8] {
+        self.blocks.get(&(m, offset)).map_or(&ZEROS, Vec::as_slice)
+    }
+}
+
+impl Media for Ram {
+    fn read(&mut self, m: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
+        for (i, b) in buf.chunks_mut(BLOCK).enumerate() {
+            b.copy_from_slice(self.block(m.0, offset + (i * BLOCK) as u64));
+        }
+        Ok(())
+    }
+    fn write(&mut self, m: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
+        for (i, b) in buf.chunks(BLOCK).enumerate() {
+            self.blocks
+                .insert((m.0, offset + (i * BLOCK) as u64), b.to_vec());
+        }
+        Ok(())
+    }
+    fn flush(&mut self, _m: MemberId) -> Result<(), MediaError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! The first pass: what a trace touches. Shares of it are what `10%` means, and rows are kept for it only.
+
+use std::time::{Duration, Instant};
+
+use isotherm_traces::{DeviceSpan, Op, Record, SideBySide};
+use roaring::RoaringTreemap;
+
+use super::source::{BATCH, Records, Source};
+use crate::LabError;
+use crate::compact::Compact;
+
+/// What the first pass finds.
+#[derive(Clone, Debug)]
+pub struct Touched {
+    /// Extents that are read or written, devices side by side.
+    pub extents: RoaringTreemap,
+    /// Where devices lie.
+    pub devices: SideBySide,
+    /// log2 of the extent size that this is for.
+    pub shift: u32,
+    /// Requests, flushes and discards included.
+    pub requests: u64,
+    /// Time spent reading.
+    pub reading: Duration,
+}
+
+/// Which row of the map an extent of the trace has.
+pub enum Rows {
+    /// Touched extents, numbered without gaps in the order of addresses.
+    Compact(Compact),
+    /// The address space from the lowest touched extent on: what `linear` places is the address.
+    From(u64),
+}
+
+impl Rows {
+    /// The row of a touched extent; for another one, the row of the next touched.
+    pub fn row(&mut self, extent: u64) -> u64 {
+        match self {
+            Rows::Compact(c) => c.rank(extent),
+            Rows::From(lowest) => extent.saturating_sub(*lowest),
+        }
+    }
+}
+
+/// First and last extent of a request of at least one byte.
+pub fn span(r: &Record, shift: u32) -> (u64, u64) {
+    (r.offset >> shift, (r.end() - 1) >> shift)
+}
+
+/// Give every batch of a trace to `f`; count the time spent reading. At most `limit` requests.
+pub(crate) fn each_batch(
+    reader: &mut dyn Records,
+    limit: Option<u64>,
+    reading: &mut Duration,
+    mut f: impl FnMut(&[Record]) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut left = limit.unwrap_or(u64::MAX);
+    loop {
+        batch.clear();
+        let begun = Instant::now();
+        let n = reader.read_batch(&mut batch, left.min(BATCH as u64) as usize)?;
+        *reading += begun.elapsed();
+        if n == 0 {
+            return Ok(());
+        }
+        left -= n as u64;
+        f(&batch)?;
+    }
+}
+
+/// Read the trace once.
+///
+/// # Errors
+/// It cannot be read, or its devices do not fit side by side.
+pub fn touched(source: &dyn Source, shift: u32, limit: Option<u64>) -> Result<Touched, LabError> {
+    struct Seen {
+        span: DeviceSpan,
+        extents: RoaringTreemap,
+    }
+    let mut seen: Vec<Seen> = Vec::new();
+    let mut place: Vec<u32> = Vec::new();
+    let (mut requests, mut reading) = (0, Duration::ZERO);
+    let mut reader = source.open()?;
+    each_batch(reader.as_mut(), limit, &mut reading, |batch| {
+        requests += batch.len() as u64;
+        for r in batch {
+            let device = r.device as usize;
+            if place.len() <= device {
+                place.resize(device + 1, 0);
+            }
+            if place[device] == 0 {
+                seen.push(Seen {
+                    span: DeviceSpan {
+                        device: r.device,
+                        first: u64::MAX,
+                        end: 0,
+                    },
+                    extents: RoaringTreemap::new(),
+                });
+                place[device] = seen.len() as u32;
+            }
+            let s = &mut seen[place[device] as usize - 1];
+            if r.op != Op::Flush {
+                s.span.first = s.span.first.min(r.offset);
+                s.span.end = s.span.end.max(r.end());
+            }
+            if matches!(r.op, Op::Read | Op::Write) {
+                let (from, to) = span(r, shift);
+                if from == to {
+                    s.extents.insert(from);
+                } else {
+                    s.extents.insert_range(from..=to);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    let spans: Vec<DeviceSpan> = seen.iter().map(|s| s.span).collect();
+    let devices =
+        SideBySide::new(&spans).map_err(|e| LabError::setup(format!("{}: {e}", source.name())))?;
+    let mut extents = RoaringTreemap::new();
+    for s in seen {
+        // Devices begin at multiples of the largest extent.
+        let base = devices.base(s.span.device) >> shift;
+        if base == 0 && extents.is_empty() {
+            extents = s.extents;
+        } else {
+            extents
+                .append(s.extents.iter().map(|e| e + base))
+                .map_err(|_| LabError::setup("devices of the trace overlap"))?;
+        }
+    }
+    Ok(Touched {
+        extents,
+        devices,
+        shift,
+        requests,
+        reading,
+    })
+}

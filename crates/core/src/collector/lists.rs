@@ -21,10 +21,12 @@ impl Lists {
         Lists { links, nodes }
     }
     /// Is the node in some ring?
+    #[inline]
     pub fn contains(&self, node: u32) -> bool {
         self.links[node as usize].0 != NIL
     }
     /// Append at the tail of a ring.
+    #[inline]
     pub fn push_tail(&mut self, ring: u32, node: u32) {
         debug_assert!(!self.contains(node));
         let s = self.nodes + ring;
@@ -33,7 +35,22 @@ impl Lists {
         self.links[last as usize].1 = node;
         self.links[s as usize].0 = node;
     }
+    /// Put in front of the head of a ring.
+    #[inline]
+    pub fn push_head(&mut self, ring: u32, node: u32) {
+        self.insert_after(self.nodes + ring, node);
+    }
+    /// Put in a ring right after `before`, which is in it.
+    #[inline]
+    pub fn insert_after(&mut self, before: u32, node: u32) {
+        debug_assert!(!self.contains(node));
+        let next = self.links[before as usize].1;
+        self.links[node as usize] = (before, next);
+        self.links[next as usize].0 = node;
+        self.links[before as usize].1 = node;
+    }
     /// Take a node out of its ring, if it is in one.
+    #[inline]
     pub fn unlink(&mut self, node: u32) {
         let (p, n) = self.links[node as usize];
         if p != NIL {
@@ -43,13 +60,30 @@ impl Lists {
         }
     }
     /// The node at the head of a ring.
+    #[inline]
     pub fn head(&self, ring: u32) -> Option<u32> {
         self.checked(self.links[(self.nodes + ring) as usize].1)
     }
+    /// The node at the tail of a ring.
+    #[inline]
+    pub fn tail(&self, ring: u32) -> Option<u32> {
+        self.checked(self.links[(self.nodes + ring) as usize].0)
+    }
+    /// The first node from the head on that `skip` does not name.
+    #[inline]
+    pub fn first(&self, ring: u32, mut skip: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut at = self.head(ring);
+        while let Some(n) = at.filter(|&n| skip(n)) {
+            at = self.next(n);
+        }
+        at
+    }
     /// The node after `node` in its ring.
+    #[inline]
     pub fn next(&self, node: u32) -> Option<u32> {
         self.checked(self.links[node as usize].1)
     }
+    #[inline]
     fn checked(&self, n: u32) -> Option<u32> {
         (n < self.nodes).then_some(n)
     }

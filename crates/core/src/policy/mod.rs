@@ -11,7 +11,7 @@ mod linear;
 mod registry;
 mod view;
 
-pub use cache::{Cache, Lru, Replacement};
+pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
 pub use greendm::GreenDm;
 pub use hot_dst::HotDst;
 pub use linear::Linear;

@@ -1,6 +1,9 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
-use super::{Cache, GreenDm, HotDst, Linear, Lru, ParamError, Policy};
+use super::{
+    Arc, Cache, Fifo, GreenDm, HotDst, Lfu, Linear, Lru, ParamError, Policy, S3Fifo, Sieve, Smq,
+    WTinyLfu,
+};
 use crate::collector::{Frequency, Recency, WsClock};
 use crate::units::Nanos;
 use alloc::boxed::Box;
@@ -61,8 +64,43 @@ const GREENDM: &[ParamInfo] = &[
     },
 ];
 
+const SMQ: &[ParamInfo] = &[ParamInfo {
+    name: "dirty",
+    what: "share of the fast slots that may be dirty before cleaning starts, 0 to 1",
+    default: "0.1",
+}];
+
+const W_TINYLFU: &[ParamInfo] = &[
+    ParamInfo {
+        name: "protected",
+        what: "share of main that is protected, 0 to 1; read at opening",
+        default: "0.8",
+    },
+    ParamInfo {
+        name: "window",
+        what: "share of the fast slots that takes newcomers, 0.001 to 1; read at opening",
+        default: "0.01",
+    },
+];
+
 /// All presets, by name.
 pub static PRESETS: &[Preset] = &[
+    Preset {
+        name: "arc",
+        what: "recency and frequency lists share the fast tier as ghosts of what each lost advise; write-back",
+        source: "Megiddo and Modha, FAST '03",
+        kind: "caching",
+        params: &[],
+        make: || Box::new(Cache::new("arc", Arc::default())),
+    },
+    Preset {
+        name: "fifo",
+        what: "every miss gains a copy, the one fetched longest ago goes; write-back",
+        source: "textbook",
+        kind: "caching",
+        params: &[],
+        make: || Box::new(Cache::new("fifo", Fifo::default())),
+    },
     Preset {
         name: "greendm",
         what: "first touch fills fast, promotion after PT misses within TW, WSClock demotion between LT and HT",
@@ -106,6 +144,14 @@ pub static PRESETS: &[Preset] = &[
         },
     },
     Preset {
+        name: "lfu",
+        what: "every miss gains a copy, the least frequently used goes; write-back",
+        source: "textbook, in-cache counts without ageing",
+        kind: "caching",
+        params: &[],
+        make: || Box::new(Cache::new("lfu", Lfu::default())),
+    },
+    Preset {
         name: "linear",
         what: "extent e in slot e of the concatenated tiers, for ever",
         source: "GreenDM 6.2.1 baseline",
@@ -128,6 +174,38 @@ pub static PRESETS: &[Preset] = &[
         kind: "tiering",
         params: &[],
         make: || Box::new(Linear::new("mylinear")),
+    },
+    Preset {
+        name: "s3-fifo",
+        what: "a small queue sifts newcomers, the main queue keeps what is used; write-back",
+        source: "Yang et al., SOSP '23",
+        kind: "caching",
+        params: &[],
+        make: || Box::new(Cache::new("s3-fifo", S3Fifo::default())),
+    },
+    Preset {
+        name: "sieve",
+        what: "one queue and a hand that takes the first unit not used since it last passed; write-back",
+        source: "Zhang et al., NSDI '24",
+        kind: "caching",
+        params: &[],
+        make: || Box::new(Cache::new("sieve", Sieve::default())),
+    },
+    Preset {
+        name: "smq",
+        what: "misses rise in a hotspot multiqueue until they are let in; clean goes before dirty; write-back",
+        source: "description of the Linux kernel's dm-cache policy smq",
+        kind: "caching",
+        params: SMQ,
+        make: || Box::new(Cache::new("smq", Smq::default())),
+    },
+    Preset {
+        name: "w-tinylfu",
+        what: "a small window, then a segmented LRU that lets in what was touched more often; write-back",
+        source: "Einziger, Friedman and Manes, ACM TOS 2017",
+        kind: "caching",
+        params: W_TINYLFU,
+        make: || Box::new(Cache::new("w-tinylfu", WTinyLfu::default())),
     },
 ];
 

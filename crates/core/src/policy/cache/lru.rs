@@ -1,6 +1,6 @@
 //! `lru`: the least recently used copy goes (policy-specs section 1). 8 bytes a fast slot.
 //!
-//! Parameters: none. When not to use it: scans and loops longer than the fast tier.
+//! Parameters: none. When not to use it: scans and loops longer than the fast tier push everything else out.
 
 use super::Replacement;
 use crate::collector::Lists;
@@ -24,23 +24,24 @@ impl Replacement for Lru {
     fn attach(&mut self, slots: u32, _extents: u32) {
         self.list = Lists::new(slots, 1);
     }
+    #[inline]
     fn hit(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
         self.list.unlink(slot);
         self.list.push_tail(0, slot);
     }
-    fn admit(&mut self, _extent: ExtentId, _write: bool) -> bool {
+    #[inline]
+    fn admit(&mut self, _extent: ExtentId, _write: bool, _full: bool) -> bool {
         true
     }
-    fn victim(&mut self, _newcomer: ExtentId, busy: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
-        let mut at = self.list.head(0);
-        while let Some(s) = at.filter(|&s| busy(s)) {
-            at = self.list.next(s);
-        }
-        at
+    #[inline]
+    fn victim(&mut self, _newcomer: ExtentId, busy: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.list.first(0, busy)
     }
-    fn inserted(&mut self, slot: u32, _extent: ExtentId) {
+    #[inline]
+    fn inserted(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
         self.list.push_tail(0, slot);
     }
+    #[inline]
     fn removed(&mut self, slot: u32, _extent: ExtentId) {
         self.list.unlink(slot);
     }

@@ -2,10 +2,34 @@
 //!
 //! The architecture knows when data moves: a miss that the replacement admits gains a copy, one victim making room; what a
 //! write does is the write mode's business. A [`Replacement`] knows what is worth keeping. Neither knows the other's state.
+//!
+//! When not to use it: where capacity matters. Copies take fast space and give none; the tiering presets add it.
 
+mod arc;
+mod fifo;
+mod ghosts;
+mod index;
+mod lfu;
 mod lru;
+mod multiqueue;
+mod s3_fifo;
+mod sieve;
+mod sketch;
+mod smq;
+#[cfg(test)]
+mod tests;
+mod w_tinylfu;
 
+pub use arc::Arc;
+pub use fifo::Fifo;
+pub use ghosts::Ghosts;
+pub use index::Index;
+pub use lfu::Lfu;
 pub use lru::Lru;
+pub use s3_fifo::S3Fifo;
+pub use sieve::Sieve;
+pub use smq::Smq;
+pub use w_tinylfu::WTinyLfu;
 
 use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo};
 use crate::units::{ExtentId, Slot, TierId};
@@ -13,23 +37,36 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Which cached unit goes first, and which newcomer is let in. It follows what happened (`hit`, `inserted`, `removed`), not
-/// what was asked for: the engine may refuse.
+/// Which cached unit goes first, and which newcomer is let in.
+///
+/// Its lists follow what happened (`hit`, `inserted`, `removed`), not what was asked for: the engine may refuse or be late.
+/// So `victim` only names a slot, which leaves the lists when `removed` says so; and what `admit` found out about a newcomer
+/// is kept aside until `inserted` or `refused` ends the wait.
 pub trait Replacement: Send {
     /// There are `slots` fast slots and `extents` extents.
     fn attach(&mut self, slots: u32, extents: u32);
     /// The copy in `slot` was touched.
     fn hit(&mut self, slot: u32, extent: ExtentId, write: bool);
-    /// An extent without a copy was touched: may it have one?
-    fn admit(&mut self, extent: ExtentId, write: bool) -> bool;
+    /// An extent without a copy was touched, which happens once until `inserted` or `refused`: may it have one? `full`: a
+    /// victim would have to go.
+    fn admit(&mut self, extent: ExtentId, write: bool, full: bool) -> bool;
     /// The slot whose copy should go to make room for `newcomer`; `busy` ones are passed over.
-    fn victim(&mut self, newcomer: ExtentId, busy: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
-    /// `extent` has its copy in `slot` now.
-    fn inserted(&mut self, slot: u32, extent: ExtentId);
+    fn victim(&mut self, newcomer: ExtentId, busy: impl FnMut(u32) -> bool) -> Option<u32>;
+    /// `extent` has its copy in `slot` now; `write` if a write brought it.
+    fn inserted(&mut self, slot: u32, extent: ExtentId, write: bool);
+    /// An admitted extent gets no copy after all.
+    fn refused(&mut self, _extent: ExtentId) {}
     /// The copy in `slot` is gone.
     fn removed(&mut self, slot: u32, extent: ExtentId);
+    /// A dirty copy that should be written home now; asked after each access.
+    fn to_clean(&mut self, _busy: impl FnMut(u32) -> bool) -> Option<u32> {
+        None
+    }
+    /// The copy in `slot` was written home and is clean.
+    fn cleaned(&mut self, _slot: u32) {}
     /// Change a parameter.
-    fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
+    fn set(&mut self, key: &str, _value: f64) -> Result<(), ParamError> {
+        let _ = key;
         Err(ParamError::Unknown(String::from("(no parameters)")))
     }
     /// Parameters and their values now.
@@ -44,12 +81,58 @@ pub trait Replacement: Send {
 pub struct Cache<R> {
     name: &'static str,
     replacement: R,
+    /// Copies asked for and not settled: extent, and whether a write asked. As many as the engine has moves at most.
+    coming: Vec<(ExtentId, bool)>,
+    /// Fast slots.
+    fast: u32,
 }
 
 impl<R: Replacement> Cache<R> {
     /// With that replacement.
     pub fn new(name: &'static str, replacement: R) -> Cache<R> {
-        Cache { name, replacement }
+        Cache {
+            name,
+            replacement,
+            coming: Vec::new(),
+            fast: 0,
+        }
+    }
+    /// The replacement.
+    pub fn replacement(&self) -> &R {
+        &self.replacement
+    }
+    fn miss(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let (extent, write) = (access.extent, access.write);
+        let on_fast = |s: Slot| s.0 < self.fast;
+        if access.home.is_some_and(on_fast) || self.coming.iter().any(|c| c.0 == extent) {
+            return;
+        }
+        let full = view.free(FAST) == 0;
+        if !self.replacement.admit(extent, write, full) {
+            return;
+        }
+        if full {
+            let busy = |s| view.owner(Slot(s)).is_none_or(|e| view.is_held(e));
+            let victim = self.replacement.victim(extent, busy);
+            let Some(extent) = victim.and_then(|s| view.owner(Slot(s))) else {
+                self.replacement.refused(extent);
+                return;
+            };
+            wanted.push(Action::Evict { extent });
+        }
+        self.coming.push((extent, write));
+        wanted.push(if write {
+            Action::Allocate { extent, to: FAST }
+        } else {
+            Action::Fetch { extent, to: FAST }
+        });
+    }
+    fn clean(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        let busy = |s| view.owner(Slot(s)).is_none_or(|e| view.is_held(e));
+        let slot = self.replacement.to_clean(busy);
+        if let Some(extent) = slot.and_then(|s| view.owner(Slot(s))) {
+            wanted.push(Action::Clean { extent });
+        }
     }
 }
 
@@ -61,57 +144,61 @@ impl<R: Replacement> Policy for Cache<R> {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let geo = view.geo();
-        self.replacement
-            .attach(geo.tier_slots(FAST).end, geo.extents);
-        for s in 0..view.geo().tier_slots(FAST).end {
-            if let Some(e) = view.owner(Slot(s)) {
-                self.replacement.inserted(s, e);
-            }
+        self.fast = geo.tier_slots(FAST).end;
+        self.replacement.attach(self.fast, geo.extents);
+        // After a restart, the time stamps that survived give the order back.
+        let mut known: Vec<(u64, u32, ExtentId)> = (0..self.fast)
+            .filter_map(|s| view.owner(Slot(s)).map(|e| (view.last(e).0, s, e)))
+            .filter(|&(_, s, e)| view.copy(e) == Some(Slot(s)))
+            .collect();
+        known.sort_unstable();
+        for (_, s, e) in known {
+            self.replacement.inserted(s, e, view.is_dirty(e));
         }
     }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())
     }
+    #[inline]
     fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.replacement.inserted(slot.0, extent);
+        let write = self.coming.contains(&(extent, true));
+        self.replacement.inserted(slot.0, extent, write);
     }
+    #[inline]
     fn on_uncopied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
         self.replacement.removed(slot.0, extent);
     }
+    #[inline]
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        let extent = access.extent;
-        view.set_last(extent, access.now);
-        if let Some(s) = access.copy {
-            self.replacement.hit(s.0, extent, access.write);
-            return;
+        view.set_last(access.extent, access.now);
+        match access.copy {
+            Some(s) => self.replacement.hit(s.0, access.extent, access.write),
+            None => self.miss(view, access, wanted),
         }
-        if !self.replacement.admit(extent, access.write) {
-            return;
-        }
-        if view.free(FAST) == 0 {
-            let busy = &mut |s| view.owner(Slot(s)).is_none_or(|e| view.is_held(e));
-            let Some(extent) = self
-                .replacement
-                .victim(extent, busy)
-                .and_then(|s| view.owner(Slot(s)))
-            else {
-                return;
-            };
-            wanted.push(Action::Evict { extent });
-        }
-        wanted.push(if access.write {
-            Action::Allocate { extent, to: FAST }
-        } else {
-            Action::Fetch { extent, to: FAST }
-        });
+        self.clean(view, wanted);
     }
+    #[inline]
     fn on_settled(
         &mut self,
-        _view: &mut View<'_>,
-        _action: Action,
-        _how: Outcome,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
         _wanted: &mut Vec<Action>,
     ) {
+        match action {
+            Action::Fetch { extent, .. } | Action::Allocate { extent, .. } => {
+                self.coming.retain(|c| c.0 != extent);
+                if how != Outcome::Done {
+                    self.replacement.refused(extent);
+                }
+            }
+            Action::Clean { extent } if how == Outcome::Done => {
+                if let Some(s) = view.copy(extent).filter(|_| !view.is_dirty(extent)) {
+                    self.replacement.cleaned(s.0);
+                }
+            }
+            _ => {}
+        }
     }
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         WriteTo::Copy
@@ -132,6 +219,6 @@ impl<R: Replacement> Policy for Cache<R> {
         format!("{what}; last access {idle:.1} s ago")
     }
     fn bytes(&self) -> usize {
-        self.replacement.bytes()
+        self.replacement.bytes() + self.coming.capacity() * size_of::<(ExtentId, bool)>()
     }
 }

@@ -1,0 +1,48 @@
+//! `fifo`: the copy fetched longest ago goes, used or not (policy-specs section 1). 8 bytes a fast slot.
+//!
+//! Parameters: none. When not to use it: it is a baseline. `sieve` costs as little and keeps what is used.
+
+use super::Replacement;
+use crate::collector::Lists;
+use crate::units::ExtentId;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Fifo {
+    list: Lists,
+}
+
+impl Default for Fifo {
+    fn default() -> Fifo {
+        Fifo {
+            list: Lists::new(0, 1),
+        }
+    }
+}
+
+impl Replacement for Fifo {
+    fn attach(&mut self, slots: u32, _extents: u32) {
+        self.list = Lists::new(slots, 1);
+    }
+    #[inline]
+    fn hit(&mut self, _slot: u32, _extent: ExtentId, _write: bool) {}
+    #[inline]
+    fn admit(&mut self, _extent: ExtentId, _write: bool, _full: bool) -> bool {
+        true
+    }
+    #[inline]
+    fn victim(&mut self, _newcomer: ExtentId, busy: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.list.first(0, busy)
+    }
+    #[inline]
+    fn inserted(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+        self.list.push_tail(0, slot);
+    }
+    #[inline]
+    fn removed(&mut self, slot: u32, _extent: ExtentId) {
+        self.list.unlink(slot);
+    }
+    fn bytes(&self) -> usize {
+        self.list.bytes()
+    }
+}

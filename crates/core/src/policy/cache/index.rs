@@ -1,0 +1,111 @@
+//! Extent number → node, for the few extents that a policy remembers besides what is cached.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// An open-addressed table of fixed size: 8 bytes an entry, filled to three quarters at most, so 11 to 21 bytes a key.
+///
+/// Nothing walks over it, so its order decides nothing. Removal shifts followers back: no marks pile up.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// (extent, node); node [`NONE`] where empty.
+    table: Vec<(u32, u32)>,
+    shift: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Index {
+    /// For `keys` keys at most.
+    pub fn new(keys: u32) -> Index {
+        let bits = (keys as usize * 4 / 3 + 2).next_power_of_two().ilog2();
+        Index {
+            table: vec![(0, NONE); 1 << bits],
+            shift: 64 - bits,
+        }
+    }
+    #[inline]
+    fn start(&self, key: u32) -> usize {
+        (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+    #[inline]
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.table.len() - 1)
+    }
+    /// Where the key is, or the empty place where it would go.
+    #[inline]
+    fn find(&self, key: u32) -> usize {
+        let mut at = self.start(key);
+        while self.table[at].1 != NONE && self.table[at].0 != key {
+            at = self.after(at);
+        }
+        at
+    }
+    /// The node of a key.
+    #[inline]
+    pub fn get(&self, key: u32) -> Option<u32> {
+        let node = self.table[self.find(key)].1;
+        (node != NONE).then_some(node)
+    }
+    /// Set the node of a key.
+    pub fn insert(&mut self, key: u32, node: u32) {
+        let at = self.find(key);
+        self.table[at] = (key, node);
+    }
+    /// Forget a key; its node.
+    pub fn remove(&mut self, key: u32) -> Option<u32> {
+        let mut hole = self.find(key);
+        let node = self.table[hole].1;
+        if node == NONE {
+            return None;
+        }
+        let mut at = hole;
+        loop {
+            at = self.after(at);
+            if self.table[at].1 == NONE {
+                break;
+            }
+            // May it move back to the hole? Only if it starts at or before the hole, going round.
+            let start = self.start(self.table[at].0);
+            let mask = self.table.len() - 1;
+            if (at.wrapping_sub(start) & mask) >= (at.wrapping_sub(hole) & mask) {
+                self.table[hole] = self.table[at];
+                hole = at;
+            }
+        }
+        self.table[hole].1 = NONE;
+        Some(node)
+    }
+    /// Memory, bytes.
+    pub fn bytes(&self) -> usize {
+        self.table.len() * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+
+    #[test]
+    fn agrees_with_a_map() {
+        for keys in [1u32, 2, 3, 100, 1000] {
+            let (mut index, mut model) = (Index::new(keys), BTreeMap::new());
+            let mut seed = u64::from(keys) + 7;
+            for step in 0..20_000u32 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let key = (seed >> 33) as u32 % (keys * 2) * 4096;
+                if model.contains_key(&key) {
+                    assert_eq!(index.remove(key), model.remove(&key));
+                } else if model.len() < keys as usize {
+                    index.insert(key, step);
+                    model.insert(key, step);
+                }
+                assert_eq!(index.get(key), model.get(&key).copied());
+            }
+            for key in 0..keys * 2 {
+                assert_eq!(index.get(key * 4096), model.get(&(key * 4096)).copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `sieve`: one queue, one bit, one hand (Zhang et al., NSDI '24; policy-specs section 1).
+//!
+//! Newcomers enter at the young end and never move. A hit sets the unit's bit. The hand walks from old to young, clears bits
+//! and takes the first unit without one; past the young end it starts at the old end again. 8.1 bytes a fast slot.
+//!
+//! Parameters: none. When not to use it: when most hits are to data fetched a moment ago (block traces often are like that):
+//! the hand meets new units before their second use; `s3-fifo` or `arc` do better there.
+
+use super::Replacement;
+use crate::bits::Bits;
+use crate::collector::Lists;
+use crate::units::ExtentId;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Sieve {
+    /// Oldest at the head.
+    list: Lists,
+    visited: Bits,
+    /// Where the hand stands; the old end without.
+    hand: Option<u32>,
+    len: u32,
+}
+
+impl Default for Sieve {
+    fn default() -> Sieve {
+        Sieve {
+            list: Lists::new(0, 1),
+            visited: Bits::new(0),
+            hand: None,
+            len: 0,
+        }
+    }
+}
+
+impl Replacement for Sieve {
+    fn attach(&mut self, slots: u32, _extents: u32) {
+        self.list = Lists::new(slots, 1);
+        self.visited = Bits::new(slots as usize);
+        (self.hand, self.len) = (None, 0);
+    }
+    #[inline]
+    fn hit(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+        self.visited.set(slot as usize);
+    }
+    #[inline]
+    fn admit(&mut self, _extent: ExtentId, _write: bool, _full: bool) -> bool {
+        true
+    }
+    fn victim(&mut self, _newcomer: ExtentId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
+        // The first turn clears bits; the second finds one unless all are busy.
+        for _ in 0..2 * u64::from(self.len) {
+            let s = self.hand.or_else(|| self.list.head(0))?;
+            if !busy(s) {
+                if !self.visited.get(s as usize) {
+                    self.hand = Some(s);
+                    return Some(s);
+                }
+                self.visited.clear(s as usize);
+            }
+            self.hand = self.list.next(s);
+        }
+        None
+    }
+    #[inline]
+    fn inserted(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+        self.list.push_tail(0, slot);
+        self.visited.clear(slot as usize);
+        self.len += 1;
+    }
+    #[inline]
+    fn removed(&mut self, slot: u32, _extent: ExtentId) {
+        if self.hand == Some(slot) {
+            self.hand = self.list.next(slot);
+        }
+        self.list.unlink(slot);
+        self.len -= 1;
+    }
+    fn bytes(&self) -> usize {
+        self.list.bytes() + self.visited.bytes()
+    }
+}

@@ -1,0 +1,174 @@
+//! `smq`: stochastic multiqueue, after the published description of the Linux kernel's default dm-cache policy
+//! (Documentation/admin-guide/device-mapper/cache-policies.rst); policy-specs section 1.
+//!
+//! No hit counts: entries stand in levels of equal size, and a hit swaps an entry with the least recently used one of a
+//! level above. Misses go through such a queue of their own, the hotspot queue, and are let in once they have risen far
+//! enough in it. When that queue works badly (few misses are found in it), its entries rise faster. Clean and dirty copies
+//! have a queue each; the lowest clean copy goes first, and while more than `dirty` of the fast slots are dirty the lowest
+//! dirty one is written home after each access.
+//!
+//! Written from that description alone. What differs from the kernel, or is our choice where the text is silent: hotspot
+//! entries are extents, one a fast slot; there are min(64, max(2, F/8)) levels; free slots take every miss; an entry is let
+//! in at an eighth of the levels and enters the cache at the level that it reached; a hit in the hotspot queue rises by 1/32,
+//! 1/16 or 1/8 of the levels, judged every max(64, F) misses by whether three quarters, half or fewer of them were found;
+//! levels are evened out one node at a time instead of periodically; reads and writes are let in alike; background
+//! write-back has a share instead of an idle timer. No published hit ratios exist to compare with.
+//!
+//! 41 to 53 bytes a fast slot, hotspot queue included.
+//!
+//! Parameters: `dirty` (share of the fast slots that may be dirty before cleaning starts, 0 to 1, default 0.1). When not to
+//! use it: short runs and small fast tiers: a unit must be seen several times before it is let in.
+
+use super::multiqueue::Levels;
+use super::{Index, Replacement};
+use crate::policy::{ParamError, nearest};
+use crate::units::ExtentId;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Smq {
+    cache: Levels,
+    hot: Levels,
+    /// Hotspot node → extent.
+    extent: Vec<u32>,
+    index: Index,
+    used: u32,
+    levels: u32,
+    step: u32,
+    /// Misses, and those found in the hotspot queue, since the last judgement.
+    seen: u32,
+    found: u32,
+    slots: u32,
+    dirty: f64,
+}
+
+const CLEAN: u32 = 0;
+const DIRTY: u32 = 1;
+const LEVELS_MOST: u32 = 64;
+const PERIOD_LEAST: u32 = 64;
+
+impl Default for Smq {
+    fn default() -> Smq {
+        Smq {
+            cache: Levels::new(0, 2, 1),
+            hot: Levels::new(0, 1, 1),
+            extent: Vec::new(),
+            index: Index::new(0),
+            used: 0,
+            levels: 1,
+            step: 1,
+            seen: 0,
+            found: 0,
+            slots: 0,
+            dirty: 0.1,
+        }
+    }
+}
+
+impl Smq {
+    /// Level of the hotspot queue from which on a miss is let in.
+    fn bar(&self) -> u32 {
+        (self.levels / 8).max(1)
+    }
+    /// The miss rises in the hotspot queue or enters it; its level.
+    fn note(&mut self, extent: u32) -> u32 {
+        self.seen += 1;
+        if self.seen >= self.slots.max(PERIOD_LEAST) {
+            let share = if self.found * 4 >= self.seen * 3 {
+                32
+            } else if self.found * 2 >= self.seen {
+                16
+            } else {
+                8
+            };
+            self.step = (self.levels / share).max(1);
+            (self.seen, self.found) = (0, 0);
+        }
+        if let Some(n) = self.index.get(extent) {
+            self.found += 1;
+            self.hot.rise(n, self.step);
+            return self.hot.level(n);
+        }
+        let n = if self.used < self.extent.len() as u32 {
+            self.used += 1;
+            self.used - 1
+        } else {
+            let Some(n) = self.hot.lowest(0, |_| false) else {
+                return 0;
+            };
+            self.hot.remove(n);
+            self.index.remove(self.extent[n as usize]);
+            n
+        };
+        self.extent[n as usize] = extent;
+        self.index.insert(extent, n);
+        self.hot.push(0, 0, n);
+        0
+    }
+}
+
+impl Replacement for Smq {
+    fn attach(&mut self, slots: u32, _extents: u32) {
+        self.slots = slots;
+        self.levels = (slots / 8).clamp(2, LEVELS_MOST);
+        self.step = (self.levels / 8).max(1);
+        self.cache = Levels::new(slots, 2, self.levels);
+        self.hot = Levels::new(slots.max(2), 1, self.levels);
+        self.extent = vec![0; slots.max(2) as usize];
+        self.index = Index::new(slots.max(2));
+        (self.used, self.seen, self.found) = (0, 0, 0);
+    }
+    fn hit(&mut self, slot: u32, _extent: ExtentId, write: bool) {
+        self.cache.rise(slot, 1);
+        if write && self.cache.queue(slot) == CLEAN {
+            let level = self.cache.level(slot);
+            self.cache.remove(slot);
+            self.cache.push(DIRTY, level, slot);
+        }
+    }
+    fn admit(&mut self, extent: ExtentId, _write: bool, full: bool) -> bool {
+        self.note(extent.0) >= self.bar() || !full
+    }
+    fn victim(&mut self, _newcomer: ExtentId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
+        let clean = self.cache.lowest(CLEAN, &mut busy);
+        clean.or_else(|| self.cache.lowest(DIRTY, &mut busy))
+    }
+    fn inserted(&mut self, slot: u32, extent: ExtentId, write: bool) {
+        let level = self.index.get(extent.0).map_or(0, |n| self.hot.level(n));
+        let queue = if write { DIRTY } else { CLEAN };
+        self.cache.push(queue, level, slot);
+    }
+    fn removed(&mut self, slot: u32, _extent: ExtentId) {
+        self.cache.remove(slot);
+    }
+    fn to_clean(&mut self, busy: impl FnMut(u32) -> bool) -> Option<u32> {
+        let most = (f64::from(self.slots) * self.dirty) as u32;
+        if self.cache.total(DIRTY) <= most {
+            return None;
+        }
+        self.cache.lowest(DIRTY, busy)
+    }
+    fn cleaned(&mut self, slot: u32) {
+        if self.cache.queue(slot) == DIRTY {
+            let level = self.cache.level(slot);
+            self.cache.remove(slot);
+            self.cache.push(CLEAN, level, slot);
+        }
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        match key {
+            "dirty" if (0.0..=1.0).contains(&value) => self.dirty = value,
+            "dirty" => return Err(ParamError::Range("0 to 1")),
+            _ => return Err(ParamError::Unknown(nearest(key, ["dirty"].into_iter()))),
+        }
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        vec![("dirty", self.dirty)]
+    }
+    fn bytes(&self) -> usize {
+        self.cache.bytes() + self.hot.bytes() + self.extent.len() * 4 + self.index.bytes()
+    }
+}

@@ -1,0 +1,292 @@
+//! Each cache against a short naive reference, access by access.
+
+use super::{access, engine};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+/// One access; true if it hit. Written from policy-specs section 1, with the plainest structures there are.
+trait Naive {
+    fn access(&mut self, x: u32) -> bool;
+}
+
+fn take(q: &mut VecDeque<u32>, x: u32) -> bool {
+    match q.iter().position(|y| *y == x) {
+        Some(i) => q.remove(i).is_some(),
+        None => false,
+    }
+}
+
+struct Queue {
+    f: usize,
+    q: VecDeque<u32>,
+    recency: bool,
+}
+impl Naive for Queue {
+    fn access(&mut self, x: u32) -> bool {
+        let hit = self.q.contains(&x);
+        if hit && !self.recency {
+            return true;
+        }
+        if hit {
+            take(&mut self.q, x);
+        } else if self.q.len() == self.f {
+            self.q.pop_front();
+        }
+        self.q.push_back(x);
+        hit
+    }
+}
+
+struct Lfu {
+    f: usize,
+    /// Extent → (count, last access).
+    of: BTreeMap<u32, (u64, u64)>,
+    clock: u64,
+}
+impl Naive for Lfu {
+    fn access(&mut self, x: u32) -> bool {
+        self.clock += 1;
+        let was = self.of.get(&x).copied();
+        if was.is_none() && self.of.len() == self.f {
+            let victim = *self.of.iter().min_by_key(|(_, v)| **v).unwrap().0;
+            self.of.remove(&victim);
+        }
+        self.of.insert(x, (was.map_or(0, |w| w.0) + 1, self.clock));
+        was.is_some()
+    }
+}
+
+/// Figure 4 line by line, with the trimming where the paper has it.
+#[derive(Default)]
+struct Arc {
+    c: usize,
+    p: f64,
+    t1: VecDeque<u32>,
+    t2: VecDeque<u32>,
+    b1: VecDeque<u32>,
+    b2: VecDeque<u32>,
+}
+impl Arc {
+    fn replace(&mut self, in_b2: bool) {
+        let t1 = self.t1.len() as f64;
+        if !self.t1.is_empty() && (t1 > self.p || (in_b2 && (t1 - self.p).abs() == 0.0)) {
+            self.b1.extend(self.t1.pop_front());
+        } else {
+            self.b2.extend(self.t2.pop_front());
+        }
+    }
+}
+impl Naive for Arc {
+    fn access(&mut self, x: u32) -> bool {
+        if take(&mut self.t1, x) || take(&mut self.t2, x) {
+            self.t2.push_back(x);
+            return true;
+        }
+        let (l1, l2) = (self.t1.len() + self.b1.len(), self.t2.len() + self.b2.len());
+        let (b1, b2) = (self.b1.len() as f64, self.b2.len() as f64);
+        if self.b1.contains(&x) {
+            self.p = (self.p + if b1 >= b2 { 1.0 } else { b2 / b1 }).min(self.c as f64);
+            self.replace(false);
+            take(&mut self.b1, x);
+            self.t2.push_back(x);
+            return false;
+        }
+        if self.b2.contains(&x) {
+            self.p = (self.p - if b2 >= b1 { 1.0 } else { b1 / b2 }).max(0.0);
+            self.replace(true);
+            take(&mut self.b2, x);
+            self.t2.push_back(x);
+            return false;
+        }
+        if l1 == self.c {
+            if self.t1.len() < self.c {
+                self.b1.pop_front();
+                self.replace(false);
+            } else {
+                self.t1.pop_front();
+            }
+        } else if l1 + l2 >= self.c {
+            if l1 + l2 == 2 * self.c {
+                self.b2.pop_front();
+            }
+            self.replace(false);
+        }
+        self.t1.push_back(x);
+        false
+    }
+}
+
+#[derive(Default)]
+struct S3Fifo {
+    f: usize,
+    small: VecDeque<u32>,
+    main: VecDeque<u32>,
+    ghost: VecDeque<u32>,
+    hits: BTreeMap<u32, u32>,
+}
+impl S3Fifo {
+    fn evict(&mut self, main_most: usize) {
+        loop {
+            if self.main.len() > main_most || self.small.is_empty() {
+                let Some(x) = self.main.pop_front() else {
+                    return;
+                };
+                match self.hits[&x] {
+                    0 => return,
+                    h => {
+                        self.hits.insert(x, h.min(3) - 1);
+                        self.main.push_back(x);
+                    }
+                }
+                continue;
+            }
+            while let Some(x) = self.small.pop_front() {
+                if self.hits[&x] < 2 {
+                    self.ghost.push_back(x);
+                    if self.ghost.len() > main_most {
+                        self.ghost.pop_front();
+                    }
+                    return;
+                }
+                self.hits.insert(x, 0);
+                self.main.push_back(x);
+            }
+        }
+    }
+}
+impl Naive for S3Fifo {
+    fn access(&mut self, x: u32) -> bool {
+        if self.small.contains(&x) || self.main.contains(&x) {
+            *self.hits.entry(x).or_default() += 1;
+            return true;
+        }
+        let main_most = self.f - (self.f / 10).max(1);
+        let known = take(&mut self.ghost, x);
+        while self.small.len() + self.main.len() >= self.f {
+            self.evict(main_most);
+        }
+        self.hits.insert(x, 0);
+        let to = if known {
+            &mut self.main
+        } else {
+            &mut self.small
+        };
+        to.push_back(x);
+        false
+    }
+}
+
+#[derive(Default)]
+struct Sieve {
+    f: usize,
+    /// Old to young, with the visited mark.
+    q: Vec<(u32, bool)>,
+    hand: usize,
+}
+impl Naive for Sieve {
+    fn access(&mut self, x: u32) -> bool {
+        if let Some(y) = self.q.iter_mut().find(|y| y.0 == x) {
+            y.1 = true;
+            return true;
+        }
+        if self.q.len() == self.f {
+            loop {
+                self.hand %= self.q.len();
+                if !self.q[self.hand].1 {
+                    break;
+                }
+                self.q[self.hand].1 = false;
+                self.hand += 1;
+            }
+            self.q.remove(self.hand);
+            // At the young end: the next walk starts at the old end, even if a newcomer stands there by then.
+            if self.hand == self.q.len() {
+                self.hand = 0;
+            }
+        }
+        self.q.push((x, false));
+        false
+    }
+}
+
+fn naive(name: &str, f: usize) -> Box<dyn Naive> {
+    match name {
+        "fifo" | "lru" => Box::new(Queue {
+            f,
+            q: VecDeque::new(),
+            recency: name == "lru",
+        }),
+        "lfu" => Box::new(Lfu {
+            f,
+            of: BTreeMap::new(),
+            clock: 0,
+        }),
+        "arc" => Box::new(Arc {
+            c: f,
+            ..Arc::default()
+        }),
+        "s3-fifo" => Box::new(S3Fifo {
+            f,
+            ..S3Fifo::default()
+        }),
+        _ => Box::new(Sieve {
+            f,
+            ..Sieve::default()
+        }),
+    }
+}
+
+fn next(s: &mut u64) -> u64 {
+    *s ^= *s << 13;
+    *s ^= *s >> 7;
+    *s ^= *s << 17;
+    *s
+}
+
+/// A mixture of skewed, looping and scanning phases over `extents`.
+fn trace(seed: u64, extents: u32, len: usize) -> Vec<u32> {
+    let mut s = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let n = u64::from(extents);
+    let (mut out, mut at) = (Vec::new(), 0u64);
+    while out.len() < len {
+        let phase = next(&mut s) % 3;
+        let span = 1 + next(&mut s) % n;
+        for _ in 0..=next(&mut s) % 200 {
+            at += 1;
+            out.push(match phase {
+                0 => (next(&mut s) % n) * (next(&mut s) % n) / n,
+                1 => at % span,
+                _ => at % n,
+            } as u32);
+        }
+    }
+    out.truncate(len);
+    out
+}
+
+#[test]
+fn decisions_are_those_of_the_references() {
+    for name in ["fifo", "lru", "lfu", "arc", "s3-fifo", "sieve"] {
+        for (seed, f, extents, len) in [
+            (1, 1, 5, 2000),
+            (2, 2, 7, 4000),
+            (3, 3, 10, 4000),
+            (4, 10, 30, 6000),
+            (5, 20, 64, 20_000),
+            (6, 20, 21, 20_000),
+            (7, 100, 500, 20_000),
+            (8, 64, 40, 4000), // larger than the data
+        ] {
+            for round in 0..4 {
+                let seed = seed * 100 + round;
+                let (mut e, mut n) = (engine(name, f, extents), naive(name, f as usize));
+                for (i, x) in trace(seed, extents, len).into_iter().enumerate() {
+                    // What is written decides nothing in these caches.
+                    let hit = access(&mut e, x, i % 3 == 0);
+                    assert_eq!(hit, n.access(x), "{name}, F = {f}, seed {seed}, access {i}");
+                }
+            }
+        }
+    }
+}

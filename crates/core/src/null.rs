@@ -67,9 +67,6 @@ impl<P: Policy> NullEngine<P> {
         let hit = (copy.or(home)).is_some_and(|s| self.space.geo.tier_of(s) == TierId(0));
         self.counters.accesses += 1;
         self.counters.hits += u64::from(hit);
-        if home.is_none() {
-            self.place(now, extent);
-        }
         let first = self.space.geo.extent_at(request.0) == extent;
         let access = Access {
             now,
@@ -82,6 +79,9 @@ impl<P: Policy> NullEngine<P> {
             request_offset: request.0,
             first,
         };
+        if home.is_none() {
+            self.place(now, &access);
+        }
         let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
         self.policy.on_access(&mut view, &access, &mut self.wanted);
         self.settle(now);
@@ -145,7 +145,11 @@ impl<P: Policy> NullEngine<P> {
             self.settle(now);
         }
     }
-    fn place(&mut self, now: Nanos, e: ExtentId) {
+    fn place(&mut self, now: Nanos, access: &Access) {
+        let e = access.extent;
+        let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
+        self.policy.make_room(&mut view, access, &mut self.wanted);
+        self.settle(now);
         let place = self
             .policy
             .first_touch(&mut View::new(&mut self.space, now, 0, false, u32::MAX), e);

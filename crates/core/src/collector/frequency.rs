@@ -6,7 +6,7 @@
 //!
 //! Parameters: none. When not to use it: working sets that shift faster than the ageing.
 
-use super::{Collector, Lists};
+use super::{Collector, Lists, Rank};
 use crate::policy::{Access, View};
 use crate::units::{ExtentId, Slot, TierId};
 
@@ -81,7 +81,7 @@ impl Collector for Frequency {
             .min(COUNT_MAX);
         view.set_stat(access.extent, n | self.age << 11);
         view.set_last(access.extent, access.now);
-        if let Some(s) = access.home {
+        if let Some(s) = access.served() {
             self.placed(view, access.extent, s);
         }
         self.until_older -= 1;
@@ -115,8 +115,11 @@ impl Collector for Frequency {
         }
         None
     }
-    fn worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
-        u64::from(self.count(view.stat(extent)))
+    fn rank(&self, view: &View<'_>, extent: ExtentId) -> Rank {
+        (
+            u64::from(self.count(view.stat(extent))),
+            view.last(extent).0,
+        )
     }
     fn bytes(&self) -> usize {
         self.lists.bytes()

@@ -2,7 +2,7 @@
 //!
 //! Parameters: none. When not to use it: scans and loops larger than the fast tier push everything else out.
 
-use super::{Collector, Lists};
+use super::{Collector, Lists, Rank};
 use crate::policy::{Access, View};
 use crate::units::{ExtentId, Slot, TierId};
 
@@ -41,7 +41,7 @@ impl Collector for Recency {
     }
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
         view.set_last(access.extent, access.now);
-        if let Some(s) = access.home.filter(|s| s.0 < self.upper) {
+        if let Some(s) = access.served().filter(|s| s.0 < self.upper) {
             self.placed(view, access.extent, s);
         }
     }
@@ -67,8 +67,8 @@ impl Collector for Recency {
         }
         None
     }
-    fn worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
-        view.last(extent).0
+    fn rank(&self, view: &View<'_>, extent: ExtentId) -> Rank {
+        (view.last(extent).0, 0)
     }
     fn bytes(&self) -> usize {
         self.lists.bytes()

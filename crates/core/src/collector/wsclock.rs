@@ -8,7 +8,7 @@
 //!
 //! Rows: bit 15 reference mark, bits 9–14 misses counted towards promotion, bits 0–8 usage counter (both saturating).
 
-use super::Collector;
+use super::{Collector, Rank};
 use crate::policy::{Access, Action, View};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -169,7 +169,7 @@ impl Collector for WsClock {
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
         let s = view.stat(access.extent);
         let usage = (Self::usage(s) + 1).min(USAGE_MAX);
-        let mark = if access.home.is_some_and(|h| h.0 < self.upper) {
+        let mark = if access.served().is_some_and(|h| h.0 < self.upper) {
             MARK
         } else {
             0
@@ -186,8 +186,8 @@ impl Collector for WsClock {
         // What a fruitless turn lined up stays good as long as it is not accessed: one turn serves many calls.
         self.victim(view, tier, &[])
     }
-    fn worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
-        view.last(extent).0
+    fn rank(&self, view: &View<'_>, extent: ExtentId) -> Rank {
+        (view.last(extent).0, 0)
     }
     fn bytes(&self) -> usize {
         self.hands.len() * (size_of::<Hand>() + BATCH * 20)

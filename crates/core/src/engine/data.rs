@@ -74,6 +74,7 @@ impl Engine {
             if self.space.map.is_held(e) && self.gate(&req, &w) == Gate::Wait {
                 return self.wait(w);
             }
+            self.make_room(now, &req, e, out);
             match self.place(now, e) {
                 Some(s) => home = Some(s),
                 // After a failed flush no slot is ever let go of.
@@ -108,6 +109,16 @@ impl Engine {
             self.write_piece(&w, slot, run, out);
         } else {
             self.read_piece(&req, &w, slot, run, out);
+        }
+    }
+
+    /// Let the policy make room for a first home. What it starts is through later: this extent does not wait for it.
+    fn make_room(&mut self, now: Nanos, req: &Req, extent: ExtentId, out: &mut Vec<Effect>) {
+        let access = self.access_of(now, req, extent, None);
+        let (policy, mut view, wanted) = self.view(now, 0);
+        policy.make_room(&mut view, &access, wanted);
+        if !self.wanted.is_empty() {
+            self.try_wanted(now, out);
         }
     }
 
@@ -152,7 +163,17 @@ impl Engine {
         let class = &mut c.classes[usize::from(req.class) % CLASSES];
         class.accesses += 1;
         class.fast_hits += u64::from(tier == Some(TierId(0)));
-        let access = Access {
+        let access = self.access_of(now, req, extent, home);
+        let (policy, mut view, wanted) = self.view(now, 0);
+        policy.on_access(&mut view, &access, wanted);
+        self.policy_due = true;
+        if !self.wanted.is_empty() {
+            self.try_wanted(now, out);
+        }
+    }
+
+    fn access_of(&self, now: Nanos, req: &Req, extent: ExtentId, home: Option<Slot>) -> Access {
+        Access {
             now,
             extent,
             home,
@@ -162,12 +183,6 @@ impl Engine {
             request_bytes: req.bytes,
             request_offset: req.start,
             first: self.space.geo.extent_at(req.start) == extent,
-        };
-        let (policy, mut view, wanted) = self.view(now, 0);
-        policy.on_access(&mut view, &access, wanted);
-        self.policy_due = true;
-        if !self.wanted.is_empty() {
-            self.try_wanted(now, out);
         }
     }
 

@@ -121,8 +121,10 @@ fn linear_hits_where_the_address_says() {
 fn hot_dst_demotes_the_least_recent_and_promotes_the_read() {
     for name in ["hot-dst-recency", "hot-dst-frequency", "hot-dst-wsclock"] {
         let mut e = engine(name, &[], 2, 12);
-        for (t, x) in [(0.0, 0), (1.0, 1), (2.0, 2)] {
-            touch(&mut e, t, x); // first touches: homes on slow
+        for (t, x) in [(0, 0), (1, 1), (2, 2)] {
+            // First touches by writes, which promote nothing: homes on slow.
+            let at = u64::from(x) << 12;
+            e.access(Nanos::from_secs(t), ExtentId(x), true, 0, (at, 4096));
         }
         for (t, x) in [(3.0, 0), (4.0, 1), (5.0, 1)] {
             touch(&mut e, t, x); // 0 and 1 are promoted, 1 is hit

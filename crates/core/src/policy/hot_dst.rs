@@ -1,14 +1,19 @@
-//! `hot-dst` on demand (Loris III, "hot-DST dynamic" as an architecture): homes start on the slowest tier; a read that a
-//! slower tier serves moves the extent to the fastest one, the coldest extent there making room first.
+//! `hot-dst-dynamic`, `cache-ondemand` and `hot-dst-recency | -frequency | -wsclock`: on demand (Loris IV-A 1 and IV-C 1;
+//! policy-specs section 5). Homes start on the slowest tier; a read that a slower tier serves brings the extent to the fastest
+//! one, the coldest extent there making room first. Under `cache-ondemand` it is copied instead, eviction only drops the
+//! copy, and writes that hit update copy and home.
 //!
 //! Any collector decides what is coldest. Admission: the newcomer must be worth more than the extent last evicted was at
-//! its eviction (Loris IV: "counter > last evicted"); with `recency`, everything just read qualifies.
+//! its eviction. With `recency`, everything just read qualifies. Where the class tells the size of the file, extents of
+//! files over 1 MiB (classes 13…18) are kept out, and leave when the file grows past it; that leaving is no eviction in
+//! the sense of the admission rule ("evicted … during cleanup").
 //!
 //! Parameters: none of its own. When not to use it: write-mostly work (writes do not promote), scans.
 
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View};
+use super::hold::{FAST, Hold, is_fast, is_large_file};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo};
 use crate::collector::Collector;
-use crate::units::{ExtentId, Slot, TierId};
+use crate::units::{ExtentId, Slot};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -21,20 +26,53 @@ const WAITING_MAX: usize = 16;
 /// See the module.
 pub struct HotDst {
     name: &'static str,
-    collector: Box<dyn Collector>,
-    last_evicted: u64,
+    pub(super) collector: Box<dyn Collector>,
+    hold: Hold,
+    pub(super) last_evicted: u64,
     waiting: VecDeque<ExtentId>,
+    /// Extents of large files on their way out.
+    sieved: Vec<ExtentId>,
+    /// Evictions asked for because a newcomer needed the room.
+    pub(super) forced: u64,
 }
 
 impl HotDst {
-    /// With that collector.
+    /// Move homes, with that collector.
     pub fn new(name: &'static str, collector: Box<dyn Collector>) -> HotDst {
+        HotDst::holding(name, collector, Hold::Home)
+    }
+    /// Move homes or make copies.
+    pub fn holding(name: &'static str, collector: Box<dyn Collector>, hold: Hold) -> HotDst {
         HotDst {
             name,
             collector,
+            hold,
             last_evicted: 0,
             waiting: VecDeque::with_capacity(WAITING_MAX),
+            sieved: Vec::new(),
+            forced: 0,
         }
+    }
+    /// Ask for the coldest to leave; false if there is none to take.
+    pub(super) fn evict(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) -> bool {
+        let cold = self.collector.coldest(view, FAST);
+        wanted.extend(cold.map(|e| self.hold.down(view, e)));
+        cold.is_some()
+    }
+    /// Count the access; true if the extent is one that must not be on fast (and is asked to leave).
+    pub(super) fn note(
+        &mut self,
+        view: &mut View<'_>,
+        access: &Access,
+        wanted: &mut Vec<Action>,
+    ) -> bool {
+        self.collector.touch(view, access);
+        let large = is_large_file(access);
+        if large && is_fast(view, access.extent) && !self.sieved.contains(&access.extent) {
+            self.sieved.push(access.extent);
+            wanted.push(self.hold.down(view, access.extent));
+        }
+        large
     }
 }
 
@@ -53,31 +91,32 @@ impl Policy for HotDst {
     }
     fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
         self.collector.left(view, extent, slot);
+        self.collector.forget(extent);
+    }
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.collector.placed(view, extent, slot);
+    }
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.collector.left(view, extent, slot);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        self.collector.touch(view, access);
-        let slow = access.home.is_some_and(|h| view.tier_of(h) != TierId(0));
-        if access.write || !slow || self.collector.worth(view, access.extent) <= self.last_evicted {
+        if self.note(view, access, wanted)
+            || access.write
+            || is_fast(view, access.extent)
+            || self.collector.worth(view, access.extent) <= self.last_evicted
+        {
             return;
         }
-        if view.free(TierId(0)) == 0 {
-            let Some(cold) = self.collector.coldest(view, TierId(0)) else {
-                return;
-            };
-            wanted.push(Action::Move {
-                extent: cold,
-                to: view.geo().slowest(),
-            });
-            // Live, the demotion takes its time: the promotion is asked for again when it is through.
+        if view.free(FAST) > 0 {
+            wanted.push(self.hold.up(access.extent));
+        } else if self.evict(view, wanted) {
+            self.forced += 1;
+            // It follows when the room is there: at once without devices, a while later with them.
             if self.waiting.len() == WAITING_MAX {
                 self.waiting.pop_front();
             }
             self.waiting.push_back(access.extent);
         }
-        wanted.push(Action::Move {
-            extent: access.extent,
-            to: TierId(0),
-        });
     }
     fn on_settled(
         &mut self,
@@ -86,41 +125,39 @@ impl Policy for HotDst {
         how: Outcome,
         wanted: &mut Vec<Action>,
     ) {
-        let Action::Move { extent, to } = action else {
+        if Hold::is_up(action) {
             return;
-        };
-        match (to, how) {
-            (TierId(0), Outcome::Done) => self.waiting.retain(|&e| e != extent),
-            (TierId(0), _) => {}
-            (_, Outcome::Done) => {
-                self.last_evicted = self.collector.worth(view, extent);
-                if let Some(e) = self.waiting.pop_front()
-                    && view.home(e).is_some_and(|h| view.tier_of(h) != TierId(0))
-                {
-                    wanted.push(Action::Move {
-                        extent: e,
-                        to: TierId(0),
-                    });
-                }
-            }
-            (_, _) => {
-                self.waiting.pop_front();
-            }
+        }
+        let extent = action.extent();
+        if let Some(i) = self.sieved.iter().position(|&e| e == extent) {
+            self.sieved.swap_remove(i);
+        } else if how == Outcome::Done {
+            self.last_evicted = self.collector.worth(view, extent);
+        }
+        let next = self.waiting.pop_front();
+        if how == Outcome::Done {
+            let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
+            wanted.extend(next.map(|e| self.hold.up(e)));
         }
     }
+    fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
+        WriteTo::Both
+    }
     fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
-        Err(ParamError::Unknown(String::from(
-            "(hot-dst has no parameters)",
-        )))
+        Err(ParamError::Unknown(String::new()))
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let what = match (is_fast(view, extent), self.hold) {
+            (true, _) => "on the fast tier until it is the coldest there and room is needed",
+            (false, Hold::Home) => "on a slower tier; a read promotes it if it is worth more",
+            (false, Hold::Copy) => "without a copy; a read makes one if it is worth more",
+        };
         format!(
-            "worth {} by {}, last evicted was worth {}; a read from a slower tier promotes it if it is worth more",
-            self.collector.worth(view, extent),
-            self.collector.name(),
+            "{}; {what}; last evicted was worth {}",
+            self.collector.explain(view, extent),
             self.last_evicted
         )
     }

@@ -5,15 +5,22 @@
 //! is unsafe, impossible or over budget and reports how each action ended. A bad policy may cost speed, never data.
 
 mod cache;
+mod cold_dst;
 mod greendm;
+mod hold;
 mod hot_dst;
+mod interval;
 mod linear;
+mod param;
 mod registry;
 mod view;
 
 pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
+pub use cold_dst::{Cold, ColdDst};
 pub use greendm::GreenDm;
+pub use hold::Hold;
 pub use hot_dst::HotDst;
+pub use interval::{Every, Interval, Rules};
 pub use linear::Linear;
 pub use registry::{BuildError, PRESETS, ParamInfo, Preset, build, nearest};
 pub use view::{Space, View};
@@ -195,6 +202,9 @@ pub trait Policy: Send {
     fn name(&self) -> &'static str;
     /// The view's shape is known: size what depends on it. Called once, before anything else.
     fn attach(&mut self, view: &mut View<'_>);
+    /// The extent of `access` is about to get its first home: push what must leave before. Without devices it has left when
+    /// [`Policy::first_touch`] is asked; with them it is on its way.
+    fn make_room(&mut self, _view: &mut View<'_>, _access: &Access, _wanted: &mut Vec<Action>) {}
     /// Where the first touch of `extent` should go.
     fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place;
     /// `extent` now has its home in `slot` (first touch, or the end of a move).
@@ -237,6 +247,10 @@ pub trait Policy: Send {
     fn params(&self) -> Vec<(&'static str, f64)>;
     /// What this policy knows of an extent and what would move it, in words.
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String;
+    /// What the user should know at the end of a run: that nothing could be decided, for instance.
+    fn warning(&self) -> Option<String> {
+        None
+    }
     /// Memory of its own, bytes.
     fn bytes(&self) -> usize {
         0
@@ -249,6 +263,9 @@ impl Policy for Box<dyn Policy> {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         (**self).attach(view);
+    }
+    fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        (**self).make_room(view, access, wanted);
     }
     fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
         (**self).first_touch(view, extent)
@@ -297,6 +314,9 @@ impl Policy for Box<dyn Policy> {
     }
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
         (**self).explain(view, extent)
+    }
+    fn warning(&self) -> Option<String> {
+        (**self).warning()
     }
     fn bytes(&self) -> usize {
         (**self).bytes()

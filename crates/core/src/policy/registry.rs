@@ -1,10 +1,10 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
 use super::{
-    Arc, Cache, Fifo, GreenDm, HotDst, Lfu, Linear, Lru, ParamError, Policy, S3Fifo, Sieve, Smq,
-    WTinyLfu,
+    Arc, Cache, Cold, ColdDst, Every, Fifo, GreenDm, Hold, HotDst, Interval, Lfu, Linear, Lru,
+    ParamError, Policy, Rules, S3Fifo, Sieve, Smq, WTinyLfu,
 };
-use crate::collector::{Frequency, Recency, WsClock};
+use crate::collector::{Frequency, InverseBitmap, Recency, WsClock};
 use crate::units::Nanos;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -83,6 +83,36 @@ const W_TINYLFU: &[ParamInfo] = &[
     },
 ];
 
+const PERIOD_5: &[ParamInfo] = &[ParamInfo {
+    name: "period",
+    what: "seconds between plans, 0.001 to 10^9",
+    default: "5",
+}];
+const PERIOD_80: &[ParamInfo] = &[ParamInfo {
+    name: "period",
+    what: "seconds between plans, 0.001 to 10^9",
+    default: "80",
+}];
+
+/// Loris' plan every so many seconds.
+fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Policy> {
+    Box::new(Interval::new(
+        name,
+        Box::new(InverseBitmap::for_plans()),
+        Rules {
+            hold,
+            every: Every::Time(Nanos::from_secs(seconds)),
+            every_name: "period",
+            admission: true,
+            sieve: true,
+        },
+    ))
+}
+
+fn cold_dst(name: &'static str, kind: Cold) -> Box<dyn Policy> {
+    Box::new(ColdDst::new(name, Box::new(InverseBitmap::default()), kind))
+}
+
 /// All presets, by name.
 pub static PRESETS: &[Preset] = &[
     Preset {
@@ -92,6 +122,52 @@ pub static PRESETS: &[Preset] = &[
         kind: "caching",
         params: &[],
         make: || Box::new(Cache::new("arc", Arc::default())),
+    },
+    Preset {
+        name: "cache-interval",
+        what: "every period the hottest get copies in place of the coldest; writes go to both",
+        source: "Loris IV-C 2",
+        kind: "caching",
+        params: PERIOD_5,
+        make: || loris_interval("cache-interval", Hold::Copy, 5),
+    },
+    Preset {
+        name: "cache-ondemand",
+        what: "a read miss worth more than the last evicted gets a copy; writes go to both",
+        source: "Loris IV-C 1",
+        kind: "caching",
+        params: &[],
+        make: || {
+            Box::new(HotDst::holding(
+                "cache-ondemand",
+                Box::new(InverseBitmap::default()),
+                Hold::Copy,
+            ))
+        },
+    },
+    Preset {
+        name: "cold-dst-dynamic",
+        what: "first touch on fast, the coldest makes room; reads from slow promote",
+        source: "Loris IV-B 2",
+        kind: "tiering",
+        params: &[],
+        make: || cold_dst("cold-dst-dynamic", Cold::Dynamic),
+    },
+    Preset {
+        name: "cold-dst-dynamic-bgclean",
+        what: "cold-dst-dynamic with a cleaner that works ahead",
+        source: "Loris IV-B 3",
+        kind: "tiering",
+        params: &[],
+        make: || cold_dst("cold-dst-dynamic-bgclean", Cold::BackgroundClean),
+    },
+    Preset {
+        name: "cold-dst-plain",
+        what: "first touch on fast, the coldest makes room and never returns",
+        source: "Loris IV-B 1",
+        kind: "tiering",
+        params: &[],
+        make: || cold_dst("cold-dst-plain", Cold::Plain),
     },
     Preset {
         name: "fifo",
@@ -108,6 +184,35 @@ pub static PRESETS: &[Preset] = &[
         kind: "tiering",
         params: GREENDM,
         make: || Box::new(GreenDm::default()),
+    },
+    Preset {
+        name: "hot-dst-5s",
+        what: "every period the hottest on slow change places with the coldest on fast",
+        source: "Loris IV-A 2",
+        kind: "tiering",
+        params: PERIOD_5,
+        make: || loris_interval("hot-dst-5s", Hold::Home, 5),
+    },
+    Preset {
+        name: "hot-dst-80s",
+        what: "every period the hottest on slow change places with the coldest on fast",
+        source: "Loris IV-A 2",
+        kind: "tiering",
+        params: PERIOD_80,
+        make: || loris_interval("hot-dst-80s", Hold::Home, 80),
+    },
+    Preset {
+        name: "hot-dst-dynamic",
+        what: "a read from slow promotes what is worth more than the last evicted; the coldest makes room",
+        source: "Loris IV-A 1",
+        kind: "tiering",
+        params: &[],
+        make: || {
+            Box::new(HotDst::new(
+                "hot-dst-dynamic",
+                Box::new(InverseBitmap::default()),
+            ))
+        },
     },
     Preset {
         name: "hot-dst-frequency",

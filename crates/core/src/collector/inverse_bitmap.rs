@@ -1,0 +1,158 @@
+//! `inverse-bitmap`: small requests weigh more (Loris III-D, after Hystor; policy-specs section 5).
+//!
+//! Every access adds b(N) = 2^(6 − ⌊log2 N⌋) to the unit's 32-bit counter, 1 for N > 64, where N is the whole request in
+//! 4 KiB pages, rounded up. Worth is the counter; among equals the least recently used is coldest, the most recently used
+//! hottest, in the order of accesses and not of clock readings. Counters saturate.
+//!
+//! Cost: O(1) a hit, O(log fast slots) a victim. Memory: 8 bytes an extent (counter, stamp), 24 a fast slot, and 1 bit an
+//! extent for a planner.
+//!
+//! Parameters: none. When not to use it: counters never age, so what was hot for a long time stays.
+
+use super::{Coldest, Collector, Raised, Rank};
+use crate::policy::{Access, View};
+use crate::units::{ExtentId, Slot, TierId};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What an access of a request of that many bytes adds.
+pub fn weight(request_bytes: u32) -> u32 {
+    match request_bytes.div_ceil(4096) {
+        n @ 1..=64 => 64 >> n.ilog2(),
+        0 => 64,
+        _ => 1,
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct InverseBitmap {
+    /// (counter, number of the last access).
+    units: Vec<(u32, u32)>,
+    clock: u32,
+    coldest: Coldest,
+    raised: Option<Raised>,
+    plans: bool,
+}
+
+impl InverseBitmap {
+    /// With a list of what grew, for a planner.
+    pub fn for_plans() -> InverseBitmap {
+        InverseBitmap {
+            plans: true,
+            ..InverseBitmap::default()
+        }
+    }
+    /// The access number ran out: number the units anew, in the same order. Once in 2^32 accesses.
+    fn renumber(&mut self) {
+        let mut order: Vec<u32> = (0..self.units.len() as u32)
+            .filter(|&e| self.units[e as usize].1 != 0)
+            .collect();
+        order.sort_unstable_by_key(|&e| self.units[e as usize].1);
+        for (e, n) in order.iter().zip(1..) {
+            self.units[*e as usize].1 = n;
+        }
+        self.clock = order.len() as u32;
+        self.coldest.again();
+    }
+}
+
+impl Collector for InverseBitmap {
+    fn name(&self) -> &'static str {
+        "inverse-bitmap"
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let n = view.geo().extents;
+        self.units = vec![(0, 0); n as usize];
+        self.coldest = Coldest::new(view);
+        self.raised = self.plans.then(|| Raised::new(n));
+    }
+    fn touch(&mut self, view: &mut View<'_>, access: &Access) {
+        if self.clock == u32::MAX {
+            self.renumber();
+        }
+        self.clock += 1;
+        let u = &mut self.units[access.extent.0 as usize];
+        *u = (u.0.saturating_add(weight(access.request_bytes)), self.clock);
+        if let Some(r) = &mut self.raised {
+            r.note(access.extent);
+        }
+        view.set_last(access.extent, access.now);
+    }
+    fn placed(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        self.coldest.enter(view.tier_of(slot), slot);
+    }
+    fn left(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        self.coldest.leave(view.tier_of(slot), slot);
+    }
+    fn forget(&mut self, extent: ExtentId) {
+        self.units[extent.0 as usize] = (0, 0);
+    }
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+        let units = &self.units;
+        self.coldest.find(view, tier, |e| {
+            let u = units[e.0 as usize];
+            (u64::from(u.0), u64::from(u.1))
+        })
+    }
+    fn rank(&self, _view: &View<'_>, extent: ExtentId) -> Rank {
+        let u = self.units[extent.0 as usize];
+        (u64::from(u.0), u64::from(u.1))
+    }
+    fn raised(&mut self, out: &mut Vec<ExtentId>) {
+        if let Some(r) = &mut self.raised {
+            r.take(out);
+        }
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        match self.units[extent.0 as usize].0 {
+            0 => String::from("never accessed"),
+            n => format!(
+                "counter {n} (64 for a request of 4 KiB, half for each doubling), last access {idle:.1} s ago"
+            ),
+        }
+    }
+    fn bytes(&self) -> usize {
+        self.units.len() * 8 + self.coldest.bytes() + self.raised.as_ref().map_or(0, Raised::bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Loris III-D: 2^(6 − ⌊log2 N⌋).
+    #[test]
+    fn weights() {
+        for (bytes, b) in [
+            (512, 64),
+            (4096, 64),
+            (4097, 32),
+            (12_288, 32),
+            (16_384, 16),
+            (65_536, 4),
+            (131_072, 2),
+            (258_048, 2),
+            (262_144, 1),
+            (262_145, 1),
+            (1 << 20, 1),
+        ] {
+            assert_eq!(weight(bytes), b, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn numbers_anew_in_the_same_order() {
+        let mut c = InverseBitmap {
+            units: vec![(7, u32::MAX - 1), (7, 0), (7, 12), (9, u32::MAX)],
+            clock: u32::MAX,
+            ..InverseBitmap::default()
+        };
+        c.renumber();
+        assert_eq!(c.units, [(7, 2), (7, 0), (7, 1), (9, 3)]);
+        assert_eq!(c.clock, 3);
+    }
+}

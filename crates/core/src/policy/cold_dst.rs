@@ -1,0 +1,145 @@
+//! `cold-dst-plain`, `cold-dst-dynamic`, `cold-dst-dynamic-bgclean` (Loris IV-B; policy-specs section 5): new extents go to the
+//! fastest tier, the coldest there making room first.
+//!
+//! *plain*: what was demoted never returns. *dynamic*: a read that a slower tier serves promotes, as in `hot-dst-dynamic`, if
+//! the extent is worth more than the last one evicted was. *bgclean*: the same with a cleaner: E counts the evictions that a
+//! newcomer had to wait for; after each of them up to min(E, F/64) of the coldest leave in the background.
+//!
+//! Parameters: none. The cleaner's victims count as evicted for the admission rule: the cleaner is the same one, run by
+//! another thread. Extents of files over 1 MiB (classes 13…18) start on the slowest tier.
+//! Live, a newcomer does not wait for room: it goes to a slower tier and the room made serves the next one.
+//!
+//! When not to use it: fast tiers much smaller than what is written once and not read soon; each new extent then costs
+//! a demotion. Loris found background cleaning to gain little (VI).
+
+use super::hold::{FAST, Hold, is_fast, is_large_file};
+use super::hot_dst::HotDst;
+use super::{Access, Action, Outcome, ParamError, Place, Policy, View};
+use crate::collector::Collector;
+use crate::units::{ExtentId, Slot};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The cleaner takes at most this share of the fast tier after one eviction (policy-specs section 5).
+const CLEAN_SHARE: u32 = 64;
+
+/// What happens beyond first placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cold {
+    /// Nothing comes back.
+    Plain,
+    /// Reads promote.
+    Dynamic,
+    /// Reads promote and a cleaner works ahead.
+    BackgroundClean,
+}
+
+/// See the module.
+pub struct ColdDst {
+    base: HotDst,
+    kind: Cold,
+    /// The extent being placed is one of a large file.
+    large: bool,
+    /// Left to clean, and the evictions it was last reckoned from.
+    to_clean: u64,
+    seen: u64,
+}
+
+impl ColdDst {
+    /// With that collector.
+    pub fn new(name: &'static str, collector: Box<dyn Collector>, kind: Cold) -> ColdDst {
+        ColdDst {
+            base: HotDst::new(name, collector),
+            kind,
+            large: false,
+            to_clean: 0,
+            seen: 0,
+        }
+    }
+}
+
+impl Policy for ColdDst {
+    fn name(&self) -> &'static str {
+        self.base.name()
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        self.base.attach(view);
+    }
+    fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        self.large = is_large_file(access);
+        if !self.large && view.free(FAST) == 0 && self.base.evict(view, wanted) {
+            self.base.forced += 1;
+        }
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(if self.large {
+            view.geo().slowest()
+        } else {
+            FAST
+        })
+    }
+    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.base.on_placed(view, extent, slot);
+    }
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.base.on_discarded(view, extent, slot);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        if self.kind == Cold::Plain {
+            self.base.note(view, access, wanted);
+        } else {
+            self.base.on_access(view, access, wanted);
+        }
+    }
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        wanted: &mut Vec<Action>,
+    ) {
+        if how != Outcome::Done && !Hold::is_up(action) {
+            // A cleaning that is refused is not tried again until the next eviction that somebody waits for.
+            self.to_clean = 0;
+        }
+        self.base.on_settled(view, action, how, wanted);
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if self.kind != Cold::BackgroundClean {
+            return;
+        }
+        if self.base.forced != self.seen {
+            self.seen = self.base.forced;
+            let share = view.geo().tier_slots(FAST).end / CLEAN_SHARE;
+            self.to_clean = self.seen.min(u64::from(share));
+        }
+        // One at a time: who is coldest is known when the one before has left.
+        if self.to_clean > 0 && wanted.is_empty() {
+            self.to_clean = if self.base.evict(view, wanted) {
+                self.to_clean - 1
+            } else {
+                0
+            };
+        }
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        self.base.set(key, value)
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        self.base.params()
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        match self.kind {
+            Cold::Plain if view.home(extent).is_some() && !is_fast(view, extent) => format!(
+                "{}; demoted or of a large file, and nothing returns",
+                self.base.collector.explain(view, extent)
+            ),
+            _ => self.base.explain(view, extent),
+        }
+    }
+    fn bytes(&self) -> usize {
+        self.base.bytes()
+    }
+}

@@ -1,0 +1,57 @@
+//! Tiering moves the home, caching keeps a copy beside it (Loris III-C). An architecture written against [`Hold`] serves
+//! both: Loris' on-demand caching is its dynamic hot-DST with copies, and decides alike.
+
+use super::{Access, Action, View};
+use crate::units::{ExtentId, TierId};
+
+/// The tier that everything competes for.
+pub const FAST: TierId = TierId(0);
+
+/// What an architecture keeps on the fast tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Homes: a unit is on one tier.
+    Home,
+    /// Copies: the home stays on the slowest tier.
+    Copy,
+}
+
+impl Hold {
+    /// Bring a unit to the fast tier.
+    pub fn up(self, extent: ExtentId) -> Action {
+        match self {
+            Hold::Home => Action::Move { extent, to: FAST },
+            Hold::Copy => Action::Fetch { extent, to: FAST },
+        }
+    }
+    /// Make a unit leave the fast tier.
+    pub fn down(self, view: &View<'_>, extent: ExtentId) -> Action {
+        match self {
+            Hold::Home => Action::Move {
+                extent,
+                to: view.geo().slowest(),
+            },
+            Hold::Copy => Action::Evict { extent },
+        }
+    }
+    /// Does this action bring a unit to the fast tier (or does it make one leave)?
+    pub fn is_up(action: Action) -> bool {
+        matches!(
+            action,
+            Action::Move { to: FAST, .. } | Action::Fetch { .. } | Action::Allocate { .. }
+        )
+    }
+}
+
+/// Is the unit served from the fast tier now?
+pub fn is_fast(view: &View<'_>, e: ExtentId) -> bool {
+    view.copy(e)
+        .or(view.home(e))
+        .is_some_and(|s| view.tier_of(s) == FAST)
+}
+
+/// Does the access belong to a file over 1 MiB, where classes tell? (Loris III-E, type-aware sieving; classes 13…18 of
+/// policy-specs section 9.)
+pub fn is_large_file(access: &Access) -> bool {
+    (13..=18).contains(&access.class)
+}

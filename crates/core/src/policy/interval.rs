@@ -1,0 +1,391 @@
+//! `hot-dst-5s`, `hot-dst-80s`, `cache-interval` (Loris IV-A 2 and IV-C 2; policy-specs section 5): homes start on the slowest tier;
+//! every `period` seconds from the first access, the hottest units on slow change places with the coldest on fast.
+//!
+//! A plan takes candidates hottest first, and ends at the first that is not worth more than the unit last evicted was (where
+//! admission applies), or, with fast full, not worth more than the coldest there. Only units whose worth grew since the
+//! last plan can qualify, because the lowest worth on fast never falls: a plan costs O(k log k) for k of them.
+//! Where files are sieved, room that a large one or a discard leaves is offered to the units only just passed over as well.
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | period | 0.001…10⁹ | by preset | seconds between plans |
+//!
+//! When not to use it: working sets that live shorter than the period.
+
+use super::hold::{FAST, Hold, is_fast, is_large_file};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo, param};
+use crate::bits::Bits;
+use crate::collector::{Collector, Raised, Rank};
+use crate::units::{ExtentId, Nanos, Slot};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Exchanges under way at once, live.
+const AT_ONCE: u32 = 8;
+
+/// When plans are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Every {
+    /// So long after each other, from the first access on.
+    Time(Nanos),
+    /// Before every so-many-th request but the first.
+    Requests(u64),
+}
+
+/// Where planning stands with [`Every::Requests`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    No,
+    /// The last access of a request is under way: due once it is over.
+    AfterThis,
+    Now,
+}
+
+/// What differs between the presets that plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Homes or copies.
+    pub hold: Hold,
+    /// Period.
+    pub every: Every,
+    /// Its parameter's name.
+    pub every_name: &'static str,
+    /// A candidate must be worth more than the unit last evicted was.
+    pub admission: bool,
+    /// Units of large files stay off fast.
+    pub sieve: bool,
+}
+
+/// See the module.
+pub struct Interval {
+    name: &'static str,
+    pub(super) collector: Box<dyn Collector>,
+    rules: Rules,
+    next: Option<Nanos>,
+    requests: u64,
+    planned: u64,
+    due: Due,
+    plans: u64,
+    /// Candidates of the plan under way, hottest last.
+    queue: Vec<ExtentId>,
+    ranked: Vec<(Rank, ExtentId)>,
+    last_evicted: u64,
+    waiting: VecDeque<ExtentId>,
+    sieved: Vec<ExtentId>,
+    /// Extents of large files.
+    large: Bits,
+    /// Units that were good enough but for the coldest, kept for when room is made outside a plan.
+    passed: Raised,
+    /// Passed units when they were last looked through, and whether that is needed.
+    passed_then: usize,
+    room: bool,
+}
+
+impl Interval {
+    /// With that collector.
+    pub fn new(name: &'static str, collector: Box<dyn Collector>, rules: Rules) -> Interval {
+        Interval {
+            name,
+            collector,
+            rules,
+            next: None,
+            requests: 0,
+            planned: 0,
+            due: Due::No,
+            plans: 0,
+            queue: Vec::new(),
+            ranked: Vec::new(),
+            last_evicted: 0,
+            waiting: VecDeque::new(),
+            sieved: Vec::new(),
+            large: Bits::default(),
+            passed: Raised::default(),
+            passed_then: 0,
+            room: false,
+        }
+    }
+    /// Plans made so far.
+    pub fn plans(&self) -> u64 {
+        self.plans
+    }
+    /// Note the access for the planning instants.
+    fn count(&mut self, view: &View<'_>, access: &Access) {
+        match self.rules.every {
+            Every::Time(period) => {
+                self.next.get_or_insert(access.now + period);
+            }
+            Every::Requests(n) => {
+                self.requests += u64::from(access.first);
+                let end = access.request_offset + u64::from(access.request_bytes.max(1)) - 1;
+                let boundary =
+                    self.requests.is_multiple_of(n) && view.geo().extent_at(end) == access.extent;
+                if boundary && self.requests / n > self.planned {
+                    self.due = Due::AfterThis;
+                } else if self.requests.saturating_sub(1) / n > self.planned {
+                    self.due = Due::Now; // its last extent was not seen
+                }
+            }
+        }
+    }
+    fn is_due(&mut self, now: Nanos) -> bool {
+        match self.rules.every {
+            Every::Time(period) => {
+                let Some(next) = self.next.filter(|&n| n <= now) else {
+                    return false;
+                };
+                // Instants without an access between them would find nothing to do.
+                let missed = (now.0 - next.0) / period.0;
+                self.next = Some(Nanos(next.0 + (missed + 1) * period.0));
+                true
+            }
+            Every::Requests(n) => match self.due {
+                Due::No => false,
+                Due::AfterThis => {
+                    self.due = Due::Now;
+                    false
+                }
+                Due::Now => {
+                    self.due = Due::No;
+                    self.planned = self.requests / n;
+                    true
+                }
+            },
+        }
+    }
+    fn sieve(&mut self, view: &View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let (e, large) = (access.extent, is_large_file(access));
+        if large != self.large.get(e.0 as usize) {
+            self.large.fill(e.0 as usize, e.0 as usize + 1, large);
+        }
+        if large && is_fast(view, e) && !self.sieved.contains(&e) {
+            self.sieved.push(e);
+            wanted.push(self.rules.hold.down(view, e));
+        }
+    }
+    fn may_come(&self, view: &View<'_>, e: ExtentId) -> bool {
+        let large = self.rules.sieve && self.large.get(e.0 as usize);
+        view.home(e).is_some() && !is_fast(view, e) && !large
+    }
+    /// Line up the candidates.
+    fn begin(&mut self, view: &mut View<'_>) {
+        self.plans += 1;
+        self.collector.settle(view);
+        self.queue.clear();
+        self.collector.raised(&mut self.queue);
+        if self.rules.sieve {
+            self.keep_passed(view);
+        }
+        let bar = if self.rules.admission {
+            self.last_evicted
+        } else {
+            0
+        };
+        let bar = match self.collector.coldest(view, FAST) {
+            // What is worth no more than the coldest now will not be later in this plan.
+            Some(cold) if view.free(FAST) == 0 => bar.max(self.collector.worth(view, cold)),
+            _ => bar,
+        };
+        self.ranked.clear();
+        for &e in &self.queue {
+            let rank = self.collector.rank(view, e);
+            if rank.0 > bar && self.may_come(view, e) {
+                self.ranked.push((rank, e));
+            }
+        }
+        self.ranked.sort_unstable();
+        self.queue.clear();
+        self.queue.extend(self.ranked.iter().map(|x| x.1));
+    }
+    /// A large file that leaves makes room outside a plan: then those count too that were only just not good enough.
+    fn keep_passed(&mut self, view: &View<'_>) {
+        let mut known = Vec::new();
+        if self.room || self.passed.len() > 2 * self.passed_then + 1024 {
+            self.passed.take(&mut known);
+        }
+        if self.room {
+            self.queue.append(&mut known);
+            self.queue.sort_unstable();
+            self.queue.dedup();
+            self.room = false;
+        }
+        for &e in self.queue.iter().chain(&known) {
+            if self.may_come(view, e) && self.collector.worth(view, e) > self.last_evicted {
+                self.passed.note(e);
+            }
+        }
+        self.passed_then = self.passed.len();
+    }
+    /// The next exchange of the plan under way.
+    fn step(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        while let Some(e) = self.queue.pop() {
+            if !self.may_come(view, e) {
+                continue;
+            }
+            let worth = self.collector.worth(view, e);
+            if self.rules.admission && worth <= self.last_evicted {
+                break;
+            }
+            if view.free(FAST) > self.waiting.len() as u32 {
+                return wanted.push(self.rules.hold.up(e));
+            }
+            let cold = self.collector.coldest(view, FAST);
+            let Some(cold) = cold.filter(|&c| self.collector.worth(view, c) < worth) else {
+                break;
+            };
+            self.waiting.push_back(e);
+            return wanted.push(self.rules.hold.down(view, cold));
+        }
+        self.queue.clear();
+    }
+}
+
+impl Policy for Interval {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        self.collector.attach(view);
+        if self.rules.sieve {
+            self.large = Bits::new(view.geo().extents as usize);
+            self.passed = Raised::new(view.geo().extents);
+        }
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.geo().slowest())
+    }
+    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.collector.placed(view, extent, slot);
+    }
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.collector.left(view, extent, slot);
+        self.collector.forget(extent);
+        self.room |= view.tier_of(slot) == FAST;
+    }
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.collector.placed(view, extent, slot);
+    }
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.collector.left(view, extent, slot);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        self.count(view, access);
+        self.collector.touch(view, access);
+        if self.rules.sieve {
+            self.sieve(view, access, wanted);
+        }
+    }
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        wanted: &mut Vec<Action>,
+    ) {
+        if Hold::is_up(action) {
+            return;
+        }
+        let extent = action.extent();
+        if let Some(i) = self.sieved.iter().position(|&e| e == extent) {
+            self.sieved.swap_remove(i);
+            self.room = true;
+            return;
+        }
+        let next = self.waiting.pop_front();
+        if how == Outcome::Done {
+            self.last_evicted = self.collector.worth(view, extent);
+            let next = next.filter(|&e| self.may_come(view, e));
+            wanted.extend(next.map(|e| self.rules.hold.up(e)));
+        }
+    }
+    fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
+        WriteTo::Both
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if self.queue.is_empty() && self.is_due(view.now()) {
+            self.begin(view);
+        }
+        // One exchange a call: the next one depends on how this one ends.
+        if view.moves() < AT_ONCE && wanted.is_empty() {
+            self.step(view, wanted);
+        }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        if self.due == Due::Now {
+            Some(Nanos(0))
+        } else {
+            self.next
+        }
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        if key == self.rules.every_name {
+            self.rules.every = match self.rules.every {
+                Every::Time(_) => {
+                    let s = param::within(value, 0.001, 1e9, "seconds, 0.001 to 10^9")?;
+                    let period = Nanos((s * 1e9) as u64);
+                    self.next = self.next.map(|_| Nanos(0)); // at once, then every new period
+                    Every::Time(period)
+                }
+                Every::Requests(_) => {
+                    Every::Requests(param::whole(value, 1.0, 1e12, "requests, 1 to 10^12")?)
+                }
+            };
+            return Ok(());
+        }
+        if let Some(r) = self.collector.set(key, value) {
+            return r.map_err(ParamError::Range);
+        }
+        let names = self.params();
+        Err(ParamError::Unknown(super::nearest(
+            key,
+            names.iter().map(|p| p.0),
+        )))
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        let every = match self.rules.every {
+            Every::Time(t) => t.as_secs_f64(),
+            Every::Requests(n) => n as f64,
+        };
+        let mut v = alloc::vec![(self.rules.every_name, every)];
+        v.extend(self.collector.params());
+        v
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let when = match (self.rules.every, self.next) {
+            (Every::Time(_), Some(t)) => format!("in {:.0} s", t.since(view.now()).as_secs_f64()),
+            (Every::Requests(n), _) => format!("in {} requests", n - self.requests % n),
+            _ => String::from("after the first access"),
+        };
+        let what = if is_fast(view, extent) {
+            "on the fast tier until others are worth more"
+        } else {
+            "goes to the fast tier if it is worth more than the coldest there"
+        };
+        let bar = if self.rules.admission {
+            format!(" and than the last one evicted ({})", self.last_evicted)
+        } else {
+            String::new()
+        };
+        format!(
+            "{}; {what}{bar}; next plan {when}",
+            self.collector.explain(view, extent)
+        )
+    }
+    fn warning(&self) -> Option<String> {
+        (self.plans == 0).then(|| {
+            format!(
+                "{} made no plan: the work ended before its first planning instant; choose a smaller {}",
+                self.name, self.rules.every_name
+            )
+        })
+    }
+    fn bytes(&self) -> usize {
+        self.collector.bytes()
+            + self.queue.capacity() * 4
+            + self.ranked.capacity() * size_of::<(Rank, ExtentId)>()
+            + self.large.bytes()
+            + self.passed.bytes()
+    }
+}

@@ -53,6 +53,7 @@ const SHEETS: &[(&str, &str)] = sheets![
     "wd7500aaks",
     "maxtor-500",
     "maxtor-250",
+    "seagate-250",
     "st32000641as",
     "exos-18tb",
     "smr-8tb",

@@ -30,7 +30,7 @@ fn digest(name: &str, options: &Options, depth: u64) -> u64 {
                 4..=6 => (ModelOp::Write, next(&mut seed) % blocks),
                 7..=8 => (ModelOp::Read, run),
                 9..=10 => (ModelOp::Write, run),
-                _ if r % 16 == 0 => (ModelOp::Flush, 0),
+                _ if r.is_multiple_of(16) => (ModelOp::Flush, 0),
                 _ => (ModelOp::Read, next(&mut seed) % 1000),
             };
             let pages = 1 + r / 16 % 16;

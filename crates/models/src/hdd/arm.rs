@@ -15,10 +15,11 @@ impl Hdd {
         if self.queue.len() == 1 || t.saturating_sub(self.queue[oldest].ready) > self.max_age {
             return Some(oldest);
         }
+        let here = self.geometry.turned(t);
         let mut best = (u64::MAX, oldest);
         for (i, q) in self.queue.iter().enumerate() {
             if q.op != ModelOp::Standby {
-                let cost = self.ready_after(q, t);
+                let cost = self.ready_after(q, t, here);
                 if cost < best.0 {
                     best = (cost, i);
                 }
@@ -27,33 +28,75 @@ impl Hdd {
         Some(best.1)
     }
 
-    /// When `q`'s first byte could be under the head, or in the buffer.
-    fn ready_after(&self, q: &Queued, t: u64) -> u64 {
+    /// When `q`'s first byte could be under the head, or in the buffer; the platter is at `here` at `t`.
+    #[inline]
+    fn ready_after(&self, q: &Queued, t: u64, here: u64) -> u64 {
         let at = t.max(q.ready);
         if q.op == ModelOp::Read {
-            if self.segments.holds(q.offset, q.offset + q.len) {
+            if q.held {
                 return at;
             }
             if let Some(a) = self.ahead_serves(q, at) {
                 return a.time_of(&self.geometry, q.offset).max(at);
             }
         }
-        let (seek, wait) = self.position(q.op, &q.place, at);
-        at + seek + wait
+        let seek = self.reach_ns(q.op, &q.place);
+        at + seek + self.geometry.wait_after(here, at - t + seek, q.place.angle)
+    }
+
+    /// Into the queue, knowing whether the buffer holds it.
+    pub(super) fn enqueue(&mut self, mut q: Queued) {
+        q.held = q.op == ModelOp::Read && self.segments.holds(q.offset, q.offset + q.len);
+        self.queue.push(q);
+    }
+
+    /// A range is in the buffer from now on.
+    fn remember(&mut self, start: u64, end: u64) {
+        let (new, old) = self.segments.add(start, end);
+        for q in &mut self.queue {
+            let end = q.offset + q.len;
+            if q.op != ModelOp::Read {
+            } else if new.0 <= q.offset && end <= new.1 {
+                q.held = true;
+            } else if q.held && old.0 <= q.offset && end <= old.1 {
+                q.held = self.segments.holds(q.offset, end);
+            }
+        }
+    }
+
+    /// A range of the buffer is stale.
+    fn forget(&mut self, start: u64, end: u64) {
+        if self.segments.forget(start, end) {
+            for q in self.queue.iter_mut().filter(|q| q.held) {
+                q.held = self.segments.holds(q.offset, q.offset + q.len);
+            }
+        }
+    }
+
+    /// Arm movement to `place`, settling included.
+    #[inline]
+    fn reach_ns(&self, op: ModelOp, place: &Place) -> u64 {
+        let seek = self.geometry.seek_ns(self.arm, place);
+        // The skew covers a step to the next cylinder, settling included: sequential writes run at the media rate.
+        if op == ModelOp::Write && self.arm.0.abs_diff(place.cylinder) > 1 {
+            seek + self.write_settle
+        } else {
+            seek
+        }
     }
 
     fn position(&self, op: ModelOp, place: &Place, at: u64) -> (u64, u64) {
-        let mut seek = self.geometry.seek_ns(self.arm, place);
-        // The skew covers a step to the next cylinder, settling included: sequential writes run at the media rate.
-        if op == ModelOp::Write && self.arm.0.abs_diff(place.cylinder) > 1 {
-            seek += self.write_settle;
-        }
+        let seek = self.reach_ns(op, place);
         (seek, self.geometry.rotation_ns(at + seek, place.angle))
     }
 
     /// The read-ahead in progress, if it holds `q`'s first byte or is just about to.
     fn ahead_serves(&self, q: &Queued, at: u64) -> Option<Ahead> {
         let a = self.ahead?;
+        // Mostly far away, which is cheap to see.
+        if q.offset < a.start || q.offset > a.limit.max(a.from) {
+            return None;
+        }
         let reached = a.reached(&self.geometry, at);
         let stopped = reached >= a.limit;
         let serves =
@@ -121,7 +164,7 @@ impl Hdd {
             Job::Write
         };
         if job == Job::Write {
-            self.segments.forget(q.offset, end);
+            self.forget(q.offset, end);
         }
         self.go(job, q.id, q.offset, q.len, &q.place, at);
     }
@@ -175,7 +218,7 @@ impl Hdd {
     fn stop_ahead(&mut self, t: u64) {
         if let Some(a) = self.ahead.take() {
             let reached = a.reached(&self.geometry, t);
-            self.segments.add(a.start, reached);
+            self.remember(a.start, reached);
             // Mostly the head has not left the track.
             if a.place.within + (reached - a.from) >= a.place.track_bytes {
                 let p = self.geometry.locate(reached.min(self.capacity - 1));
@@ -227,7 +270,7 @@ impl Hdd {
             return false;
         }
         self.dirty_bytes += grown;
-        self.segments.forget(q.offset, end);
+        self.forget(q.offset, end);
         self.drop_ahead_over(q.offset, end);
         self.answer(q.id, ready, 0);
         true
@@ -249,7 +292,7 @@ impl Hdd {
             .is_some_and(|a| a.start < end && offset < a.limit)
         {
             self.stop_ahead(self.now);
-            self.segments.forget(offset, end);
+            self.forget(offset, end);
         }
     }
 }

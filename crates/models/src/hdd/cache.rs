@@ -60,20 +60,26 @@ impl Segments {
         self.ranges.iter().any(|&(s, e)| s <= offset && end <= e)
     }
 
-    pub fn add(&mut self, start: u64, end: u64) {
-        let start = start.max(end.saturating_sub(self.bytes_each));
-        if start < end {
-            self.ranges[self.next] = (start, end);
-            self.next = (self.next + 1) % SEGMENTS;
+    /// Remember a range, as far as a segment is large: (what it is, what gave way to it).
+    pub fn add(&mut self, start: u64, end: u64) -> ((u64, u64), (u64, u64)) {
+        let range = (start.max(end.saturating_sub(self.bytes_each)), end);
+        if range.0 >= end {
+            return ((0, 0), (0, 0));
         }
+        let old = core::mem::replace(&mut self.ranges[self.next], range);
+        self.next = (self.next + 1) % SEGMENTS;
+        (range, old)
     }
 
-    /// A write makes what the buffer holds of that range stale.
-    pub fn forget(&mut self, offset: u64, end: u64) {
+    /// A write makes what the buffer holds of that range stale. Did it hold any?
+    pub fn forget(&mut self, offset: u64, end: u64) -> bool {
+        let mut any = false;
         for r in &mut self.ranges {
             if r.0 < end && offset < r.1 {
                 *r = (0, 0);
+                any = true;
             }
         }
+        any
     }
 }

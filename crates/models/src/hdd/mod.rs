@@ -53,6 +53,9 @@ struct Queued {
     /// When the drive has the command (and a write's data).
     ready: u64,
     place: Place,
+    /// A segment of the buffer holds all of it. Kept up to date while it is in the queue, for the choice of the next
+    /// command would otherwise search all segments for each.
+    held: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,7 +261,7 @@ impl Hdd {
                 let Some(w) = self.waiting.pop_front() else {
                     break;
                 };
-                self.queue.push(w);
+                self.enqueue(w);
             }
             // Nothing is being written back here, so the first run tells what is on the platter.
             let first = self.dirty.front().map_or(u64::MAX, |d| d.number);
@@ -363,6 +366,7 @@ impl DeviceModel for Hdd {
                     len,
                     ready,
                     place: Place::default(),
+                    held: false,
                 };
                 if !self.room.is_empty() || !self.cache_write(&q, ready) {
                     self.room.push_back(q);
@@ -396,12 +400,13 @@ impl DeviceModel for Hdd {
             len,
             ready,
             place: self.geometry.locate(offset),
+            held: false,
         };
         if self.running.is_none() && self.queue.is_empty() && self.spinning && self.dirty.is_empty()
         {
             self.begin(&q, now);
         } else if self.queue.len() < self.queue_depth {
-            self.queue.push(q);
+            self.enqueue(q);
             self.dispatch(now);
         } else {
             self.waiting.push_back(q);

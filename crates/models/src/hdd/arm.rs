@@ -44,7 +44,7 @@ impl Hdd {
         at + seek + self.geometry.wait_after(here, at - t + seek, q.place.angle)
     }
 
-    /// Into the queue, knowing whether the buffer holds it.
+    /// From outside the drive into the queue, where it is kept known whether the buffer holds it.
     pub(super) fn enqueue(&mut self, mut q: Queued) {
         q.held = q.op == ModelOp::Read && self.segments.holds(q.offset, q.offset + q.len);
         self.queue.push(q);
@@ -124,7 +124,7 @@ impl Hdd {
         let at = t.max(q.ready);
         let end = q.offset + q.len;
         if q.op == ModelOp::Read {
-            if self.segments.holds(q.offset, end) {
+            if q.held {
                 self.totals.cache_hits += 1;
                 self.answer(q.id, at, q.len);
                 return;
@@ -199,18 +199,17 @@ impl Hdd {
     pub(super) fn begin_destage(&mut self, t: u64) {
         self.stop_ahead(t);
         let look = self.destage_look.max(self.room.len().min(self.queue_depth));
-        let mut best = (u64::MAX, 0, None);
+        let here = self.geometry.turned(t);
+        let mut best = (u64::MAX, 0);
         for (i, d) in self.dirty.iter().take(look).enumerate() {
-            let place = self.geometry.locate(d.offset);
-            let (seek, wait) = self.position(ModelOp::Write, &place, t);
-            if seek + wait < best.0 {
-                best = (seek + wait, i, Some(place));
+            let seek = self.reach_ns(ModelOp::Write, &d.place);
+            let cost = seek + self.geometry.wait_after(here, seek, d.place.angle);
+            if cost < best.0 {
+                best = (cost, i);
             }
         }
-        if let (_, i, Some(place)) = best
-            && let Some(d) = self.dirty.remove(i)
-        {
-            self.go(Job::Destage, 0, d.offset, d.end - d.offset, &place, t);
+        if let Some(d) = self.dirty.remove(best.1) {
+            self.go(Job::Destage, 0, d.offset, d.end - d.offset, &d.place, t);
         }
     }
 
@@ -264,6 +263,7 @@ impl Hdd {
             self.dirty.push_back(Dirty {
                 offset: q.offset,
                 end,
+                place: self.geometry.locate(q.offset),
                 number: self.runs,
             });
         } else {

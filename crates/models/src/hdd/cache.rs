@@ -57,7 +57,10 @@ impl Segments {
     }
 
     pub fn holds(&self, offset: u64, end: u64) -> bool {
-        self.ranges.iter().any(|&(s, e)| s <= offset && end <= e)
+        // Without leaving early: mostly none does, and so it needs no branches.
+        self.ranges
+            .iter()
+            .fold(false, |any, &(s, e)| any | ((s <= offset) & (end <= e)))
     }
 
     /// Remember a range, as far as a segment is large: (what it is, what gave way to it).

@@ -85,6 +85,8 @@ struct Running {
 struct Dirty {
     offset: u64,
     end: u64,
+    /// Of its first byte: looked at each time a run is chosen.
+    place: Place,
     /// Counts runs in the order they began; a FLUSH waits for all up to the last one before it.
     number: u64,
 }
@@ -348,6 +350,7 @@ impl DeviceModel for Hdd {
             } else {
                 0
             };
+        let held = op == ModelOp::Read && self.segments.holds(offset, offset + len);
         match op {
             ModelOp::Discard => return self.answer(id, ready, 0),
             ModelOp::Flush if self.dirty.is_empty() && !self.destaging() => {
@@ -373,12 +376,8 @@ impl DeviceModel for Hdd {
                 }
                 return self.dispatch(now);
             }
-            // With the arm free, `begin` looks for itself.
-            ModelOp::Read
-                if self.queue_depth > 1
-                    && self.running.is_some()
-                    && self.segments.holds(offset, offset + len) =>
-            {
+            // With the arm free, `begin` does this.
+            ModelOp::Read if held && self.queue_depth > 1 && self.running.is_some() => {
                 self.totals.cache_hits += 1;
                 return self.answer(id, ready, len);
             }
@@ -400,13 +399,13 @@ impl DeviceModel for Hdd {
             len,
             ready,
             place: self.geometry.locate(offset),
-            held: false,
+            held,
         };
         if self.running.is_none() && self.queue.is_empty() && self.spinning && self.dirty.is_empty()
         {
             self.begin(&q, now);
         } else if self.queue.len() < self.queue_depth {
-            self.enqueue(q);
+            self.queue.push(q);
             self.dispatch(now);
         } else {
             self.waiting.push_back(q);

@@ -209,6 +209,7 @@ impl Hdd {
             }
         }
         if let Some(d) = self.dirty.remove(best.1) {
+            self.near.remove(d.offset, d.end);
             self.go(Job::Destage, 0, d.offset, d.end - d.offset, &d.place, t);
         }
     }
@@ -257,9 +258,11 @@ impl Hdd {
             return false;
         }
         if let Some(d) = joins {
+            self.near.grow(d.offset, d.end, end);
             d.end = d.end.max(end);
         } else if self.dirty.len() < DIRTY_RUNS {
             self.runs += 1;
+            self.near.grow(q.offset, q.offset, end);
             self.dirty.push_back(Dirty {
                 offset: q.offset,
                 end,

@@ -34,7 +34,7 @@ use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
 use crate::power::Meter;
 use crate::preset::Options;
 use crate::span::SpanMap;
-use cache::{Ahead, Segments};
+use cache::{Ahead, Near, Segments};
 use geometry::{Geometry, Place};
 
 /// Adjacent cached writes grow into runs of at most this.
@@ -121,6 +121,7 @@ pub struct Hdd {
     write_cache: bool,
     /// Runs in the buffer in the order they began, the one being written back excepted.
     dirty: VecDeque<Dirty>,
+    near: Near,
     runs: u64,
     dirty_bytes: u64,
     dirty_limit: u64,
@@ -165,6 +166,7 @@ impl Hdd {
             segments: Segments::new(sheet.cache_mib << 20),
             write_cache: options.write_cache.unwrap_or(sheet.write_cache),
             dirty: VecDeque::new(),
+            near: Near::new(),
             runs: 0,
             dirty_bytes: 0,
             dirty_limit: (sheet.cache_mib << 20) / 2,
@@ -382,10 +384,11 @@ impl DeviceModel for Hdd {
                 return self.answer(id, ready, len);
             }
             ModelOp::Read
-                if self
-                    .dirty
-                    .iter()
-                    .any(|d| d.offset <= offset && offset + len <= d.end) =>
+                if self.near.may_hold(offset)
+                    && self
+                        .dirty
+                        .iter()
+                        .any(|d| d.offset <= offset && offset + len <= d.end) =>
             {
                 self.totals.cache_hits += 1;
                 return self.answer(id, ready, len);

@@ -140,6 +140,13 @@ pub trait DeviceModel: Send {
     /// served as if at its last bytes (range checks belong to the caller).
     fn start(&mut self, now: Nanos, id: u64, op: ModelOp, offset: u64, len: u32);
 
+    /// Like [`start`](Self::start) for devices that know the finish time at once (flash, remote): returns it, and `poll` will
+    /// not report the operation, so that a caller can keep one heap for all its devices. `None`: nothing was started, use
+    /// `start` (disks, whose arm may take a later command first).
+    fn start_timed(&mut self, _now: Nanos, _op: ModelOp, _offset: u64, _len: u32) -> Option<Nanos> {
+        None
+    }
+
     /// When [`poll`](Self::poll) will next have something, or do something, if nothing else is started.
     fn next_event(&self) -> Option<Nanos>;
 
@@ -151,6 +158,10 @@ pub trait DeviceModel: Send {
 
     /// Life used so far.
     fn wear(&self) -> Wear;
+
+    /// From now on so many page reads count as one page write in [`Wear::host_eu`], those of the past included; 0 = reads
+    /// do not count. Only flash heeds it.
+    fn set_reads_per_write(&mut self, _reads: f64) {}
 
     /// Bytes of the modelled drive.
     fn capacity(&self) -> u64;

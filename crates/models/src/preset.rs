@@ -9,7 +9,7 @@ use crate::span::Span;
 use crate::ssd::Ssd;
 
 /// What the user of a model may choose besides the device.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
     /// Bytes of the member that the device stands for; 0 = the whole drive.
     pub size: u64,
@@ -23,22 +23,8 @@ pub struct Options {
     pub ftl: bool,
     /// SSD: spare flash as a share of `size`, instead of the sheet's.
     pub over_provisioning: Option<f64>,
-    /// SSD wear: so many page reads count as one page write (GreenDM uses 10 and 100); 0 = reads do not count.
-    pub reads_per_write: f64,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            size: 0,
-            span: Span::default(),
-            queue_depth: None,
-            write_cache: None,
-            ftl: false,
-            over_provisioning: None,
-            reads_per_write: 10.0,
-        }
-    }
+    /// SSD wear: so many page reads count as one page write, instead of the sheet's number; 0 = reads do not count.
+    pub reads_per_write: Option<f64>,
 }
 
 macro_rules! sheets {
@@ -53,6 +39,7 @@ const SHEETS: &[(&str, &str)] = sheets![
     "wd7500aaks",
     "maxtor-500",
     "maxtor-250",
+    "seagate-250",
     "st32000641as",
     "exos-18tb",
     "smr-8tb",
@@ -152,11 +139,8 @@ impl Sheet {
                 format!("{op} is not within 0.01..10"),
             ));
         }
-        if !(0.0..=1e9).contains(&options.reads_per_write) {
-            return Err(bad(
-                "reads_per_write",
-                format!("{} is not within 0..1e9", options.reads_per_write),
-            ));
+        if let Some(n) = options.reads_per_write.filter(|n| !(0.0..=1e9).contains(n)) {
+            return Err(bad("reads_per_write", format!("{n} is not within 0..1e9")));
         }
         if options.queue_depth.is_some_and(|d| d == 0 || d > 1024) {
             return Err(bad("queue_depth", "must be within 1..1024".to_owned()));

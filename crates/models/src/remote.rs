@@ -115,6 +115,13 @@ impl Remote {
 
 impl DeviceModel for Remote {
     fn start(&mut self, now: Nanos, id: u64, op: ModelOp, offset: u64, len: u32) {
+        if let Some(finish) = self.start_timed(now, op, offset, len) {
+            self.sequence += 1;
+            self.pending.push(Reverse((finish.0, self.sequence, id)));
+        }
+    }
+
+    fn start_timed(&mut self, now: Nanos, op: ModelOp, offset: u64, len: u32) -> Option<Nanos> {
         self.now = self.now.max(now.0);
         self.totals.note(op, offset, len);
         let finish = match op {
@@ -131,8 +138,7 @@ impl DeviceModel for Remote {
         };
         self.totals.busy_ns += finish - self.now.max(self.busy_until).min(finish);
         self.busy_until = self.busy_until.max(finish);
-        self.sequence += 1;
-        self.pending.push(Reverse((finish, self.sequence, id)));
+        Some(Nanos(finish))
     }
 
     fn next_event(&self) -> Option<Nanos> {

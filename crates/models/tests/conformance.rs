@@ -63,6 +63,7 @@ fn drive(
     eager: bool,
 ) -> (Vec<(u64, u64)>, Counters, u64) {
     let (mut now, mut out, mut done) = (0, Vec::new(), Vec::new());
+    let mut worn = 0.0;
     for (id, s) in steps.iter().enumerate() {
         let until = now + s.wait;
         while let Some(at) = model.next_event().filter(|e| eager && e.0 <= until) {
@@ -81,6 +82,10 @@ fn drive(
             now,
             "all time is in a state: {c:?}"
         );
+        let w = model.wear();
+        let sum = w.host_eu + w.flash_eu.unwrap_or(0.0);
+        assert!(sum >= worn, "wear fell from {worn} to {sum}");
+        worn = sum;
     }
     while let Some(at) = model.next_event() {
         now = now.max(at.0);
@@ -132,6 +137,12 @@ fn bounds(name: &str, s: &Step) -> (u64, f64, f64) {
     ((us * 1e3) as u64, 0.0, r.host_w)
 }
 
+fn idle_w(name: &str) -> f64 {
+    let s = sheet(name).unwrap();
+    let of_disk = s.hdd.map(|h| h.power.idle_w);
+    of_disk.or(s.ssd.map(|s| s.power.idle_w)).unwrap_or(0.0)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -174,6 +185,9 @@ proptest! {
         let (_, least_w, most_w) = bounds(name, &steps[0]);
         let seconds = Nanos(end).as_secs_f64();
         prop_assert!(c.energy_j() >= least_w * seconds * (1.0 - 1e-9));
+        if steps.iter().all(|s| s.op != ModelOp::Standby) {
+            prop_assert!(c.energy_j() >= idle_w(name) * seconds * (1.0 - 1e-9), "below idle: {:?}", c);
+        }
         prop_assert!(c.energy_j() <= most_w * seconds * (1.0 + 1e-9) || most_w.is_infinite());
 
         // Polling late changes when we learn of a completion, never what the device does.

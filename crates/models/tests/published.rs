@@ -302,7 +302,7 @@ fn impossible_options_are_refused() {
         refuse(
             "intel-320-300",
             Options {
-                reads_per_write: f64::NAN,
+                reads_per_write: Some(f64::NAN),
                 ..d
             }
         )

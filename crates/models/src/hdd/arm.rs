@@ -15,10 +15,11 @@ impl Hdd {
         if self.queue.len() == 1 || t.saturating_sub(self.queue[oldest].ready) > self.max_age {
             return Some(oldest);
         }
+        let here = self.geometry.turned(t);
         let mut best = (u64::MAX, oldest);
         for (i, q) in self.queue.iter().enumerate() {
             if q.op != ModelOp::Standby {
-                let cost = self.ready_after(q, t);
+                let cost = self.ready_after(q, t, here);
                 if cost < best.0 {
                     best = (cost, i);
                 }
@@ -27,33 +28,75 @@ impl Hdd {
         Some(best.1)
     }
 
-    /// When `q`'s first byte could be under the head, or in the buffer.
-    fn ready_after(&self, q: &Queued, t: u64) -> u64 {
+    /// When `q`'s first byte could be under the head, or in the buffer; the platter is at `here` at `t`.
+    #[inline]
+    fn ready_after(&self, q: &Queued, t: u64, here: u64) -> u64 {
         let at = t.max(q.ready);
         if q.op == ModelOp::Read {
-            if self.segments.holds(q.offset, q.offset + q.len) {
+            if q.held {
                 return at;
             }
             if let Some(a) = self.ahead_serves(q, at) {
                 return a.time_of(&self.geometry, q.offset).max(at);
             }
         }
-        let (seek, wait) = self.position(q.op, &q.place, at);
-        at + seek + wait
+        let seek = self.reach_ns(q.op, &q.place);
+        at + seek + self.geometry.wait_after(here, at - t + seek, q.place.angle)
+    }
+
+    /// From outside the drive into the queue, where it is kept known whether the buffer holds it.
+    pub(super) fn enqueue(&mut self, mut q: Queued) {
+        q.held = q.op == ModelOp::Read && self.segments.holds(q.offset, q.offset + q.len);
+        self.queue.push(q);
+    }
+
+    /// A range is in the buffer from now on.
+    fn remember(&mut self, start: u64, end: u64) {
+        let (new, old) = self.segments.add(start, end);
+        for q in &mut self.queue {
+            let end = q.offset + q.len;
+            if q.op != ModelOp::Read {
+            } else if new.0 <= q.offset && end <= new.1 {
+                q.held = true;
+            } else if q.held && old.0 <= q.offset && end <= old.1 {
+                q.held = self.segments.holds(q.offset, end);
+            }
+        }
+    }
+
+    /// A range of the buffer is stale.
+    fn forget(&mut self, start: u64, end: u64) {
+        if self.segments.forget(start, end) {
+            for q in self.queue.iter_mut().filter(|q| q.held) {
+                q.held = self.segments.holds(q.offset, q.offset + q.len);
+            }
+        }
+    }
+
+    /// Arm movement to `place`, settling included.
+    #[inline]
+    fn reach_ns(&self, op: ModelOp, place: &Place) -> u64 {
+        let seek = self.geometry.seek_ns(self.arm, place);
+        // The skew covers a step to the next cylinder, settling included: sequential writes run at the media rate.
+        if op == ModelOp::Write && self.arm.0.abs_diff(place.cylinder) > 1 {
+            seek + self.write_settle
+        } else {
+            seek
+        }
     }
 
     fn position(&self, op: ModelOp, place: &Place, at: u64) -> (u64, u64) {
-        let mut seek = self.geometry.seek_ns(self.arm, place);
-        // The skew covers a step to the next cylinder, settling included: sequential writes run at the media rate.
-        if op == ModelOp::Write && self.arm.0.abs_diff(place.cylinder) > 1 {
-            seek += self.write_settle;
-        }
+        let seek = self.reach_ns(op, place);
         (seek, self.geometry.rotation_ns(at + seek, place.angle))
     }
 
     /// The read-ahead in progress, if it holds `q`'s first byte or is just about to.
     fn ahead_serves(&self, q: &Queued, at: u64) -> Option<Ahead> {
         let a = self.ahead?;
+        // Mostly far away, which is cheap to see.
+        if q.offset < a.start || q.offset > a.limit.max(a.from) {
+            return None;
+        }
         let reached = a.reached(&self.geometry, at);
         let stopped = reached >= a.limit;
         let serves =
@@ -81,7 +124,7 @@ impl Hdd {
         let at = t.max(q.ready);
         let end = q.offset + q.len;
         if q.op == ModelOp::Read {
-            if self.segments.holds(q.offset, end) {
+            if q.held {
                 self.totals.cache_hits += 1;
                 self.answer(q.id, at, q.len);
                 return;
@@ -121,7 +164,7 @@ impl Hdd {
             Job::Write
         };
         if job == Job::Write {
-            self.segments.forget(q.offset, end);
+            self.forget(q.offset, end);
         }
         self.go(job, q.id, q.offset, q.len, &q.place, at);
     }
@@ -156,18 +199,18 @@ impl Hdd {
     pub(super) fn begin_destage(&mut self, t: u64) {
         self.stop_ahead(t);
         let look = self.destage_look.max(self.room.len().min(self.queue_depth));
-        let mut best = (u64::MAX, 0, None);
+        let here = self.geometry.turned(t);
+        let mut best = (u64::MAX, 0);
         for (i, d) in self.dirty.iter().take(look).enumerate() {
-            let place = self.geometry.locate(d.offset);
-            let (seek, wait) = self.position(ModelOp::Write, &place, t);
-            if seek + wait < best.0 {
-                best = (seek + wait, i, Some(place));
+            let seek = self.reach_ns(ModelOp::Write, &d.place);
+            let cost = seek + self.geometry.wait_after(here, seek, d.place.angle);
+            if cost < best.0 {
+                best = (cost, i);
             }
         }
-        if let (_, i, Some(place)) = best
-            && let Some(d) = self.dirty.remove(i)
-        {
-            self.go(Job::Destage, 0, d.offset, d.end - d.offset, &place, t);
+        if let Some(d) = self.dirty.remove(best.1) {
+            self.near.remove(d.offset, d.end);
+            self.go(Job::Destage, 0, d.offset, d.end - d.offset, &d.place, t);
         }
     }
 
@@ -175,7 +218,7 @@ impl Hdd {
     fn stop_ahead(&mut self, t: u64) {
         if let Some(a) = self.ahead.take() {
             let reached = a.reached(&self.geometry, t);
-            self.segments.add(a.start, reached);
+            self.remember(a.start, reached);
             // Mostly the head has not left the track.
             if a.place.within + (reached - a.from) >= a.place.track_bytes {
                 let p = self.geometry.locate(reached.min(self.capacity - 1));
@@ -215,19 +258,22 @@ impl Hdd {
             return false;
         }
         if let Some(d) = joins {
+            self.near.grow(d.offset, d.end, end);
             d.end = d.end.max(end);
         } else if self.dirty.len() < DIRTY_RUNS {
             self.runs += 1;
+            self.near.grow(q.offset, q.offset, end);
             self.dirty.push_back(Dirty {
                 offset: q.offset,
                 end,
+                place: self.geometry.locate(q.offset),
                 number: self.runs,
             });
         } else {
             return false;
         }
         self.dirty_bytes += grown;
-        self.segments.forget(q.offset, end);
+        self.forget(q.offset, end);
         self.drop_ahead_over(q.offset, end);
         self.answer(q.id, ready, 0);
         true
@@ -249,7 +295,7 @@ impl Hdd {
             .is_some_and(|a| a.start < end && offset < a.limit)
         {
             self.stop_ahead(self.now);
-            self.segments.forget(offset, end);
+            self.forget(offset, end);
         }
     }
 }

@@ -57,23 +57,110 @@ impl Segments {
     }
 
     pub fn holds(&self, offset: u64, end: u64) -> bool {
-        self.ranges.iter().any(|&(s, e)| s <= offset && end <= e)
+        // Without leaving early: mostly none does, and so it needs no branches.
+        let found: u32 = self
+            .ranges
+            .iter()
+            .map(|&(s, e)| u32::from(s <= offset) & u32::from(end <= e))
+            .sum();
+        found > 0
     }
 
-    pub fn add(&mut self, start: u64, end: u64) {
-        let start = start.max(end.saturating_sub(self.bytes_each));
-        if start < end {
-            self.ranges[self.next] = (start, end);
-            self.next = (self.next + 1) % SEGMENTS;
+    /// Remember a range, as far as a segment is large: (what it is, what gave way to it).
+    pub fn add(&mut self, start: u64, end: u64) -> ((u64, u64), (u64, u64)) {
+        let range = (start.max(end.saturating_sub(self.bytes_each)), end);
+        if range.0 >= end {
+            return ((0, 0), (0, 0));
         }
+        let old = core::mem::replace(&mut self.ranges[self.next], range);
+        self.next = (self.next + 1) % SEGMENTS;
+        (range, old)
     }
 
-    /// A write makes what the buffer holds of that range stale.
-    pub fn forget(&mut self, offset: u64, end: u64) {
+    /// A write makes what the buffer holds of that range stale. Did it hold any?
+    pub fn forget(&mut self, offset: u64, end: u64) -> bool {
+        let mut any = false;
         for r in &mut self.ranges {
             if r.0 < end && offset < r.1 {
                 *r = (0, 0);
+                any = true;
             }
         }
+        any
+    }
+}
+
+/// Which parts of the drive the dirty runs touch, roughly: a read need not search the runs if none is near.
+#[derive(Clone, Debug)]
+pub(crate) struct Near {
+    runs: [u8; BUCKETS],
+}
+
+const BUCKETS: usize = 1024;
+/// Parts of 1 MiB: a run touches a few at most.
+const PART_SHIFT: u32 = 20;
+
+impl Near {
+    pub fn new() -> Near {
+        Near { runs: [0; BUCKETS] }
+    }
+
+    fn bucket(part: u64) -> usize {
+        part as usize % BUCKETS
+    }
+
+    /// A run grew from `end` to `to`; a new one grows from its offset.
+    pub fn grow(&mut self, offset: u64, end: u64, to: u64) {
+        let counted = Self::parts(offset, end).end.max(offset >> PART_SHIFT);
+        for part in counted..Self::parts(offset, to).end {
+            self.runs[Self::bucket(part)] += 1;
+        }
+    }
+
+    /// A run is gone.
+    pub fn remove(&mut self, offset: u64, end: u64) {
+        for part in Self::parts(offset, end) {
+            self.runs[Self::bucket(part)] -= 1;
+        }
+    }
+
+    /// None of an empty run.
+    fn parts(offset: u64, end: u64) -> core::ops::Range<u64> {
+        let first = offset >> PART_SHIFT;
+        if end > offset {
+            first..((end - 1) >> PART_SHIFT) + 1
+        } else {
+            first..first
+        }
+    }
+
+    /// May a run hold `offset`?
+    pub fn may_hold(&self, offset: u64) -> bool {
+        self.runs[Self::bucket(offset >> PART_SHIFT)] > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Near;
+
+    #[test]
+    fn what_grows_and_goes_leaves_nothing() {
+        let mut near = Near::new();
+        let mib = 1 << 20;
+        for (offset, steps) in [
+            (0, vec![0, 1, mib, mib + 1, 3 * mib]),
+            (mib - 1, vec![mib - 1, mib, mib + 1]),
+            (5 * mib + 7, vec![9 * mib]),
+        ] {
+            let mut end = offset;
+            for to in steps {
+                near.grow(offset, end, to);
+                end = to;
+                assert!(end == offset || (near.may_hold(offset) && near.may_hold(end - 1)));
+            }
+            near.remove(offset, end);
+        }
+        assert!(near.runs.iter().all(|&n| n == 0));
     }
 }

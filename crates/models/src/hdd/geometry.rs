@@ -8,6 +8,37 @@ const ZONES: u32 = 16;
 /// Pieces of the zone table; finer than any zone, so that a piece meets at most two.
 const LOOKUP: usize = 256;
 
+/// Division by a number known beforehand: two multiplications instead of a division, with the same result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Divisor {
+    by: u64,
+    /// ⌊(2⁶⁴ - 1) / by⌋
+    reciprocal: u64,
+}
+
+impl Divisor {
+    pub fn new(by: u64) -> Divisor {
+        let by = by.max(1);
+        Divisor {
+            by,
+            reciprocal: u64::MAX / by,
+        }
+    }
+
+    /// Quotient and remainder.
+    #[inline]
+    pub fn div_rem(self, n: u64) -> (u64, u64) {
+        // The estimate is never too large, and too small by two at most.
+        let mut q = ((u128::from(n) * u128::from(self.reciprocal)) >> 64) as u64;
+        let mut r = n - q * self.by;
+        while r >= self.by {
+            q += 1;
+            r -= self.by;
+        }
+        (q, r)
+    }
+}
+
 /// A byte's place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -18,6 +49,7 @@ pub(crate) struct Place {
     pub within: u64,
     /// Bytes on this track.
     pub track_bytes: u64,
+    pub per_track: Divisor,
     /// When in a revolution the byte is under the head, 0 ≤ angle < `rev_ns`.
     pub angle: u64,
 }
@@ -25,8 +57,9 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug)]
 struct Zone {
     first_byte: u64,
-    first_cylinder: u64,
+    first_track: u64,
     track_bytes: u64,
+    per_track: Divisor,
 }
 
 /// Tracks fill cylinder by cylinder, all heads of one before the next. Each track starts `skew_ns` later than the one
@@ -37,8 +70,9 @@ pub(crate) struct Geometry {
     /// Zone of the first byte of each of `LOOKUP` equal pieces: a search of the zones would be most of the work.
     zone_of: [u8; LOOKUP],
     zone_shift: u32,
-    heads: u64,
+    heads: Divisor,
     cylinders: f64,
+    revolution: Divisor,
     pub rev_ns: u64,
     pub skew_ns: u64,
     seek_a: f64,
@@ -65,8 +99,9 @@ impl Geometry {
             let tb = track_bytes(z);
             zones.push(Zone {
                 first_byte,
-                first_cylinder: u64::from(z) * per_zone,
+                first_track: u64::from(z) * per_zone * heads,
                 track_bytes: tb,
+                per_track: Divisor::new(tb),
             });
             first_byte += per_zone * heads * tb;
         }
@@ -91,7 +126,8 @@ impl Geometry {
             zones,
             zone_of,
             zone_shift,
-            heads,
+            heads: Divisor::new(heads),
+            revolution: Divisor::new(rev_ns),
             cylinders: (per_zone * u64::from(ZONES)) as f64,
             rev_ns,
             skew_ns,
@@ -108,16 +144,16 @@ impl Geometry {
         let next = self.zones.get(guess + 1).map_or(u64::MAX, |z| z.first_byte);
         let zone = &self.zones[guess + usize::from(offset >= next)];
         let rel = offset - zone.first_byte;
-        let track_in_zone = rel / zone.track_bytes;
-        let within = rel - track_in_zone * zone.track_bytes;
-        let track = zone.first_cylinder * self.heads + track_in_zone;
-        let angle = (within * self.rev_ns / zone.track_bytes + track * self.skew_ns) % self.rev_ns;
+        let (track_in_zone, within) = zone.per_track.div_rem(rel);
+        let track = zone.first_track + track_in_zone;
+        let turned = zone.per_track.div_rem(within * self.rev_ns).0 + track * self.skew_ns;
         Place {
-            cylinder: (track / self.heads) as u32,
+            cylinder: self.heads.div_rem(track).0 as u32,
             track,
             within,
             track_bytes: zone.track_bytes,
-            angle,
+            per_track: zone.per_track,
+            angle: self.revolution.div_rem(turned).1,
         }
     }
 
@@ -149,10 +185,33 @@ impl Geometry {
         (self.seek_a + self.seek_b * x.sqrt() + self.seek_c * x) as u64
     }
 
+    /// Where in a revolution the platter is at `t`.
+    #[inline]
+    pub fn turned(&self, t: u64) -> u64 {
+        self.revolution.div_rem(t).1
+    }
+
     /// From `at` until `angle` comes under the head.
     #[inline]
     pub fn rotation_ns(&self, at: u64, angle: u64) -> u64 {
-        let here = at % self.rev_ns;
+        self.wait_ns(self.turned(at), angle)
+    }
+
+    /// The wait for `angle` that remains `later` after the platter was at `here`.
+    #[inline]
+    pub fn wait_after(&self, here: u64, later: u64, angle: u64) -> u64 {
+        let sum = here + later;
+        // Seeks take a few revolutions at most, and the queue's delays less: 32 bits, which divide fast.
+        let now = match (u32::try_from(sum), u32::try_from(self.rev_ns)) {
+            (Ok(sum), Ok(rev)) => u64::from(sum % rev),
+            _ => self.turned(sum),
+        };
+        self.wait_ns(now, angle)
+    }
+
+    /// From when the platter is at `here` until `angle` comes under the head.
+    #[inline]
+    pub fn wait_ns(&self, here: u64, angle: u64) -> u64 {
         let wait = if angle >= here {
             angle - here
         } else {
@@ -165,12 +224,59 @@ impl Geometry {
     /// Media time of `len` bytes from `place` on, track changes included.
     #[inline]
     pub fn transfer_ns(&self, place: &Place, len: u64) -> u64 {
-        let crossings = (place.within + len.max(1) - 1) / place.track_bytes;
-        len * self.rev_ns / place.track_bytes + crossings * self.skew_ns
+        let last = place.within + len.max(1) - 1;
+        let crossings = if last < place.track_bytes {
+            0
+        } else {
+            place.per_track.div_rem(last).0
+        };
+        place.per_track.div_rem(len * self.rev_ns).0 + crossings * self.skew_ns
     }
 
     /// How many bytes from `place` on have passed after `ns`.
     pub fn bytes_passed(&self, place: &Place, ns: u64) -> u64 {
         (ns as f64 * place.track_bytes as f64 / (self.rev_ns + self.skew_ns) as f64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Divisor;
+
+    #[test]
+    fn a_divisor_divides() {
+        let mut seed = 3u64;
+        for by in [
+            1,
+            2,
+            3,
+            7,
+            512,
+            8_333_333,
+            1_049_600,
+            u64::from(u32::MAX),
+            u64::MAX,
+        ] {
+            let d = Divisor::new(by);
+            for n in [
+                0,
+                1,
+                by - 1,
+                by,
+                by.wrapping_add(1),
+                u64::MAX,
+                u64::MAX - 1,
+                u64::MAX / 2,
+            ] {
+                assert_eq!(d.div_rem(n), (n / by, n % by), "{n} / {by}");
+            }
+            for _ in 0..1000 {
+                seed = seed
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let n = seed >> (seed % 50);
+                assert_eq!(d.div_rem(n), (n / by, n % by), "{n} / {by}");
+            }
+        }
     }
 }

@@ -34,7 +34,7 @@ use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
 use crate::power::Meter;
 use crate::preset::Options;
 use crate::span::SpanMap;
-use cache::{Ahead, Segments};
+use cache::{Ahead, Near, Segments};
 use geometry::{Geometry, Place};
 
 /// Adjacent cached writes grow into runs of at most this.
@@ -53,6 +53,9 @@ struct Queued {
     /// When the drive has the command (and a write's data).
     ready: u64,
     place: Place,
+    /// A segment of the buffer holds all of it. Kept up to date while it is in the queue, for the choice of the next
+    /// command would otherwise search all segments for each.
+    held: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,8 @@ struct Running {
 struct Dirty {
     offset: u64,
     end: u64,
+    /// Of its first byte: looked at each time a run is chosen.
+    place: Place,
     /// Counts runs in the order they began; a FLUSH waits for all up to the last one before it.
     number: u64,
 }
@@ -116,6 +121,7 @@ pub struct Hdd {
     write_cache: bool,
     /// Runs in the buffer in the order they began, the one being written back excepted.
     dirty: VecDeque<Dirty>,
+    near: Near,
     runs: u64,
     dirty_bytes: u64,
     dirty_limit: u64,
@@ -160,6 +166,7 @@ impl Hdd {
             segments: Segments::new(sheet.cache_mib << 20),
             write_cache: options.write_cache.unwrap_or(sheet.write_cache),
             dirty: VecDeque::new(),
+            near: Near::new(),
             runs: 0,
             dirty_bytes: 0,
             dirty_limit: (sheet.cache_mib << 20) / 2,
@@ -258,7 +265,7 @@ impl Hdd {
                 let Some(w) = self.waiting.pop_front() else {
                     break;
                 };
-                self.queue.push(w);
+                self.enqueue(w);
             }
             // Nothing is being written back here, so the first run tells what is on the platter.
             let first = self.dirty.front().map_or(u64::MAX, |d| d.number);
@@ -345,6 +352,7 @@ impl DeviceModel for Hdd {
             } else {
                 0
             };
+        let held = op == ModelOp::Read && self.segments.holds(offset, offset + len);
         match op {
             ModelOp::Discard => return self.answer(id, ready, 0),
             ModelOp::Flush if self.dirty.is_empty() && !self.destaging() => {
@@ -363,26 +371,24 @@ impl DeviceModel for Hdd {
                     len,
                     ready,
                     place: Place::default(),
+                    held: false,
                 };
                 if !self.room.is_empty() || !self.cache_write(&q, ready) {
                     self.room.push_back(q);
                 }
                 return self.dispatch(now);
             }
-            // With the arm free, `begin` looks for itself.
-            ModelOp::Read
-                if self.queue_depth > 1
-                    && self.running.is_some()
-                    && self.segments.holds(offset, offset + len) =>
-            {
+            // With the arm free, `begin` does this.
+            ModelOp::Read if held && self.queue_depth > 1 && self.running.is_some() => {
                 self.totals.cache_hits += 1;
                 return self.answer(id, ready, len);
             }
             ModelOp::Read
-                if self
-                    .dirty
-                    .iter()
-                    .any(|d| d.offset <= offset && offset + len <= d.end) =>
+                if self.near.may_hold(offset)
+                    && self
+                        .dirty
+                        .iter()
+                        .any(|d| d.offset <= offset && offset + len <= d.end) =>
             {
                 self.totals.cache_hits += 1;
                 return self.answer(id, ready, len);
@@ -396,6 +402,7 @@ impl DeviceModel for Hdd {
             len,
             ready,
             place: self.geometry.locate(offset),
+            held,
         };
         if self.running.is_none() && self.queue.is_empty() && self.spinning && self.dirty.is_empty()
         {

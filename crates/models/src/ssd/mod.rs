@@ -158,7 +158,7 @@ impl Ssd {
                 s.power.standby_w,
             ],
             write_limit_pages: s.write_limit_gb * 1e9 / 4096.0,
-            reads_per_write: options.reads_per_write,
+            reads_per_write: options.reads_per_write.unwrap_or(s.reads_per_write),
             now: 0,
             units: vec![0; s.units as usize],
             interface: 0,
@@ -242,6 +242,14 @@ impl Ssd {
 impl DeviceModel for Ssd {
     #[inline]
     fn start(&mut self, now: Nanos, id: u64, op: ModelOp, offset: u64, len: u32) {
+        if let Some(finish) = self.start_timed(now, op, offset, len) {
+            self.sequence += 1;
+            self.pending.push(Reverse((finish.0, self.sequence, id)));
+        }
+    }
+
+    #[inline]
+    fn start_timed(&mut self, now: Nanos, op: ModelOp, offset: u64, len: u32) -> Option<Nanos> {
         self.now = self.now.max(now.0);
         self.totals.note(op, offset, len);
         let now = self.now;
@@ -289,8 +297,7 @@ impl DeviceModel for Ssd {
             self.totals.busy_ns += finish - now.max(self.busy_until).min(finish);
             self.busy_until = self.busy_until.max(finish);
         }
-        self.sequence += 1;
-        self.pending.push(Reverse((finish, self.sequence, id)));
+        Some(Nanos(finish))
     }
 
     #[inline]
@@ -355,6 +362,10 @@ impl DeviceModel for Ssd {
             .filter(|f| f.pe_cycles > 0.0)
             .map(|f| f.layer.mean_erases() * 1e6 / f.pe_cycles);
         Wear { host_eu, flash_eu }
+    }
+
+    fn set_reads_per_write(&mut self, reads: f64) {
+        self.reads_per_write = reads.max(0.0);
     }
 
     fn capacity(&self) -> u64 {

@@ -37,6 +37,9 @@ pub struct SsdSheet {
     pub power: SsdPower,
     /// Host writes the drive is made for, in GB (10⁹ bytes); 0 = not stated.
     pub write_limit_gb: f64,
+    /// Wear: so many page reads count as one page write (GreenDM 6.1.5 uses 10 and 100); 0 = reads do not count.
+    #[serde(default = "ten")]
+    pub reads_per_write: f64,
     /// Flash layer, for use with [`crate::Options::ftl`].
     pub ftl: Option<FtlSheet>,
 }
@@ -75,6 +78,10 @@ pub struct FtlSheet {
     pub pe_cycles: f64,
 }
 
+fn ten() -> f64 {
+    10.0
+}
+
 impl SsdSheet {
     pub(crate) fn check(&self, file: &str) -> Result<(), SheetError> {
         let c = Check { file, table: "ssd" };
@@ -101,6 +108,7 @@ impl SsdSheet {
         c.at_least("flush_us", self.flush_us, 0.0)?;
         c.at_least("discard_us", self.discard_us, 0.0)?;
         c.at_least("write_limit_gb", self.write_limit_gb, 0.0)?;
+        c.within("reads_per_write", self.reads_per_write, 0.0, 1e9)?;
         let p = &self.power;
         let c = Check {
             file,

@@ -154,13 +154,51 @@ fn wear_follows_greendm() {
         let mut d = drive(
             "intel-320-300",
             &Options {
-                reads_per_write: ratio,
+                reads_per_write: Some(ratio),
                 ..Options::default()
             },
         );
         d.start(Nanos(0), 0, ModelOp::Read, 4000, 200);
         assert!((d.wear().host_eu - 2.0 * share * page).abs() < 1e-12);
+        d.set_reads_per_write(4.0);
+        assert!((d.wear().host_eu - 2.0 * 0.25 * page).abs() < 1e-12);
     }
+}
+
+#[test]
+fn a_finish_known_at_start_is_the_one_that_poll_would_tell() {
+    let options = Options {
+        size: 64 << 20,
+        ftl: true,
+        ..Options::default()
+    };
+    let (mut a, mut b) = (drive("ocz-40", &options), drive("ocz-40", &options));
+    let (mut seed, mut done) = (5, Vec::new());
+    let (mut times, mut told) = (Vec::new(), Vec::new());
+    for i in 0..5000u64 {
+        while let Some(at) = b.next_event().filter(|t| t.0 <= i * 60_000) {
+            b.poll(at, &mut done);
+            told.extend(done.drain(..).map(|id| (at.0, id)));
+        }
+        let op = if i % 3 == 0 {
+            ModelOp::Read
+        } else {
+            ModelOp::Write
+        };
+        let offset = next(&mut seed) % (64 << 8) * 4096;
+        let now = Nanos(i * 60_000);
+        b.start(now, i, op, offset, 4096);
+        times.push((a.start_timed(now, op, offset, 4096).unwrap().0, i));
+    }
+    assert_eq!(a.next_event(), None);
+    times.sort_unstable();
+    while let Some(at) = b.next_event() {
+        b.poll(at, &mut done);
+        told.extend(done.drain(..).map(|id| (at.0, id)));
+    }
+    told.sort_unstable();
+    assert!(told == times, "the two disagree");
+    assert_eq!(a.wear(), b.wear());
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! Digests of every completion time of fixed work: a model may become faster, its answers may change only on purpose.
+//!
+//! A changed number is explained in the commit that changes it.
+
+use isotherm_core::Nanos;
+use isotherm_models::{ModelOp, Options, preset};
+
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *seed >> 20
+}
+
+/// FNV-1a over ids, times and the counters at the end of 20,000 mixed operations in a closed loop.
+fn digest(name: &str, options: &Options, depth: u64) -> u64 {
+    let mut model = preset(name, options).unwrap();
+    let blocks = model.capacity() / 4096;
+    let (mut seed, mut now, mut done) = (9, Nanos(0), Vec::new());
+    let (mut issued, mut finished) = (0u64, 0u64);
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let mut mix = |x: u64| hash = (hash ^ x).wrapping_mul(0x0100_0000_01b3);
+    let mut run = 0;
+    while finished < 20_000 {
+        while issued < 20_000 && issued - finished < depth {
+            let r = next(&mut seed);
+            // A third goes on where the last run stopped.
+            let (op, block) = match r % 12 {
+                0..=3 => (ModelOp::Read, next(&mut seed) % blocks),
+                4..=6 => (ModelOp::Write, next(&mut seed) % blocks),
+                7..=8 => (ModelOp::Read, run),
+                9..=10 => (ModelOp::Write, run),
+                _ if r.is_multiple_of(16) => (ModelOp::Flush, 0),
+                _ => (ModelOp::Read, next(&mut seed) % 1000),
+            };
+            let pages = 1 + r / 16 % 16;
+            if block == run {
+                run = (run + pages) % (blocks / 2);
+            }
+            model.start(now, issued, op, block * 4096, (pages * 4096) as u32);
+            issued += 1;
+        }
+        now = model.next_event().unwrap();
+        model.poll(now, &mut done);
+        for id in done.drain(..) {
+            mix(id);
+            mix(now.0);
+            finished += 1;
+        }
+    }
+    let c = model.counters(now);
+    for x in [c.busy_ns, c.seeks, c.seek_distance, c.cache_hits] {
+        mix(x);
+    }
+    for ns in c.state_ns {
+        mix(ns);
+    }
+    hash
+}
+
+#[test]
+fn answers_are_those_of_last_time() {
+    let through = Options {
+        write_cache: Some(false),
+        ..Options::default()
+    };
+    let plain = Options::default();
+    let small = Options {
+        size: 1 << 30,
+        ftl: true,
+        ..Options::default()
+    };
+    let mut wrong = Vec::new();
+    for (name, options, depth, want) in GOLDEN.iter().map(|(name, kind, depth, want)| {
+        let options = match *kind {
+            "through" => &through,
+            "ftl" => &small,
+            _ => &plain,
+        };
+        (*name, options, *depth, *want)
+    }) {
+        let got = digest(name, options, depth);
+        if got != want {
+            wrong.push(format!("{name} depth {depth}: {got:#018x}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Preset, options, depth, digest.
+const GOLDEN: &[(&str, &str, u64, u64)] = &[
+    ("wd5000aaks", "plain", 1, 0xfb66_8990_c462_9ae7),
+    ("wd5000aaks", "plain", 8, 0x9eae_8736_3a96_956e),
+    ("wd5000aaks", "plain", 64, 0xb51a_1df9_6ed0_9c62),
+    ("wd5000aaks", "through", 1, 0x8b0b_b034_a572_5dac),
+    ("wd5000aaks", "through", 8, 0xb5f0_edda_f14e_9910),
+    ("wd5000aaks", "through", 64, 0x9383_70ac_e74f_ccab),
+    ("exos-18tb", "plain", 16, 0x4796_7b7f_106b_a226),
+    ("smr-8tb", "plain", 4, 0x7e8e_bc9f_d608_ffa1),
+    ("intel-320-300", "plain", 32, 0x5911_e26a_bec0_45a5),
+    ("intel-320-300", "ftl", 4, 0xec9d_5859_6505_4fa2),
+    ("nvme-tlc", "plain", 64, 0xbc8c_b121_91a6_44ce),
+    ("remote", "plain", 16, 0x84d6_2067_ec97_1cc9),
+];

@@ -5,7 +5,7 @@
 //! one operation.
 
 use super::commit::MetaSource;
-use super::{Engine, Mutant, Op, Req, Waiter, What};
+use super::{Engine, Mutant, Op, Req, SCAN_BUDGET, Waiter, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
 use crate::policy::{Access, Place};
 use crate::stats::CLASSES;
@@ -163,7 +163,7 @@ impl Engine {
             request_offset: req.start,
             first: self.space.geo.extent_at(req.start) == extent,
         };
-        let (policy, mut view, wanted) = self.view(now, 0);
+        let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
         policy.on_access(&mut view, &access, wanted);
         self.policy_due = true;
         if !self.wanted.is_empty() {

@@ -5,7 +5,7 @@
 //! one operation.
 
 use super::commit::MetaSource;
-use super::{Engine, Mutant, Op, Req, Waiter, What};
+use super::{Engine, Mutant, Op, Req, SCAN_BUDGET, Waiter, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
 use crate::policy::{Access, Place};
 use crate::stats::CLASSES;
@@ -115,7 +115,7 @@ impl Engine {
     /// Let the policy make room for a first home. What it starts is through later: this extent does not wait for it.
     fn make_room(&mut self, now: Nanos, req: &Req, extent: ExtentId, out: &mut Vec<Effect>) {
         let access = self.access_of(now, req, extent, None);
-        let (policy, mut view, wanted) = self.view(now, 0);
+        let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
         policy.make_room(&mut view, &access, wanted);
         if !self.wanted.is_empty() {
             self.try_wanted(now, out);
@@ -164,7 +164,7 @@ impl Engine {
         class.accesses += 1;
         class.fast_hits += u64::from(tier == Some(TierId(0)));
         let access = self.access_of(now, req, extent, home);
-        let (policy, mut view, wanted) = self.view(now, 0);
+        let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
         policy.on_access(&mut view, &access, wanted);
         self.policy_due = true;
         if !self.wanted.is_empty() {

@@ -45,7 +45,7 @@ use slab::Slab;
 
 /// Longest read or write.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
-/// Slots that a policy may look at in one background call: about 20 µs.
+/// Slots that a policy may look at in one call, for an access or in the background: about 20 µs.
 const SCAN_BUDGET: u32 = 2048;
 /// Times that a policy may react to how its wants ended within one event.
 const WANT_TURNS: u32 = 64;

@@ -332,6 +332,8 @@ fn figures(
         refused: moves.values().flat_map(|m| m.refused.values()).sum(),
         moves: Some(moves),
         migrated_bytes: c.migrated_bytes - w.migrated_bytes,
+        ram_read_bytes: Some(s.from_moves),
+        zero_read_bytes: Some(s.zeros),
         by_class,
         seed: setup.seed,
         warm_up: setup.warm_up,

@@ -73,6 +73,10 @@ pub struct Report {
     pub refused: u64,
     /// Bytes that moves, fetches and write-backs carried.
     pub migrated_bytes: u64,
+    /// Bytes of reads that were served from the buffer of a move (GreenDM 6.1.3); `None` in hit-only runs.
+    pub ram_read_bytes: Option<u64>,
+    /// Bytes of reads of discarded data, which no device sees; `None` in hit-only runs.
+    pub zero_read_bytes: Option<u64>,
     /// Money; filled in by who has prices.
     pub cost: Option<serde_json::Value>,
     /// By class of data, classes without accesses left out.

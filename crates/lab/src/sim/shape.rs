@@ -112,7 +112,10 @@ impl Shape {
     /// Row numbers for the extents of the trace.
     pub fn rows(&self, touched: &Touched) -> Rows {
         match self.from {
-            Some(lowest) => Rows::From(lowest),
+            Some(lowest) => Rows::From {
+                lowest,
+                extents: self.extents,
+            },
             None => Rows::Compact(Compact::new(&touched.extents)),
         }
     }

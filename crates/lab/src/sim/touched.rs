@@ -29,15 +29,20 @@ pub enum Rows {
     /// Touched extents, numbered without gaps in the order of addresses.
     Compact(Compact),
     /// The address space from the lowest touched extent on: what `linear` places is the address.
-    From(u64),
+    From {
+        /// The lowest touched extent.
+        lowest: u64,
+        /// How many rows there are.
+        extents: u64,
+    },
 }
 
 impl Rows {
-    /// The row of a touched extent; for another one, the row of the next touched.
+    /// The row of a touched extent; for another one, that of the next, or the number of rows if there is none.
     pub fn row(&mut self, extent: u64) -> u64 {
         match self {
             Rows::Compact(c) => c.rank(extent),
-            Rows::From(lowest) => extent.saturating_sub(*lowest),
+            Rows::From { lowest, extents } => extent.saturating_sub(*lowest).min(*extents),
         }
     }
 }

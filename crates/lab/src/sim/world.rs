@@ -60,6 +60,8 @@ pub(crate) struct Sums {
     pub bytes_written: u64,
     /// Bytes of reads that moves' buffers served.
     pub from_moves: u64,
+    /// Bytes of reads of what was discarded.
+    pub zeros: u64,
     pub latency: Histogram,
     pub classes: Vec<ClassSum>,
     pub errors: u64,
@@ -395,7 +397,12 @@ impl<'a> World<'a> {
                         self.sums.from_moves += u64::from(len);
                     }
                 }
-                Effect::Zero { .. } | Effect::Patch { .. } => {}
+                Effect::Zero { tag, len, .. } => {
+                    if self.flights[tag.0 as usize].counts {
+                        self.sums.zeros += u64::from(len);
+                    }
+                }
+                Effect::Patch { .. } => {}
             }
         }
         self.out.clear();

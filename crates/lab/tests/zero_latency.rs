@@ -1,0 +1,134 @@
+//! Hit-only runs are the lab without time: in a world whose devices answer at once, the whole engine decides as the null
+//! engine does.
+//!
+//! Three rules of the live engine must have nothing to bite on for that, so the setting leaves them nothing:
+//! - a move is settled only when its record is durable, so the next access may come before it. Here a request is one extent
+//!   (a trace is cut beforehand), and everything that an access set off ends before the next comes;
+//! - MCML, in-flight extents, metadata being flushed: with devices that answer at once none of them is ever met;
+//! - a background scan ends after 2048 slots and goes on a microsecond later: accesses are further apart.
+
+use std::collections::VecDeque;
+
+use isotherm_core::Nanos;
+use isotherm_core::policy::PRESETS;
+use isotherm_lab::sim::{Memory, Report, Run, Setup, Source, Synthetic, TimeMode, TraceFile};
+use isotherm_lab::size::Size;
+use isotherm_models::{Counters, DeviceModel, ModelOp, Wear};
+use isotherm_traces::{Op, Record};
+
+/// A device that answers at once.
+struct Instant {
+    ended: VecDeque<u64>,
+    now: Nanos,
+}
+
+impl DeviceModel for Instant {
+    fn start(&mut self, now: Nanos, id: u64, _op: ModelOp, _offset: u64, _len: u32) {
+        self.now = now;
+        self.ended.push_back(id);
+    }
+    fn next_event(&self) -> Option<Nanos> {
+        (!self.ended.is_empty()).then_some(self.now)
+    }
+    fn poll(&mut self, _now: Nanos, done: &mut Vec<u64>) {
+        done.extend(self.ended.drain(..));
+    }
+    fn counters(&self, _now: Nanos) -> Counters {
+        Counters::default()
+    }
+    fn wear(&self) -> Wear {
+        Wear::default()
+    }
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+fn instant(_tier: u8, _bytes: u64) -> Box<dyn DeviceModel> {
+    Box::new(Instant {
+        ended: VecDeque::new(),
+        now: Nanos(0),
+    })
+}
+
+/// Reads and writes, cut into extents, at least 10 µs apart.
+fn cut(source: &dyn Source, extent: u64, limit: usize) -> Memory {
+    let whole = Memory::load(source).expect("readable");
+    let mut records: Vec<Record> = Vec::new();
+    for r in whole
+        .records
+        .iter()
+        .filter(|r| matches!(r.op, Op::Read | Op::Write))
+        .take(limit)
+    {
+        let mut at = r.offset;
+        while at < r.end() {
+            let end = r.end().min((at / extent + 1) * extent);
+            let time = records
+                .last()
+                .map_or(r.time, |l| r.time.max(l.time + Nanos::from_micros(10)));
+            records.push(Record {
+                time,
+                offset: at,
+                len: (end - at) as u32,
+                ..*r
+            });
+            at = end;
+        }
+    }
+    Memory::new("cut", records)
+}
+
+fn decisions(r: &Report) -> (u64, String, u64, u64, u64, u64, u64) {
+    (
+        r.accesses,
+        format!("{:.9}", r.fast_hit_ratio),
+        r.promotions,
+        r.demotions,
+        r.fetches,
+        r.evictions,
+        r.writebacks,
+    )
+}
+
+fn equal_under_every_tiering_preset(trace: &Memory, fast: Size) {
+    let mut moved = 0;
+    for preset in PRESETS.iter().filter(|p| p.kind == "tiering") {
+        let policy = preset.name.parse().expect("a preset");
+        let setup = Setup {
+            time: TimeMode::Trace { acceleration: 1.0 },
+            ..Setup::pair(policy, fast).expect("sheets")
+        };
+        let hits = Run::new(&setup, trace).hit_only().expect("runs");
+        let full = Run::new(&setup, trace)
+            .models(&instant)
+            .full()
+            .expect("runs");
+        assert_eq!(decisions(&hits), decisions(&full), "{}", preset.name);
+        moved += hits.promotions + hits.demotions;
+    }
+    assert!(moved > 100, "the trace moves something: {moved}");
+}
+
+#[test]
+fn on_a_recorded_trace() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/linux-mysql.load.zst"
+    );
+    let file = TraceFile::new(path, isotherm_traces::Options::default());
+    equal_under_every_tiering_preset(&cut(&file, 4096, 20_000), Size::Share(100_000));
+}
+
+#[test]
+fn on_a_synthetic_trace_of_partial_extents() {
+    let source = Synthetic {
+        requests: 60_000,
+        bytes: 64 << 20,
+        len: 1024,
+        write_percent: 30,
+        gap: Nanos::from_millis(2),
+        seed: 3,
+    };
+    equal_under_every_tiering_preset(&cut(&source, 4096, 60_000), Size::Bytes(2 << 20));
+}

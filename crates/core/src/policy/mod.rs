@@ -10,6 +10,7 @@ mod hot_dst;
 mod linear;
 mod registry;
 mod view;
+mod visit;
 
 pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
 pub use greendm::GreenDm;
@@ -17,6 +18,7 @@ pub use hot_dst::HotDst;
 pub use linear::Linear;
 pub use registry::{BuildError, PRESETS, ParamInfo, Preset, build, nearest};
 pub use view::{Space, View};
+pub use visit::{Visitor, with_preset};
 
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::boxed::Box;

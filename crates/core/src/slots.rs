@@ -12,7 +12,14 @@ pub struct Slots {
     count: [u32; TIERS_MAX],
     freeing: [u32; TIERS_MAX],
     tiers: [(u32, u32); TIERS_MAX],
+    /// No slot of the tier below this number is free: where the search for the lowest begins.
+    low: [u32; TIERS_MAX],
+    /// The slot that was freed when its tier had no other: kept beside the tree, because a full cache frees one slot and
+    /// takes it again at each miss.
+    pocket: [u32; TIERS_MAX],
 }
+
+const NIL: u32 = u32::MAX;
 
 impl Slots {
     /// All slots of `geo` free.
@@ -22,10 +29,13 @@ impl Slots {
             count: [0; 8],
             freeing: [0; 8],
             tiers: [(0, 0); 8],
+            low: [0; 8],
+            pocket: [NIL; 8],
         };
         for t in 0..geo.tiers() {
             let r = geo.tier_slots(TierId(t));
             s.tiers[usize::from(t)] = (r.start, r.end);
+            s.low[usize::from(t)] = r.start;
             for i in r {
                 s.free.insert(i as usize);
                 s.count[usize::from(t)] += 1;
@@ -46,22 +56,48 @@ impl Slots {
     }
     /// Is `s` free to be handed out?
     pub fn is_free(&self, s: Slot) -> bool {
-        self.free.contains(s.0 as usize)
+        self.free.contains(s.0 as usize) || self.pocket.contains(&s.0)
+    }
+    /// What is in the pocket goes to the tree, where searches find it.
+    fn empty_pocket(&mut self, t: usize) {
+        if self.pocket[t] != NIL {
+            self.free.insert(self.pocket[t] as usize);
+            self.low[t] = self.low[t].min(self.pocket[t]);
+            self.pocket[t] = NIL;
+        }
     }
     /// The free slot that [`Slots::take_lowest`] would give.
     pub fn lowest(&self, t: TierId) -> Option<Slot> {
-        let (a, b) = self.tiers[usize::from(t.0)];
-        let i = self.free.first_from(a as usize)? as u32;
-        (i < b).then_some(Slot(i))
+        let t = usize::from(t.0);
+        if self.count[t] == 0 {
+            return None;
+        }
+        let pocket = self.pocket[t];
+        if pocket != NIL && self.count[t] == 1 {
+            return Some(Slot(pocket));
+        }
+        let (a, b) = (self.low[t], self.tiers[t].1);
+        let in_tree = self.free.first_from(a as usize).map_or(NIL, |i| i as u32);
+        let i = if in_tree < b { in_tree } else { NIL }.min(pocket);
+        (i != NIL).then_some(Slot(i))
     }
     /// Hand out the lowest-numbered free slot of a tier.
     pub fn take_lowest(&mut self, t: TierId) -> Option<Slot> {
         let s = self.lowest(t)?;
-        self.take(s).then_some(s)
+        let t = usize::from(t.0);
+        self.count[t] -= 1;
+        if self.pocket[t] == s.0 {
+            self.pocket[t] = NIL;
+        } else {
+            self.free.remove(s.0 as usize);
+            self.low[t] = s.0 + 1;
+        }
+        Some(s)
     }
     /// Hand out the free slot nearest after `near` on its tier, else the lowest (logical neighbours stay together).
     pub fn take_near(&mut self, near: Slot) -> Option<Slot> {
         let t = self.tier(near);
+        self.empty_pocket(t);
         let i = self
             .free
             .first_from(near.0 as usize)
@@ -77,8 +113,13 @@ impl Slots {
         if !self.is_free(s) {
             return false;
         }
-        self.free.remove(s.0 as usize);
-        self.count[self.tier(s)] -= 1;
+        let t = self.tier(s);
+        self.count[t] -= 1;
+        if self.pocket[t] == s.0 {
+            self.pocket[t] = NIL;
+        } else {
+            self.free.remove(s.0 as usize);
+        }
         true
     }
     /// `s` was given up, but may be read or recovered by somebody still.
@@ -93,8 +134,14 @@ impl Slots {
     /// A slot that was handed out and never exposed is free again at once.
     pub fn put_back(&mut self, s: Slot) {
         assert!(!self.is_free(s), "slot freed twice");
-        self.free.insert(s.0 as usize);
-        self.count[self.tier(s)] += 1;
+        let t = self.tier(s);
+        if self.count[t] == 0 {
+            self.pocket[t] = s.0;
+        } else {
+            self.free.insert(s.0 as usize);
+            self.low[t] = self.low[t].min(s.0);
+        }
+        self.count[t] += 1;
     }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
@@ -127,5 +174,48 @@ mod tests {
         assert_eq!((s.free(TierId(0)), s.freeing(TierId(0))), (0, 1));
         s.release(Slot(1));
         assert_eq!(s.take_lowest(TierId(0)), Some(Slot(1)));
+    }
+
+    #[test]
+    fn agrees_with_a_set() {
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        let mut s = Slots::new(&Geometry::new(16, 12, 5, vec![m(0, 5), m(1, 200)]).unwrap());
+        let mut model: alloc::collections::BTreeSet<u32> = (0..205).collect();
+        let mut seed = 11u64;
+        for step in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (what, x) = (seed >> 61, (seed >> 33) as u32);
+            let tier = if step % 2 == 0 { 0..5 } else { 5..205 };
+            let t = TierId(u8::from(tier.start > 0));
+            let one = Slot(tier.start + x % tier.len() as u32);
+            match what {
+                0 | 1 if !model.contains(&one.0) => {
+                    s.put_back(one);
+                    model.insert(one.0);
+                }
+                2 => assert_eq!(s.take(one), model.remove(&one.0)),
+                3 => {
+                    let after = model.range(one.0..tier.end).next();
+                    let near = after.or(model.range(tier.clone()).next()).copied();
+                    assert_eq!(s.take_near(one), near.map(Slot));
+                    near.map(|n| model.remove(&n));
+                }
+                4 => {
+                    let low = model.range(tier.clone()).next().copied();
+                    assert_eq!(
+                        (s.lowest(t), s.take_lowest(t)),
+                        (low.map(Slot), low.map(Slot))
+                    );
+                    low.map(|n| model.remove(&n));
+                }
+                _ => assert_eq!(s.is_free(one), model.contains(&one.0)),
+            }
+            assert_eq!(s.free(t), model.range(tier).count() as u32);
+        }
     }
 }

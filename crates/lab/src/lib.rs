@@ -7,6 +7,9 @@
 
 pub mod compact;
 mod error;
+pub mod hit_only;
+mod touched;
+
 #[cfg(feature = "hostile")]
 pub mod hostile;
 pub mod policy_spec;

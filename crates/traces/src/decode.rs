@@ -223,14 +223,17 @@ impl<P: FixedParser> Decode for Fixed<P> {
 }
 
 /// Little-endian numbers out of a record; callers pass offsets inside their `SIZE`.
+#[inline]
 pub(crate) fn le16(b: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([b[at], b[at + 1]])
 }
 
+#[inline]
 pub(crate) fn le32(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
+#[inline]
 pub(crate) fn le64(b: &[u8], at: usize) -> u64 {
     u64::from(le32(b, at)) | u64::from(le32(b, at + 4)) << 32
 }

@@ -217,6 +217,7 @@ pub(crate) fn length(count: u64, unit: u64) -> Result<u32, Bad> {
 }
 
 /// A plain request, if it ends below 2^64.
+#[inline]
 pub(crate) fn request(time: u64, op: Op, offset: u64, len: u32) -> Result<Record, Bad> {
     if offset.checked_add(u64::from(len)).is_none() {
         return Err(Bad::value(
@@ -228,6 +229,7 @@ pub(crate) fn request(time: u64, op: Op, offset: u64, len: u32) -> Result<Record
 }
 
 /// Multiplies a time into nanoseconds.
+#[inline]
 pub(crate) fn scaled(count: u64, unit_ns: u64) -> Result<u64, Bad> {
     count
         .checked_mul(unit_ns)

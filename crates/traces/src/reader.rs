@@ -196,7 +196,7 @@ impl Reader {
         let timed = self.decoder.timed();
         let (mut kept, stats) = (start, &mut self.run.stats);
         for i in start..out.len() {
-            let mut r = out[i];
+            let r = &mut out[i];
             if r.len == 0 && r.op != Op::Flush {
                 stats.zero_length_dropped += 1;
                 continue;
@@ -216,7 +216,10 @@ impl Reader {
                 r.time = Nanos(stats.requests * UNTIMED_STEP.0);
             }
             stats.requests += 1;
-            out[kept] = r;
+            // Mostly nothing is dropped and everything stays where it is.
+            if kept != i {
+                out[kept] = out[i];
+            }
             kept += 1;
         }
         self.left -= (kept - start) as u64;

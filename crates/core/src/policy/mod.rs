@@ -14,6 +14,7 @@ mod linear;
 mod param;
 mod registry;
 mod view;
+mod visit;
 
 pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
 pub use cold_dst::{Cold, ColdDst};
@@ -24,6 +25,7 @@ pub use interval::{Every, Interval, Rules};
 pub use linear::Linear;
 pub use registry::{BuildError, PRESETS, ParamInfo, Preset, build, nearest};
 pub use view::{Space, View};
+pub use visit::{Visitor, with_preset};
 
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::boxed::Box;

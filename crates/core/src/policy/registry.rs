@@ -333,12 +333,20 @@ pub fn build<'a>(
         .find(|p| p.name == name)
         .ok_or_else(|| BuildError::UnknownPolicy(nearest(name, PRESETS.iter().map(|p| p.name))))?;
     let mut policy = (preset.make)();
+    set_all(&mut policy, params)?;
+    Ok(policy)
+}
+
+pub(super) fn set_all<'a>(
+    policy: &mut impl Policy,
+    params: impl Iterator<Item = (&'a str, f64)>,
+) -> Result<(), BuildError> {
     for (k, v) in params {
         policy
             .set(k, v)
             .map_err(|e| BuildError::Param(String::from(k), e))?;
     }
-    Ok(policy)
+    Ok(())
 }
 
 /// The valid name with the smallest edit distance to `name`, letters compared without case.

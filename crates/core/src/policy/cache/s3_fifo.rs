@@ -3,7 +3,9 @@
 //!
 //! Newcomers enter a small queue of max(1, ⌊F/10⌋) units. One that was hit twice since its fetch moves on to the main queue,
 //! the others leave a ghost. A miss found among the ghosts, of which there are as many as main has places, enters main at
-//! once. In main a hit unit goes round with min(hits, 3) − 1 hits left; main's victims leave no ghost.
+//! once. In main a hit unit goes round with min(hits, 3) − 1 hits left; main's victims leave no ghost. Until the first
+//! eviction, newcomers that find small full enter main: libCacheSim fills an empty cache so (found by comparing miss ratios
+//! over sizes; policy-specs is silent about it).
 //!
 //! 9 bytes a fast slot, and 0.9 ghosts a fast slot at 23 to 38 bytes.
 //!
@@ -23,6 +25,8 @@ pub struct S3Fifo {
     marks: Vec<u8>,
     len: [u32; 2],
     main_most: u32,
+    /// Nothing had to go yet.
+    filling: bool,
     ghosts: Ghosts,
     /// Newcomers found among the ghosts, on their way.
     returning: Vec<u32>,
@@ -42,6 +46,7 @@ impl Default for S3Fifo {
             marks: Vec::new(),
             len: [0; 2],
             main_most: 0,
+            filling: true,
             ghosts: Ghosts::new(0, 1),
             returning: Vec::new(),
         }
@@ -49,6 +54,9 @@ impl Default for S3Fifo {
 }
 
 impl S3Fifo {
+    fn small_most(&self) -> u32 {
+        self.marks.len() as u32 - self.main_most
+    }
     fn enter(&mut self, slot: u32, list: u32, hits: u8) {
         self.lists.push_tail(list, slot);
         self.marks[slot as usize] = hits | if list == MAIN { IN_MAIN } else { 0 };
@@ -107,6 +115,7 @@ impl Replacement for S3Fifo {
         self.lists = Lists::new(slots, 2);
         self.marks = vec![0; slots as usize];
         self.len = [0; 2];
+        self.filling = true;
         self.ghosts = Ghosts::new(self.main_most, 1);
     }
     #[inline]
@@ -125,6 +134,7 @@ impl Replacement for S3Fifo {
     }
     #[inline]
     fn victim(&mut self, _newcomer: ExtentId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.filling = false;
         if self.len[MAIN as usize] <= self.main_most
             && let Some(s) = self.small_victim(&mut busy)
         {
@@ -144,6 +154,7 @@ impl Replacement for S3Fifo {
                 self.returning.swap_remove(i);
                 MAIN
             }
+            None if self.filling && self.len[SMALL as usize] >= self.small_most() => MAIN,
             None => SMALL,
         };
         self.enter(slot, list, 0);

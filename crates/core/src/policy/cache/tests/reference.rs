@@ -124,9 +124,11 @@ struct S3Fifo {
     main: VecDeque<u32>,
     ghost: VecDeque<u32>,
     hits: BTreeMap<u32, u32>,
+    evicted: bool,
 }
 impl S3Fifo {
     fn evict(&mut self, main_most: usize) {
+        self.evicted = true;
         loop {
             if self.main.len() > main_most || self.small.is_empty() {
                 let Some(x) = self.main.pop_front() else {
@@ -167,7 +169,8 @@ impl Naive for S3Fifo {
             self.evict(main_most);
         }
         self.hits.insert(x, 0);
-        let to = if known {
+        let filling = !self.evicted && self.small.len() >= self.f - main_most;
+        let to = if known || filling {
             &mut self.main
         } else {
             &mut self.small

@@ -1,0 +1,456 @@
+//! Hit-only runs: a trace under a policy with no device time (policy-specs section 0), at full speed.
+//!
+//! One pass decodes the trace, finds which extents it touches (their number is what `10%` is of, and rows are kept for them
+//! only) and keeps the requests, packed into 24 bytes, as long as they fit into a budget; then they are played. A longer
+//! trace is decoded a second time instead, so memory is bounded by the budget and by what is touched, whatever the length.
+//!
+//! The policy is compiled into the loop where it is a plain cache ([`with_preset`]); the others are called dynamically. The
+//! decisions are the same (test: `tests/hit_only.rs`).
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use isotherm_core::geometry::{Geometry, Member, SLOTS_MAX};
+use isotherm_core::null::{NullCounters, NullEngine};
+use isotherm_core::policy::{BuildError, Policy, Visitor, with_preset};
+use isotherm_core::{ExtentId, Nanos, TierId};
+use isotherm_traces::{DeviceSpan, Op, Reader, Record, SideBySide, Stats, TraceError};
+
+use crate::touched::{Spot, Touched};
+
+/// Records decoded at a time: they stay in the nearest cache.
+const BATCH: usize = 512;
+/// Requests whose rows are looked up ahead of their turn, so that the waits for memory overlap.
+const AHEAD: usize = 32;
+/// Fast slots kept at most, where the trace touches less than half as many extents.
+const FAST_SLOTS_MAX: u64 = 1 << 26;
+/// The logical block of a simulated volume, as a power of two: the sector.
+const BLOCK_SHIFT: u32 = 9;
+/// Bytes that packed requests may take by default: 11 million requests.
+pub const KEEP_BYTES: usize = 256 << 20;
+
+/// What to run.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// Preset name.
+    pub policy: &'a str,
+    /// Its parameters.
+    pub params: &'a [(&'a str, f64)],
+    /// log2 of the extent size, 12 to 22.
+    pub extent_shift: u32,
+    /// Fast slots, from the number of touched extents; less than 1 counts as 1.
+    pub fast_slots: &'a dyn Fn(u64) -> u64,
+    /// Bytes that packed requests may take ([`KEEP_BYTES`]); a longer trace is read twice.
+    pub keep_bytes: usize,
+}
+
+/// What a run found.
+#[derive(Clone, Debug)]
+pub struct HitOnlyReport {
+    /// Requests of any kind.
+    pub requests: u64,
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes of read requests.
+    pub bytes_read: u64,
+    /// Bytes of write requests.
+    pub bytes_written: u64,
+    /// Accesses and hits, by class; classes without accesses are left out.
+    pub by_class: Vec<(u8, u64, u64)>,
+    /// What the engine counted.
+    pub counters: NullCounters,
+    /// Distinct extents touched.
+    pub touched: u64,
+    /// Fast slots, as asked for.
+    pub fast_slots: u64,
+    /// Memory of map, slots and policy, bytes.
+    pub bytes: usize,
+    /// Time spent reading and decoding.
+    pub reading: Duration,
+    /// All time.
+    pub wall: Duration,
+    /// What the reader counted.
+    pub reader: Stats,
+}
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum HitOnlyError {
+    /// The trace cannot be read.
+    Trace(TraceError),
+    /// The trace does not fit the setup; why, and what to change.
+    Unfit(String),
+    /// The policy or a parameter is wrong.
+    Policy(BuildError),
+}
+
+impl std::fmt::Display for HitOnlyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HitOnlyError::Trace(e) => e.fmt(f),
+            HitOnlyError::Unfit(why) => f.write_str(why),
+            HitOnlyError::Policy(BuildError::UnknownPolicy(near)) => {
+                write!(f, "no such policy; nearest: `{near}`")
+            }
+            HitOnlyError::Policy(BuildError::Param(key, e)) => {
+                write!(f, "parameter `{key}`: {e:?}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for HitOnlyError {}
+
+impl From<TraceError> for HitOnlyError {
+    fn from(e: TraceError) -> HitOnlyError {
+        HitOnlyError::Trace(e)
+    }
+}
+
+/// Play a trace; `open` opens it (twice, where it is too long to be kept).
+///
+/// # Errors
+/// See [`HitOnlyError`].
+pub fn hit_only(
+    mut open: impl FnMut() -> Result<Reader, TraceError>,
+    setup: &Setup<'_>,
+) -> Result<HitOnlyReport, HitOnlyError> {
+    let begun = Instant::now();
+    let gathered = Gathered::read(open()?, setup)?;
+    let again = match gathered.kept {
+        Some(_) => None,
+        None => Some(open()?),
+    };
+    let run = Run {
+        gathered,
+        again,
+        setup,
+        begun,
+    };
+    with_preset(setup.policy, setup.params, run).map_err(HitOnlyError::Policy)?
+}
+
+/// A request, ready to be played.
+#[derive(Clone, Copy)]
+struct Packed {
+    time: Nanos,
+    spot: Spot,
+    len: u32,
+    /// Offset inside the first extent; class in the highest six bits, then the direction.
+    inside: u32,
+}
+
+const WRITE: u32 = 1 << 25;
+const CLASS_SHIFT: u32 = 26;
+const INSIDE: u32 = (1 << 25) - 1;
+
+impl Packed {
+    fn new(r: &Record, spot: Spot, shift: u32) -> Packed {
+        let inside = r.offset as u32 & ((1 << shift) - 1);
+        let write = if r.op == Op::Write { WRITE } else { 0 };
+        Packed {
+            time: r.time,
+            spot,
+            len: r.len,
+            inside: inside | write | u32::from(r.class) << CLASS_SHIFT,
+        }
+    }
+}
+
+/// One device of the trace.
+struct Device {
+    span: DeviceSpan,
+    touched: Touched,
+}
+
+/// What the first pass finds.
+struct Gathered {
+    /// In order of first requests.
+    devices: Vec<Device>,
+    /// Number of a device in the trace → place in `devices`.
+    place: Vec<u32>,
+    /// Packed requests and their devices' places (left empty where there is one device).
+    kept: Option<(Vec<Packed>, Vec<u16>)>,
+    report: HitOnlyReport,
+}
+
+impl Gathered {
+    fn read(mut reader: Reader, setup: &Setup<'_>) -> Result<Gathered, HitOnlyError> {
+        let mut g = Gathered {
+            devices: Vec::new(),
+            place: Vec::new(),
+            kept: Some((Vec::new(), Vec::new())),
+            report: HitOnlyReport {
+                requests: 0,
+                reads: 0,
+                writes: 0,
+                bytes_read: 0,
+                bytes_written: 0,
+                by_class: Vec::new(),
+                counters: NullCounters::default(),
+                touched: 0,
+                fast_slots: 0,
+                bytes: 0,
+                reading: Duration::ZERO,
+                wall: Duration::ZERO,
+                reader: Stats::default(),
+            },
+        };
+        let mut batch = Vec::with_capacity(BATCH);
+        while next_batch(&mut reader, &mut batch, &mut g.report.reading)? {
+            for r in &batch {
+                g.add(r, setup.extent_shift);
+            }
+            let most = setup.keep_bytes / size_of::<Packed>();
+            let too_many = |k: &(Vec<Packed>, Vec<u16>)| k.0.len() > most;
+            if g.kept.as_ref().is_some_and(too_many) || g.devices.len() > usize::from(u16::MAX) {
+                g.kept = None;
+            }
+        }
+        g.report.reader = reader.stats();
+        for d in &mut g.devices {
+            g.report.touched = d.touched.number(g.report.touched);
+        }
+        Ok(g)
+    }
+    fn add(&mut self, r: &Record, shift: u32) {
+        let sums = &mut self.report;
+        sums.requests += 1;
+        match r.op {
+            Op::Read => {
+                sums.reads += 1;
+                sums.bytes_read += u64::from(r.len);
+            }
+            Op::Write => {
+                sums.writes += 1;
+                sums.bytes_written += u64::from(r.len);
+            }
+            Op::Flush | Op::Discard => {}
+        }
+        let place = match self.place.get(r.device as usize) {
+            Some(p) if *p != 0 => *p as usize - 1,
+            _ => self.new_device(r.device),
+        };
+        let device = &mut self.devices[place];
+        if r.op == Op::Flush {
+            return;
+        }
+        device.span.first = device.span.first.min(r.offset);
+        device.span.end = device.span.end.max(r.end());
+        // Neither places nor touches data in a run without devices.
+        if r.op == Op::Discard {
+            return;
+        }
+        let (from, to) = span(r, shift);
+        let spot = device.touched.add(from);
+        for e in from + 1..=to {
+            device.touched.add(e);
+        }
+        if let Some((requests, places)) = &mut self.kept {
+            // The second device ends the time in which places are left out.
+            if place > 0 && places.len() < requests.len() {
+                places.resize(requests.len(), 0);
+            }
+            if self.devices.len() > 1 {
+                places.resize(requests.len(), 0);
+                places.push(place as u16);
+            }
+            requests.push(Packed::new(r, spot, shift));
+        }
+    }
+    fn new_device(&mut self, device: u32) -> usize {
+        if self.place.len() <= device as usize {
+            self.place.resize(device as usize + 1, 0);
+        }
+        self.devices.push(Device {
+            span: DeviceSpan {
+                device,
+                first: u64::MAX,
+                end: 0,
+            },
+            touched: Touched::default(),
+        });
+        self.place[device as usize] = self.devices.len() as u32;
+        self.devices.len() - 1
+    }
+}
+
+fn next_batch(
+    reader: &mut Reader,
+    batch: &mut Vec<Record>,
+    reading: &mut Duration,
+) -> Result<bool, TraceError> {
+    batch.clear();
+    let begun = Instant::now();
+    let n = reader.read_batch(batch, BATCH)?;
+    *reading += begun.elapsed();
+    Ok(n > 0)
+}
+
+/// First and last extent of a request of at least one byte.
+fn span(r: &Record, shift: u32) -> (u64, u64) {
+    (r.offset >> shift, (r.end() - 1) >> shift)
+}
+
+/// The second pass, for any policy.
+struct Run<'a> {
+    gathered: Gathered,
+    again: Option<Reader>,
+    setup: &'a Setup<'a>,
+    begun: Instant,
+}
+
+/// Which row an extent has.
+enum Rows {
+    /// Touched extents, numbered without gaps.
+    Ranks,
+    /// The address space from the lowest touched extent on: what `linear` places is the address. Bases of the devices, as
+    /// extents.
+    Addresses(Vec<u64>, u64),
+}
+
+impl Run<'_> {
+    /// Rows and their number.
+    fn rows(&self) -> Result<(Rows, u64), HitOnlyError> {
+        let g = &self.gathered;
+        let spans: Vec<DeviceSpan> = g.devices.iter().map(|d| d.span).collect();
+        let map = SideBySide::new(&spans).map_err(HitOnlyError::Unfit)?;
+        if !matches!(self.setup.policy, "linear" | "mylinear") {
+            return Ok((Rows::Ranks, g.report.touched));
+        }
+        let shift = self.setup.extent_shift;
+        let bases: Vec<u64> = spans.iter().map(|s| map.base(s.device) >> shift).collect();
+        let (mut lowest, mut end) = (u64::MAX, 0);
+        for (d, base) in g.devices.iter().zip(&bases) {
+            if let Some((from, to)) = d.touched.ends() {
+                lowest = lowest.min(base + from);
+                end = end.max(base + to + 1);
+            }
+        }
+        Ok((Rows::Addresses(bases, lowest), end - lowest))
+    }
+    fn geometry(&self, fast: u64, count: u64) -> Result<Geometry, HitOnlyError> {
+        // Watermarks count free slots, so slots beyond the last extent matter; only absurd sizes are cut, for memory's sake.
+        let fast = fast.min(FAST_SLOTS_MAX.max(2 * count));
+        if fast + count > u64::from(SLOTS_MAX) {
+            return Err(HitOnlyError::Unfit(format!(
+                "{count} extents of {} bytes are too many: choose a larger --extent",
+                1u64 << self.setup.extent_shift
+            )));
+        }
+        let member = |tier, slots: u64| Member {
+            tier: TierId(tier),
+            first_slot: 0,
+            slots: slots as u32,
+            data_offset: 0,
+        };
+        let members = vec![member(0, fast), member(1, count)];
+        Geometry::new(self.setup.extent_shift, BLOCK_SHIFT, count as u32, members)
+            .map_err(|e| HitOnlyError::Unfit(e.to_owned()))
+    }
+}
+
+impl Visitor for Run<'_> {
+    type Out = Result<HitOnlyReport, HitOnlyError>;
+    fn visit<P: Policy + 'static>(mut self, policy: P) -> Self::Out {
+        if self.gathered.report.touched == 0 {
+            let why = "no request reads or writes anything";
+            return Err(HitOnlyError::Unfit(why.to_owned()));
+        }
+        let (rows, count) = self.rows()?;
+        let fast = (self.setup.fast_slots)(self.gathered.report.touched).max(1);
+        let geo = self.geometry(fast, count)?;
+        let mut play = Play {
+            engine: NullEngine::new(geo, policy),
+            rows,
+            shift: self.setup.extent_shift,
+            by_class: [(0, 0); 64],
+        };
+        let g = &mut self.gathered;
+        match (&g.kept, self.again) {
+            (Some((requests, places)), _) => play.all(&g.devices, requests, places),
+            (None, Some(mut reader)) => {
+                let mut batch = Vec::with_capacity(BATCH);
+                let (mut packed, mut places) = (Vec::with_capacity(BATCH), Vec::new());
+                while next_batch(&mut reader, &mut batch, &mut g.report.reading)? {
+                    (packed.clear(), places.clear());
+                    for r in batch
+                        .iter()
+                        .filter(|r| matches!(r.op, Op::Read | Op::Write))
+                    {
+                        let place = g.place[r.device as usize] - 1;
+                        let from = span(r, play.shift).0;
+                        let spot = g.devices[place as usize].touched.spot(from);
+                        packed.push(Packed::new(r, spot, play.shift));
+                        places.push(place as u16);
+                    }
+                    play.all(&g.devices, &packed, &places);
+                }
+            }
+            (None, None) => {}
+        }
+        let mut report = self.gathered.report;
+        report.counters = play.engine.counters();
+        report.bytes = play.engine.bytes();
+        report.fast_slots = fast;
+        let classes = (0..64).zip(play.by_class);
+        report.by_class = classes
+            .filter(|(_, (n, _))| *n > 0)
+            .map(|(class, (n, hits))| (class, n, hits))
+            .collect();
+        report.wall = self.begun.elapsed();
+        Ok(report)
+    }
+}
+
+struct Play<P> {
+    engine: NullEngine<P>,
+    rows: Rows,
+    shift: u32,
+    by_class: [(u64, u64); 64],
+}
+
+impl<P: Policy> Play<P> {
+    /// Play requests; no places mean that all are of the first device.
+    fn all(&mut self, devices: &[Device], requests: &[Packed], places: &[u16]) {
+        let mut first = [0u32; AHEAD];
+        for (n, group) in requests.chunks(AHEAD).enumerate() {
+            // Two loops without decisions, so that the processor has all their loads under way at once.
+            for (i, r) in group.iter().enumerate() {
+                let place = places.get(n * AHEAD + i).map_or(0, |p| usize::from(*p));
+                let touched = &devices[place].touched;
+                first[i] = match &self.rows {
+                    Rows::Ranks => touched.rank(r.spot) as u32,
+                    Rows::Addresses(bases, lowest) => {
+                        (bases[place] + touched.extent(r.spot) - lowest) as u32
+                    }
+                };
+            }
+            let mut seen = 0;
+            for row in &first[..group.len()] {
+                seen ^= self.engine.peek(ExtentId(*row));
+            }
+            black_box(seen);
+            for (r, first) in group.iter().zip(&first) {
+                self.request(r, *first);
+            }
+        }
+    }
+    #[inline]
+    fn request(&mut self, r: &Packed, first: u32) {
+        let inside = r.inside & INSIDE;
+        let write = r.inside & WRITE != 0;
+        let class = (r.inside >> CLASS_SHIFT) as u8;
+        let more = (u64::from(inside) + u64::from(r.len) - 1) >> self.shift;
+        let request = ((u64::from(first) << self.shift) + u64::from(inside), r.len);
+        let sums = &mut self.by_class[usize::from(class & 63)];
+        // Touched neighbours stay neighbours, so a request stays one piece.
+        for row in first..first + more as u32 + 1 {
+            let e = ExtentId(row);
+            sums.0 += 1;
+            sums.1 += u64::from(self.engine.access(r.time, e, write, class, request));
+        }
+    }
+}

@@ -11,6 +11,7 @@ mod hold;
 mod hot_dst;
 mod interval;
 mod linear;
+mod matrix;
 mod param;
 mod registry;
 mod view;

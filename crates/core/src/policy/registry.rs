@@ -4,7 +4,7 @@ use super::{
     Cache, Cold, ColdDst, Every, GreenDm, Hold, HotDst, Interval, Linear, Lru, ParamError, Policy,
     Rules,
 };
-use crate::collector::{Frequency, InverseBitmap, Recency, WsClock};
+use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -86,6 +86,76 @@ fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Polic
             every_name: "period",
             admission: true,
             sieve: true,
+            all_tiers: false,
+        },
+    ))
+}
+
+const PERIOD_DAY: &[ParamInfo] = &[ParamInfo {
+    name: "period",
+    what: "seconds between plans, 0.001 to 10^9",
+    default: "86400",
+}];
+const OODT: &[ParamInfo] = &[
+    ParamInfo {
+        name: "migrate_every",
+        what: "requests between migrations, 1 to 10^12",
+        default: "10000",
+    },
+    ParamInfo {
+        name: "queue",
+        what: "pending requests that accesses merge with, 1 to 64",
+        default: "8",
+    },
+    ParamInfo {
+        name: "w_read",
+        what: "extra weight of reads, 0 to 100",
+        default: "0.1",
+    },
+    ParamInfo {
+        name: "w_metadata",
+        what: "extra weight of metadata (classes 1 to 7), 0 to 100",
+        default: "0.1",
+    },
+    ParamInfo {
+        name: "decay",
+        what: "factor on all priorities at each migration, 0 to 1",
+        default: "1",
+    },
+    ParamInfo {
+        name: "statistics",
+        what: "units whose priority is remembered, 0 (all) to 10^9",
+        default: "0",
+    },
+];
+
+/// HRO's plan once a day.
+fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
+    Box::new(Interval::new(
+        name,
+        Box::new(collector),
+        Rules {
+            hold: Hold::Home,
+            every: Every::Time(Nanos::from_secs(86_400)),
+            every_name: "period",
+            admission: false,
+            sieve: false,
+            all_tiers: false,
+        },
+    ))
+}
+
+fn oodt() -> Box<dyn Policy> {
+    Box::new(Interval::new(
+        "oodt",
+        Box::new(Oodt::default()),
+        Rules {
+            hold: Hold::Home,
+            every: Every::Requests(10_000),
+            every_name: "migrate_every",
+            admission: false,
+            sieve: false,
+            all_tiers: true,
         },
     ))
 }
@@ -151,6 +221,22 @@ pub static PRESETS: &[Preset] = &[
         make: || Box::new(GreenDm::default()),
     },
     Preset {
+        name: "greendm-cache",
+        what: "greendm with copies: misses fetch, WSClock evicts between LT and HT, a bounded write-back queue",
+        source: "GreenDM 8",
+        kind: "caching",
+        params: GREENDM,
+        make: || Box::new(GreenDm::caching()),
+    },
+    Preset {
+        name: "hot",
+        what: "hro ranked by frequency only",
+        source: "HRO IV, the baseline Hot",
+        kind: "tiering",
+        params: PERIOD_DAY,
+        make: || hro("hot", Hro::by_frequency()),
+    },
+    Preset {
         name: "hot-dst-5s",
         what: "every period the hottest on slow change places with the coldest on fast",
         source: "Loris IV-A 2",
@@ -214,6 +300,14 @@ pub static PRESETS: &[Preset] = &[
         },
     },
     Preset {
+        name: "hro",
+        what: "every period the largest f * R (frequency, randomness count) go to fast, greedily",
+        source: "HRO III",
+        kind: "tiering",
+        params: PERIOD_DAY,
+        make: || hro("hro", Hro::new()),
+    },
+    Preset {
         name: "linear",
         what: "extent e in slot e of the concatenated tiers, for ever",
         source: "GreenDM 6.2.1 baseline",
@@ -236,6 +330,14 @@ pub static PRESETS: &[Preset] = &[
         kind: "tiering",
         params: &[],
         make: || Box::new(Linear::new("mylinear")),
+    },
+    Preset {
+        name: "oodt",
+        what: "every so many requests the highest inverse-size priorities go to fast",
+        source: "OODT III",
+        kind: "tiering",
+        params: OODT,
+        make: || oodt(),
     },
 ];
 

@@ -20,7 +20,7 @@
 //! extent more for their order. With decay under 1 a migration reads and writes every priority once.
 
 use super::{Coldest, Collector, Lists, Raised, Rank};
-use crate::policy::{Access, View};
+use crate::policy::{Access, View, is_metadata};
 use crate::units::{ExtentId, Slot, TierId};
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -166,7 +166,7 @@ impl Collector for Oodt {
         self.known = (self.statistics > 0).then(|| Lists::new(n as u32, 1));
     }
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
-        let metadata = (1..=7).contains(&access.class);
+        let metadata = is_metadata(access.class);
         self.merge(access.extent.0, access.write, metadata);
         view.set_last(access.extent, access.now);
     }

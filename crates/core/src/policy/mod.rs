@@ -5,7 +5,9 @@
 //! is unsafe, impossible or over budget and reports how each action ended. A bad policy may cost speed, never data.
 
 mod cache;
+mod classes;
 mod cold_dst;
+mod dss;
 mod greendm;
 mod hold;
 mod hot_dst;
@@ -17,7 +19,9 @@ mod registry;
 mod view;
 
 pub use cache::{Cache, Lru, Replacement};
+pub use classes::{is_metadata, priority};
 pub use cold_dst::{Cold, ColdDst};
+pub use dss::Dss;
 pub use greendm::GreenDm;
 pub use hold::Hold;
 pub use hot_dst::HotDst;

@@ -1,8 +1,8 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
 use super::{
-    Cache, Cold, ColdDst, Every, GreenDm, Hold, HotDst, Interval, Linear, Lru, ParamError, Policy,
-    Rules,
+    Cache, Cold, ColdDst, Dss, Every, GreenDm, Hold, HotDst, Interval, Linear, Lru, ParamError,
+    Policy, Rules,
 };
 use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
@@ -129,6 +129,24 @@ const OODT: &[ParamInfo] = &[
     },
 ];
 
+const DSS: &[ParamInfo] = &[
+    ParamInfo {
+        name: "low",
+        what: "entries on the free list under which the syncer wakes, from 1",
+        default: "fast slots / 10, at least 1",
+    },
+    ParamInfo {
+        name: "high",
+        what: "entries on the free list at which it sleeps, from low",
+        default: "fast slots / 5, at least 2",
+    },
+    ParamInfo {
+        name: "sync_per_access",
+        what: "entries cleaned after an access while it is awake, 1 to 1024",
+        default: "1",
+    },
+];
+
 /// HRO's plan once a day.
 fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
     Box::new(Interval::new(
@@ -211,6 +229,22 @@ pub static PRESETS: &[Preset] = &[
         kind: "tiering",
         params: &[],
         make: || cold_dst("cold-dst-plain", Cold::Plain),
+    },
+    Preset {
+        name: "dss-lru",
+        what: "write-back LRU with a free list, a dirty list and a syncer between two watermarks",
+        source: "DSS 4.4",
+        kind: "caching",
+        params: DSS,
+        make: || Box::new(Dss::new(false)),
+    },
+    Preset {
+        name: "dss-lru-s",
+        what: "dss-lru by class priority: selective eviction and selective allocation",
+        source: "DSS 4.4",
+        kind: "caching",
+        params: DSS,
+        make: || Box::new(Dss::new(true)),
     },
     Preset {
         name: "greendm",

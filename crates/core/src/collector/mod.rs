@@ -8,6 +8,7 @@ mod lists;
 mod oodt;
 mod raised;
 mod recency;
+mod streams;
 mod wsclock;
 
 pub use frequency::Frequency;
@@ -18,6 +19,7 @@ pub use lists::Lists;
 pub use oodt::Oodt;
 pub use raised::Raised;
 pub use recency::Recency;
+pub use streams::Streams;
 pub use wsclock::WsClock;
 
 use crate::policy::{Access, View};

@@ -1,8 +1,8 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
 use super::{
-    Cache, Cold, ColdDst, Dss, Every, GreenDm, Hold, HotDst, Interval, Linear, Lru, ParamError,
-    Policy, Rules,
+    Azor, Cache, Cold, ColdDst, Dss, Edt, Every, GreenDm, Hold, HotDst, Hystor, Interval, Linear,
+    Lru, ParamError, Policy, Raf, Rules,
 };
 use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
@@ -147,6 +147,63 @@ const DSS: &[ParamInfo] = &[
     },
 ];
 
+const HYSTOR: &[ParamInfo] = &[
+    ParamInfo {
+        name: "window",
+        what: "seconds between plans, 0.001 to 10^9",
+        default: "60",
+    },
+    ParamInfo {
+        name: "remap_share",
+        what: "part of the fast tier that plans fill, 0 to 1",
+        default: "0.8",
+    },
+];
+const RAF: &[ParamInfo] = &[
+    ParamInfo {
+        name: "sequential",
+        what: "bytes from which a request is sequential by itself, 512 to 2^31",
+        default: "65536",
+    },
+    ParamInfo {
+        name: "write_share",
+        what: "part of the fast tier for writes, 0 to 1",
+        default: "0.1",
+    },
+];
+const EDT: &[ParamInfo] = &[
+    ParamInfo {
+        name: "interval",
+        what: "seconds between plans, 0.001 to 10^9",
+        default: "300",
+    },
+    ParamInfo {
+        name: "fast_iops",
+        what: "requests/s of the fastest tier, 1 to 10^9",
+        default: "20000",
+    },
+    ParamInfo {
+        name: "slow_iops",
+        what: "requests/s of the slowest tier, 1 to 10^9",
+        default: "180",
+    },
+    ParamInfo {
+        name: "fast_bandwidth",
+        what: "bytes/s of the fastest tier, 1 to 10^12",
+        default: "250000000",
+    },
+    ParamInfo {
+        name: "slow_bandwidth",
+        what: "bytes/s of the slowest tier, 1 to 10^12",
+        default: "100000000",
+    },
+    ParamInfo {
+        name: "price_ratio",
+        what: "price of a fast slot over that of a slow one, 0.001 to 10^6",
+        default: "20",
+    },
+];
+
 /// HRO's plan once a day.
 fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
     Box::new(Interval::new(
@@ -184,6 +241,14 @@ fn cold_dst(name: &'static str, kind: Cold) -> Box<dyn Policy> {
 
 /// All presets, by name.
 pub static PRESETS: &[Preset] = &[
+    Preset {
+        name: "azor",
+        what: "direct-mapped lines; metadata, then the higher access count, keeps the line",
+        source: "reconstructed from OODT II-IV and Loris II-IV",
+        kind: "caching",
+        params: &[],
+        make: || Box::new(Azor::default()),
+    },
     Preset {
         name: "cache-interval",
         what: "every period the hottest get copies in place of the coldest; writes go to both",
@@ -245,6 +310,14 @@ pub static PRESETS: &[Preset] = &[
         kind: "caching",
         params: DSS,
         make: || Box::new(Dss::new(true)),
+    },
+    Preset {
+        name: "edt",
+        what: "every interval each extent goes to the tier where its share of rate, bandwidth and room costs least",
+        source: "reconstructed from OODT II-IV and Loris II-IV",
+        kind: "tiering",
+        params: EDT,
+        make: || Box::new(Edt::default()),
     },
     Preset {
         name: "greendm",
@@ -342,6 +415,14 @@ pub static PRESETS: &[Preset] = &[
         make: || hro("hro", Hro::new()),
     },
     Preset {
+        name: "hystor",
+        what: "the highest inverse-bitmap counters of each window are copied, write misses have a share of their own",
+        source: "reconstructed from OODT II-IV and Loris II-IV",
+        kind: "caching",
+        params: HYSTOR,
+        make: || Box::new(Hystor::default()),
+    },
+    Preset {
         name: "linear",
         what: "extent e in slot e of the concatenated tiers, for ever",
         source: "GreenDM 6.2.1 baseline",
@@ -372,6 +453,14 @@ pub static PRESETS: &[Preset] = &[
         kind: "tiering",
         params: OODT,
         make: || oodt(),
+    },
+    Preset {
+        name: "raf",
+        what: "random reads are copied at their second touch, random writes have a share of their own",
+        source: "reconstructed from OODT II-IV and Loris II-IV",
+        kind: "caching",
+        params: RAF,
+        make: || Box::new(Raf::default()),
     },
 ];
 

@@ -2,18 +2,24 @@
 
 mod frequency;
 mod heap;
+mod hro;
 mod inverse_bitmap;
 mod lists;
+mod oodt;
 mod raised;
 mod recency;
+mod streams;
 mod wsclock;
 
 pub use frequency::Frequency;
 pub use heap::{Coldest, Heap};
+pub use hro::Hro;
 pub use inverse_bitmap::{InverseBitmap, weight};
 pub use lists::Lists;
+pub use oodt::Oodt;
 pub use raised::Raised;
 pub use recency::Recency;
+pub use streams::Streams;
 pub use wsclock::WsClock;
 
 use crate::policy::{Access, View};
@@ -46,6 +52,10 @@ pub trait Collector: Send {
     /// What the unit is worth.
     fn worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
         self.rank(view, extent).0
+    }
+    /// What the unit is worth to the tiers below the fastest.
+    fn lower_worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
+        self.worth(view, extent)
     }
     /// Statistics are complete up to here: a plan begins.
     fn settle(&mut self, _view: &mut View<'_>) {}

@@ -12,11 +12,19 @@
 //! | HT | LT…slots | 128 | free fast slots at which it stops; min(F, max(2, ⌊F/8⌋)) when F < 1024 |
 //! | MCML | 1…256 | 16 | moves under way at once |
 //!
+//! `greendm-cache` (chapter 8): homes stay on the slowest tier, promotion becomes a copy ("pre-fetch"), demotion its eviction.
+//! The first touch is a miss like any other and counts, as do write misses, so that PT = 1 copies at the first touch. Writes
+//! that hit go to the copy and queue a write-back, one entry an extent, at most max(1, ⌊F/8⌋): the oldest is written home when
+//! the queue overflows, any when its copy leaves. Write misses go to the home.
+//!
 //! When not to use it: uniform access (it promotes what will not come back; PT = 1 writes an extent to flash per miss), or
 //! scans longer than the fast tier.
 
-use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Refusal, View};
-use crate::collector::{Collector, WsClock};
+use super::hold::{FAST, Hold};
+use super::{
+    Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Refusal, View, WriteTo,
+};
+use crate::collector::{Collector, Lists, WsClock};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::format;
 use alloc::string::String;
@@ -25,6 +33,7 @@ use alloc::vec::Vec;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct GreenDm {
+    hold: Hold,
     clock: WsClock,
     promotion_threshold: u16,
     low: Option<u32>,
@@ -34,11 +43,15 @@ pub struct GreenDm {
     demoting: Vec<(bool, u32)>,
     /// A scan was cut short or a demotion refused: come back soon.
     wake: Option<Nanos>,
+    /// Slots of dirty copies that wait to be written home, longest first.
+    dirty: Lists,
+    dirty_count: u32,
 }
 
 impl Default for GreenDm {
     fn default() -> GreenDm {
         GreenDm {
+            hold: Hold::Home,
             clock: WsClock::new(Nanos::from_secs(60)),
             promotion_threshold: 1,
             low: None,
@@ -46,11 +59,40 @@ impl Default for GreenDm {
             move_limit: 16,
             demoting: Vec::new(),
             wake: None,
+            dirty: Lists::new(0, 1),
+            dirty_count: 0,
         }
     }
 }
 
 impl GreenDm {
+    /// `greendm-cache`.
+    pub fn caching() -> GreenDm {
+        GreenDm {
+            hold: Hold::Copy,
+            ..GreenDm::default()
+        }
+    }
+    /// Write home what the write-back queue cannot hold.
+    fn drain(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        let limit = (view.geo().tier_slots(FAST).end / 8).max(1);
+        while self.dirty_count > limit
+            && let Some(s) = self.dirty.head(0)
+        {
+            self.unqueue(s);
+            wanted.extend(view.owner(Slot(s)).map(|extent| Action::Clean { extent }));
+        }
+    }
+    fn unqueue(&mut self, s: u32) {
+        self.dirty_count -= u32::from(self.dirty.contains(s));
+        self.dirty.unlink(s);
+    }
+    fn queue(&mut self, s: u32) {
+        if !self.dirty.contains(s) {
+            self.dirty.push_tail(0, s);
+            self.dirty_count += 1;
+        }
+    }
     /// (LT, HT) for a tier of `slots` slots.
     fn watermarks(&self, slots: u32) -> (u32, u32) {
         let (lt, ht) = if slots < 1024 {
@@ -79,9 +121,10 @@ impl GreenDm {
             self.clock.end_batch(tier);
             return;
         }
+        let copies = self.hold == Hold::Copy;
         let below = (tier.0 + 1..view.geo().tiers())
             .map(TierId)
-            .find(|&t| view.free(t) > 0);
+            .find(|&t| copies || view.free(t) > 0);
         let room = self
             .move_limit
             .saturating_sub(view.moves() + wanted.len() as u32);
@@ -92,7 +135,11 @@ impl GreenDm {
             match self.clock.victim(view, tier, wanted) {
                 Some(extent) => {
                     self.demoting[i].1 += 1;
-                    wanted.push(Action::Move { extent, to });
+                    wanted.push(if copies {
+                        Action::Evict { extent }
+                    } else {
+                        Action::Move { extent, to }
+                    });
                 }
                 None if *view.budget() == 0 => {
                     self.wake = Some(view.now());
@@ -109,20 +156,49 @@ impl GreenDm {
 
 impl Policy for GreenDm {
     fn name(&self) -> &'static str {
-        "greendm"
+        match self.hold {
+            Hold::Home => "greendm",
+            Hold::Copy => "greendm-cache",
+        }
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.clock.attach(view);
         self.demoting = alloc::vec![(false, 0); usize::from(view.geo().tiers())];
+        if self.hold == Hold::Copy {
+            let slots = view.geo().tier_slots(FAST).end;
+            self.dirty = Lists::new(slots, 1);
+            self.dirty_count = 0;
+            for s in 0..slots {
+                if view.owner(Slot(s)).is_some_and(|e| view.is_dirty(e)) {
+                    self.queue(s);
+                }
+            }
+        }
     }
-    fn first_touch(&mut self, _view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(TierId(0))
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(match self.hold {
+            Hold::Home => FAST,
+            Hold::Copy => view.geo().slowest(),
+        })
+    }
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.clock.placed(view, extent, slot);
+    }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        self.unqueue(slot.0);
     }
     fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
         self.clock.placed(view, extent, slot);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        if let Some(home) = access.home.filter(|&h| view.tier_of(h) != TierId(0)) {
+        let miss = match self.hold {
+            Hold::Home => access.home.is_some_and(|h| view.tier_of(h) != FAST),
+            Hold::Copy => access.copy.is_none(),
+        };
+        if let Some(s) = access.copy.filter(|_| access.write) {
+            self.queue(s.0);
+        }
+        if miss {
             let stat = view.stat(access.extent);
             let gap = Nanos(access.now.0 / 1000 * 1000).since(view.last(access.extent));
             let n = if gap <= self.clock.window {
@@ -131,11 +207,8 @@ impl Policy for GreenDm {
                 1
             };
             view.set_stat(access.extent, WsClock::with_misses(stat, n));
-            if n >= self.promotion_threshold && view.home(access.extent) == Some(home) {
-                wanted.push(Action::Move {
-                    extent: access.extent,
-                    to: TierId(0),
-                });
+            if n >= self.promotion_threshold {
+                wanted.push(self.hold.up(access.extent));
             }
         }
         self.clock.touch(view, access);
@@ -147,12 +220,19 @@ impl Policy for GreenDm {
         how: Outcome,
         _wanted: &mut Vec<Action>,
     ) {
-        let Action::Move { extent, to } = action else {
-            return;
+        let (extent, to) = match action {
+            Action::Move { to, .. } if to == FAST => return, // a promotion
+            Action::Move { extent, to } => (extent, to),
+            Action::Evict { extent } => (extent, TierId(1)),
+            Action::Clean { extent } => {
+                // What could not be written home now is still dirty.
+                if let Some(s) = view.copy(extent).filter(|_| view.is_dirty(extent)) {
+                    self.queue(s.0);
+                }
+                return;
+            }
+            Action::Fetch { .. } | Action::Allocate { .. } => return,
         };
-        if to == TierId(0) {
-            return; // a promotion
-        }
         // A demotion comes from the nearest faster tier that counts one under way.
         let Some(i) = (0..usize::from(to.0))
             .rev()
@@ -164,7 +244,7 @@ impl Policy for GreenDm {
         if let Outcome::Refused(why) = how
             && !matches!(why, Refusal::Pointless | Refusal::Busy)
         {
-            if let Some(s) = view.home(extent) {
+            if let Some(s) = view.copy(extent).or(view.home(extent)) {
                 self.clock.put_back(TierId(i as u8), s);
             }
             self.wake = Some(view.now() + Nanos::from_millis(5));
@@ -172,12 +252,23 @@ impl Policy for GreenDm {
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
         self.wake = None;
+        if self.hold == Hold::Copy {
+            self.drain(view, wanted);
+            return self.demote(view, FAST, wanted);
+        }
         for t in 0..view.geo().tiers() - 1 {
             self.demote(view, TierId(t), wanted);
         }
     }
     fn next_wake(&self) -> Option<Nanos> {
         self.wake
+    }
+    fn write_to(&mut self, _view: &mut View<'_>, access: &Access) -> WriteTo {
+        // A write that missed went to the home; the copy that it made holds it already.
+        match access.copy {
+            Some(_) => WriteTo::Copy,
+            None => WriteTo::Both,
+        }
     }
     fn move_rules(&self) -> MoveRules {
         MoveRules {
@@ -245,7 +336,8 @@ impl Policy for GreenDm {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let (misses, usage) = (WsClock::misses(stat), WsClock::usage(stat));
         let pt = self.promotion_threshold;
-        match view.home(extent).map(|s| view.tier_of(s)) {
+        let at = view.copy(extent).or(view.home(extent));
+        match at.map(|s| view.tier_of(s)) {
             None => String::from(
                 "not mapped: the first write puts it into the lowest free slot of the fast tier",
             ),
@@ -266,6 +358,6 @@ impl Policy for GreenDm {
         }
     }
     fn bytes(&self) -> usize {
-        self.clock.bytes()
+        self.clock.bytes() + self.dirty.bytes()
     }
 }

@@ -13,10 +13,10 @@
 //! When not to use it: working sets that live shorter than the period.
 
 use super::hold::{FAST, Hold, is_fast, is_large_file};
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo, param};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo, matrix, param};
 use crate::bits::Bits;
 use crate::collector::{Collector, Raised, Rank};
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -57,6 +57,8 @@ pub struct Rules {
     pub admission: bool,
     /// Units of large files stay off fast.
     pub sieve: bool,
+    /// Over three tiers and more, fill all of them.
+    pub all_tiers: bool,
 }
 
 /// See the module.
@@ -72,6 +74,8 @@ pub struct Interval {
     /// Candidates of the plan under way, hottest last.
     queue: Vec<ExtentId>,
     ranked: Vec<(Rank, ExtentId)>,
+    /// What is left of the migration matrix, over more than two tiers.
+    cells: VecDeque<(ExtentId, TierId)>,
     last_evicted: u64,
     waiting: VecDeque<ExtentId>,
     sieved: Vec<ExtentId>,
@@ -98,6 +102,7 @@ impl Interval {
             plans: 0,
             queue: Vec::new(),
             ranked: Vec::new(),
+            cells: VecDeque::new(),
             last_evicted: 0,
             waiting: VecDeque::new(),
             sieved: Vec::new(),
@@ -175,6 +180,11 @@ impl Interval {
         self.collector.settle(view);
         self.queue.clear();
         self.collector.raised(&mut self.queue);
+        if self.rules.all_tiers && view.geo().tiers() > 2 {
+            self.queue.clear();
+            self.cells = matrix::plan(view, &*self.collector);
+            return;
+        }
         if self.rules.sieve {
             self.keep_passed(view);
         }
@@ -304,8 +314,13 @@ impl Policy for Interval {
         WriteTo::Both
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
-        if self.queue.is_empty() && self.is_due(view.now()) {
+        if self.queue.is_empty() && self.cells.is_empty() && self.is_due(view.now()) {
             self.begin(view);
+        }
+        while view.moves() + (wanted.len() as u32) < AT_ONCE
+            && let Some((extent, to)) = self.cells.pop_front()
+        {
+            wanted.push(Action::Move { extent, to });
         }
         // One exchange a call: the next one depends on how this one ends.
         if view.moves() < AT_ONCE && wanted.is_empty() {

@@ -4,25 +4,39 @@
 //! own rows, anything larger is its own), and pushes [`Action`]s. It can move nothing by itself: the engine refuses what
 //! is unsafe, impossible or over budget and reports how each action ended. A bad policy may cost speed, never data.
 
+mod azor;
 mod cache;
+mod classes;
 mod cold_dst;
+mod dss;
+mod edt;
 mod greendm;
 mod hold;
 mod hot_dst;
+mod hystor;
 mod interval;
 mod linear;
+mod matrix;
 mod param;
+mod raf;
 mod registry;
+mod shares;
 mod view;
 mod visit;
 
+pub use azor::Azor;
 pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
+pub use classes::{is_metadata, priority};
 pub use cold_dst::{Cold, ColdDst};
+pub use dss::Dss;
+pub use edt::Edt;
 pub use greendm::GreenDm;
 pub use hold::Hold;
 pub use hot_dst::HotDst;
+pub use hystor::Hystor;
 pub use interval::{Every, Interval, Rules};
 pub use linear::Linear;
+pub use raf::Raf;
 pub use registry::{BuildError, PRESETS, ParamInfo, Preset, build, nearest};
 pub use view::{Space, View};
 pub use visit::{Visitor, with_preset};

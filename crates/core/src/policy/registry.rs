@@ -1,10 +1,10 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
 use super::{
-    Arc, Cache, Cold, ColdDst, Every, Fifo, GreenDm, Hold, HotDst, Interval, Lfu, Linear, Lru,
-    ParamError, Policy, Rules, S3Fifo, Sieve, Smq, WTinyLfu,
+    Arc, Azor, Cache, Cold, ColdDst, Dss, Edt, Every, Fifo, GreenDm, Hold, HotDst, Hystor,
+    Interval, Lfu, Linear, Lru, ParamError, Policy, Raf, Rules, S3Fifo, Sieve, Smq, WTinyLfu,
 };
-use crate::collector::{Frequency, InverseBitmap, Recency, WsClock};
+use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -105,12 +105,159 @@ fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Polic
             every_name: "period",
             admission: true,
             sieve: true,
+            all_tiers: false,
         },
     ))
 }
 
 fn cold_dst(name: &'static str, kind: Cold) -> Box<dyn Policy> {
     Box::new(ColdDst::new(name, Box::new(InverseBitmap::default()), kind))
+}
+
+const PERIOD_DAY: &[ParamInfo] = &[ParamInfo {
+    name: "period",
+    what: "seconds between plans, 0.001 to 10^9",
+    default: "86400",
+}];
+const OODT: &[ParamInfo] = &[
+    ParamInfo {
+        name: "migrate_every",
+        what: "requests between migrations, 1 to 10^12",
+        default: "10000",
+    },
+    ParamInfo {
+        name: "queue",
+        what: "pending requests that accesses merge with, 1 to 64",
+        default: "8",
+    },
+    ParamInfo {
+        name: "w_read",
+        what: "extra weight of reads, 0 to 100",
+        default: "0.1",
+    },
+    ParamInfo {
+        name: "w_metadata",
+        what: "extra weight of metadata (classes 1 to 7), 0 to 100",
+        default: "0.1",
+    },
+    ParamInfo {
+        name: "decay",
+        what: "factor on all priorities at each migration, 0 to 1",
+        default: "1",
+    },
+    ParamInfo {
+        name: "statistics",
+        what: "units whose priority is remembered, 0 (all) to 10^9",
+        default: "0",
+    },
+];
+
+const DSS: &[ParamInfo] = &[
+    ParamInfo {
+        name: "low",
+        what: "entries on the free list under which the syncer wakes, from 1",
+        default: "fast slots / 10, at least 1",
+    },
+    ParamInfo {
+        name: "high",
+        what: "entries on the free list at which it sleeps, from low",
+        default: "fast slots / 5, at least 2",
+    },
+    ParamInfo {
+        name: "sync_per_access",
+        what: "entries cleaned after an access while it is awake, 1 to 1024",
+        default: "1",
+    },
+];
+
+const HYSTOR: &[ParamInfo] = &[
+    ParamInfo {
+        name: "window",
+        what: "seconds between plans, 0.001 to 10^9",
+        default: "60",
+    },
+    ParamInfo {
+        name: "remap_share",
+        what: "part of the fast tier that plans fill, 0 to 1",
+        default: "0.8",
+    },
+];
+
+const RAF: &[ParamInfo] = &[
+    ParamInfo {
+        name: "sequential",
+        what: "bytes from which a request is sequential by itself, 512 to 2^31",
+        default: "65536",
+    },
+    ParamInfo {
+        name: "write_share",
+        what: "part of the fast tier for writes, 0 to 1",
+        default: "0.1",
+    },
+];
+
+const EDT: &[ParamInfo] = &[
+    ParamInfo {
+        name: "interval",
+        what: "seconds between plans, 0.001 to 10^9",
+        default: "300",
+    },
+    ParamInfo {
+        name: "fast_iops",
+        what: "requests/s of the fastest tier, 1 to 10^9",
+        default: "20000",
+    },
+    ParamInfo {
+        name: "slow_iops",
+        what: "requests/s of the slowest tier, 1 to 10^9",
+        default: "180",
+    },
+    ParamInfo {
+        name: "fast_bandwidth",
+        what: "bytes/s of the fastest tier, 1 to 10^12",
+        default: "250000000",
+    },
+    ParamInfo {
+        name: "slow_bandwidth",
+        what: "bytes/s of the slowest tier, 1 to 10^12",
+        default: "100000000",
+    },
+    ParamInfo {
+        name: "price_ratio",
+        what: "price of a fast slot over that of a slow one, 0.001 to 10^6",
+        default: "20",
+    },
+];
+
+/// HRO's plan once a day.
+fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
+    Box::new(Interval::new(
+        name,
+        Box::new(collector),
+        Rules {
+            hold: Hold::Home,
+            every: Every::Time(Nanos::from_secs(86_400)),
+            every_name: "period",
+            admission: false,
+            sieve: false,
+            all_tiers: false,
+        },
+    ))
+}
+
+fn oodt() -> Box<dyn Policy> {
+    Box::new(Interval::new(
+        "oodt",
+        Box::new(Oodt::default()),
+        Rules {
+            hold: Hold::Home,
+            every: Every::Requests(10_000),
+            every_name: "migrate_every",
+            admission: false,
+            sieve: false,
+            all_tiers: true,
+        },
+    ))
 }
 
 /// All presets, by name.
@@ -122,6 +269,14 @@ pub static PRESETS: &[Preset] = &[
         kind: "caching",
         params: &[],
         make: || Box::new(Cache::new("arc", Arc::default())),
+    },
+    Preset {
+        name: "azor",
+        what: "direct-mapped lines; metadata, then the higher access count, keeps the line",
+        source: "reconstructed from OODT II-IV and Loris II-IV",
+        kind: "caching",
+        params: &[],
+        make: || Box::new(Azor::default()),
     },
     Preset {
         name: "cache-interval",
@@ -170,6 +325,30 @@ pub static PRESETS: &[Preset] = &[
         make: || cold_dst("cold-dst-plain", Cold::Plain),
     },
     Preset {
+        name: "dss-lru",
+        what: "write-back LRU with a free list, a dirty list and a syncer between two watermarks",
+        source: "DSS 4.4",
+        kind: "caching",
+        params: DSS,
+        make: || Box::new(Dss::new(false)),
+    },
+    Preset {
+        name: "dss-lru-s",
+        what: "dss-lru by class priority: selective eviction and selective allocation",
+        source: "DSS 4.4",
+        kind: "caching",
+        params: DSS,
+        make: || Box::new(Dss::new(true)),
+    },
+    Preset {
+        name: "edt",
+        what: "every interval each extent goes to the tier where its share of rate, bandwidth and room costs least",
+        source: "reconstructed from OODT II-IV and Loris II-IV",
+        kind: "tiering",
+        params: EDT,
+        make: || Box::new(Edt::default()),
+    },
+    Preset {
         name: "fifo",
         what: "every miss gains a copy, the one fetched longest ago goes; write-back",
         source: "textbook",
@@ -184,6 +363,22 @@ pub static PRESETS: &[Preset] = &[
         kind: "tiering",
         params: GREENDM,
         make: || Box::new(GreenDm::default()),
+    },
+    Preset {
+        name: "greendm-cache",
+        what: "greendm with copies: misses fetch, WSClock evicts between LT and HT, a bounded write-back queue",
+        source: "GreenDM 8",
+        kind: "caching",
+        params: GREENDM,
+        make: || Box::new(GreenDm::caching()),
+    },
+    Preset {
+        name: "hot",
+        what: "hro ranked by frequency only",
+        source: "HRO IV, the baseline Hot",
+        kind: "tiering",
+        params: PERIOD_DAY,
+        make: || hro("hot", Hro::by_frequency()),
     },
     Preset {
         name: "hot-dst-5s",
@@ -249,6 +444,22 @@ pub static PRESETS: &[Preset] = &[
         },
     },
     Preset {
+        name: "hro",
+        what: "every period the largest f * R (frequency, randomness count) go to fast, greedily",
+        source: "HRO III",
+        kind: "tiering",
+        params: PERIOD_DAY,
+        make: || hro("hro", Hro::new()),
+    },
+    Preset {
+        name: "hystor",
+        what: "the highest inverse-bitmap counters of each window are copied, write misses have a share of their own",
+        source: "reconstructed from OODT II-IV and Loris II-IV",
+        kind: "caching",
+        params: HYSTOR,
+        make: || Box::new(Hystor::default()),
+    },
+    Preset {
         name: "lfu",
         what: "every miss gains a copy, the least frequently used goes; write-back",
         source: "textbook, in-cache counts without ageing",
@@ -279,6 +490,22 @@ pub static PRESETS: &[Preset] = &[
         kind: "tiering",
         params: &[],
         make: || Box::new(Linear::new("mylinear")),
+    },
+    Preset {
+        name: "oodt",
+        what: "every so many requests the highest inverse-size priorities go to fast",
+        source: "OODT III",
+        kind: "tiering",
+        params: OODT,
+        make: || oodt(),
+    },
+    Preset {
+        name: "raf",
+        what: "random reads are copied at their second touch, random writes have a share of their own",
+        source: "reconstructed from OODT II-IV and Loris II-IV",
+        kind: "caching",
+        params: RAF,
+        make: || Box::new(Raf::default()),
     },
     Preset {
         name: "s3-fifo",

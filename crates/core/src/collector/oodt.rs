@@ -1,0 +1,263 @@
+//! `oodt`: inverse request size after merging through an access queue (OODT III; policy-specs section 4).
+//!
+//! The queue holds pending requests (first block, last block, operation, metadata flag). A block access merges with the
+//! oldest pending request of its operation and flag that it lies in or extends at either end by exactly one block; else it
+//! is appended, and a full queue lets its oldest go first. A request of s blocks that leaves gives each of its blocks
+//! p = (1/s) · (1 + w_read·\[read\] + w_metadata·\[metadata\]), in binary64. For tiers below the first a second sum leaves the read term
+//! out; it is kept only where there are more than two tiers.
+//!
+//! Metadata is what classes 1…7 say (policy-specs section 9).
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | queue | 1…64 | 8 | pending requests |
+//! | w_read | 0…100 | 0.1 | extra weight of reads |
+//! | w_metadata | 0…100 | 0.1 | extra weight of metadata |
+//! | decay | 0…1 | 1 | factor on all priorities at each migration; 1: none, as published |
+//! | statistics | 0…10⁹ | 0 | units whose priority is remembered, least recently scored forgotten first (OODT 5.1); 0: all |
+//!
+//! Memory: 8 bytes an extent (16 with more than two tiers), 24 a fast slot, 1 bit an extent; with `statistics`, 8 bytes an
+//! extent more for their order. With decay under 1 a migration reads and writes every priority once.
+
+use super::{Coldest, Collector, Lists, Raised, Rank};
+use crate::policy::{Access, View, is_metadata};
+use crate::units::{ExtentId, Slot, TierId};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A request on its way through the queue; blocks are extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pending {
+    start: u32,
+    end: u32,
+    write: bool,
+    metadata: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Oodt {
+    queue: VecDeque<Pending>,
+    queue_max: usize,
+    w_read: f64,
+    w_metadata: f64,
+    decay: f64,
+    /// Units remembered at most; 0 for all.
+    statistics: u32,
+    priority: Vec<f64>,
+    /// The sum without the read term, with three tiers or more.
+    lower: Vec<f64>,
+    coldest: Coldest,
+    raised: Raised,
+    /// Units whose priority was dropped: the order on fast must hear of it.
+    shrunk: Vec<ExtentId>,
+    /// Scored units, least recently scored first, where statistics are bounded.
+    known: Option<Lists>,
+    known_count: u32,
+}
+
+impl Default for Oodt {
+    fn default() -> Oodt {
+        Oodt {
+            queue: VecDeque::new(),
+            queue_max: 8,
+            w_read: 0.1,
+            w_metadata: 0.1,
+            decay: 1.0,
+            statistics: 0,
+            priority: Vec::new(),
+            lower: Vec::new(),
+            coldest: Coldest::default(),
+            raised: Raised::default(),
+            shrunk: Vec::new(),
+            known: None,
+            known_count: 0,
+        }
+    }
+}
+
+/// Priorities are not negative, so their bits order as they do.
+fn rank(p: f64, e: ExtentId) -> Rank {
+    (p.to_bits(), u64::from(u32::MAX - e.0))
+}
+
+impl Oodt {
+    fn score(&mut self, r: Pending) {
+        let share = 1.0 / f64::from(r.end - r.start + 1);
+        let metadata = if r.metadata { self.w_metadata } else { 0.0 };
+        let read = if r.write { 0.0 } else { self.w_read };
+        for b in r.start..=r.end {
+            self.priority[b as usize] += share * (1.0 + read + metadata);
+            if let Some(p) = self.lower.get_mut(b as usize) {
+                *p += share * (1.0 + metadata);
+            }
+            self.raised.note(ExtentId(b));
+            self.remember(b);
+        }
+    }
+    /// Bounded statistics: `b` was scored; the one scored longest ago may have to be forgotten.
+    fn remember(&mut self, b: u32) {
+        let Some(list) = &mut self.known else {
+            return;
+        };
+        self.known_count += u32::from(!list.contains(b));
+        list.unlink(b);
+        list.push_tail(0, b);
+        if self.known_count > self.statistics
+            && let Some(old) = list.head(0)
+        {
+            list.unlink(old);
+            self.known_count -= 1;
+            self.drop_priority(old);
+        }
+    }
+    fn drop_priority(&mut self, b: u32) {
+        self.priority[b as usize] = 0.0;
+        if let Some(p) = self.lower.get_mut(b as usize) {
+            *p = 0.0;
+        }
+        self.shrunk.push(ExtentId(b));
+    }
+    /// Priority, and the sum without the read term where it is kept.
+    pub fn priorities(&self, e: ExtentId) -> (f64, Option<f64>) {
+        let i = e.0 as usize;
+        (self.priority[i], self.lower.get(i).copied())
+    }
+    fn merge(&mut self, b: u32, write: bool, metadata: bool) {
+        for r in &mut self.queue {
+            if (r.write, r.metadata) == (write, metadata)
+                && b.saturating_add(1) >= r.start
+                && b <= r.end.saturating_add(1)
+            {
+                r.start = r.start.min(b);
+                r.end = r.end.max(b);
+                return;
+            }
+        }
+        if self.queue.len() >= self.queue_max
+            && let Some(r) = self.queue.pop_front()
+        {
+            self.score(r);
+        }
+        self.queue.push_back(Pending {
+            start: b,
+            end: b,
+            write,
+            metadata,
+        });
+    }
+}
+
+impl Collector for Oodt {
+    fn name(&self) -> &'static str {
+        "oodt"
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let n = view.geo().extents as usize;
+        self.priority = vec![0.0; n];
+        if view.geo().tiers() > 2 {
+            self.lower = vec![0.0; n];
+        }
+        self.coldest = Coldest::new(view);
+        self.raised = Raised::new(n as u32);
+        self.known = (self.statistics > 0).then(|| Lists::new(n as u32, 1));
+    }
+    fn touch(&mut self, view: &mut View<'_>, access: &Access) {
+        let metadata = is_metadata(access.class);
+        self.merge(access.extent.0, access.write, metadata);
+        view.set_last(access.extent, access.now);
+    }
+    fn placed(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        self.coldest.enter(view.tier_of(slot), slot);
+    }
+    fn left(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        self.coldest.leave(view.tier_of(slot), slot);
+    }
+    fn forget(&mut self, extent: ExtentId) {
+        if let Some(list) = &mut self.known {
+            self.known_count -= u32::from(list.contains(extent.0));
+            list.unlink(extent.0);
+        }
+        self.drop_priority(extent.0);
+    }
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+        for e in self.shrunk.drain(..) {
+            if let Some(s) = view.home(e) {
+                self.coldest.enter(view.tier_of(s), s);
+            }
+        }
+        let priority = &self.priority;
+        self.coldest
+            .find(view, tier, |e| rank(priority[e.0 as usize], e))
+    }
+    fn rank(&self, _view: &View<'_>, extent: ExtentId) -> Rank {
+        rank(self.priority[extent.0 as usize], extent)
+    }
+    fn lower_worth(&self, _view: &View<'_>, extent: ExtentId) -> u64 {
+        let i = extent.0 as usize;
+        self.lower.get(i).unwrap_or(&self.priority[i]).to_bits()
+    }
+    fn settle(&mut self, _view: &mut View<'_>) {
+        while let Some(r) = self.queue.pop_front() {
+            self.score(r);
+        }
+        // All shrink alike, so the order stays; decaying before or after ranking is the same.
+        if self.decay < 1.0 {
+            for p in self.priority.iter_mut().chain(&mut self.lower) {
+                *p *= self.decay;
+            }
+            self.coldest.again();
+        }
+    }
+    fn raised(&mut self, out: &mut Vec<ExtentId>) {
+        self.raised.take(out);
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let (p, lower) = self.priorities(extent);
+        let lower = lower.map_or(String::new(), |l| {
+            format!(" ({l:.4} without the weight of reads, for slower tiers)")
+        });
+        format!("priority {p:.4}{lower}, last access {idle:.1} s ago")
+    }
+    fn set(&mut self, key: &str, value: f64) -> Option<Result<(), &'static str>> {
+        let check = |ok: bool, what| if ok { Ok(()) } else { Err(what) };
+        Some(match key {
+            "queue" => check(
+                (1.0..=64.0).contains(&value) && value % 1.0 == 0.0,
+                "pending requests, a whole number from 1 to 64",
+            )
+            .map(|()| self.queue_max = value as usize),
+            "w_read" => check((0.0..=100.0).contains(&value), "a weight from 0 to 100")
+                .map(|()| self.w_read = value),
+            "w_metadata" => check((0.0..=100.0).contains(&value), "a weight from 0 to 100")
+                .map(|()| self.w_metadata = value),
+            "decay" => check((0.0..=1.0).contains(&value), "a factor from 0 to 1")
+                .map(|()| self.decay = value),
+            "statistics" => check(
+                self.priority.is_empty() && (0.0..=1e9).contains(&value) && value % 1.0 == 0.0,
+                "units, a whole number from 0 (all) to 10^9, before the volume is opened",
+            )
+            .map(|()| self.statistics = value as u32),
+            _ => return None,
+        })
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("queue", self.queue_max as f64),
+            ("w_read", self.w_read),
+            ("w_metadata", self.w_metadata),
+            ("decay", self.decay),
+            ("statistics", f64::from(self.statistics)),
+        ]
+    }
+    fn bytes(&self) -> usize {
+        (self.priority.len() + self.lower.len()) * 8
+            + self.coldest.bytes()
+            + self.raised.bytes()
+            + self.known.as_ref().map_or(0, Lists::bytes)
+    }
+}

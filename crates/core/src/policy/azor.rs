@@ -1,0 +1,134 @@
+//! `azor`, **reconstructed**: its paper is not at hand; this follows what Loris II–IV and OODT II say of it (policy-specs section 6).
+//!
+//! F lines, direct-mapped: unit u may only be in line u mod F. On a miss the newcomer takes the line if nobody has it, if it
+//! is metadata and the holder is not, or if both are alike and its access count is higher. Write-through: writes update copy
+//! and home. A unit is metadata if its last access was (classes 1…7).
+//!
+//! Parameters: none. 4 bytes and 1 bit an extent, 4 bytes a fast slot. In the lab units are numbered by the touched extents.
+//! When not to use it: direct mapping wastes lines where hot units collide; counts never age.
+
+use super::classes::is_metadata;
+use super::hold::FAST;
+use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo};
+use crate::bits::Bits;
+use crate::units::{ExtentId, Slot};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const NOBODY: u32 = u32::MAX;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Azor {
+    /// Who has each line.
+    lines: Vec<u32>,
+    counts: Vec<u32>,
+    metadata: Bits,
+}
+
+impl Azor {
+    fn line(&self, e: ExtentId) -> usize {
+        e.0 as usize % self.lines.len().max(1)
+    }
+    /// What is compared: metadata first, then the access count.
+    fn rank(&self, e: u32) -> (bool, u32) {
+        (self.metadata.get(e as usize), self.counts[e as usize])
+    }
+}
+
+impl Policy for Azor {
+    fn name(&self) -> &'static str {
+        "azor"
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let (f, n) = (view.geo().tier_slots(FAST).end, view.geo().extents as usize);
+        self.lines = vec![NOBODY; f as usize];
+        self.counts = vec![0; n];
+        self.metadata = Bits::new(n);
+        for e in (0..f).filter_map(|s| view.owner(Slot(s))) {
+            let line = self.line(e);
+            self.lines[line] = e.0;
+        }
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.geo().slowest())
+    }
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+        let line = self.line(extent);
+        self.lines[line] = extent.0;
+    }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+        let line = self.line(extent);
+        if self.lines[line] == extent.0 {
+            self.lines[line] = NOBODY;
+        }
+    }
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+        self.counts[extent.0 as usize] = 0;
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let e = access.extent;
+        view.set_last(e, access.now);
+        let i = e.0 as usize;
+        self.counts[i] = self.counts[i].saturating_add(1);
+        self.metadata.fill(i, i + 1, is_metadata(access.class));
+        if access.copy.is_some() {
+            return;
+        }
+        let holder = self.lines[self.line(e)];
+        if holder != NOBODY {
+            if self.rank(e.0) <= self.rank(holder) || view.is_held(ExtentId(holder)) {
+                return;
+            }
+            wanted.push(Action::Evict {
+                extent: ExtentId(holder),
+            });
+        }
+        wanted.push(Action::Fetch {
+            extent: e,
+            to: FAST,
+        });
+    }
+    fn on_settled(
+        &mut self,
+        _view: &mut View<'_>,
+        _action: Action,
+        _how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+    }
+    fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
+        WriteTo::Both
+    }
+    fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
+        Err(ParamError::Unknown(String::new()))
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let kind = |e: u32| match self.rank(e) {
+            (true, n) => format!("metadata, {n} accesses"),
+            (false, n) => format!("data, {n} accesses"),
+        };
+        let line = self.line(extent);
+        let holder = match self.lines[line] {
+            h if h == extent.0 => String::from("it has the line"),
+            NOBODY => String::from("nobody has the line: the next access takes it"),
+            h => format!(
+                "extent {h} has the line ({}); it takes more to get it",
+                kind(h)
+            ),
+        };
+        format!(
+            "{}, last {idle:.1} s ago; line {line}: {holder}",
+            kind(extent.0)
+        )
+    }
+    fn bytes(&self) -> usize {
+        (self.lines.len() + self.counts.len()) * 4 + self.metadata.bytes()
+    }
+}

@@ -1,0 +1,255 @@
+//! `dss-lru` and `dss-lru-s` (Differentiated Storage Services 4.4; policy-specs section 8): a write-back LRU cache with a syncer.
+//!
+//! A *free list* holds unused entries, then clean ones, least recently used first: its head is reused for a miss. A *dirty
+//! list* holds the others. Fewer than low entries on the free list wake the syncer, which after every access cleans from the
+//! head of the dirty list, each entry to the tail of the free list, until there are high. With an empty free list an access
+//! goes to the slow device and leaves no copy.
+//!
+//! `dss-lru-s` keeps a dirty and a clean list per priority: lowest priority is cleaned and reused first, least recently used
+//! within (*selective eviction*; the paper names the dirty lists only, but without clean ones a clean journal block would
+//! leave before a dirty movie). While the syncer is active, misses of files over 1 MiB (classes 13…18) and of unclassified
+//! requests bypass (*selective allocation*). A hit under another class files the entry anew.
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | low | 1…slots | max(1, ⌊F/10⌋) | entries on the free list under which the syncer wakes |
+//! | high | low…slots | max(2, ⌊F/5⌋) | entries at which it sleeps |
+//! | sync_per_access | 1…1024 | 1 | entries cleaned after an access while it is awake (the paper gives no rate) |
+//!
+//! 9 bytes a fast slot. When not to use it: `dss-lru-s` without classes is `dss-lru` that caches nothing under pressure.
+
+use super::classes::{LOWEST, priority};
+use super::hold::FAST;
+use super::{Access, Action, Outcome, ParamError, Place, Policy, View, param};
+use crate::collector::Lists;
+use crate::units::{ExtentId, Slot};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const RINGS: u32 = LOWEST as u32 + 1;
+const DIRTY: u8 = 1 << 7;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Dss {
+    selective: bool,
+    low: Option<u32>,
+    high: Option<u32>,
+    per_access: u32,
+    /// Rings 0…12: clean by priority; 13…25: dirty by priority.
+    lists: Lists,
+    /// By slot: priority and [`DIRTY`].
+    state: Vec<u8>,
+    clean: u32,
+    active: bool,
+    accessed: bool,
+    /// Copies asked for: what they will be.
+    coming: Vec<(ExtentId, u8)>,
+}
+
+impl Dss {
+    /// `dss-lru`, or with `selective` `dss-lru-s`.
+    pub fn new(selective: bool) -> Dss {
+        Dss {
+            selective,
+            low: None,
+            high: None,
+            per_access: 1,
+            lists: Lists::new(0, 0),
+            state: Vec::new(),
+            clean: 0,
+            active: false,
+            accessed: false,
+            coming: Vec::new(),
+        }
+    }
+    fn watermarks(&self) -> (u32, u32) {
+        let f = self.state.len() as u32;
+        let low = self.low.unwrap_or((f / 10).max(1));
+        (low, self.high.unwrap_or((f / 5).max(2)).max(low))
+    }
+    /// The priority that a class is filed under.
+    fn file(&self, class: u8) -> u8 {
+        if self.selective { priority(class) } else { 0 }
+    }
+    fn take_out(&mut self, s: u32) {
+        if self.lists.contains(s) {
+            self.clean -= u32::from(self.state[s as usize] & DIRTY == 0);
+            self.lists.unlink(s);
+        }
+    }
+    /// To the tail of the list of that priority and state.
+    fn append(&mut self, s: u32, state: u8) {
+        self.take_out(s);
+        self.state[s as usize] = state;
+        let p = u32::from(state & !DIRTY);
+        if state & DIRTY == 0 {
+            self.clean += 1;
+            self.lists.push_tail(p, s);
+        } else {
+            self.lists.push_tail(RINGS + p, s);
+        }
+    }
+    /// The first entry that is not busy, of the lowest priority that has one.
+    fn head(&self, view: &View<'_>, dirty: bool) -> Option<ExtentId> {
+        let base = if dirty { RINGS } else { 0 };
+        for p in (0..RINGS).rev() {
+            let mut at = self.lists.head(base + p);
+            while let Some(s) = at {
+                if let Some(e) = view.owner(Slot(s)).filter(|&e| !view.is_held(e)) {
+                    return Some(e);
+                }
+                at = self.lists.next(s);
+            }
+        }
+        None
+    }
+    fn sync(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        let (low, high) = self.watermarks();
+        let mut free = view.free(FAST) + view.freeing(FAST) + self.clean;
+        self.active |= free < low;
+        for _ in 0..self.per_access {
+            let Some(extent) = self.head(view, true).filter(|_| self.active) else {
+                return;
+            };
+            if let Some(s) = view.copy(extent) {
+                self.take_out(s.0);
+            }
+            wanted.push(Action::Clean { extent });
+            free += 1;
+            self.active = free < high;
+        }
+    }
+}
+
+impl Policy for Dss {
+    fn name(&self) -> &'static str {
+        if self.selective {
+            "dss-lru-s"
+        } else {
+            "dss-lru"
+        }
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let f = view.geo().tier_slots(FAST).end;
+        self.lists = Lists::new(f, 2 * RINGS);
+        self.state = vec![0; f as usize];
+        for s in 0..f {
+            if let Some(e) = view.owner(Slot(s)) {
+                let dirty = if view.is_dirty(e) { DIRTY } else { 0 };
+                self.append(s, self.file(0) | dirty);
+            }
+        }
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.geo().slowest())
+    }
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        let known = self.coming.iter().position(|c| c.0 == extent);
+        let state = known.map_or(self.file(0), |i| self.coming.swap_remove(i).1);
+        self.append(slot.0, state);
+    }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        self.take_out(slot.0);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        self.accessed = true;
+        let extent = access.extent;
+        view.set_last(extent, access.now);
+        let state = self.file(access.class) | if access.write { DIRTY } else { 0 };
+        if let Some(s) = access.copy {
+            return self.append(s.0, state | (self.state[s.0 as usize] & DIRTY));
+        }
+        let large = access.class == 0 || super::hold::is_large_file(access);
+        if self.selective && self.active && large {
+            return;
+        }
+        if view.free(FAST) == 0 {
+            let Some(extent) = self.head(view, false) else {
+                return;
+            };
+            wanted.push(Action::Evict { extent });
+        }
+        self.coming.push((extent, state));
+        wanted.push(if access.write {
+            Action::Allocate { extent, to: FAST }
+        } else {
+            Action::Fetch { extent, to: FAST }
+        });
+    }
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+        match action {
+            Action::Clean { extent } => {
+                if let Some(s) = view.copy(extent) {
+                    let p = self.state[s.0 as usize] & !DIRTY;
+                    self.append(s.0, p | if view.is_dirty(extent) { DIRTY } else { 0 });
+                }
+            }
+            Action::Fetch { extent, .. } | Action::Allocate { extent, .. }
+                if how != Outcome::Done =>
+            {
+                self.coming.retain(|c| c.0 != extent);
+            }
+            _ => {}
+        }
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if core::mem::take(&mut self.accessed) {
+            self.sync(view, wanted);
+        }
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        let slots = "a whole number of entries, from 1";
+        match key {
+            "low" => self.low = Some(param::whole(value, 1.0, f64::from(u32::MAX), slots)? as u32),
+            "high" => {
+                self.high = Some(param::whole(value, 1.0, f64::from(u32::MAX), slots)? as u32);
+            }
+            "sync_per_access" => {
+                let what = "a whole number of entries, 1 to 1024";
+                self.per_access = param::whole(value, 1.0, 1024.0, what)? as u32;
+            }
+            _ => {
+                let names = ["low", "high", "sync_per_access"];
+                return Err(ParamError::Unknown(super::nearest(key, names.into_iter())));
+            }
+        }
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        let (low, high) = self.watermarks();
+        vec![
+            ("low", f64::from(low)),
+            ("high", f64::from(high)),
+            ("sync_per_access", f64::from(self.per_access)),
+        ]
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let (low, high) = self.watermarks();
+        let free = view.free(FAST) + self.clean;
+        let syncer = if self.active { "awake" } else { "asleep" };
+        let what = match view.copy(extent) {
+            None => String::from("no copy; a miss takes the head of the free list"),
+            Some(s) => {
+                let p = self.state[s.0 as usize];
+                let list = if p & DIRTY == 0 { "free" } else { "dirty" };
+                format!("a copy on the {list} list, priority {}", p & !DIRTY)
+            }
+        };
+        format!(
+            "{what}; last access {idle:.1} s ago; free list {free} entries, syncer {syncer} (wakes under {low}, sleeps at {high})"
+        )
+    }
+    fn bytes(&self) -> usize {
+        self.lists.bytes() + self.state.len()
+    }
+}

@@ -1,0 +1,237 @@
+//! `edt` (extent-based dynamic tiering), **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II say of
+//! it (policy-specs section 6).
+//!
+//! Every `interval` seconds from the first access, each extent's work of that interval is weighed: random requests as a
+//! rate, sequential ones (that continue one of the last 32 streams) as a bandwidth. Its share of a tier is max(rate / the
+//! tier's rate, bandwidth / the tier's bandwidth, size / the tier's size); a tier costs its price, and the extent goes where
+//! its share costs least. Where more want the fastest tier than fit, those go that save most; who is there stays among equals,
+//! then the lower number is taken. Tiers between the fastest and the slowest are not used.
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | interval | 0.001…10⁹ | 300 | seconds between plans |
+//! | fast_iops, slow_iops | 1…10⁹ | 20000, 180 | requests/s of the tier |
+//! | fast_bandwidth, slow_bandwidth | 1…10¹² | 2.5e8, 1e8 | bytes/s of the tier |
+//! | price_ratio | 0.001…10⁶ | 20 | price of a fast slot over that of a slow one |
+//!
+//! 8 bytes and 1 bit an extent. When not to use it: bursts shorter than the interval; an idle extent leaves the fast tier although
+//! its room is not needed.
+
+use super::hold::{FAST, is_fast};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, View, param};
+use crate::collector::{Raised, Streams};
+use crate::units::{ExtentId, Nanos, Slot, TierId};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Moves under way at once, live.
+const AT_ONCE: u32 = 8;
+
+/// What a tier can do, and what all of it costs.
+#[derive(Clone, Copy, Debug)]
+struct Capacity {
+    iops: f64,
+    bandwidth: f64,
+    price: f64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Edt {
+    interval: Nanos,
+    next: Option<Nanos>,
+    /// Fastest, slowest.
+    tiers: [Capacity; 2],
+    streams: Streams,
+    /// (random requests, sequential bytes / 512) of this interval.
+    units: Vec<(u32, u32)>,
+    raised: Raised,
+    cells: VecDeque<(ExtentId, TierId)>,
+    plans: u64,
+}
+
+impl Default for Edt {
+    fn default() -> Edt {
+        let fast = Capacity {
+            iops: 20_000.0,
+            bandwidth: 2.5e8,
+            price: 20.0,
+        };
+        let slow = Capacity {
+            iops: 180.0,
+            bandwidth: 1e8,
+            price: 1.0,
+        };
+        Edt {
+            interval: Nanos::from_secs(300),
+            next: None,
+            tiers: [fast, slow],
+            streams: Streams::default(),
+            units: Vec::new(),
+            raised: Raised::default(),
+            cells: VecDeque::new(),
+            plans: 0,
+        }
+    }
+}
+
+impl Edt {
+    /// What the extent saves by being on the fastest tier, in prices of slow slots; negative if it does not.
+    fn saving(&self, view: &View<'_>, e: ExtentId) -> f64 {
+        let (random, sectors) = self.units[e.0 as usize];
+        let seconds = self.interval.as_secs_f64();
+        let (rate, bandwidth) = (
+            f64::from(random) / seconds,
+            f64::from(sectors) * 512.0 / seconds,
+        );
+        let cost = |c: &Capacity, t: TierId| {
+            let slots = f64::from(view.geo().tier_slots(t).len() as u32);
+            let share = (rate / c.iops)
+                .max(bandwidth / c.bandwidth)
+                .max(1.0 / slots);
+            share * (c.price * slots)
+        };
+        cost(&self.tiers[1], view.geo().slowest()) - cost(&self.tiers[0], FAST)
+    }
+    fn begin(&mut self, view: &View<'_>) {
+        self.plans += 1;
+        let mut touched = Vec::new();
+        self.raised.take(&mut touched);
+        let f = view.geo().tier_slots(FAST).end;
+        let mut here: Vec<ExtentId> = (0..f).filter_map(|s| view.owner(Slot(s))).collect();
+        let mut all: Vec<(f64, bool, ExtentId)> = touched
+            .iter()
+            .filter(|&&e| view.home(e).is_some() && !is_fast(view, e))
+            .chain(&here)
+            .map(|&e| (self.saving(view, e), !is_fast(view, e), e))
+            .filter(|x| x.0 > 0.0)
+            .collect();
+        all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+        all.truncate(f as usize);
+        let mut chosen: Vec<ExtentId> = all.iter().map(|x| x.2).collect();
+        chosen.sort_unstable();
+        here.sort_unstable();
+        let slowest = view.geo().slowest();
+        self.cells.clear();
+        let down = here.iter().filter(|e| chosen.binary_search(e).is_err());
+        self.cells.extend(down.map(|&e| (e, slowest)));
+        let up = chosen.iter().filter(|&&e| !is_fast(view, e));
+        self.cells.extend(up.map(|&e| (e, FAST)));
+        for e in touched {
+            self.units[e.0 as usize] = (0, 0);
+        }
+    }
+}
+
+impl Policy for Edt {
+    fn name(&self) -> &'static str {
+        "edt"
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let n = view.geo().extents;
+        self.units = vec![(0, 0); n as usize];
+        self.raised = Raised::new(n);
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.geo().slowest())
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, _wanted: &mut Vec<Action>) {
+        let e = access.extent;
+        view.set_last(e, access.now);
+        self.next.get_or_insert(access.now + self.interval);
+        let (continues, _) = self.streams.note(access);
+        let u = &mut self.units[e.0 as usize];
+        if continues {
+            let from = u64::from(e.0) << view.geo().extent_shift;
+            let to = from + u64::from(view.geo().extent_bytes());
+            let end = access.request_offset + u64::from(access.request_bytes);
+            let bytes = end.min(to).saturating_sub(access.request_offset.max(from));
+            u.1 = u.1.saturating_add((bytes / 512) as u32);
+        } else {
+            u.0 = u.0.saturating_add(1);
+        }
+        self.raised.note(e);
+    }
+    fn on_settled(
+        &mut self,
+        _view: &mut View<'_>,
+        _action: Action,
+        _how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if let Some(next) = self.next.filter(|&t| t <= view.now()) {
+            self.begin(view);
+            self.next = Some(next + self.interval);
+        }
+        while let Some(&(extent, to)) = self.cells.front() {
+            let waits = to == FAST && view.free(FAST) == 0 && view.moves() > 0;
+            if waits || view.moves() + wanted.len() as u32 >= AT_ONCE {
+                return;
+            }
+            self.cells.pop_front();
+            wanted.push(Action::Move { extent, to });
+        }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.next
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        let rate = || param::within(value, 1.0, 1e9, "requests per second, 1 to 10^9");
+        let bandwidth = || param::within(value, 1.0, 1e12, "bytes per second, 1 to 10^12");
+        match key {
+            "interval" => {
+                let s = param::within(value, 0.001, 1e9, "seconds, 0.001 to 10^9")?;
+                self.interval = Nanos((s * 1e9) as u64);
+            }
+            "fast_iops" => self.tiers[0].iops = rate()?,
+            "slow_iops" => self.tiers[1].iops = rate()?,
+            "fast_bandwidth" => self.tiers[0].bandwidth = bandwidth()?,
+            "slow_bandwidth" => self.tiers[1].bandwidth = bandwidth()?,
+            "price_ratio" => {
+                self.tiers[0].price = param::within(value, 0.001, 1e6, "a ratio, 0.001 to 10^6")?;
+            }
+            _ => {
+                let names = self.params();
+                let nearest = super::nearest(key, names.iter().map(|p| p.0));
+                return Err(ParamError::Unknown(nearest));
+            }
+        }
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        let [fast, slow] = self.tiers;
+        vec![
+            ("interval", self.interval.as_secs_f64()),
+            ("fast_iops", fast.iops),
+            ("slow_iops", slow.iops),
+            ("fast_bandwidth", fast.bandwidth),
+            ("slow_bandwidth", slow.bandwidth),
+            ("price_ratio", fast.price),
+        ]
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let (random, sectors) = self.units[extent.0 as usize];
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        format!(
+            "this interval: {random} random requests, {} sequential bytes; being on the fastest tier saves {:.2} slow slots' price (over 0 it belongs there); last access {idle:.1} s ago",
+            u64::from(sectors) * 512,
+            self.saving(view, extent)
+        )
+    }
+    fn warning(&self) -> Option<String> {
+        (self.plans == 0).then(|| {
+            String::from("edt made no plan: the work ended before its first planning instant; choose a smaller interval")
+        })
+    }
+    fn bytes(&self) -> usize {
+        self.units.len() * 8
+            + self.raised.bytes()
+            + self.streams.bytes()
+            + self.cells.capacity() * size_of::<(ExtentId, TierId)>()
+    }
+}

@@ -1,0 +1,276 @@
+//! `hystor`, **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II–III say of it (policy-specs
+//! section 6). Homes stay on the slowest tier; the fast one is divided.
+//!
+//! *Remap share* (80 %): every `window` seconds from the first access, the extents worth most have their copies there. An
+//! extent is worth its inverse-bitmap counter (see `inverse-bitmap`), or a quarter of a neighbour's if that is more; one with
+//! metadata requests (classes 1…7) is worth more than any without. Who is there stays among equals, then the lower number is
+//! taken. *Write-back share* (20 %): every write miss, least recently used first out, written home when it leaves. Counters
+//! halve after each window.
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | window | 0.001…10⁹ | 60 | seconds between plans |
+//! | remap_share | 0…1 | 0.8 | part of the fast tier that plans fill; at least one slot is left for writes |
+//!
+//! 8 bytes and 2 bits an extent, 33 bytes a fast slot. When not to use it: reads whose hot set moves within a window: no read brings its
+//! extent in by itself.
+
+use super::classes::is_metadata;
+use super::hold::FAST;
+use super::shares::Shares;
+use super::{Access, Action, Outcome, ParamError, Place, Policy, View, param};
+use crate::bits::Bits;
+use crate::collector::{Heap, Raised, Rank, weight};
+use crate::units::{ExtentId, Nanos, Slot};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const REMAP: u8 = 0;
+const WRITES: u8 = 1;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Hystor {
+    window: Nanos,
+    remap_share: f64,
+    /// (counter, window it was valid in).
+    units: Vec<(u32, u32)>,
+    metadata: Bits,
+    raised: Raised,
+    now: u32,
+    next: Option<Nanos>,
+    shares: Shares,
+    /// Slots of the remap share, worth least on top.
+    remap: Heap,
+    queue: Vec<(Rank, ExtentId)>,
+    /// A plan is under way; so many windows end with it.
+    planning: Option<u32>,
+}
+
+impl Default for Hystor {
+    fn default() -> Hystor {
+        Hystor {
+            window: Nanos::from_secs(60),
+            remap_share: 0.8,
+            units: Vec::new(),
+            metadata: Bits::default(),
+            raised: Raised::default(),
+            now: 0,
+            next: None,
+            shares: Shares::default(),
+            remap: Heap::default(),
+            queue: Vec::new(),
+            planning: None,
+        }
+    }
+}
+
+impl Hystor {
+    fn counter(&self, e: u32) -> u32 {
+        let (n, at) = self.units[e as usize];
+        n.checked_shr(self.now - at).unwrap_or(0)
+    }
+    /// Lower numbers first among equals.
+    fn rank(&self, e: ExtentId) -> Rank {
+        let n = self.units.len() as u32;
+        let near = [e.0.checked_sub(1), (e.0 + 1 < n).then_some(e.0 + 1)];
+        let quarter = near.iter().flatten().map(|&x| self.counter(x) / 4).max();
+        let worth = if self.metadata.get(e.0 as usize) {
+            u64::from(u32::MAX) + 1
+        } else {
+            u64::from(self.counter(e.0).max(quarter.unwrap_or(0)))
+        };
+        (worth, u64::from(u32::MAX - e.0))
+    }
+    fn begin(&mut self, view: &View<'_>) {
+        let mut raised = Vec::new();
+        self.raised.take(&mut raised);
+        self.queue.clear();
+        for e in raised {
+            let there = view.copy(e).is_some_and(|s| self.shares.of(s.0) == REMAP);
+            if view.home(e).is_some() && !there {
+                self.queue.push((self.rank(e), e));
+            }
+        }
+        self.queue.sort_unstable();
+        // Ranks have changed both ways since the last plan.
+        for s in 0..view.geo().tier_slots(FAST).end {
+            let here = view.owner(Slot(s)).filter(|_| self.shares.of(s) == REMAP);
+            if let Some(e) = here {
+                self.remap.set(s, self.rank(e));
+            } else {
+                self.remap.remove(s);
+            }
+        }
+    }
+    /// The next exchange; the plan ends when there is none.
+    fn step(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        while let Some((rank, extent)) = self.queue.pop() {
+            if rank.0 == 0 || self.shares.limit(REMAP) == 0 {
+                break;
+            }
+            if self.shares.is_full(REMAP) {
+                let Some((cold, s)) = self.remap.top() else {
+                    break;
+                };
+                if cold.0 >= rank.0 {
+                    break;
+                }
+                self.remap.remove(s);
+                wanted.extend(view.owner(Slot(s)).map(|extent| Action::Evict { extent }));
+            }
+            if let Some(s) = view.copy(extent) {
+                // It is here for its writes: no data moves.
+                self.shares.assign(s.0, REMAP);
+                self.remap.set(s.0, rank);
+                if wanted.is_empty() {
+                    continue;
+                }
+            } else {
+                self.shares.expect(extent, REMAP);
+                wanted.push(Action::Fetch { extent, to: FAST });
+            }
+            return;
+        }
+        self.queue.clear();
+        // Halved when all is in place: the plan compares what was counted in its window.
+        self.now = self.now.saturating_add(self.planning.take().unwrap_or(0));
+    }
+}
+
+impl Policy for Hystor {
+    fn name(&self) -> &'static str {
+        "hystor"
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let (f, n) = (view.geo().tier_slots(FAST).end, view.geo().extents);
+        let remap = ((f64::from(f) * self.remap_share) as u32).min(f - 1);
+        self.shares = Shares::new(view, vec![remap, f - remap]);
+        self.remap = Heap::new(f);
+        self.units = vec![(0, 0); n as usize];
+        self.metadata = Bits::new(n as usize);
+        self.raised = Raised::new(n);
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.geo().slowest())
+    }
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.shares.arrived(extent, slot.0);
+        if self.shares.of(slot.0) == REMAP {
+            self.remap.set(slot.0, self.rank(extent));
+        }
+    }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        self.shares.remove(slot.0);
+        self.remap.remove(slot.0);
+    }
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+        self.units[extent.0 as usize] = (0, self.now);
+        self.metadata.clear(extent.0 as usize);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let extent = access.extent;
+        view.set_last(extent, access.now);
+        self.next.get_or_insert(access.now + self.window);
+        let n = self.counter(extent.0);
+        self.units[extent.0 as usize] = (n.saturating_add(weight(access.request_bytes)), self.now);
+        if is_metadata(access.class) {
+            self.metadata.set(extent.0 as usize);
+        }
+        for e in extent.0.saturating_sub(1)..=(extent.0 + 1).min(self.units.len() as u32 - 1) {
+            self.raised.note(ExtentId(e));
+        }
+        if let Some(s) = access.copy {
+            return self.shares.touch(s.0);
+        }
+        if !access.write {
+            return;
+        }
+        if self.shares.is_full(WRITES) {
+            let Some(extent) = self.shares.oldest(view, WRITES) else {
+                return;
+            };
+            wanted.push(Action::Evict { extent });
+        }
+        self.shares.expect(extent, WRITES);
+        wanted.push(Action::Allocate { extent, to: FAST });
+    }
+    fn on_settled(
+        &mut self,
+        _view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+        if how != Outcome::Done {
+            self.shares.failed(action.extent());
+        }
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if self.planning.is_none()
+            && let Some(next) = self.next.filter(|&t| t <= view.now())
+        {
+            self.begin(view);
+            // The windows without an access between them change nothing but the counters.
+            let missed = (view.now().0 - next.0) / self.window.0;
+            self.next = Some(Nanos(next.0 + (missed + 1) * self.window.0));
+            self.planning = Some(missed as u32 + 1);
+        }
+        if self.planning.is_some() && wanted.is_empty() {
+            self.step(view, wanted);
+        }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.next
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        match key {
+            "window" => {
+                let s = param::within(value, 0.001, 1e9, "seconds, 0.001 to 10^9")?;
+                self.window = Nanos((s * 1e9) as u64);
+            }
+            "remap_share" => {
+                self.remap_share = param::within(value, 0.0, 1.0, "a part from 0 to 1")?;
+            }
+            _ => {
+                let names = ["window", "remap_share"];
+                return Err(ParamError::Unknown(super::nearest(key, names.into_iter())));
+            }
+        }
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("window", self.window.as_secs_f64()),
+            ("remap_share", self.remap_share),
+        ]
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let what = match view.copy(extent) {
+            Some(s) if self.shares.of(s.0) == WRITES => "a copy in the write-back share",
+            Some(_) => "a copy in the remap share",
+            None => "no copy; a write, or being worth enough at the next plan, makes one",
+        };
+        let kind = if self.metadata.get(extent.0 as usize) {
+            "metadata, "
+        } else {
+            ""
+        };
+        format!(
+            "{kind}counter {}, worth {}; {what}; last access {idle:.1} s ago",
+            self.counter(extent.0),
+            self.rank(extent).0
+        )
+    }
+    fn bytes(&self) -> usize {
+        self.units.len() * 8
+            + self.metadata.bytes()
+            + self.raised.bytes()
+            + self.shares.bytes()
+            + self.remap.bytes()
+            + self.queue.capacity() * size_of::<(Rank, ExtentId)>()
+    }
+}

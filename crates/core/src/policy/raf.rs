@@ -1,0 +1,159 @@
+//! `raf` (random access first), **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II–IV say of
+//! it (policy-specs section 6).
+//!
+//! A request is sequential if it continues one of the last 32 streams or is at least `sequential` bytes: it leaves no copy.
+//! Random reads get a copy at their second touch, least recently used first out; random writes go to a write share, which
+//! is cleaned to the home, least recently used first, when it is full.
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | sequential | 512…2³¹ | 65536 | bytes from which a request counts as sequential by itself |
+//! | write_share | 0…1 | 0.1 | part of the fast tier for writes; at least one slot, and one for reads where there are two |
+//!
+//! 9 bytes a fast slot, 1 bit an extent. When not to use it: sequential re-reads, which it never keeps.
+
+use super::hold::FAST;
+use super::shares::Shares;
+use super::{Access, Action, Outcome, ParamError, Place, Policy, View, param};
+use crate::bits::Bits;
+use crate::collector::Streams;
+use crate::units::{ExtentId, Slot};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const READ: u8 = 0;
+const WRITE: u8 = 1;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Raf {
+    sequential: u32,
+    write_share: f64,
+    streams: Streams,
+    shares: Shares,
+    /// Extents that had a random access before.
+    seen: Bits,
+}
+
+impl Default for Raf {
+    fn default() -> Raf {
+        Raf {
+            sequential: 65_536,
+            write_share: 0.1,
+            streams: Streams::default(),
+            shares: Shares::default(),
+            seen: Bits::default(),
+        }
+    }
+}
+
+/// Slots for writes: that part of `f`, at least one, and not all if there are two.
+pub(super) fn part(f: u32, share: f64) -> u32 {
+    let whole = (f64::from(f) * share) as u32;
+    whole.clamp(1, f.saturating_sub(1).max(1))
+}
+
+impl Policy for Raf {
+    fn name(&self) -> &'static str {
+        "raf"
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let f = view.geo().tier_slots(FAST).end;
+        let writes = part(f, self.write_share);
+        self.shares = Shares::new(view, vec![f - writes, writes]);
+        self.seen = Bits::new(view.geo().extents as usize);
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.geo().slowest())
+    }
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.shares.arrived(extent, slot.0);
+    }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        self.shares.remove(slot.0);
+    }
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+        self.seen.clear(extent.0 as usize);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let extent = access.extent;
+        view.set_last(extent, access.now);
+        let continues = self.streams.note(access).0;
+        if let Some(s) = access.copy {
+            return self.shares.touch(s.0);
+        }
+        if continues || access.request_bytes >= self.sequential {
+            return;
+        }
+        let second = !self.seen.set(extent.0 as usize);
+        if !access.write && !second {
+            return;
+        }
+        let share = if access.write { WRITE } else { READ };
+        if self.shares.limit(share) == 0 {
+            return;
+        }
+        if self.shares.is_full(share) {
+            let Some(extent) = self.shares.oldest(view, share) else {
+                return;
+            };
+            wanted.push(Action::Evict { extent });
+        }
+        self.shares.expect(extent, share);
+        wanted.push(if access.write {
+            Action::Allocate { extent, to: FAST }
+        } else {
+            Action::Fetch { extent, to: FAST }
+        });
+    }
+    fn on_settled(
+        &mut self,
+        _view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+        if how != Outcome::Done {
+            self.shares.failed(action.extent());
+        }
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        match key {
+            "sequential" => {
+                let what = "bytes, a whole number from 512 to 2^31";
+                self.sequential = param::whole(value, 512.0, 2_147_483_648.0, what)? as u32;
+            }
+            "write_share" => {
+                self.write_share = param::within(value, 0.0, 1.0, "a part from 0 to 1")?;
+            }
+            _ => {
+                let names = ["sequential", "write_share"];
+                return Err(ParamError::Unknown(super::nearest(key, names.into_iter())));
+            }
+        }
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("sequential", f64::from(self.sequential)),
+            ("write_share", self.write_share),
+        ]
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let what = match view.copy(extent) {
+            Some(s) if self.shares.of(s.0) == WRITE => "a copy in the write share",
+            Some(_) => "a copy in the read share",
+            None if self.seen.get(extent.0 as usize) => {
+                "no copy, one random access so far; the next random read makes one"
+            }
+            None => "no copy and no random access so far",
+        };
+        format!("{what}; last access {idle:.1} s ago")
+    }
+    fn bytes(&self) -> usize {
+        self.shares.bytes() + self.seen.bytes() + self.streams.bytes()
+    }
+}

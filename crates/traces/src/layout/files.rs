@@ -384,16 +384,25 @@ impl FileSystem {
     fn walk_to(&mut self, ino: Ino) -> Result<(), LayoutError> {
         let mut path: SmallVec<[Ino; 8]> = SmallVec::new();
         let mut at = ino;
-        while at != self.root {
+        // Up to the first directory that is in memory.
+        while at != self.root && self.known.get(&at).is_none() {
             path.push(at);
             at = self.inode(at).ok_or(LayoutError::NotFound(ino.0))?.parent;
         }
-        self.read_meta(self.inode_block(self.root), Owner::Inodes);
+        if at == self.root && self.known.get(&at).is_none() {
+            self.read_meta(self.inode_block(at), Owner::Inodes);
+            self.known.put(at, ());
+        }
+        self.inode(ino).ok_or(LayoutError::NotFound(ino.0))?;
         for ino in path.into_iter().rev() {
             if let Some((parent, slot)) = self.inode(ino).map(|i| (i.parent, i.slot)) {
                 self.read_name(parent, slot);
             }
             self.read_meta(self.inode_block(ino), Owner::Inodes);
+            self.known.put(ino, ());
+            if self.known.len() > self.config.inode_cache as usize {
+                self.known.pop_lru();
+            }
         }
         Ok(())
     }

@@ -96,6 +96,8 @@ pub struct Config {
     pub barriers: bool,
     /// Reads update the access time, so they dirty the inode (off: noatime).
     pub atime: bool,
+    /// Inodes that stay in memory with their names: a lookup of these reads nothing. Emptying the page cache leaves them.
+    pub inode_cache: u32,
     /// Bytes of a directory entry, 12 … 264 (8 + name).
     pub entry_bytes: u32,
     /// Processor time of an operation.
@@ -121,6 +123,7 @@ impl Default for Config {
             dirty_percent: 20,
             barriers: false,
             atime: false,
+            inode_cache: 65_536,
             entry_bytes: 32,
             think: Nanos(20_000),
             service: Service::default(),
@@ -160,6 +163,8 @@ pub struct FileSystem {
     groups: Vec<Group>,
     shape: Shape,
     cache: Cache,
+    /// Inodes in memory. Only asked whether it holds one, so its hash order decides nothing.
+    known: lru::LruCache<Ino, ()>,
     journal: Journal,
     next_commit: Nanos,
     next_drop: Nanos,
@@ -290,6 +295,7 @@ impl FileSystem {
             groups: groups.collect(),
             shape,
             cache: Cache::new((config.cache_bytes / u64::from(BLOCK)).max(64) as usize),
+            known: lru::LruCache::unbounded(),
             journal: Journal {
                 first,
                 blocks: journal_blocks,
@@ -345,6 +351,7 @@ impl FileSystem {
     pub fn forget_io(&mut self) {
         self.write_everything();
         self.cache.drop_clean();
+        self.known.clear();
         self.out.clear();
         self.now = Nanos(0);
         self.next_commit = self.config.commit_every;

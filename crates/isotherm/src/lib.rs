@@ -23,5 +23,6 @@ pub mod policy_spec;
 pub mod size;
 pub mod table;
 pub mod tap;
+mod trace_plot;
 
 pub use failure::Failure;

@@ -191,3 +191,20 @@ impl FileSteps for Server {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Table 8 and 5.2 give sizes and counts; the capacities in 5.2 follow from them within 6 %.
+    #[test]
+    fn capacities_follow_from_table_8() {
+        for (sizes, files, gb) in [(SPECSFS_SIZES, 262_144.0, 184.0), (EMAIL_SIZES, 1e6, 204.0)] {
+            assert!((sizes.iter().map(|s| s.1).sum::<f64>() - 100.0).abs() < 1e-9);
+            let mean = sizes.iter().map(|s| s.0 as f64 * s.1 / 100.0).sum::<f64>();
+            // As many transactions as files; a third of them makes one.
+            let used = files * 4.0 / 3.0 * mean / 1e9;
+            assert!((used / gb - 1.0).abs() < 0.06, "{used} for {gb}");
+        }
+    }
+}

@@ -11,12 +11,11 @@
 //! the mean); appends of 16 KB (Filebench's file server; with 1 MB, Loris' I/O size, 10 000 files outgrow the 8 GB of Loris V-A);
 //! the Gamma's scale is a 32nd of the files, so that shapes 1, 4, 16 touch about 10, 30 and 75 % of them; the Zipf exponent is 0.9.
 
-use isotherm_core::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Gamma};
 
 use super::dist::{Scatter, Zipf};
-use super::fileset::{FileSet, config};
+use super::fileset::{FileSet, config, drop_every};
 use super::param::{Param, Values};
 use super::run::{FileSteps, Rng};
 use crate::layout::{Config, FileSystem, Ino, LayoutError};
@@ -184,11 +183,10 @@ fn sizes(mean: u64) -> Result<Gamma<f64>, LayoutError> {
 }
 
 fn file_system(v: &Values, data: f64, files: u64, device: u32) -> Result<FileSystem, LayoutError> {
-    let drop = v.real("drop");
     FileSystem::new(Config {
         journal_bytes: v.count("journal"),
         sync: v.on("sync"),
-        drop_every: (drop > 0.0).then(|| Nanos((drop * 1e9) as u64)),
+        drop_every: drop_every(v),
         max_request: (v.count("request") / 4096 * 4096) as u32,
         device,
         ..config(v, data, files)

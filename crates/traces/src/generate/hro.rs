@@ -12,7 +12,7 @@
 //!
 //! Assumed: file sizes (Gamma of shape 0.5, many small and few large), Zipf choice of files with exponent 1.2, sixteen users whose
 //! sequential accesses interleave (II-A), one in four accesses at a random place of its file, nine of ten metadata operations a
-//! stat, the rest listings, renames and replacements of a file. The scale is 0.001 unless given: at 1 these are 10^7 to 10^8 operations.
+//! stat, writes inside a file unless it is shorter, accesses no longer than the file, the rest of metadata listings, renames and replacements of a file. The scale is 0.001 unless given: at 1 these are 10^7 to 10^8 operations.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Gamma};
@@ -21,7 +21,7 @@ use super::dist::{Scatter, Zipf};
 use super::fileset::{FileSet, config};
 use super::param::{Param, Values};
 use super::run::{FileSteps, Rng};
-use crate::layout::{FileSystem, Ino, LayoutError};
+use crate::layout::{Config, FileSystem, Ino, LayoutError};
 
 const OPS: Param = Param::count("ops", 0, (0, 1 << 40), "file operations (HRO Table I)");
 const META: Param = Param::real(
@@ -142,7 +142,11 @@ impl Hro {
     pub fn new(v: &Values) -> Result<Hro, LayoutError> {
         let image = v.scaled("image", 1 << 20);
         let files = (image / v.count("file")).max(16);
-        let mut fs = FileSystem::new(config(v, image as f64 * 1.3 + 64.0 * MB, files))?;
+        let mut fs = FileSystem::new(Config {
+            // Small images have small journals (mke2fs), or the journal would be most of what is touched.
+            journal_bytes: (image / 32).clamp(1 << 20, 32 << 20) / 4096 * 4096,
+            ..config(v, image as f64 * 1.3 + 64.0 * MB, files)
+        })?;
         let set = FileSet::tree(&mut fs, files, WIDTH)?;
         let shape = 0.5;
         Ok(Hro {
@@ -225,7 +229,8 @@ impl Hro {
         };
         self.streams[user] = s;
         if write {
-            self.fs.write(file, at.min(size), len)
+            // Inside the file, unless it is shorter than the write: the image keeps its size.
+            self.fs.write(file, at.min(size.saturating_sub(len)), len)
         } else {
             self.fs.read(file, at, len)
         }

@@ -3,10 +3,9 @@
 //! Calibrated: mostly sequential, and most requests longer than 32 pages (figure 7a). Assumed: file and record size, one pass of
 //! the file per test (OODT runs each for a fixed time), stride of 17 records as IOzone's default.
 
-use isotherm_core::Nanos;
 use rand::{RngExt, SeedableRng};
 
-use super::fileset::config;
+use super::fileset::{config, drop_every};
 use super::param::{Param, Values};
 use super::run::{FileSteps, Rng};
 use crate::layout::{Config, FileSystem, Ino, LayoutError};
@@ -103,10 +102,9 @@ impl Iozone {
     pub fn new(v: &Values) -> Result<Iozone, LayoutError> {
         let record = v.count("record");
         let records = (v.scaled("file", 1) / record).max(1);
-        let drop = v.real("drop");
         let fs = FileSystem::new(Config {
             journal_bytes: 0,
-            drop_every: (drop > 0.0).then(|| Nanos((drop * 1e9) as u64)),
+            drop_every: drop_every(v),
             max_request: (v.count("request") / 4096 * 4096) as u32,
             ..config(v, (records * record) as f64 * 2.0, 1)
         })?;

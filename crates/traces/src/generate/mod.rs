@@ -21,7 +21,8 @@ mod postmark;
 mod registry;
 mod run;
 mod spec;
-mod tpc;
+mod tpcc;
+mod tpch;
 
 pub use param::{Param, Unit};
 pub use registry::{Generator, generators};

@@ -9,10 +9,9 @@
 //! Assumed: even odds of read/append and of create/delete (Postmark's defaults), uniform sizes, appends of 1 … (max − size)
 //! bytes as Postmark draws them.
 
-use isotherm_core::Nanos;
 use rand::{RngExt, SeedableRng};
 
-use super::fileset::{FileSet, config};
+use super::fileset::{FileSet, config, drop_every};
 use super::param::{Param, Values};
 use super::run::{FileSteps, Rng};
 use crate::layout::{Config, FileSystem, LayoutError};
@@ -118,11 +117,10 @@ impl Postmark {
         let files = v.scaled("files", 1);
         let (min, max) = (v.count("min"), v.count("max").max(v.count("min")));
         let base = config(v, files as f64 * max as f64 * 1.5, files);
-        let drop = v.real("drop");
         let mut fs = FileSystem::new(Config {
             journal_bytes: v.count("journal"),
             sync: v.on("sync"),
-            drop_every: (drop > 0.0).then(|| Nanos((drop * 1e9) as u64)),
+            drop_every: drop_every(v),
             max_request: (v.count("request") / 4096 * 4096) as u32,
             ..base
         })?;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::param::{Param, Values};
 use super::run::{Beside, Generate, Requests, Single, Stepped, Steps};
-use super::{block, dss, filebench, hro, iozone, postmark, tpc};
+use super::{block, dss, filebench, hro, iozone, postmark, tpcc, tpch};
 use crate::layout::LayoutError;
 
 /// Makes a generator of its parameters.
@@ -136,22 +136,22 @@ static TABLE: &[Generator] = &[
         "tpcc",
         "TPC-C below its buffer pool, with the classes of PostgreSQL",
         "OODT 4.3.2, DSS Table 6",
-        tpc::TPCC,
-        |v| Ok(stepped(tpc::Tpcc::new(v))),
+        tpcc::TPCC,
+        |v| Ok(stepped(tpcc::Tpcc::new(v))),
     ),
     row(
         "tpch",
         "TPC-H on MyISAM: random reads, mostly 4 KB",
         "OODT 4.3.3, DSS Table 6",
-        tpc::TPCH,
-        |v| Ok(stepped(tpc::Tpch::new(v))),
+        tpch::TPCH,
+        |v| Ok(stepped(tpch::Tpch::new(v))),
     ),
     row(
         "tpch-dss",
         "TPC-H on PostgreSQL: queries 2, 17, 18, 19",
         "DSS 5.2 and 5.7, Table 6",
-        tpc::TPCH_DSS,
-        |v| Ok(stepped(tpc::TpchDss::new(v))),
+        tpch::TPCH_DSS,
+        |v| Ok(stepped(tpch::TpchDss::new(v))),
     ),
     row(
         "iozone",

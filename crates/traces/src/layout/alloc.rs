@@ -1,6 +1,6 @@
 //! Block groups: which blocks and inodes are free, and where a new one goes.
 
-use super::files::{Inode, Kind};
+use super::inode::{Inode, Kind};
 use super::{FileSystem, GROUP_BLOCKS, Ino, LayoutError, Owner};
 
 /// Neighbouring blocks.

@@ -18,6 +18,7 @@ mod alloc;
 mod cache;
 mod files;
 mod flush;
+mod inode;
 mod owner;
 
 use isotherm_core::Nanos;
@@ -25,7 +26,7 @@ use isotherm_core::Nanos;
 use crate::record::{Op, Record};
 use alloc::Group;
 use cache::Cache;
-pub use files::Ino;
+pub use inode::Ino;
 pub use owner::{Owner, file_class};
 
 /// Bytes of a block of the layout.

@@ -367,3 +367,29 @@ fn cached_pages_are_not_read_again() {
     t.fs.read(f, 0, 1 << 20).expect("there");
     assert!(t.drain().is_empty());
 }
+
+#[test]
+fn an_image_made_quietly_is_the_same_image() {
+    let run = |quiet: bool| {
+        let mut t = Tried::new(small(true, false, 1 << 20));
+        if quiet {
+            t.fs.make_image();
+        }
+        for i in 0..40u8 {
+            t.act(Do::Mkdir(i)).expect("room");
+            t.act(Do::Create(i)).expect("room");
+            t.act(Do::Append(i, 70_000)).expect("room");
+            t.act(Do::Unlink(i.wrapping_mul(7))).expect("there");
+            t.act(Do::Create(i)).expect("room");
+        }
+        t.fs.forget_io();
+        assert!(t.drain().is_empty());
+        for i in 0..40u8 {
+            t.act(Do::Append(i, 9000)).expect("room");
+            t.act(Do::Read(i)).expect("there");
+        }
+        t.fs.sync();
+        (t.fs.owners().expect("sound"), t.drain())
+    };
+    assert_eq!(run(true), run(false));
+}

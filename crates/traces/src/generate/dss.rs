@@ -137,6 +137,9 @@ impl Server {
             max_request: (v.count("request") / 4096 * 4096) as u32,
             ..config(v, data, in_the_end as u64)
         })?;
+        if !v.on("prepare") {
+            fs.make_image();
+        }
         let set = FileSet::flat(&mut fs, v.scaled("dirs", 1))?;
         Ok(Server {
             fs,

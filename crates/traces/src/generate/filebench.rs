@@ -220,6 +220,9 @@ impl Web {
         let loops = v.scaled("loops", 0);
         let log = loops as f64 * v.real("log");
         let mut fs = file_system(v, (files * sets * size) as f64 + log, files * sets, device)?;
+        if !v.on("prepare") {
+            fs.make_image();
+        }
         let width = v.count("width");
         let made: Result<Vec<FileSet>, LayoutError> = (0..sets)
             .map(|_| FileSet::tree(&mut fs, files, width))
@@ -323,6 +326,9 @@ impl FileServer {
         let (files, size, append) = (v.scaled("files", 1), v.count("size"), v.count("append"));
         // In the long run a file has been appended to once before it is deleted.
         let mut fs = file_system(v, (files * (size + 2 * append)) as f64 * 1.2, files, device)?;
+        if !v.on("prepare") {
+            fs.make_image();
+        }
         let set = FileSet::tree(&mut fs, files, v.count("width"))?;
         let shape = v.real("gamma");
         let choice = (shape > 0.0)

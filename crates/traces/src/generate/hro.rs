@@ -147,6 +147,7 @@ impl Hro {
             journal_bytes: (image / 32).clamp(1 << 20, 32 << 20) / 4096 * 4096,
             ..config(v, image as f64 * 1.3 + 64.0 * MB, files)
         })?;
+        fs.make_image();
         let set = FileSet::tree(&mut fs, files, WIDTH)?;
         let shape = 0.5;
         Ok(Hro {

@@ -354,6 +354,9 @@ impl FileSystem {
         if let Some(inode) = self.inode_mut(ino) {
             inode.size = size.max(end);
         }
+        if self.quiet {
+            return Ok(());
+        }
         // A write that leaves a gap fills it too: the layout has no holes.
         let from = first.min(had);
         let runs = self.inode(ino).map(|i| i.runs.clone()).unwrap_or_default();

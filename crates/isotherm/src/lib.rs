@@ -21,6 +21,7 @@ pub mod member;
 pub mod progress;
 pub mod table;
 pub mod tap;
+mod trace_plot;
 
 pub use failure::Failure;
 pub use isotherm_lab::{policy_spec, size};

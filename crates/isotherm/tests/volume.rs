@@ -266,4 +266,5 @@ fn lists_fit_their_schemas() {
     for list in ["policies", "devices", "formats"] {
         place.json(list, list);
     }
+    place.json("trace generators", "trace-generators");
 }

@@ -7,10 +7,12 @@ use roaring::RoaringTreemap;
 use serde::Serialize;
 
 use crate::error::TraceError;
+use crate::heat::Heats;
 use crate::map::Spans;
 use crate::open::open;
 use crate::reader::{Options, Reader, Stats};
 use crate::record::{Op, Record};
+use crate::reuse::{Distances, Reuse};
 
 /// Figures of a trace. The names are those of `trace info --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +47,12 @@ pub struct Info {
     pub sequential_ratio: f64,
     /// Reads and writes by size in bytes.
     pub sizes: BTreeMap<u32, u64>,
+    /// How large reads and writes are; `None` without any.
+    pub request_bytes: Option<RequestBytes>,
+    /// Bytes of the distinct 4 KiB blocks read or written.
+    pub working_set_bytes: u64,
+    /// Reuse distances in blocks of 4 KiB.
+    pub reuse: Reuse,
     /// Requests by class.
     pub by_class: BTreeMap<u8, u64>,
     /// Mean latency of the requests that tell one, in seconds.
@@ -53,10 +61,54 @@ pub struct Info {
     pub reader: Stats,
 }
 
+/// The distribution of request sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RequestBytes {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Half of the requests are no larger.
+    pub p50: u32,
+    /// 90 % are no larger.
+    pub p90: u32,
+    /// 99 % are no larger.
+    pub p99: u32,
+    /// The largest.
+    pub max: u32,
+}
+
+impl RequestBytes {
+    fn of(sizes: &BTreeMap<u32, u64>) -> Option<RequestBytes> {
+        let n: u64 = sizes.values().sum();
+        let (&max, _) = sizes.last_key_value()?;
+        let bytes: f64 = sizes
+            .iter()
+            .map(|(&size, &count)| f64::from(size) * count as f64)
+            .sum();
+        let percentile = |percent: u64| {
+            let mut left = (n * percent).div_ceil(100).max(1);
+            for (&size, &count) in sizes {
+                if count >= left {
+                    return size;
+                }
+                left -= count;
+            }
+            max
+        };
+        Some(RequestBytes {
+            mean: bytes / n as f64,
+            p50: percentile(50),
+            p90: percentile(90),
+            p99: percentile(99),
+            max,
+        })
+    }
+}
+
 /// Reads the trace once and sums it up.
 ///
 /// Memory grows with the number of distinct 4 KiB blocks (compressed bitmaps, at most some 3 bytes a block) and of
-/// distinct request sizes, not with the length of the trace.
+/// distinct request sizes, not with the length of the trace. Reuse distances are
+/// exact up to 32 768 distinct blocks and from a sample beyond.
 ///
 /// # Errors
 /// As [`open`] and [`Reader::read_batch`].
@@ -68,12 +120,23 @@ pub fn info(path: impl AsRef<Path>, options: &Options) -> Result<Info, TraceErro
 ///
 /// # Errors
 /// As [`Reader::read_batch`].
-pub fn info_reader(mut reader: Reader) -> Result<Info, TraceError> {
+pub fn info_reader(reader: Reader) -> Result<Info, TraceError> {
+    info_and_heat(reader, None)
+}
+
+/// As [`info_reader`]; also adds every read and write to `heat`, for a picture.
+///
+/// # Errors
+/// As [`Reader::read_batch`].
+pub fn info_and_heat(mut reader: Reader, mut heat: Option<&mut Heats>) -> Result<Info, TraceError> {
     let mut sums = Sums::default();
     let mut batch = Vec::with_capacity(4096);
     while reader.read_batch(&mut batch, 4096)? > 0 {
         for r in &batch {
             sums.add(r);
+            if let Some(heat) = &mut heat {
+                heat.add(r);
+            }
         }
         batch.clear();
     }
@@ -90,6 +153,7 @@ struct Sums {
     spans: Spans,
     touched: Vec<Touched>,
     sizes: BTreeMap<u32, u64>,
+    distances: Distances,
     by_class: BTreeMap<u8, u64>,
     sequential: u64,
     latency_ns: u128,
@@ -127,11 +191,15 @@ impl Sums {
             .insert_range(r.offset >> 12..=(r.end() - 1) >> 12);
         self.sequential += u64::from(touched.end == Some(r.offset));
         touched.end = Some(r.end());
+        for block in r.offset >> 12..=(r.end() - 1) >> 12 {
+            self.distances.access(r.device, block);
+        }
     }
 
     fn info(self, format: &str, duration: Option<f64>, reader: Stats) -> Info {
         let [reads, writes, flushes, discards] = self.ops;
         let requests = reads + writes + flushes + discards;
+        let unique_4k: u64 = self.touched.iter().map(|t| t.blocks.len()).sum();
         let used = || self.spans.list().iter().filter(|s| s.end > 0);
         Info {
             format: format.to_owned(),
@@ -142,7 +210,10 @@ impl Sums {
             discards,
             bytes_read: self.bytes[0],
             bytes_written: self.bytes[1],
-            unique_4k: self.touched.iter().map(|t| t.blocks.len()).sum(),
+            unique_4k,
+            working_set_bytes: unique_4k * 4096,
+            request_bytes: RequestBytes::of(&self.sizes),
+            reuse: self.distances.summary(),
             first_byte: used().map(|s| s.first).min(),
             last_byte: used().map(|s| s.end - 1).max(),
             duration_s: duration.filter(|_| requests > 0),

@@ -6,6 +6,8 @@
 //!          one buffer    no allocation a record  no empty requests
 //! ```
 //!
+//! Beside files there are generators, [`generate`], under the same reader: `gen:NAME,key=value` ([`Source`]).
+//!
 //! A trace of any length is read in bounded memory, and no input makes a reader panic.
 #![forbid(unsafe_code)]
 
@@ -16,6 +18,7 @@ mod field;
 mod format;
 mod formats;
 pub mod generate;
+mod heat;
 mod info;
 mod input;
 pub mod layout;
@@ -24,17 +27,20 @@ mod merge;
 mod open;
 mod reader;
 mod record;
+mod reuse;
 mod sniff;
 mod source;
 mod write;
 
 pub use error::{Bad, Place, TraceError};
 pub use format::{Format, UnknownFormat};
-pub use info::{Info, info, info_reader};
+pub use heat::{HEAT_CELLS, Heat, Heats};
+pub use info::{Info, RequestBytes, info, info_and_heat, info_reader};
 pub use map::{DeviceSpan, SideBySide, scan, scan_reader};
 pub use open::{open, open_merged};
 pub use reader::{Options, Reader, Stats, TimeUnit};
 pub use record::{Flags, Op, Record};
+pub use reuse::Reuse;
 pub use sniff::{SNIFF_BYTES, sniff};
 pub use source::Source;
 pub use write::{WriteOptions, Writer, Written, convert};

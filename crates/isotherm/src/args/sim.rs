@@ -219,6 +219,9 @@ pub struct TraceConvertArgs {
 pub struct TraceInfoArgs {
     /// The trace, or gen:NAME,KEY=VALUE,... (see `isotherm trace generators`)
     pub file: PathBuf,
+    /// Draw it as SVG: heat of address over time, request sizes, reuse distances
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     /// How to read it.
     #[command(flatten)]
     pub read: TraceOptions,

@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use isotherm_traces::generate::generators;
-use isotherm_traces::{Format, Options, Source, TimeUnit, TraceError};
+use isotherm_traces::{Format, Heats, Options, Source, TimeUnit, TraceError};
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::args::{ListArgs, TraceArgs, TraceCommand, TraceConvertArgs, TraceOptions};
+use crate::args::{
+    ListArgs, TraceArgs, TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions,
+};
 use crate::table::table;
+use crate::trace_plot;
 
 /// Where traces outside the tree are looked for.
 const TRACES_VAR: &str = "ISOTHERM_TRACES";
@@ -19,40 +22,68 @@ const TRACES_VAR: &str = "ISOTHERM_TRACES";
 /// The trace cannot be read, or the output not written.
 pub fn run(args: &TraceArgs) -> Result<(), Failure> {
     match &args.command {
-        TraceCommand::Info(a) => {
-            let path = find(&a.file)?;
-            let info = isotherm_traces::info(&path, &options(&a.read)?).map_err(|e| failed(&e))?;
-            a.json.print(&info, || {
-                let or_none = |v: Option<u64>| v.map_or_else(|| "-".to_owned(), |v| v.to_string());
-                let rows: Vec<Vec<String>> = [
-                    ("format", info.format.clone()),
-                    ("requests", info.requests.to_string()),
-                    ("reads", info.reads.to_string()),
-                    ("writes", info.writes.to_string()),
-                    ("flushes", info.flushes.to_string()),
-                    ("discards", info.discards.to_string()),
-                    ("bytes_read", info.bytes_read.to_string()),
-                    ("bytes_written", info.bytes_written.to_string()),
-                    ("unique_4k", info.unique_4k.to_string()),
-                    ("first_byte", or_none(info.first_byte)),
-                    ("last_byte", or_none(info.last_byte)),
-                    (
-                        "duration_s",
-                        info.duration_s
-                            .map_or_else(|| "-".to_owned(), |d| d.to_string()),
-                    ),
-                    ("devices", info.devices.to_string()),
-                    ("sequential_ratio", format!("{:.4}", info.sequential_ratio)),
-                    ("bad_skipped", info.reader.bad_skipped.to_string()),
-                ]
-                .map(|(k, v)| vec![k.to_owned(), v])
-                .to_vec();
-                table(&["trace", &path.display().to_string()], &rows)
-            })
-        }
+        TraceCommand::Info(a) => info(a),
         TraceCommand::Convert(a) => convert(a),
         TraceCommand::Generators(a) => list(a),
     }
+}
+
+/// `isotherm trace info`.
+fn info(a: &TraceInfoArgs) -> Result<(), Failure> {
+    let path = find(&a.file)?;
+    let reader = isotherm_traces::open(&path, &options(&a.read)?).map_err(|e| failed(&e))?;
+    let mut heats = a.plot.as_ref().map(|_| Heats::default());
+    let info = isotherm_traces::info_and_heat(reader, heats.as_mut()).map_err(|e| failed(&e))?;
+    if let (Some(file), Some(heats)) = (&a.plot, &heats) {
+        trace_plot::draw(&path.display().to_string(), &info, heats, file)?;
+    }
+    let or_none = |v: Option<String>| v.unwrap_or_else(|| "-".to_owned());
+    let whole = |v: Option<f64>| or_none(v.map(|v| format!("{v:.0}")));
+    a.json.print(&info, || {
+        let sizes = info.request_bytes.map(|s| {
+            format!(
+                "mean {:.0}, p50 {}, p90 {}, p99 {}, max {}",
+                s.mean, s.p50, s.p90, s.p99, s.max
+            )
+        });
+        let reuse = format!(
+            "first {:.4}, p50 {}, p90 {}, p99 {} (sampled {:.4})",
+            info.reuse.first_ratio,
+            whole(info.reuse.p50_bytes),
+            whole(info.reuse.p90_bytes),
+            whole(info.reuse.p99_bytes),
+            info.reuse.sampling_rate
+        );
+        let rows: Vec<Vec<String>> = [
+            ("format", info.format.clone()),
+            ("requests", info.requests.to_string()),
+            ("reads", info.reads.to_string()),
+            ("writes", info.writes.to_string()),
+            ("flushes", info.flushes.to_string()),
+            ("discards", info.discards.to_string()),
+            ("bytes_read", info.bytes_read.to_string()),
+            ("bytes_written", info.bytes_written.to_string()),
+            ("unique_4k", info.unique_4k.to_string()),
+            ("working_set_bytes", info.working_set_bytes.to_string()),
+            (
+                "first_byte",
+                or_none(info.first_byte.map(|v| v.to_string())),
+            ),
+            ("last_byte", or_none(info.last_byte.map(|v| v.to_string()))),
+            (
+                "duration_s",
+                or_none(info.duration_s.map(|v| v.to_string())),
+            ),
+            ("devices", info.devices.to_string()),
+            ("sequential_ratio", format!("{:.4}", info.sequential_ratio)),
+            ("request_bytes", or_none(sizes)),
+            ("reuse_bytes", reuse),
+            ("bad_skipped", info.reader.bad_skipped.to_string()),
+        ]
+        .map(|(k, v)| vec![k.to_owned(), v])
+        .to_vec();
+        table(&["trace", &path.display().to_string()], &rows)
+    })
 }
 
 /// `isotherm trace generators`.

@@ -60,7 +60,7 @@ pub(super) struct Blocks {
     left: u64,
     zipf: Option<Zipf>,
     scatter: Scatter,
-    blocks: u64,
+    places: u64,
     size: u32,
     reads: u64,
     gap: u64,
@@ -82,7 +82,7 @@ impl Blocks {
             left: v.scaled("requests", 0),
             zipf: exponent.map(|s| Zipf::new(blocks, s)),
             scatter: Scatter::new(blocks),
-            blocks,
+            places: blocks,
             size: size as u32,
             reads: threshold(v.real("reads")),
             gap: (v.real("gap") * 1e9) as u64,
@@ -99,7 +99,7 @@ impl Requests for Blocks {
     fn next(&mut self) -> Record {
         let block = match &self.zipf {
             Some(zipf) => self.scatter.place(zipf.rank(&mut self.rng)),
-            None => self.rng.random_range(0..self.blocks),
+            None => self.rng.random_range(0..self.places),
         };
         let read = u64::from(self.rng.random::<u32>()) < self.reads;
         let op = if read { Op::Read } else { Op::Write };

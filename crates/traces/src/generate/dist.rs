@@ -83,7 +83,7 @@ impl Zipf {
             };
             columns.push((rank, ranks as u32));
             // The middle of the segment stands for all of it.
-            let middle = rank as f64 + (ranks as f64 + 1.0) / 2.0;
+            let middle = rank as f64 + f64::midpoint(ranks as f64, 1.0);
             weights.push(ranks as f64 * middle.powf(-s));
             rank += ranks;
         }
@@ -122,7 +122,9 @@ impl Scatter {
         };
         // Near the golden section of n, so that successive ranks spread evenly.
         let golden = (n as f64 * 0.618_033_988_749_894_9) as u64;
-        let factor = (golden.max(1)..).find(|&f| gcd(f, n) == 1).unwrap_or(1);
+        let factor = (golden.max(1)..=golden.max(n))
+            .find(|&f| gcd(f, n) == 1)
+            .unwrap_or(1);
         Scatter {
             n,
             factor,

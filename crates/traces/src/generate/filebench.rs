@@ -11,12 +11,11 @@
 //! the mean); appends of 16 KB (Filebench's file server; with 1 MB, Loris' I/O size, 10 000 files outgrow the 8 GB of Loris V-A);
 //! the Gamma's scale is a 32nd of the files, so that shapes 1, 4, 16 touch about 10, 30 and 75 % of them; the Zipf exponent is 0.9.
 
-use isotherm_core::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Gamma};
 
 use super::dist::{Scatter, Zipf};
-use super::fileset::{FileSet, config};
+use super::fileset::{FileSet, config, drop_every};
 use super::param::{Param, Values};
 use super::run::{FileSteps, Rng};
 use crate::layout::{Config, FileSystem, Ino, LayoutError};
@@ -184,11 +183,10 @@ fn sizes(mean: u64) -> Result<Gamma<f64>, LayoutError> {
 }
 
 fn file_system(v: &Values, data: f64, files: u64, device: u32) -> Result<FileSystem, LayoutError> {
-    let drop = v.real("drop");
     FileSystem::new(Config {
         journal_bytes: v.count("journal"),
         sync: v.on("sync"),
-        drop_every: (drop > 0.0).then(|| Nanos((drop * 1e9) as u64)),
+        drop_every: drop_every(v),
         max_request: (v.count("request") / 4096 * 4096) as u32,
         device,
         ..config(v, data, files)
@@ -222,6 +220,9 @@ impl Web {
         let loops = v.scaled("loops", 0);
         let log = loops as f64 * v.real("log");
         let mut fs = file_system(v, (files * sets * size) as f64 + log, files * sets, device)?;
+        if !v.on("prepare") {
+            fs.make_image();
+        }
         let width = v.count("width");
         let made: Result<Vec<FileSet>, LayoutError> = (0..sets)
             .map(|_| FileSet::tree(&mut fs, files, width))
@@ -325,6 +326,9 @@ impl FileServer {
         let (files, size, append) = (v.scaled("files", 1), v.count("size"), v.count("append"));
         // In the long run a file has been appended to once before it is deleted.
         let mut fs = file_system(v, (files * (size + 2 * append)) as f64 * 1.2, files, device)?;
+        if !v.on("prepare") {
+            fs.make_image();
+        }
         let set = FileSet::tree(&mut fs, files, v.count("width"))?;
         let shape = v.real("gamma");
         let choice = (shape > 0.0)

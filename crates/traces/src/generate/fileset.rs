@@ -1,5 +1,6 @@
 //! A set of files in a tree of directories, as Filebench, postmark and the generators of DSS make them.
 
+use isotherm_core::Nanos;
 use rand::RngExt;
 
 use super::param::Values;
@@ -17,6 +18,12 @@ pub(super) fn config(v: &Values, data_bytes: f64, files: u64) -> Config {
         cache_bytes: (v.real("cache") * v.scale) as u64,
         ..Config::default()
     }
+}
+
+/// How often caches are emptied, if ever.
+pub(super) fn drop_every(v: &Values) -> Option<Nanos> {
+    let seconds = v.real("drop");
+    (seconds > 0.0).then_some(Nanos((seconds * 1e9) as u64))
 }
 
 /// Files that can be picked, added and removed in constant time.

@@ -8,15 +8,21 @@
 //! silent. Equal specifications make equal records. Memory is bounded by files, directories and cached pages, never by requests.
 
 mod block;
+mod db;
 mod decode;
 mod dist;
+mod dss;
 mod filebench;
 mod fileset;
+mod hro;
+mod iozone;
 mod param;
 mod postmark;
 mod registry;
 mod run;
 mod spec;
+mod tpcc;
+mod tpch;
 
 pub use param::{Param, Unit};
 pub use registry::{Generator, generators};

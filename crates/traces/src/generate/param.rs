@@ -122,7 +122,7 @@ impl Param {
                 let v = value as u64;
                 units
                     .iter()
-                    .find(|(size, _)| v >= *size && v % size == 0)
+                    .find(|(size, _)| v >= *size && v.is_multiple_of(*size))
                     .map_or_else(
                         || v.to_string(),
                         |(size, letter)| format!("{}{letter}", v / size),
@@ -182,7 +182,7 @@ impl Param {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Values {
     params: &'static [Param],
-    values: Vec<f64>,
+    given: Vec<f64>,
     pub scale: f64,
     pub seed: u64,
 }
@@ -191,14 +191,14 @@ impl Values {
     pub fn defaults(params: &'static [Param], scale: f64) -> Values {
         Values {
             params,
-            values: params.iter().map(|p| p.default).collect(),
+            given: params.iter().map(|p| p.default).collect(),
             scale,
             seed: 1,
         }
     }
 
     pub fn set(&mut self, at: usize, value: f64) {
-        self.values[at] = value;
+        self.given[at] = value;
     }
 
     /// Whether the generator has this parameter.
@@ -211,7 +211,7 @@ impl Values {
         let at = self.params.iter().position(|p| p.name == name);
         at.map_or_else(
             || panic!("the generator does not declare `{name}`"),
-            |at| self.values[at],
+            |at| self.given[at],
         )
     }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::param::{Param, Values};
 use super::run::{Beside, Generate, Requests, Single, Stepped, Steps};
-use super::{block, filebench, postmark};
+use super::{block, dss, filebench, hro, iozone, postmark, tpcc, tpch};
 use crate::layout::LayoutError;
 
 /// Makes a generator of its parameters.
@@ -119,6 +119,48 @@ static TABLE: &[Generator] = &[
         )
     },
     row(
+        "specsfs",
+        "file server with the file sizes of SPECsfs, reads and creates 2 to 1, on ext3",
+        "DSS 5.2, Table 8",
+        dss::SPECSFS,
+        |v| Ok(stepped(dss::Server::new(v, dss::SPECSFS_SIZES)?)),
+    ),
+    row(
+        "email",
+        "e-mail server, reads and creates 2 to 1, on ext3",
+        "DSS 5.2, Table 8",
+        dss::EMAIL,
+        |v| Ok(stepped(dss::Server::new(v, dss::EMAIL_SIZES)?)),
+    ),
+    row(
+        "tpcc",
+        "TPC-C below its buffer pool, with the classes of PostgreSQL",
+        "OODT 4.3.2, DSS Table 6",
+        tpcc::TPCC,
+        |v| Ok(stepped(tpcc::Tpcc::new(v))),
+    ),
+    row(
+        "tpch",
+        "TPC-H on MyISAM: random reads, mostly 4 KB",
+        "OODT 4.3.3, DSS Table 6",
+        tpch::TPCH,
+        |v| Ok(stepped(tpch::Tpch::new(v))),
+    ),
+    row(
+        "tpch-dss",
+        "TPC-H on PostgreSQL: queries 2, 17, 18, 19",
+        "DSS 5.2 and 5.7, Table 6",
+        tpch::TPCH_DSS,
+        |v| Ok(stepped(tpch::TpchDss::new(v))),
+    ),
+    row(
+        "iozone",
+        "the 13 tests on one file",
+        "OODT 4.3.4",
+        iozone::IOZONE,
+        |v| Ok(stepped(iozone::Iozone::new(v)?)),
+    ),
+    row(
         "web-search",
         "stand-in for UMass web search with the paper's totals",
         "GreenDM Table 6.3",
@@ -144,6 +186,36 @@ static TABLE: &[Generator] = &[
             )))
         },
     ),
+    Generator {
+        scale: 0.001,
+        ..row(
+            "mail-hro",
+            "stand-in for a week of a campus mail server",
+            "HRO Table I, figure 3",
+            hro::MAIL,
+            |v| Ok(stepped(hro::Hro::new(v)?)),
+        )
+    },
+    Generator {
+        scale: 0.001,
+        ..row(
+            "office-hro",
+            "stand-in for a week of an office server",
+            "HRO Table I, figure 3",
+            hro::OFFICE,
+            |v| Ok(stepped(hro::Hro::new(v)?)),
+        )
+    },
+    Generator {
+        scale: 0.001,
+        ..row(
+            "research-hro",
+            "stand-in for a week of a research server",
+            "HRO Table I, figure 3",
+            hro::RESEARCH,
+            |v| Ok(stepped(hro::Hro::new(v)?)),
+        )
+    },
     row(
         "uniform",
         "random requests of one size over a span",

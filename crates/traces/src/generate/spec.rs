@@ -71,7 +71,7 @@ impl FromStr for Spec {
                 }
                 ("scale", _) => values.scale = SCALE.parse(value).map_err(BadSpec)?,
                 (_, Some(at)) => {
-                    values.set(at, generator.params[at].parse(value).map_err(BadSpec)?)
+                    values.set(at, generator.params[at].parse(value).map_err(BadSpec)?);
                 }
                 (_, None) => {
                     let all = generator

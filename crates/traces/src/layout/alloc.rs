@@ -1,6 +1,6 @@
 //! Block groups: which blocks and inodes are free, and where a new one goes.
 
-use super::files::{Inode, Kind};
+use super::inode::{Inode, Kind};
 use super::{FileSystem, GROUP_BLOCKS, Ino, LayoutError, Owner};
 
 /// Neighbouring blocks.
@@ -189,6 +189,7 @@ impl FileSystem {
         g.directories -= u32::from(matches!(was.kind, Kind::Directory(_)));
         g.free_inodes += 1;
         g.lowest_free = g.lowest_free.min(index);
+        self.known.pop(&ino);
         self.change_inode(ino);
         self.change_meta(self.shape.inode_bitmap(group), Owner::Bitmap);
         self.change_group(group);
@@ -196,8 +197,9 @@ impl FileSystem {
 
     /// Counters of a group, and with them those of the superblock, changed.
     fn change_group(&mut self, group: u32) {
+        // Both stay in memory from the mount on.
         let block = 1 + group * super::DESCRIPTOR_BYTES / super::BLOCK;
-        self.change_meta(block, Owner::Descriptors);
-        self.change_meta(0, Owner::Superblock);
+        self.dirty_meta(block, Owner::Descriptors);
+        self.dirty_meta(0, Owner::Superblock);
     }
 }

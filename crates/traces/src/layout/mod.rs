@@ -18,6 +18,7 @@ mod alloc;
 mod cache;
 mod files;
 mod flush;
+mod inode;
 mod owner;
 
 use isotherm_core::Nanos;
@@ -25,7 +26,7 @@ use isotherm_core::Nanos;
 use crate::record::{Op, Record};
 use alloc::Group;
 use cache::Cache;
-pub use files::Ino;
+pub use inode::Ino;
 pub use owner::{Owner, file_class};
 
 /// Bytes of a block of the layout.
@@ -96,6 +97,8 @@ pub struct Config {
     pub barriers: bool,
     /// Reads update the access time, so they dirty the inode (off: noatime).
     pub atime: bool,
+    /// Inodes that stay in memory with their names: a lookup of these reads nothing. Emptying the page cache leaves them.
+    pub inode_cache: u32,
     /// Bytes of a directory entry, 12 … 264 (8 + name).
     pub entry_bytes: u32,
     /// Processor time of an operation.
@@ -121,6 +124,7 @@ impl Default for Config {
             dirty_percent: 20,
             barriers: false,
             atime: false,
+            inode_cache: 65_536,
             entry_bytes: 32,
             think: Nanos(20_000),
             service: Service::default(),
@@ -160,6 +164,8 @@ pub struct FileSystem {
     groups: Vec<Group>,
     shape: Shape,
     cache: Cache,
+    /// Inodes in memory. Only asked whether it holds one, so its hash order decides nothing.
+    known: lru::LruCache<Ino, ()>,
     journal: Journal,
     next_commit: Nanos,
     next_drop: Nanos,
@@ -170,6 +176,8 @@ pub struct FileSystem {
     picked: Vec<(u32, Owner)>,
     used_blocks: u64,
     root: Ino,
+    /// Nothing is cached or written: the image is being made.
+    quiet: bool,
 }
 
 /// Where things lie in a group.
@@ -290,6 +298,7 @@ impl FileSystem {
             groups: groups.collect(),
             shape,
             cache: Cache::new((config.cache_bytes / u64::from(BLOCK)).max(64) as usize),
+            known: lru::LruCache::unbounded(),
             journal: Journal {
                 first,
                 blocks: journal_blocks,
@@ -303,6 +312,7 @@ impl FileSystem {
             picked: Vec::new(),
             used_blocks: 0,
             root: Ino(0),
+            quiet: false,
             config,
         };
         fs.root = fs.make_root()?;
@@ -335,6 +345,11 @@ impl FileSystem {
         out.append(&mut self.out);
     }
 
+    /// From here to [`FileSystem::forget_io`] operations only allocate: the same image, many times faster.
+    pub fn make_image(&mut self) {
+        self.quiet = true;
+    }
+
     /// Drops the records made so far; the page cache stays as it is.
     pub fn forget_output(&mut self) {
         self.out.clear();
@@ -343,8 +358,11 @@ impl FileSystem {
     /// Writes everything back, empties the page cache, drops the records made so far and sets the clock to zero: what was done
     /// until here is the image on which the trace begins.
     pub fn forget_io(&mut self) {
+        self.quiet = false;
         self.write_everything();
         self.cache.drop_clean();
+        self.known.clear();
+        (self.journal.at, self.journal.used, self.head) = (1, 0, 0);
         self.out.clear();
         self.now = Nanos(0);
         self.next_commit = self.config.commit_every;
@@ -359,7 +377,7 @@ impl FileSystem {
 
     /// Reads a metadata block unless it is cached.
     fn read_meta(&mut self, block: u32, owner: Owner) {
-        if !self.cache.touch(block) {
+        if !self.quiet && !self.cache.touch(block) {
             self.emit(Op::Read, block, 1, owner, true);
             self.cache_in(block, owner);
         }
@@ -373,6 +391,9 @@ impl FileSystem {
 
     /// Changes a metadata block that need not be read: it is cached, or new.
     fn dirty_meta(&mut self, block: u32, owner: Owner) {
+        if self.quiet {
+            return;
+        }
         self.cache_in(block, owner);
         self.cache.dirty(block, owner, self.now);
         if self.journal.blocks > 0 {

@@ -1,6 +1,6 @@
 //! Who owns a block, and the class that follows from it.
 
-use super::files::Ino;
+use super::inode::Ino;
 use crate::record::Flags;
 
 /// Who owns a block.

@@ -1,0 +1,272 @@
+//! Stand-ins for the three week-long file traces of HRO (section II-B, Table I).
+//!
+//! Calibrated on Table I: shares of metadata operations, reads and writes, and the bytes that an average read and write moves;
+//! on section IV: the size of the file system image (its 5 % are 2.5, 12 and 7 GB); on figure 3: less than 3 % of the files
+//! are hot, no very large files.
+//!
+//! | | operations | metadata | read | write | MB read | MB written | image |
+//! |---|---|---|---|---|---|---|---|
+//! | office | 211 308 494 | 66 % | 24 % | 10 % | 833 135 | 242 376 | 240 GB |
+//! | mail | 187 974 468 | 14 % | 65 % | 21 % | 845 123 | 313 987 | 50 GB |
+//! | research | 29 550 778 | 75 % | 10 % | 15 % | 32 498 | 61 488 | 140 GB |
+//!
+//! Assumed: file sizes (Gamma of shape 0.5, many small and few large), Zipf choice of files with exponent 1.2, sixteen users whose
+//! sequential accesses interleave (II-A), one in four accesses at a random place of its file, nine of ten metadata operations a
+//! stat, writes inside a file unless it is shorter, accesses no longer than the file, the rest of metadata listings, renames and replacements of a file. The scale is 0.001 unless given: at 1 these are 10^7 to 10^8 operations.
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Gamma};
+
+use super::dist::{Scatter, Zipf};
+use super::fileset::{FileSet, config};
+use super::param::{Param, Values};
+use super::run::{FileSteps, Rng};
+use crate::layout::{Config, FileSystem, Ino, LayoutError};
+
+const OPS: Param = Param::count("ops", 0, (0, 1 << 40), "file operations (HRO Table I)");
+const META: Param = Param::real(
+    "meta",
+    0.0,
+    (0.0, 1.0),
+    "share of metadata operations (HRO Table I)",
+);
+const READ: Param = Param::real(
+    "read",
+    0.0,
+    (0.0, 1.0),
+    "share of reads; the rest are writes (HRO Table I)",
+);
+const READ_BYTES: Param = Param::bytes(
+    "read_bytes",
+    0,
+    (1, 1 << 30),
+    "mean bytes of a read (HRO Table I: MB read over reads)",
+);
+const WRITE_BYTES: Param = Param::bytes(
+    "write_bytes",
+    0,
+    (1, 1 << 30),
+    "mean bytes of a write (HRO Table I: MB written over writes)",
+);
+const IMAGE: Param = Param::bytes(
+    "image",
+    0,
+    (1 << 20, 1 << 44),
+    "bytes of all files (HRO IV: twenty times the SSD)",
+);
+const FILE: Param = Param::bytes(
+    "file",
+    64 << 10,
+    (4 << 10, 1 << 30),
+    "mean bytes of a file (assumed)",
+);
+const ZIPF: Param = Param::real(
+    "exponent",
+    1.2,
+    (0.0, 5.0),
+    "Zipf exponent of the choice of files (HRO figure 3a; assumed)",
+);
+const STREAMS: Param = Param::count(
+    "streams",
+    16,
+    (1, 4096),
+    "users whose accesses interleave (HRO II-A; assumed)",
+);
+const RANDOM: Param = Param::real(
+    "random",
+    0.25,
+    (0.0, 1.0),
+    "share of accesses at a random place of the file (assumed)",
+);
+const CACHE: Param = Param::bytes("cache", 2 << 30, (0, 1 << 40), "page cache (assumed)");
+
+const MB: f64 = 1_048_576.0;
+
+macro_rules! table_one {
+    ($ops:expr, $meta:expr, $read:expr, $mb_read:expr, $mb_written:expr, $image:expr) => {
+        &[
+            OPS.or($ops),
+            META.or($meta),
+            READ.or($read),
+            READ_BYTES.or($mb_read * MB / ($ops * $read)),
+            WRITE_BYTES.or($mb_written * MB / ($ops * (1.0 - $meta - $read))),
+            IMAGE.or($image * 1024.0 * MB),
+            FILE,
+            ZIPF,
+            STREAMS,
+            RANDOM,
+            CACHE,
+        ]
+    };
+}
+
+/// The departmental office server.
+pub(super) const OFFICE: &[Param] =
+    table_one!(211_308_494.0, 0.66, 0.24, 833_135.0, 242_376.0, 240.0);
+/// The campus mail server.
+pub(super) const MAIL: &[Param] = table_one!(187_974_468.0, 0.14, 0.65, 845_123.0, 313_987.0, 50.0);
+/// The research server.
+pub(super) const RESEARCH: &[Param] =
+    table_one!(29_550_778.0, 0.75, 0.10, 32_498.0, 61_488.0, 140.0);
+
+/// Files per directory (assumed; HRO does not say).
+const WIDTH: u64 = 50;
+
+/// A user's place in a file.
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    file: usize,
+    at: u64,
+}
+
+/// The workload.
+pub(super) struct Hro {
+    fs: FileSystem,
+    set: FileSet,
+    rng: Rng,
+    sizes: Gamma<f64>,
+    zipf: Zipf,
+    scatter: Scatter,
+    streams: Vec<Stream>,
+    files: u64,
+    left: u64,
+    meta: f64,
+    read: f64,
+    read_bytes: f64,
+    write_bytes: f64,
+    random: f64,
+    running: bool,
+}
+
+impl Hro {
+    pub fn new(v: &Values) -> Result<Hro, LayoutError> {
+        let image = v.scaled("image", 1 << 20);
+        let files = (image / v.count("file")).max(16);
+        let mut fs = FileSystem::new(Config {
+            // Small images have small journals (mke2fs), or the journal would be most of what is touched.
+            journal_bytes: (image / 32).clamp(1 << 20, 32 << 20) / 4096 * 4096,
+            ..config(v, image as f64 * 1.3 + 64.0 * MB, files)
+        })?;
+        fs.make_image();
+        let set = FileSet::tree(&mut fs, files, WIDTH)?;
+        let shape = 0.5;
+        Ok(Hro {
+            fs,
+            set,
+            rng: Rng::seed_from_u64(v.seed),
+            sizes: Gamma::new(shape, v.real("file") / shape)
+                .map_err(|_| LayoutError::Config("file size"))?,
+            zipf: Zipf::new(files, v.real("exponent")),
+            scatter: Scatter::new(files),
+            streams: vec![Stream::default(); v.count("streams") as usize],
+            files,
+            left: v.scaled("ops", 0),
+            meta: v.real("meta"),
+            read: v.real("read"),
+            read_bytes: v.real("read_bytes"),
+            write_bytes: v.real("write_bytes"),
+            random: v.real("random"),
+            running: false,
+        })
+    }
+
+    fn pick(&mut self) -> usize {
+        self.scatter.place(self.zipf.rank(&mut self.rng)) as usize
+    }
+
+    fn directory(&self, at: usize) -> Ino {
+        self.set.directories[at % self.set.directories.len()]
+    }
+
+    fn size(&mut self) -> u64 {
+        self.sizes.sample(&mut self.rng).max(512.0) as u64
+    }
+
+    fn metadata(&mut self) -> Result<(), LayoutError> {
+        let at = self.pick();
+        let file = self.set.files[at];
+        match self.rng.random_range(0..100) {
+            0..90 => self.fs.stat(file),
+            90..96 => self.fs.readdir(self.directory(at)),
+            96..98 => {
+                let to = self.rng.random_range(0..self.set.directories.len());
+                self.fs.rename(file, self.directory(to))
+            }
+            _ => {
+                self.fs.unlink(file)?;
+                let size = self.size();
+                let new = self.fs.create(self.directory(at))?;
+                self.set.files[at] = new;
+                self.fs.write(new, 0, size)
+            }
+        }
+    }
+
+    /// The next access of a random user: on through its file, or, at its end, into another.
+    fn access(&mut self, write: bool) -> Result<(), LayoutError> {
+        let mean = if write {
+            self.write_bytes
+        } else {
+            self.read_bytes
+        };
+        // Sizes of single accesses vary by a factor of 3 around a mean of 1.
+        let len = (mean * self.rng.random_range(0.5..1.5)) as u64;
+        let user = self.rng.random_range(0..self.streams.len());
+        let mut s = self.streams[user];
+        if s.at >= self.fs.size(self.set.files[s.file]) {
+            s = Stream {
+                file: self.pick(),
+                at: 0,
+            };
+        }
+        let file = self.set.files[s.file];
+        let size = self.fs.size(file);
+        let at = if self.rng.random::<f64>() < self.random && size > len {
+            self.rng.random_range(0..=size - len)
+        } else {
+            let at = s.at;
+            s.at += len;
+            at
+        };
+        self.streams[user] = s;
+        if write {
+            // Inside the file, unless it is shorter than the write: the image keeps its size.
+            self.fs.write(file, at.min(size.saturating_sub(len)), len)
+        } else {
+            self.fs.read(file, at, len)
+        }
+    }
+}
+
+impl FileSteps for Hro {
+    fn fs(&mut self) -> &mut FileSystem {
+        &mut self.fs
+    }
+
+    fn step(&mut self) -> Result<bool, LayoutError> {
+        if !self.running {
+            let made = self.set.files.len();
+            if (made as u64) < self.files {
+                let size = self.size();
+                let directory = self.directory(made);
+                self.set.add_in(&mut self.fs, directory, size)?;
+                self.fs.forget_output();
+            } else {
+                self.running = true;
+                self.fs.forget_io();
+            }
+            return Ok(true);
+        }
+        if self.left == 0 {
+            return Ok(false);
+        }
+        self.left -= 1;
+        let kind = self.rng.random::<f64>();
+        if kind < self.meta {
+            self.metadata()?;
+        } else {
+            self.access(kind >= self.meta + self.read)?;
+        }
+        Ok(true)
+    }
+}

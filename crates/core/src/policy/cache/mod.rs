@@ -7,7 +7,7 @@ mod lru;
 
 pub use lru::Lru;
 
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::units::{ExtentId, Slot, TierId};
 use alloc::format;
 use alloc::string::String;
@@ -63,11 +63,18 @@ impl<R: Replacement> Policy for Cache<R> {
         let geo = view.geo();
         self.replacement
             .attach(geo.tier_slots(FAST).end, geo.extents);
+        // A former policy may have left homes on the fast tier; those are not ours to replace.
         for s in 0..view.geo().tier_slots(FAST).end {
-            if let Some(e) = view.owner(Slot(s)) {
+            if let Some(e) = view
+                .owner(Slot(s))
+                .filter(|&e| view.copy(e) == Some(Slot(s)))
+            {
                 self.replacement.inserted(s, e);
             }
         }
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
     }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())

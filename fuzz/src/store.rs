@@ -220,8 +220,8 @@ pub fn journal_block(data: &[u8]) {
 /// Any bytes as records.
 pub fn record_decode(data: &[u8]) {
     let mut at = 0;
-    while let Ok(Some((r, units))) = record::decode(&data[at..]) {
-        let _ = record::check(&r, 24, 30, 8);
+    while let Ok(Some((r, units))) = record::decode(&data[at..], 8) {
+        let _ = record::check(&r, 24, 30, 10);
         at += units * 16;
         assert!(units > 0 && at <= data.len());
     }

@@ -4,11 +4,14 @@
 //! the faster tiers) a fully mapped volume costs 13 bytes an extent where a quarter is fast; the bar is 16. Which blocks of a partly written extent are valid lies in a
 //! separate bit set, read only for rows marked partial.
 
+mod copies;
+
 use crate::bits::Bits;
 use crate::geometry::{Geometry, SLOTS_MAX};
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::vec;
 use alloc::vec::Vec;
+use copies::CopyBits;
 
 const SLOT_MASK: u32 = SLOTS_MAX;
 const UNMAPPED: u32 = SLOT_MASK; // the highest number is never a slot
@@ -44,6 +47,10 @@ pub struct ExtentMap {
     /// By slot of the faster tiers that holds a copy: home of its extent, and whether the copy is dirty. Empty until the
     /// first copy, so that tiering pays nothing for it.
     copies: Vec<u32>,
+    /// What of each copy counts, where somebody asks (the engine does, hit-only runs do not). See `copies.rs`.
+    bits: CopyBits,
+    copied: u32,
+    dirty: u32,
     valid: Bits,
     blocks: usize,
     mapped: u32,
@@ -59,6 +66,9 @@ impl ExtentMap {
             rows: vec![EMPTY; geo.extents as usize],
             owner: vec![NOBODY; geo.tier_slots(geo.slowest()).start as usize],
             copies: Vec::new(),
+            bits: CopyBits::default(),
+            copied: 0,
+            dirty: 0,
             // One block an extent cannot be partial for long enough to be seen: its bit is still kept, it is 1/8 byte.
             valid: Bits::new(geo.extents as usize * blocks),
             blocks,
@@ -115,6 +125,7 @@ impl ExtentMap {
         self.copies[s.0 as usize] = r.home & SLOT_MASK;
         r.home = s.0 | (r.home & !SLOT_MASK) | COPIED;
         self.own(s, e.0);
+        self.copied += 1;
     }
     /// The extent gives up its copy. Returns its slot, and whether it was dirty.
     pub fn drop_copy(&mut self, e: ExtentId) -> Option<(Slot, bool)> {
@@ -124,6 +135,9 @@ impl ExtentMap {
         r.home = (entry & SLOT_MASK) | (r.home & !(SLOT_MASK | COPIED));
         self.copies[s.0 as usize] = UNMAPPED;
         self.own(s, NOBODY);
+        self.copied -= 1;
+        self.dirty -= u32::from(entry & DIRTY != 0);
+        self.bits.wipe(s);
         Some((s, entry & DIRTY != 0))
     }
     /// Mark a copy dirty or clean; true if that changed anything. Without a copy, nothing.
@@ -134,7 +148,16 @@ impl ExtentMap {
         let entry = &mut self.copies[c.0 as usize];
         let was = *entry & DIRTY != 0;
         *entry = if on { *entry | DIRTY } else { *entry & !DIRTY };
+        self.dirty = self.dirty + u32::from(on) - u32::from(was);
         was != on
+    }
+    /// Extents with a copy.
+    pub fn copied(&self) -> u32 {
+        self.copied
+    }
+    /// Extents whose copy holds data that the home does not.
+    pub fn dirty(&self) -> u32 {
+        self.dirty
     }
     /// Who owns a slot. Known for the faster tiers only, where policies walk over slots; nothing asks it of the slowest,
     /// which has most slots.
@@ -302,11 +325,11 @@ impl ExtentMap {
         let r = &mut self.rows[e.0 as usize];
         (r.last_low, r.last_high, r.stat) = (0, 0, 0);
     }
-    /// Memory: (rows and reverse map, valid-block bitmaps), bytes.
+    /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks), bytes.
     pub fn bytes(&self) -> (usize, usize) {
         (
             self.rows.len() * size_of::<Row>() + (self.owner.len() + self.copies.len()) * 4,
-            self.valid.bytes(),
+            self.valid.bytes() + self.bits.bytes(),
         )
     }
 }

@@ -183,7 +183,7 @@ pub struct Counters {
     pub bytes_written: u64,
     /// Extent accesses (reads of unmapped extents not counted).
     pub accesses: u64,
-    /// Accesses by the tier that the extent's home was on.
+    /// Accesses by the tier that served them: that of the copy, else of the home.
     pub tier_hits: [u64; TIERS_MAX],
     /// First touches.
     pub first_touches: u64,
@@ -199,6 +199,16 @@ pub struct Counters {
     pub demotions: MoveCounters,
     /// Bytes moved.
     pub migrated_bytes: u64,
+    /// Copies made: fetched, or allocated for a write.
+    pub fetches: MoveCounters,
+    /// Copies given up.
+    pub evictions: MoveCounters,
+    /// Extents whose dirty copy was written home, evictions of dirty copies included.
+    pub writebacks: MoveCounters,
+    /// Bytes read from homes to fill copies.
+    pub fetched_bytes: u64,
+    /// Bytes written home from dirty copies.
+    pub written_back_bytes: u64,
     /// Commit rounds.
     pub rounds: u64,
     /// Journal blocks written to the primary.

@@ -37,6 +37,7 @@ fn sb() -> Superblock {
     };
     Superblock {
         uuid: [7; 16],
+        copies: false,
         generation: 1,
         epoch: 1,
         prev_generation: 0,

@@ -51,12 +51,13 @@ fn engine(policy: &str) -> Engine {
         uuid: [i; 16],
         tier: TierId(i),
         slots,
-        data_offset: 64 << 20,
+        data_offset: 256 << 20,
         bytes: 1 << 40,
         hint: String::new(),
     };
     let sb = Superblock {
         uuid: [1; 16],
+        copies: false,
         generation: 1,
         epoch: 1,
         prev_generation: 0,

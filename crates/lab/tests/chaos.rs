@@ -41,6 +41,10 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
         sum.answered += d.answered;
         sum.moves += d.moves;
         sum.stale += d.stale;
+        sum.fetches += d.fetches;
+        sum.evictions += d.evictions;
+        sum.writebacks += d.writebacks;
+        sum.switches += d.switches;
         sum.checkpoints += d.checkpoints;
         sum.edges += d.edges;
         sum.from_ram += d.from_ram;
@@ -55,6 +59,9 @@ fn crashes_lose_nothing_that_was_flushed() {
     let did = all("crashes", 3000, Scenario::new);
     assert!(
         did.moves > 0
+            && did.fetches > 0
+            && did.evictions > 0
+            && did.writebacks > 0
             && did.stale > 0
             && did.checkpoints > 0
             && did.edges > 0
@@ -127,6 +134,36 @@ fn presets_are_as_safe_as_chaos() {
             policy: Some(policy),
             ..Scenario::new(seed)
         });
+    }
+}
+
+#[test]
+fn a_change_of_policy_loses_nothing() {
+    let did = all("switches", 1000, |seed| Scenario {
+        switch: true,
+        shape: if seed % 4 == 0 {
+            Shape::ThreeTiers
+        } else {
+            Shape::Roomy
+        },
+        lose_fast: seed % 3 == 0,
+        ..Scenario::new(seed)
+    });
+    assert!(did.switches > 0 && did.writebacks > 0 && did.moves > 0);
+}
+
+#[test]
+fn caching_presets_are_as_safe_as_chaos() {
+    for preset in isotherm_core::policy::PRESETS {
+        if preset.kind == "caching" {
+            let did = all(preset.name, 200, |seed| Scenario {
+                policy: Some(preset.name),
+                shape: Shape::Roomy,
+                lose_fast: seed % 3 == 0,
+                ..Scenario::new(seed)
+            });
+            assert!(did.fetches > 0 && did.evictions > 0);
+        }
     }
 }
 

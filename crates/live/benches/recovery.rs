@@ -89,6 +89,7 @@ fn write_checkpoint(files: &[File], extents: u32) -> Outcome<()> {
                 ExtentId(e),
                 Some(Slot(e)),
                 blocks_per_extent,
+                None,
                 &mut block[used..],
             )
         {

@@ -118,6 +118,7 @@ impl Plan {
         let area = MetaArea::for_volume(bound as u32, blocks_per_extent, fast);
         let mut sb = Superblock {
             uuid: random()?,
+            copies: false,
             generation: 1,
             epoch: u64::from_le_bytes(random()?),
             prev_generation: 0,

@@ -83,6 +83,8 @@ pub(super) struct Building {
 #[derive(Clone, Debug)]
 pub(super) struct Commit {
     pub(super) uuid: [u8; 16],
+    /// Of this session.
+    pub(super) epoch: u64,
     pub(super) layout: Layout,
     pub(super) extents: u32,
     pub(super) step: Step,
@@ -111,6 +113,8 @@ pub(super) struct Commit {
     pub(super) piece_blocks: u32,
     pub(super) piece_first: u32,
     pub(super) header_block: Vec<u8>,
+    /// Tell what copies hold clean in every record, not only at the end (a mutant).
+    pub(super) always_tell: Option<u64>,
 }
 
 impl Commit {
@@ -125,6 +129,7 @@ impl Commit {
     ) -> Commit {
         Commit {
             uuid: sb.uuid,
+            epoch: sb.epoch,
             layout,
             extents,
             step: Step::Idle,
@@ -151,6 +156,7 @@ impl Commit {
             piece_blocks: 0,
             piece_first: 0,
             header_block: vec![0; BLOCK],
+            always_tell: None,
         }
     }
     pub(super) fn has_mirror(&self) -> bool {
@@ -274,7 +280,7 @@ impl Commit {
     /// Encode one extent's record with its home in `slot`; false if this round has no room for it.
     pub(super) fn encode(
         &mut self,
-        map: &ExtentMap,
+        map: &mut ExtentMap,
         e: ExtentId,
         slot: Option<crate::Slot>,
         blocks: u32,
@@ -284,8 +290,11 @@ impl Commit {
             if self.staging.tip().next_seq >= limit {
                 return false;
             }
-            if let Some(units) = record::encode(map, e, slot, blocks, self.staging.rest()) {
+            if let Some(units) =
+                record::encode(map, e, slot, blocks, self.always_tell, self.staging.rest())
+            {
                 self.staging.advance(units);
+                mark_recorded(map, e);
                 return true;
             }
             self.staging.seal();
@@ -293,8 +302,10 @@ impl Commit {
         false
     }
     /// Add to the checkpoint being built, from the map as it is now.
-    pub(super) fn encode_piece(&mut self, map: &ExtentMap, blocks: u32) {
+    pub(super) fn encode_piece(&mut self, map: &mut ExtentMap, blocks: u32) {
         self.piece_blocks = 0;
+        // Nothing changes any more while the last checkpoint is written: what copies hold clean may be told.
+        let closing = self.final_begun.then_some(self.epoch).or(self.always_tell);
         let Some(b) = &mut self.building else { return };
         if b.header_due {
             return;
@@ -306,7 +317,7 @@ impl Commit {
         let mut n = 0usize;
         while b.cursor < stop && n < room {
             let e = ExtentId(b.cursor);
-            if let Some(slot) = map.home(e).filter(|_| !map.is_void(e)) {
+            if let Some(slot) = map.home(e).filter(|_| !map.is_gone(e)) {
                 if at == HEADER {
                     self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
                 }
@@ -315,9 +326,11 @@ impl Commit {
                     e,
                     Some(slot),
                     blocks,
+                    closing,
                     &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK],
                 ) {
                     at += units * 16;
+                    mark_recorded(map, e);
                 } else {
                     n += 1;
                     at = HEADER;
@@ -341,5 +354,12 @@ impl Commit {
         }
         b.header.blocks += n as u32;
         self.piece_blocks = n as u32;
+    }
+}
+
+/// A record of `e` is on its way that names its copy, if that is dirty.
+fn mark_recorded(map: &mut ExtentMap, e: ExtentId) {
+    if let Some(s) = map.copy(e).filter(|_| map.is_dirty(e)) {
+        map.set_recorded(s, true);
     }
 }

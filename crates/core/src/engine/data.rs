@@ -5,6 +5,7 @@
 //! one operation.
 
 use super::commit::MetaSource;
+use super::gate::Gate;
 use super::{Engine, Mutant, Op, Req, SCAN_BUDGET, Waiter, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
 use crate::policy::{Access, Place};
@@ -14,7 +15,7 @@ use alloc::vec::Vec;
 
 /// Neighbouring pieces gathered into one device operation.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+pub(super) struct Run {
     member: MemberId,
     device_offset: u64,
     ext: u32,
@@ -25,13 +26,11 @@ struct Run {
     fua: bool,
 }
 
-/// What the gate says to a piece on a held extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Go,
-    Wait,
-    /// Read it from this move's buffer.
-    FromMove(u16),
+/// Runs being gathered: one on each replica, since pieces of a write-through alternate between the two.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Runs {
+    pub(super) home: Option<Run>,
+    pub(super) copy: Option<Run>,
 }
 
 impl Engine {
@@ -45,7 +44,7 @@ impl Engine {
         out: &mut Vec<Effect>,
     ) {
         let shift = self.space.geo.extent_shift;
-        let mut run = None;
+        let mut runs = Runs::default();
         let mut at = from;
         while at < to {
             let extent = self.space.geo.extent_at(at);
@@ -57,14 +56,19 @@ impl Engine {
                 to: end,
                 touched: false,
             };
-            self.piece(now, w, &mut run, out);
+            self.piece(now, w, &mut runs, out);
             at = end;
         }
-        self.emit(r, run, out);
+        self.emit_all(r, runs, out);
+    }
+
+    fn emit_all(&mut self, r: u32, runs: Runs, out: &mut Vec<Effect>) {
+        self.emit(r, runs.copy, out);
+        self.emit(r, runs.home, out);
     }
 
     /// One piece, within one extent.
-    fn piece(&mut self, now: Nanos, mut w: Waiter, run: &mut Option<Run>, out: &mut Vec<Effect>) {
+    fn piece(&mut self, now: Nanos, mut w: Waiter, runs: &mut Runs, out: &mut Vec<Effect>) {
         let req = *self.reqs.at(w.req);
         let write = req.is_write();
         let e = w.extent;
@@ -74,12 +78,19 @@ impl Engine {
             if self.space.map.is_held(e) && self.gate(&req, &w) == Gate::Wait {
                 return self.wait(w);
             }
-            self.make_room(now, &req, e, out);
-            match self.place(now, e) {
+            self.make_room(now, w.req, e, out);
+            let mut placed = self.place(now, e);
+            if placed.is_none() && self.reclaim(now, out) {
+                placed = self.place(now, e);
+            }
+            match placed {
                 Some(s) => home = Some(s),
                 // After a failed flush no slot is ever let go of.
                 None if self.failed => return self.fail(w.req, IoError::Io),
-                None if self.freeing.is_empty() && self.moves.active() == 0 => {
+                None if self.freeing.is_empty()
+                    && self.moves.active() == 0
+                    && self.space.map.copied() == 0 =>
+                {
                     return self.fail(w.req, IoError::NoSpace);
                 }
                 None => {
@@ -93,7 +104,7 @@ impl Engine {
             self.counters.unmapped_reads += 1;
         } else if !w.touched && !req.reading_edges {
             w.touched = true;
-            self.touch(now, &req, e, before, out);
+            self.touch(now, w.req, e, before, out);
         }
         if self.space.map.is_held(e) {
             match self.gate(&req, &w) {
@@ -105,16 +116,17 @@ impl Engine {
         let Some(slot) = home else {
             return self.read_nothing(&req, &w, w.from, w.to, out);
         };
-        if write {
-            self.write_piece(&w, slot, run, out);
-        } else {
-            self.read_piece(&req, &w, slot, run, out);
+        match self.space.map.copy(e) {
+            Some(copy) if write => self.write_copied(now, &w, (slot, copy), runs, out),
+            Some(copy) => self.read_copied(&req, &w, (slot, copy), runs, out),
+            None if write => self.write_piece(&w, slot, runs, out),
+            None => self.read_piece(&req, &w, slot, runs, out),
         }
     }
 
     /// Let the policy make room for a first home. What it starts is through later: this extent does not wait for it.
-    fn make_room(&mut self, now: Nanos, req: &Req, extent: ExtentId, out: &mut Vec<Effect>) {
-        let access = self.access_of(now, req, extent, None);
+    fn make_room(&mut self, now: Nanos, r: u32, extent: ExtentId, out: &mut Vec<Effect>) {
+        let access = self.access(now, r, extent, None, None);
         let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
         policy.make_room(&mut view, &access, wanted);
         if !self.wanted.is_empty() {
@@ -139,6 +151,7 @@ impl Engine {
             self.commit.note(e, now, self.params.commit_interval);
         }
         self.counters.first_touches += 1;
+        self.misplaced(now, slot);
         let (policy, mut view, _) = self.view(now, 0);
         policy.on_placed(&mut view, e, slot);
         Some(slot)
@@ -149,21 +162,21 @@ impl Engine {
     fn touch(
         &mut self,
         now: Nanos,
-        req: &Req,
+        r: u32,
         extent: ExtentId,
         home: Option<Slot>,
         out: &mut Vec<Effect>,
     ) {
-        let tier = home.map(|h| self.space.geo.tier_of(h));
+        let access = self.access(now, r, extent, home, self.space.map.copy(extent));
+        let tier = access.served().map(|s| self.space.geo.tier_of(s));
         let c = &mut self.counters;
         c.accesses += 1;
         if let Some(t) = tier {
             c.tier_hits[usize::from(t.0)] += 1;
         }
-        let class = &mut c.classes[usize::from(req.class) % CLASSES];
+        let class = &mut c.classes[usize::from(access.class) % CLASSES];
         class.accesses += 1;
         class.fast_hits += u64::from(tier == Some(TierId(0)));
-        let access = self.access_of(now, req, extent, home);
         let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
         policy.on_access(&mut view, &access, wanted);
         self.policy_due = true;
@@ -172,80 +185,26 @@ impl Engine {
         }
     }
 
-    fn access_of(&self, now: Nanos, req: &Req, extent: ExtentId, home: Option<Slot>) -> Access {
+    /// What a policy is told of a request's touch of an extent.
+    pub(super) fn access(
+        &self,
+        now: Nanos,
+        r: u32,
+        extent: ExtentId,
+        home: Option<Slot>,
+        copy: Option<Slot>,
+    ) -> Access {
+        let req = self.reqs.get(r).expect("access of a request that ended");
         Access {
             now,
             extent,
             home,
-            copy: self.space.map.copy(extent),
+            copy,
             write: req.is_write(),
             class: req.class,
             request_bytes: req.bytes,
             request_offset: req.start,
             first: self.space.geo.extent_at(req.start) == extent,
-        }
-    }
-
-    /// May this piece touch its extent now? Asked only when the extent is held.
-    fn gate(&mut self, req: &Req, w: &Waiter) -> Gate {
-        let write = req.is_write();
-        if write && (self.edges.blocks(w.extent, w.req) && !self.broken(Mutant::UnserialisedEdges))
-        {
-            return Gate::Wait;
-        }
-        // Writers queue behind a discard (or an odd write) that waits, or it would wait for ever.
-        let mine = self.edges.locked_by(w.extent, w.req);
-        if write
-            && !mine
-            && self
-                .waiting
-                .iter()
-                .any(|o| o.extent == w.extent && o.req != w.req && self.is_changer(o.req))
-        {
-            return Gate::Wait;
-        }
-        let Some(index) = self.moves.of(w.extent) else {
-            return Gate::Go;
-        };
-        if write {
-            self.gate_write(index)
-        } else {
-            self.gate_read(index)
-        }
-    }
-
-    pub(super) fn is_changer(&self, r: u32) -> bool {
-        self.reqs
-            .get(r)
-            .is_some_and(|q| !matches!(q.op, RequestOp::Read))
-    }
-
-    fn gate_read(&self, index: u16) -> Gate {
-        let m = self.moves.get(index);
-        if m.stale {
-            Gate::Go
-        } else if m.has_buffer() {
-            Gate::FromMove(index)
-        } else if m.is_promotion() {
-            // The whole extent is on its way into memory: waiting for it beats a second seek.
-            Gate::Wait
-        } else {
-            Gate::Go
-        }
-    }
-
-    fn gate_write(&mut self, index: u16) -> Gate {
-        let m = self.moves.get(index);
-        if self.broken(Mutant::ForgetStaleMark) || m.stale {
-            Gate::Go
-        } else if m.is_promotion() || m.is_committing() {
-            // Upwards the writer waits (the copy takes no longer than the slow write would, and the data ends up on fast);
-            // while the record is being written it waits in any case, for a flush.
-            Gate::Wait
-        } else {
-            // Downwards the writer wins: the extent is not cold after all. The mark is set before the write is issued.
-            self.moves.mark_stale(index);
-            Gate::Go
         }
     }
 
@@ -272,9 +231,9 @@ impl Engine {
                     self.retry_odd_write(now, w, out);
                 }
                 _ => {
-                    let mut run = None;
-                    self.piece(now, w, &mut run, out);
-                    self.emit(w.req, run, out);
+                    let mut runs = Runs::default();
+                    self.piece(now, w, &mut runs, out);
+                    self.emit_all(w.req, runs, out);
                 }
             }
             self.piece_done(now, w.req, out);
@@ -289,9 +248,9 @@ impl Engine {
             let Some(w) = self.starving.pop_front() else {
                 break;
             };
-            let mut run = None;
-            self.piece(now, w, &mut run, out);
-            self.emit(w.req, run, out);
+            let mut runs = Runs::default();
+            self.piece(now, w, &mut runs, out);
+            self.emit_all(w.req, runs, out);
             self.piece_done(now, w.req, out);
         }
     }
@@ -309,7 +268,14 @@ impl Engine {
     }
 
     /// Unwritten data reads as zeros, unless the map may have lost where it is.
-    fn read_nothing(&mut self, req: &Req, w: &Waiter, from: u64, to: u64, out: &mut Vec<Effect>) {
+    pub(super) fn read_nothing(
+        &mut self,
+        req: &Req,
+        w: &Waiter,
+        from: u64,
+        to: u64,
+        out: &mut Vec<Effect>,
+    ) {
         if self.incomplete {
             return self.fail(w.req, IoError::Io);
         }
@@ -363,52 +329,44 @@ impl Engine {
         req: &Req,
         w: &Waiter,
         slot: Slot,
-        run: &mut Option<Run>,
+        runs: &mut Runs,
         out: &mut Vec<Effect>,
     ) {
         if !self.space.map.is_partial(w.extent) {
-            return self.join_run(w, slot, w.from, w.to, false, run, out);
+            return self.join_run(w, slot, w.from, w.to, false, &mut runs.home, out);
         }
         self.stretches(w, |me, from, to, valid| {
             if valid {
-                me.join_run(w, slot, from, to, false, run, out);
+                me.join_run(w, slot, from, to, false, &mut runs.home, out);
             } else {
                 me.read_nothing(req, w, from, to, out);
             }
         });
     }
 
-    fn write_piece(
+    pub(super) fn write_piece(
         &mut self,
         w: &Waiter,
         slot: Slot,
-        run: &mut Option<Run>,
+        runs: &mut Runs,
         out: &mut Vec<Effect>,
     ) {
-        let req = self.reqs.at(w.req);
         let mut fua = false;
-        if req.fua {
+        if self.reqs.at(w.req).fua {
             // Durable by itself only if every record needed to find it is durable already.
-            let (geo, base) = (
-                &self.space.geo,
-                u64::from(w.extent.0) << self.space.geo.extent_shift,
-            );
-            let blocks = (
-                ((w.from - base) >> geo.block_shift) as u32,
-                ((w.to - base) >> geo.block_shift) as u32,
-            );
+            let (from, to) = self.blocks_of(w);
             // After a failed round either of two records may be the durable one.
             fua = !self.failed
                 && self.commit.is_recorded(w.extent)
-                && self.space.map.all_valid(w.extent, blocks.0, blocks.1);
-            req.needs_round |= !fua;
+                && self.space.map.all_valid(w.extent, from, to);
+            self.reqs.at(w.req).needs_round |= !fua;
         }
-        self.join_run(w, slot, w.from, w.to, fua, run, out);
+        self.join_run(w, slot, w.from, w.to, fua, &mut runs.home, out);
     }
 
     /// Pin the slot and add bytes `from..to` of the volume, which lie in it, to the run.
     #[allow(clippy::too_many_arguments)]
-    fn join_run(
+    pub(super) fn join_run(
         &mut self,
         w: &Waiter,
         slot: Slot,
@@ -516,28 +474,13 @@ impl Engine {
         else {
             return;
         };
-        let shift = self.space.geo.extent_shift;
         for i in 0..u32::from(count) {
             let (e, s) = (ExtentId(ext + i), Slot(slot + i));
             if !(write && self.broken(Mutant::SkipPin)) && self.space.pins.unpin(s, write) {
                 self.unpinned(s, out);
             }
-            if write && result.is_ok() {
-                let base = u64::from(e.0) << shift;
-                let (from, to) = (
-                    start.max(base) - base,
-                    (start + u64::from(len)).min(base + (1 << shift)) - base,
-                );
-                let b = self.space.geo.block_shift;
-                // Only now are the blocks valid: a round that starts while the write is in flight must not expose them.
-                if self.space.map.home(e) == Some(s)
-                    && self
-                        .space
-                        .map
-                        .validate(e, (from >> b) as u32, (to >> b) as u32)
-                {
-                    self.commit.note(e, now, self.params.commit_interval);
-                }
+            if write {
+                self.written(now, e, s, (start, len), result.is_ok(), out);
             }
             // A discard or an odd write may have waited for the writers to drain.
             self.retry |= write && self.space.map.is_held(e);
@@ -549,6 +492,29 @@ impl Engine {
             self.fail(req, e);
         }
         self.piece_done(now, req, out);
+    }
+
+    /// A device write of bytes `start…` of the volume, as far as they lie in `e`, to its slot `s` ended.
+    fn written(
+        &mut self,
+        now: Nanos,
+        e: ExtentId,
+        s: Slot,
+        (start, len): (u64, u32),
+        ok: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let (shift, b) = (self.space.geo.extent_shift, self.space.geo.block_shift);
+        let base = u64::from(e.0) << shift;
+        let from = ((start.max(base) - base) >> b) as u32;
+        let to = (((start + u64::from(len)).min(base + (1 << shift)) - base) >> b) as u32;
+        if !self.replicas.is_empty() && self.replica_written(now, e, s, (from, to), ok, out) {
+            return;
+        }
+        // Only now are the blocks valid: a round that starts while the write is in flight must not expose them.
+        if ok && self.space.map.home(e) == Some(s) && self.space.map.validate(e, from, to) {
+            self.commit.note(e, now, self.params.commit_interval);
+        }
     }
 
     /// Note an error; the reply comes when all pieces have ended.

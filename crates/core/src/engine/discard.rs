@@ -43,16 +43,21 @@ impl Engine {
                 return self.wait(w);
             }
             if let Some(index) = self.moves.of(e) {
-                if self.moves.get(index).is_committing() {
+                let m = self.moves.get(index);
+                if m.is_committing() {
                     return self.wait(w);
                 }
                 self.moves.mark_stale(index);
+                // What it writes in place must have landed before somebody writes there anew.
+                if m.writes_in_place() && !self.broken(Mutant::DiscardUnderClean) {
+                    return self.wait(w);
+                }
             }
         }
         let Some(slot) = self.space.map.home(e) else {
             return;
         };
-        if self.space.pins.count(slot).1 > 0 && !self.broken(Mutant::DiscardUnderWriter) {
+        if self.has_writers(e) && !self.broken(Mutant::DiscardUnderWriter) {
             return self.wait(w);
         }
         let geo = &self.space.geo;
@@ -62,8 +67,10 @@ impl Engine {
             ((w.to - base) >> geo.block_shift) as u32,
         );
         let whole = (from, to) == (0, geo.blocks_per_extent());
-        let changed = whole || self.space.map.invalidate(e, from, to);
-        if whole || self.space.map.is_void(e) {
+        let changed = whole
+            || self.space.map.invalidate(e, from, to)
+                | (self.space.map.copy(e).is_some() && self.space.map.copy_forget(e, from, to));
+        if whole || self.space.map.is_gone(e) {
             self.unmap(now, e, slot, out);
         } else if changed {
             self.commit.note(e, now, self.params.commit_interval);
@@ -71,6 +78,7 @@ impl Engine {
     }
 
     fn unmap(&mut self, now: Nanos, e: ExtentId, slot: Slot, out: &mut Vec<Effect>) {
+        self.drop_copy(now, e, out);
         self.space.map.unmap(e);
         self.commit.note(e, now, self.params.commit_interval);
         self.free_slot(slot, true, out);

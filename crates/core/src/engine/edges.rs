@@ -2,7 +2,8 @@
 //!
 //! The edge blocks are read into the request's aligned buffer, the payload is laid over them ([`Effect::Patch`]), and whole
 //! blocks are written. Between reading and writing nobody else may change those blocks, or that change would be undone: the
-//! request locks the extents of its edge blocks, waits for writers in flight there, and later writers wait for it.
+//! request locks its extents, waits for writers in flight there, and later writers wait for it. It locks all of them, in one
+//! step: with the edges' alone two overlapping requests could each hold what the other needs (found by racing writers).
 
 use super::{Engine, Mutant, Waiter};
 use crate::io::Effect;
@@ -69,7 +70,12 @@ impl Engine {
         [head, tail]
     }
 
-    /// Lock the edge extents and read the edge blocks, or wait.
+    fn extents_of(&mut self, r: u32) -> core::ops::RangeInclusive<u32> {
+        let (start, end) = (self.reqs.at(r).start, self.reqs.at(r).end);
+        self.space.geo.extent_at(start).0..=self.space.geo.extent_at(end - 1).0
+    }
+
+    /// Lock the extents and read the edge blocks, or wait.
     pub(super) fn retry_odd_write(&mut self, now: Nanos, w: Waiter, out: &mut Vec<Effect>) {
         let r = w.req;
         let Some(i) = self.edges.queued.iter().position(|q| q.0 == r) else {
@@ -77,19 +83,15 @@ impl Engine {
         };
         let offset = self.edges.queued[i].1;
         let edges = self.edge_blocks(r, offset);
-        for e in edges
-            .iter()
-            .flatten()
-            .map(|&at| self.space.geo.extent_at(at))
-        {
+        let extents = self.extents_of(r);
+        for e in extents.clone().map(ExtentId) {
             if !self.may_lock(e, r) && !self.broken(Mutant::UnserialisedEdges) {
                 return self.wait(Waiter { extent: e, ..w });
             }
         }
         self.edges.queued.swap_remove(i);
         let block = u64::from(self.space.geo.block_bytes());
-        for at in edges.into_iter().flatten() {
-            let e = self.space.geo.extent_at(at);
+        for e in extents.map(ExtentId) {
             if let Some(index) = self.moves.of(e) {
                 self.moves.mark_stale(index);
             }
@@ -109,14 +111,11 @@ impl Engine {
         }
         if let Some(index) = self.moves.of(e) {
             let m = self.moves.get(index);
-            if !m.stale && (m.is_promotion() || m.is_committing()) {
+            if m.writes_in_place() || (!m.stale && (m.is_promotion() || m.is_committing())) {
                 return false;
             }
         }
-        self.space
-            .map
-            .home(e)
-            .is_none_or(|s| self.space.pins.count(s).1 == 0)
+        !self.has_writers(e)
     }
 
     /// All edge blocks are in the buffer: patch and write.

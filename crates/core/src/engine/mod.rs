@@ -7,26 +7,36 @@
 //! |---|---|
 //! | `mod.rs` | the entry points, and the upkeep that ends every event |
 //! | `data.rs` | the life of a read, a write |
+//! | `gate.rs` | whether a piece may touch an extent that something holds |
 //! | `discard.rs` | the life of a discard |
 //! | `edges.rs` | odd requests: read-modify-write of edge blocks |
-//! | `moves.rs` | the life of a move |
+//! | `replicas.rs` | reads and writes of extents that have a copy |
+//! | `move_list.rs`, `moves.rs` | moves under way and what limits them; the life of a move |
+//! | `copies.rs` | the life of a copy |
 //! | `round.rs` | rounds: flush data, write records, flush journal, reply |
 //! | `commit.rs` | what rounds work on: pending records, journal staging, the checkpoint being built |
 //! | `free.rs` | slots between "given up" and "free" |
+//! | `switch.rs` | another policy for a running volume |
 
 mod commit;
+mod copies;
 mod data;
 mod discard;
 mod edges;
 mod free;
+mod gate;
 mod inspect;
+mod move_list;
 mod moves;
 mod mutants;
+mod replicas;
 mod round;
 mod slab;
+mod switch;
 
 pub use inspect::{Explained, Memory};
 pub use mutants::{MUTANTS, Mutant};
+pub use switch::{Drain, SwitchError};
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request, RequestOp, Tag};
 use crate::policy::{Action, Policy, Space, View};
@@ -40,7 +50,8 @@ use alloc::vec::Vec;
 use commit::Commit;
 use edges::Edges;
 use free::Freeing;
-use moves::Moves;
+use move_list::Moves;
+use replicas::Replicas;
 use slab::Slab;
 
 /// Longest read or write.
@@ -208,6 +219,13 @@ pub struct Engine {
     /// The policy should have a look: an access or a settled move since the last tick.
     policy_due: bool,
     edges: Edges,
+    replicas: Replicas,
+    /// Checkpoints have room for copies.
+    copies_fit: bool,
+    /// Where the next look for a copy to give up starts.
+    hand: u32,
+    /// What the policy has no use for, and is given up in the background.
+    drain: switch::Draining,
     moves: Moves,
     commit: Commit,
     freeing: Freeing,
@@ -263,6 +281,10 @@ impl Engine {
             freeing: Freeing::default(),
             moves: Moves::new(&params),
             edges: Edges::default(),
+            replicas: Replicas::default(),
+            copies_fit: opened.superblock.has_room_for_copies(),
+            hand: 0,
+            drain: switch::Draining::new(policy.uses(), &space),
             reqs: Slab::new(1024),
             ops: Slab::new(1024),
             waiting: VecDeque::with_capacity(256),
@@ -467,6 +489,7 @@ impl Engine {
             });
         [
             self.policy.next_wake().filter(|_| self.may_move()),
+            self.drain.next_wake().filter(|_| self.may_move()),
             self.commit.next_wake(mirror_awake).filter(|_| rounds),
             self.moves
                 .next_wake()
@@ -581,6 +604,8 @@ impl Engine {
                     let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
                     policy.tick(&mut view, wanted);
                 }
+            } else if self.drain.is_due(now) && self.drain_step(now, out) {
+                // Looked at some slots, or started a move.
             } else if !self.start_round_if_due(now, out) {
                 break;
             }

@@ -1,192 +1,20 @@
 //! The life of a move: read source → write destination → (round: flush, record, flush) → flip → free source.
 //!
+//! Copies use the same machinery. A fetch flips as soon as the copy is written, since nothing durable says that it is there.
+//! A clean writes the dirty blocks home, and its record says that they are no longer dirty (`copies.rs` starts them).
+//!
 //! Crash points: before the record is durable the map says *source*, which nobody overwrote; after it, *destination*, which
 //! was flushed before the record was issued. The source slot is free only after the record is durable and unread.
 
 use super::commit::MetaSource;
-use super::{Engine, Mutant, Params, What};
+use super::move_list::{Kind, Move, Step};
+use super::{Engine, Mutant, What};
+use crate::bits::Bits;
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind};
 use crate::policy::{Action, Outcome, Refusal};
-use crate::stats::Histogram;
-use crate::units::{ExtentId, MemberId, Nanos, Slot};
+use crate::stats::MoveCounters;
+use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::vec::Vec;
-
-/// Moves whose copies are complete wait this long for company, so that one flush serves a batch.
-const BATCH_WAIT: Nanos = Nanos::from_millis(5);
-/// How often foreground latency is judged against its limit.
-const FEEDBACK_EVERY: Nanos = Nanos::from_millis(500);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Reading,
-    Writing,
-    /// Copied, waits for a round.
-    Copied,
-    /// Its record is part of the current round.
-    Committing,
-}
-
-/// A move under way.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Move {
-    action: Action,
-    extent: ExtentId,
-    src: Slot,
-    dst: Slot,
-    up: bool,
-    step: Step,
-    /// Overtaken by a write or discard: the copy must not be used.
-    pub(super) stale: bool,
-}
-
-impl Move {
-    /// Does its buffer hold the extent?
-    pub(super) fn has_buffer(&self) -> bool {
-        self.step != Step::Reading
-    }
-    /// Is its record being written?
-    pub(super) fn is_committing(&self) -> bool {
-        self.step == Step::Committing
-    }
-    /// To a faster tier?
-    pub(super) fn is_promotion(&self) -> bool {
-        self.up
-    }
-}
-
-/// Moves under way, and what limits them.
-#[derive(Clone)]
-pub(super) struct Moves {
-    list: Vec<Option<Move>>,
-    active: u32,
-    /// Since when a copied move waits for a round.
-    copied_since: Option<Nanos>,
-    copied: u32,
-    bytes_per_s: Option<u64>,
-    /// Bytes that may be moved now; negative after a burst.
-    budget: i64,
-    refilled: Nanos,
-    /// Moves allowed by latency feedback.
-    allowed: u32,
-    window: Histogram,
-    window_start: Nanos,
-}
-
-impl core::fmt::Debug for Moves {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_list().entries(self.list.iter().flatten()).finish()
-    }
-}
-
-impl Moves {
-    pub(super) fn new(p: &Params) -> Moves {
-        let n = p.move_buffers.max(1);
-        Moves {
-            list: alloc::vec![None; usize::from(n)],
-            active: 0,
-            copied_since: None,
-            copied: 0,
-            bytes_per_s: p.move_bytes_per_s,
-            budget: 0,
-            refilled: Nanos(0),
-            allowed: u32::from(n),
-            window: Histogram::default(),
-            window_start: Nanos(0),
-        }
-    }
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
-    }
-    /// Moves under way.
-    pub(super) fn active(&self) -> u32 {
-        self.active
-    }
-    /// The move of an extent. Asked only for held extents: the list is short.
-    pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
-        self.list
-            .iter()
-            .position(|m| m.is_some_and(|m| m.extent == e))
-            .map(|i| i as u16)
-    }
-    pub(super) fn get(&self, i: u16) -> Move {
-        self.list[usize::from(i)].expect("move not under way")
-    }
-    pub(super) fn mark_stale(&mut self, i: u16) {
-        if let Some(m) = &mut self.list[usize::from(i)] {
-            m.stale = true;
-        }
-    }
-    /// Copied moves that wait for a round, as (index, extent, destination), and the members that must be flushed for them.
-    pub(super) fn copied(&self) -> impl Iterator<Item = (u16, ExtentId, Slot)> + '_ {
-        self.list.iter().enumerate().filter_map(|(i, m)| {
-            m.filter(|m| m.step == Step::Copied && !m.stale)
-                .map(|m| (i as u16, m.extent, m.dst))
-        })
-    }
-    /// Should a round be started for the moves that wait?
-    pub(super) fn want_round(&self, now: Nanos) -> bool {
-        self.copied > 0
-            && (self.copied == self.active
-                || self.copied >= 8
-                || self
-                    .copied_since
-                    .is_some_and(|t| now.since(t) >= BATCH_WAIT))
-    }
-    pub(super) fn next_wake(&self) -> Option<Nanos> {
-        self.copied_since.map(|t| t + BATCH_WAIT)
-    }
-    pub(super) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
-        self.bytes_per_s = bytes_per_s;
-    }
-    fn refill(&mut self, now: Nanos) {
-        if let Some(rate) = self.bytes_per_s {
-            let ms = (now.since(self.refilled).0 / 1_000_000).min(1000);
-            if ms > 0 {
-                self.refilled = now;
-                // A second's worth at most: a long idle time does not become a burst.
-                self.budget = self
-                    .budget
-                    .saturating_add((ms * rate / 1000) as i64)
-                    .min(rate as i64);
-            }
-        }
-    }
-    /// A foreground request took `latency`: over the limit, moves are halved; under it, one more is allowed.
-    pub(super) fn foreground(&mut self, now: Nanos, latency: Nanos, limit: Option<Nanos>) {
-        let Some(limit) = limit else { return };
-        self.window.add(latency);
-        if now.since(self.window_start) >= FEEDBACK_EVERY {
-            let over = self.window.quantile(0.99) > limit;
-            self.allowed = if over {
-                self.allowed / 2
-            } else {
-                (self.allowed + 1).min(self.list.len() as u32)
-            };
-            self.window.clear();
-            self.window_start = now;
-        }
-    }
-    /// Moves that latency feedback allows. Without a limit, or without traffic that could suffer, all of them.
-    fn allowed(&mut self, now: Nanos, limit: Option<Nanos>) -> u32 {
-        if limit.is_none() || now.since(self.window_start) >= FEEDBACK_EVERY + FEEDBACK_EVERY {
-            self.allowed = self.list.len() as u32;
-        }
-        self.allowed
-    }
-    fn recount(&mut self, now: Nanos) {
-        self.copied = self
-            .list
-            .iter()
-            .flatten()
-            .filter(|m| m.step == Step::Copied)
-            .count() as u32;
-        self.copied_since = if self.copied == 0 {
-            None
-        } else {
-            self.copied_since.or(Some(now))
-        };
-    }
-}
 
 impl Engine {
     /// Try what the policy wants, in order.
@@ -194,14 +22,11 @@ impl Engine {
         let mut wanted = core::mem::take(&mut self.wanted);
         for action in wanted.drain(..) {
             let up = self.is_up(action);
-            let c = if up {
-                &mut self.counters.promotions
-            } else {
-                &mut self.counters.demotions
-            };
-            c.proposed += 1;
-            if let Err(why) = self.try_move(now, action, up, out) {
-                self.settle(now, action, up, Outcome::Refused(why));
+            self.counted(action, up).proposed += 1;
+            match self.try_action(now, action, up, out) {
+                Ok(true) => self.settle(now, action, up, false, Outcome::Done),
+                Ok(false) => {}
+                Err(why) => self.settle(now, action, up, false, Outcome::Refused(why)),
             }
         }
         // Keep the buffer: on_settled may have pushed more into the new one.
@@ -213,14 +38,14 @@ impl Engine {
     pub(super) fn refuse_wanted(&mut self, now: Nanos) {
         for action in core::mem::take(&mut self.wanted) {
             let up = self.is_up(action);
-            self.settle(now, action, up, Outcome::Refused(Refusal::Throttled));
+            self.settle(now, action, up, false, Outcome::Refused(Refusal::Throttled));
         }
         self.wanted.clear();
     }
 
     fn is_up(&self, action: Action) -> bool {
         let Action::Move { extent, to } = action else {
-            return false;
+            return matches!(action, Action::Fetch { .. });
         };
         extent.0 < self.space.geo.extents
             && self
@@ -230,42 +55,96 @@ impl Engine {
                 .is_some_and(|s| to < self.space.geo.tier_of(s))
     }
 
-    fn settle(&mut self, now: Nanos, action: Action, up: bool, how: Outcome) {
-        let c = if up {
-            &mut self.counters.promotions
-        } else {
-            &mut self.counters.demotions
-        };
-        c.settle(how);
-        let (policy, mut view, wanted) = self.view(now, 0);
-        policy.on_settled(&mut view, action, how, wanted);
+    fn counted(&mut self, action: Action, up: bool) -> &mut MoveCounters {
+        let c = &mut self.counters;
+        match action {
+            Action::Move { .. } if up => &mut c.promotions,
+            Action::Move { .. } => &mut c.demotions,
+            Action::Fetch { .. } | Action::Allocate { .. } => &mut c.fetches,
+            Action::Clean { .. } => &mut c.writebacks,
+            Action::Evict { .. } => &mut c.evictions,
+        }
+    }
+
+    fn settle(&mut self, now: Nanos, action: Action, up: bool, own: bool, how: Outcome) {
+        self.counted(action, up).settle(how);
+        if !own {
+            let (policy, mut view, wanted) = self.view(now, 0);
+            policy.on_settled(&mut view, action, how, wanted);
+        }
         self.policy_due |= !matches!(how, Outcome::Refused(_));
+    }
+
+    /// Start an action; true if it is done already.
+    fn try_action(
+        &mut self,
+        now: Nanos,
+        action: Action,
+        up: bool,
+        out: &mut Vec<Effect>,
+    ) -> Result<bool, Refusal> {
+        if !self.may_move() {
+            return Err(Refusal::Closed);
+        }
+        if action.extent().0 >= self.space.geo.extents {
+            return Err(Refusal::Pointless);
+        }
+        match action {
+            Action::Move { extent, to } => self.try_move(now, action, extent, to, up, out),
+            Action::Fetch { extent, to } => self.try_fetch(now, action, extent, to, out),
+            Action::Allocate { extent, to } => self.try_allocate(now, extent, to),
+            Action::Clean { extent } => self.try_clean(now, action, extent, out),
+            Action::Evict { extent } => self.try_evict(now, action, extent, out),
+        }
     }
 
     fn try_move(
         &mut self,
         now: Nanos,
         action: Action,
+        extent: ExtentId,
+        to: TierId,
         up: bool,
         out: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
-        let Action::Move { extent, to } = action else {
-            return Err(Refusal::NoCopies);
-        };
-        if !self.may_move() {
-            return Err(Refusal::Closed);
-        }
-        if extent.0 >= self.space.geo.extents || to.0 >= self.space.geo.tiers() {
+    ) -> Result<bool, Refusal> {
+        if to.0 >= self.space.geo.tiers() || self.space.map.copy(extent).is_some() {
             return Err(Refusal::Pointless);
         }
         let src = self.space.map.home(extent).ok_or(Refusal::Pointless)?;
         if self.space.geo.tier_of(src) == to {
             return Err(Refusal::Pointless);
         }
-        let rules = self.policy.move_rules();
-        let (readers, writers) = self.space.pins.count(src);
         // A read in flight pins the slot but does not stop a copy; a write could land after the copy was read.
-        if self.space.map.is_held(extent) || writers > 0 || (rules.idle_extents_only && readers > 0)
+        if self.space.pins.count(src).1 > 0 {
+            return Err(Refusal::Busy);
+        }
+        self.may_copy(now, extent, up)?;
+        let dst = self.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
+        self.start_move(action, extent, (src, dst), Kind::Rehome, up, false, out);
+        Ok(false)
+    }
+
+    /// Move a home that nothing holds and nobody writes to, whatever the policy thinks; false if there is no slot.
+    pub(super) fn own_move(&mut self, extent: ExtentId, to: TierId, out: &mut Vec<Effect>) -> bool {
+        let (Some(src), Some(dst)) = (
+            self.space.map.home(extent),
+            self.space.slots.take_lowest(to),
+        ) else {
+            return false;
+        };
+        let action = Action::Move { extent, to };
+        self.counted(action, false).proposed += 1;
+        self.start_move(action, extent, (src, dst), Kind::Rehome, false, true, out);
+        true
+    }
+
+    /// May a move of `extent` start, which no writer stops?
+    pub(super) fn may_copy(&mut self, now: Nanos, e: ExtentId, up: bool) -> Result<(), Refusal> {
+        let rules = self.policy.move_rules();
+        let reads = |s: Option<Slot>| s.is_some_and(|s| self.space.pins.is_pinned(s));
+        if self.space.map.is_held(e)
+            || (rules.idle_extents_only
+                && (reads(self.space.map.home(e)) || reads(self.space.map.copy(e))))
         {
             return Err(Refusal::Busy);
         }
@@ -276,7 +155,7 @@ impl Engine {
             .limit
             .unwrap_or(u32::MAX)
             .min(self.moves.list.len() as u32);
-        if self.moves.active >= limit {
+        if self.moves.active >= limit || !self.moves.has_free() {
             return Err(Refusal::Limit);
         }
         self.moves.refill(now);
@@ -285,50 +164,123 @@ impl Engine {
         {
             return Err(Refusal::Throttled);
         }
-        let dst = self.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
+        Ok(())
+    }
+
+    /// May the engine itself start one? Its own needs know no throttle.
+    pub(super) fn has_move_buffer(&self) -> bool {
+        self.moves.has_free()
+    }
+
+    /// Start a move, for which there is room. `parts` of those that are not about the whole extent were set by
+    /// [`Engine::set_parts`] on the buffer that [`Engine::next_move`] names.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn start_move(
+        &mut self,
+        action: Action,
+        extent: ExtentId,
+        (src, dst): (Slot, Slot),
+        kind: Kind,
+        up: bool,
+        own: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let index = self.next_move();
         self.moves.budget -= i64::from(self.space.geo.extent_bytes());
-        let free = self
-            .moves
-            .list
-            .iter_mut()
-            .enumerate()
-            .find(|(_, m)| m.is_none());
-        let Some((index, place)) = free else {
-            self.space.slots.put_back(dst);
-            return Err(Refusal::Limit);
-        };
-        *place = Some(Move {
+        self.moves.list[usize::from(index)] = Some(Move {
             action,
             extent,
             src,
             dst,
+            kind,
             up,
+            own,
             step: Step::Reading,
+            left: 0,
+            failed: false,
             stale: false,
         });
         self.moves.active += 1;
         self.space.map.hold(extent, true);
         self.space.pins.pin(src, false);
-        self.move_io(index as u16, OpKind::Read, src, out);
-        Ok(())
+        let blocks = self.space.geo.blocks_per_extent();
+        let (mut from, mut to) = (0, blocks);
+        if matches!(kind, Kind::Fill | Kind::Clean { .. }) {
+            // One read from the first to the last: what lies between is left alone in the buffer.
+            let parts = self.moves.all_parts(index, blocks);
+            from = parts.first().map_or(0, |p| p.0);
+            to = parts.last().map_or(blocks, |p| p.1);
+        }
+        self.move_io(index, OpKind::Read, src, from, to, out);
     }
 
-    fn move_io(&mut self, index: u16, kind: OpKind, slot: Slot, out: &mut Vec<Effect>) {
-        let (member, offset) = self.space.geo.locate(slot);
-        let len = self.space.geo.extent_bytes();
+    /// The buffer that the next move will use. A caller's bug if there is none.
+    pub(super) fn next_move(&self) -> u16 {
+        let free = self.moves.list.iter().position(Option::is_none);
+        free.expect("no move buffer is free") as u16
+    }
+
+    /// Say which blocks the move that starts next is about.
+    pub(super) fn set_parts(&mut self, runs: &[(u32, u32)]) {
+        let (index, blocks) = (
+            self.next_move(),
+            self.space.geo.blocks_per_extent() as usize,
+        );
+        let parts = &mut self.moves.parts[usize::from(index)];
+        if parts.bytes() == 0 {
+            *parts = Bits::new(blocks);
+        }
+        parts.fill(0, blocks, false);
+        for &(a, z) in runs {
+            parts.fill(a as usize, z as usize, true);
+        }
+    }
+
+    /// The blocks that move `index` is about, as runs.
+    pub(super) fn parts(&self, index: u16) -> Vec<(u32, u32)> {
+        self.moves
+            .all_parts(index, self.space.geo.blocks_per_extent())
+    }
+
+    fn move_io(
+        &mut self,
+        index: u16,
+        kind: OpKind,
+        slot: Slot,
+        from: u32,
+        to: u32,
+        out: &mut Vec<Effect>,
+    ) {
+        let (member, start) = self.space.geo.locate(slot);
+        let (at, len) = (
+            from << self.space.geo.block_shift,
+            (to - from) << self.space.geo.block_shift,
+        );
+        if let Some(m) = &mut self.moves.list[usize::from(index)] {
+            m.left += 1;
+            match (m.kind, kind) {
+                (Kind::Fetch | Kind::Fill, OpKind::Read) => {
+                    self.counters.fetched_bytes += u64::from(len);
+                }
+                (Kind::Clean { .. }, OpKind::Write) => {
+                    self.counters.written_back_bytes += u64::from(len);
+                }
+                _ => {}
+            }
+        }
         let op = DeviceOp {
             id: OpId(0),
             member,
             kind,
-            offset,
+            offset: start + u64::from(at),
             len,
-            buf: BufRef::Move { index, offset: 0 },
+            buf: BufRef::Move { index, offset: at },
             fua: false,
         };
         self.start(What::Move { index }, op, MetaSource::None, out);
     }
 
-    /// The read or write of a move ended.
+    /// A read or write of a move ended.
     pub(super) fn move_step(
         &mut self,
         now: Nanos,
@@ -336,38 +288,79 @@ impl Engine {
         result: Result<(), IoError>,
         out: &mut Vec<Effect>,
     ) {
-        let m = self.moves.get(index);
+        let failed = self.failed;
+        let Some(m) = &mut self.moves.list[usize::from(index)] else {
+            return;
+        };
+        m.left -= 1;
+        m.failed |= result.is_err() || failed;
+        let m = *m;
         if m.step == Step::Writing {
             let (member, _) = self.space.geo.locate(m.dst);
             self.members[usize::from(member.0)].unflushed = true;
         }
-        let result = if self.failed {
-            Err(IoError::Io)
-        } else {
-            result
-        };
-        if m.stale || result.is_err() {
-            let how = if result.is_err() {
+        if m.left > 0 {
+            return;
+        }
+        if m.stale || m.failed {
+            let how = if m.failed {
                 Outcome::Failed
             } else {
                 Outcome::Stale
             };
             return self.give_up(now, index, how, out);
         }
-        let next = if m.step == Step::Reading {
-            Step::Writing
+        if m.step == Step::Reading {
+            self.write_move(now, index, m, out);
+        } else if matches!(m.kind, Kind::Rehome | Kind::Clean { .. }) {
+            if let Some(m) = &mut self.moves.list[usize::from(index)] {
+                m.step = Step::Copied;
+            }
         } else {
-            Step::Copied
-        };
-        if let Some(m) = &mut self.moves.list[usize::from(index)] {
-            m.step = next;
-        }
-        if next == Step::Writing {
-            self.move_io(index, OpKind::Write, m.dst, out);
+            self.flip_copy(now, index, out);
         }
         // Readers that waited are served from the buffer now.
         self.retry = true;
         self.moves.recount(now);
+    }
+
+    fn write_move(&mut self, now: Nanos, index: u16, m: Move, out: &mut Vec<Effect>) {
+        if let Some(m) = &mut self.moves.list[usize::from(index)] {
+            m.step = Step::Writing;
+        }
+        if !m.writes_in_place() {
+            let blocks = self.space.geo.blocks_per_extent();
+            return self.move_io(index, OpKind::Write, m.dst, 0, blocks, out);
+        }
+        let parts = self.parts(index);
+        if parts.is_empty() {
+            // Every block was written anew meanwhile.
+            return self.give_up(now, index, Outcome::Stale, out);
+        }
+        for (from, to) in parts {
+            self.move_io(index, OpKind::Write, m.dst, from, to, out);
+        }
+    }
+
+    /// Take a move out of the list; its extent is let go of.
+    pub(super) fn end_move(&mut self, now: Nanos, index: u16, out: &mut Vec<Effect>) -> Move {
+        let m = self.moves.get(index);
+        self.moves.list[usize::from(index)] = None;
+        self.moves.active -= 1;
+        self.moves.recount(now);
+        if self.space.pins.unpin(m.src, false) {
+            self.unpinned(m.src, out);
+        }
+        self.release_hold(m.extent);
+        self.retry = true;
+        // Whoever waits for a slot may get one now, or have one made free.
+        self.freed = true;
+        m
+    }
+
+    /// Tell how a move ended.
+    pub(super) fn settle_move(&mut self, now: Nanos, m: &Move, how: Outcome) {
+        self.settle(now, m.action, m.up, m.own, how);
     }
 
     /// Cancel a move if it can still be cancelled (closing).
@@ -391,21 +384,16 @@ impl Engine {
         }
     }
 
-    /// End a move without effect. Its destination was never exposed, so it is free at once.
+    /// End a move without effect. A destination of its own was never exposed, so it is free at once.
     fn give_up(&mut self, now: Nanos, index: u16, how: Outcome, out: &mut Vec<Effect>) {
-        let Some(m) = self.moves.list[usize::from(index)].take() else {
+        if self.moves.list[usize::from(index)].is_none() {
             return;
-        };
-        self.moves.active -= 1;
-        self.moves.recount(now);
-        self.space.slots.put_back(m.dst);
-        self.freed = true;
-        if self.space.pins.unpin(m.src, false) {
-            self.unpinned(m.src, out);
         }
-        self.release_hold(m.extent);
-        self.retry = true;
-        self.settle(now, m.action, m.up, how);
+        let m = self.end_move(now, index, out);
+        if !m.writes_in_place() {
+            self.space.slots.put_back(m.dst);
+        }
+        self.settle_move(now, &m, how);
     }
 
     /// The record of this move is part of the round that starts now.
@@ -422,37 +410,28 @@ impl Engine {
             let Some(m) = self.moves.list[i].filter(|m| m.step == Step::Committing) else {
                 continue;
             };
-            self.moves.list[i] = None;
-            self.moves.active -= 1;
+            self.end_move(now, i as u16, out);
+            if let Kind::Clean { evict } = m.kind {
+                self.cleaned(now, &m, evict, out);
+                continue;
+            }
             self.counters.migrated_bytes += u64::from(self.space.geo.extent_bytes());
             self.space.map.rehome(m.extent, m.dst);
             let (policy, mut view, _) = self.view(now, 0);
             policy.on_placed(&mut view, m.extent, m.dst);
-            if self.space.pins.unpin(m.src, false) {
-                // Nothing is quarantined under this number yet.
-            }
             self.free_moved(m.src, out);
-            self.release_hold(m.extent);
-            self.retry = true;
-            self.settle(now, m.action, m.up, Outcome::Done);
+            self.settle_move(now, &m, Outcome::Done);
         }
-        self.moves.recount(now);
     }
 
     /// A round failed: its moves did not happen. Their slots stay taken, since either record may be the durable one.
     pub(super) fn abandon_committing(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         for i in 0..self.moves.list.len() {
-            let Some(m) = self.moves.list[i].filter(|m| m.step == Step::Committing) else {
-                continue;
-            };
-            self.moves.list[i] = None;
-            self.moves.active -= 1;
-            self.space.pins.unpin(m.src, false);
-            self.release_hold(m.extent);
-            self.retry = true;
-            self.settle(now, m.action, m.up, Outcome::Failed);
+            if self.moves.list[i].is_some_and(|m| m.step == Step::Committing) {
+                let m = self.end_move(now, i as u16, out);
+                self.settle_move(now, &m, Outcome::Failed);
+            }
         }
-        self.moves.recount(now);
         // No round will come for the others either: whoever waits for them goes on from the source.
         for i in 0..self.moves.list.len() {
             if self.moves.list[i].is_some_and(|m| m.step == Step::Copied) {
@@ -466,9 +445,11 @@ impl Engine {
         if self.broken(Mutant::FlipBeforeFlush) {
             return 0;
         }
-        self.moves.copied().fold(0, |set, (_, _, dst)| {
-            let MemberId(m) = self.space.geo.locate(dst).0;
-            set | 1 << m
+        let member = |s| 1u32 << self.space.geo.locate(s).0.0;
+        self.moves.copied().fold(0, |set, (_, m)| {
+            // The record of a clean tells of what stays dirty, too.
+            let also = if m.is_clean() { member(m.src) } else { 0 };
+            set | member(m.dst) | also
         })
     }
 }

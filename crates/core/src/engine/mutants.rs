@@ -44,10 +44,32 @@ pub enum Mutant {
     ReuseBeforeMirror,
     /// A short transfer counts as a whole one.
     TrustShortTransfer,
+    /// A record says that blocks are clean although their home was not flushed.
+    CleanBeforeFlush,
+    /// The slot of a copy is given out although a durable record names it as dirty.
+    ReuseRecordedCopy,
+    /// A write during a clean does not keep its blocks dirty.
+    ForgetRedirty,
+    /// What a copy held clean is believed after a crash.
+    TrustCleanAfterCrash,
+    /// A fetch starts under a write in flight.
+    FetchUnderWriter,
+    /// A dirty copy is given up without being written home.
+    DropDirtyCopy,
+    /// A write-through makes its copy valid when one of the two writes has ended well.
+    TrustOneReplica,
+    /// A write to the home passes dirty blocks of the copy by.
+    PassDirtyBy,
+    /// A write to the home leaves the copy valid.
+    KeepStaleCopy,
+    /// Overlapping writes to an extent with a copy do not take turns.
+    UnorderedReplicas,
+    /// A discard does not wait for the writes of a clean or a fill.
+    DiscardUnderClean,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 18] = [
+pub const MUTANTS: [Mutant; 29] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -66,6 +88,17 @@ pub const MUTANTS: [Mutant; 18] = [
     Mutant::UnserialisedEdges,
     Mutant::ReuseBeforeMirror,
     Mutant::TrustShortTransfer,
+    Mutant::CleanBeforeFlush,
+    Mutant::ReuseRecordedCopy,
+    Mutant::ForgetRedirty,
+    Mutant::TrustCleanAfterCrash,
+    Mutant::FetchUnderWriter,
+    Mutant::DropDirtyCopy,
+    Mutant::TrustOneReplica,
+    Mutant::PassDirtyBy,
+    Mutant::KeepStaleCopy,
+    Mutant::UnorderedReplicas,
+    Mutant::DiscardUnderClean,
 ];
 
 impl Engine {

@@ -18,6 +18,7 @@ use super::{Engine, Mutant, Op, Phase, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind};
 use crate::store::BLOCK;
 use crate::store::checkpoint::Header;
+use crate::store::record;
 use crate::units::{MemberId, Nanos};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -101,11 +102,14 @@ impl Engine {
         // Without a room in the staging ring, this round only lets the mirror catch up.
         let limit = next + ring_room.min(self.commit.staging.room()).min(ROUND_BLOCKS);
         let hurried = self.broken(Mutant::CheckpointWithoutBarrier);
+        let tell = self.broken(Mutant::TrustCleanAfterCrash);
         let c = &mut self.commit;
+        c.always_tell = tell.then_some(record::ANY_EPOCH);
         let b_extents = c.extents;
         if full {
             while let Some(&e) = c.pending.front() {
-                if !c.encode(&self.space.map, e, self.space.map.home(e), blocks, limit) {
+                let home = self.space.map.home(e);
+                if !c.encode(&mut self.space.map, e, home, blocks, limit) {
                     break;
                 }
                 self.counters.journal_records += 1;
@@ -115,7 +119,7 @@ impl Engine {
             }
             c.due = if c.pending.is_empty() { None } else { c.due };
             core::mem::swap(&mut c.queue, &mut c.serving);
-            c.encode_piece(&self.space.map, blocks);
+            c.encode_piece(&mut self.space.map, blocks);
             if hurried {
                 // The mutant: header and blocks together, and no flush behind them.
                 c.building = c.building.map(|b| Building {
@@ -128,13 +132,19 @@ impl Engine {
         }
         let mut moves = 0;
         loop {
-            let Some((index, e, dst)) = self.moves.copied().next() else {
+            let Some((index, m)) = self.moves.copied().next() else {
                 break;
             };
-            if !self
-                .commit
-                .encode(&self.space.map, e, Some(dst), blocks, limit)
-            {
+            if m.is_clean() && !self.apply_clean(index, &m) {
+                // Overtaken block by block.
+                self.moves.mark_stale(index);
+                continue;
+            }
+            let (map, c) = (&mut self.space.map, &mut self.commit);
+            if !c.encode(map, m.extent, Some(m.dst), blocks, limit) {
+                if m.is_clean() {
+                    self.revert_clean(index, &m);
+                }
                 break;
             }
             self.counters.journal_records += 1;
@@ -187,6 +197,12 @@ impl Engine {
         } else {
             dirty & self.members_of_copied()
         };
+        if self.broken(Mutant::CleanBeforeFlush) {
+            let homes = self.moves.copied().filter(|(_, m)| m.is_clean());
+            set = homes.fold(set, |s, (_, m)| {
+                s & !(1 << self.space.geo.locate(m.dst).0.0)
+            });
+        }
         if self.broken(Mutant::ExposeBeforeFlush) && full {
             set = 0;
         }

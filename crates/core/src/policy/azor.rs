@@ -9,7 +9,7 @@
 
 use super::classes::is_metadata;
 use super::hold::FAST;
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::bits::Bits;
 use crate::units::{ExtentId, Slot};
 use alloc::format;
@@ -41,6 +41,9 @@ impl Azor {
 impl Policy for Azor {
     fn name(&self) -> &'static str {
         "azor"
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let (f, n) = (view.geo().tier_slots(FAST).end, view.geo().extents as usize);

@@ -20,7 +20,7 @@
 
 use super::classes::{LOWEST, priority};
 use super::hold::FAST;
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View, param};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::Lists;
 use crate::units::{ExtentId, Slot};
 use alloc::format;
@@ -131,6 +131,9 @@ impl Policy for Dss {
         } else {
             "dss-lru"
         }
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let f = view.geo().tier_slots(FAST).end;

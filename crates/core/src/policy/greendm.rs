@@ -22,7 +22,7 @@
 
 use super::hold::{FAST, Hold};
 use super::{
-    Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Refusal, View, WriteTo,
+    Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Refusal, Uses, View, WriteTo,
 };
 use crate::collector::{Collector, Lists, WsClock};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
@@ -160,6 +160,9 @@ impl Policy for GreenDm {
             Hold::Home => "greendm",
             Hold::Copy => "greendm-cache",
         }
+    }
+    fn uses(&self) -> Uses {
+        self.hold.uses()
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.clock.attach(view);

@@ -1,7 +1,7 @@
 //! Tiering moves the home, caching keeps a copy beside it (Loris III-C). An architecture written against [`Hold`] serves
 //! both: Loris' on-demand caching is its dynamic hot-DST with copies, and decides alike.
 
-use super::{Access, Action, View};
+use super::{Access, Action, Uses, View};
 use crate::units::{ExtentId, TierId};
 
 /// The tier that everything competes for.
@@ -17,6 +17,13 @@ pub enum Hold {
 }
 
 impl Hold {
+    /// What a policy with it makes of the faster tiers.
+    pub fn uses(self) -> Uses {
+        match self {
+            Hold::Home => Uses::Homes,
+            Hold::Copy => Uses::Copies,
+        }
+    }
     /// Bring a unit to the fast tier.
     pub fn up(self, extent: ExtentId) -> Action {
         match self {

@@ -11,7 +11,7 @@
 //! Parameters: none of its own. When not to use it: write-mostly work (writes do not promote), scans.
 
 use super::hold::{FAST, Hold, is_fast, is_large_file};
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::collector::Collector;
 use crate::units::{ExtentId, Slot};
 use alloc::boxed::Box;
@@ -79,6 +79,9 @@ impl HotDst {
 impl Policy for HotDst {
     fn name(&self) -> &'static str {
         self.name
+    }
+    fn uses(&self) -> Uses {
+        self.hold.uses()
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.collector.attach(view);

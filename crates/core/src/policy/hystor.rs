@@ -18,7 +18,7 @@
 use super::classes::is_metadata;
 use super::hold::FAST;
 use super::shares::Shares;
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View, param};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::bits::Bits;
 use crate::collector::{Heap, Raised, Rank, weight};
 use crate::units::{ExtentId, Nanos, Slot};
@@ -143,6 +143,9 @@ impl Hystor {
 impl Policy for Hystor {
     fn name(&self) -> &'static str {
         "hystor"
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let (f, n) = (view.geo().tier_slots(FAST).end, view.geo().extents);

@@ -13,7 +13,9 @@
 //! When not to use it: working sets that live shorter than the period.
 
 use super::hold::{FAST, Hold, is_fast, is_large_file};
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo, matrix, param};
+use super::{
+    Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, matrix, param,
+};
 use crate::bits::Bits;
 use crate::collector::{Collector, Raised, Rank};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
@@ -255,6 +257,9 @@ impl Interval {
 impl Policy for Interval {
     fn name(&self) -> &'static str {
         self.name
+    }
+    fn uses(&self) -> Uses {
+        self.rules.hold.uses()
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.collector.attach(view);

@@ -69,6 +69,17 @@ pub struct Access {
     pub first: bool,
 }
 
+/// What a policy makes of the faster tiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uses {
+    /// Homes lie on all tiers (tiering). Copies that a former policy left are given up.
+    Homes,
+    /// Homes belong on the slowest tier, copies on the faster ones (caching). Homes that lie on a faster tier are moved down.
+    Copies,
+    /// Both.
+    Both,
+}
+
 /// Where a first touch should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -216,6 +227,10 @@ pub enum ParamError {
 pub trait Policy: Send {
     /// The preset's name.
     fn name(&self) -> &'static str;
+    /// What it makes of the faster tiers.
+    fn uses(&self) -> Uses {
+        Uses::Homes
+    }
     /// The view's shape is known: size what depends on it. Called once, before anything else.
     fn attach(&mut self, view: &mut View<'_>);
     /// The extent of `access` is about to get its first home: push what must leave before. Without devices it has left when
@@ -276,6 +291,9 @@ pub trait Policy: Send {
 impl Policy for Box<dyn Policy> {
     fn name(&self) -> &'static str {
         (**self).name()
+    }
+    fn uses(&self) -> Uses {
+        (**self).uses()
     }
     fn attach(&mut self, view: &mut View<'_>) {
         (**self).attach(view);

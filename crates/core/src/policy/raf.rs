@@ -14,7 +14,7 @@
 
 use super::hold::FAST;
 use super::shares::Shares;
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View, param};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::bits::Bits;
 use crate::collector::Streams;
 use crate::units::{ExtentId, Slot};
@@ -58,6 +58,9 @@ pub(super) fn part(f: u32, share: f64) -> u32 {
 impl Policy for Raf {
     fn name(&self) -> &'static str {
         "raf"
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
         let f = view.geo().tier_slots(FAST).end;

@@ -600,6 +600,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Uses;
     use super::*;
 
     #[test]
@@ -610,6 +611,19 @@ mod tests {
                 build(p.name, core::iter::empty()).map(|b| b.name()),
                 Ok(p.name)
             );
+        }
+    }
+
+    #[test]
+    fn kinds_say_what_policies_make_of_the_faster_tiers() {
+        for p in PRESETS {
+            let policy = build(p.name, core::iter::empty()).unwrap();
+            let kind = match policy.uses() {
+                Uses::Homes => "tiering",
+                Uses::Copies => "caching",
+                Uses::Both => "both",
+            };
+            assert_eq!(kind, p.kind, "{}", p.name);
         }
     }
 

@@ -9,7 +9,7 @@
 //! Journal and checkpoints are on the *primary* (first member of the fastest tier) and the *mirror* (first member of the
 //! slowest tier); other members carry the two superblocks only.
 
-use super::record::max_units;
+use super::record::{max_copy_units, max_units};
 use super::{BLOCK, UNITS};
 use crate::units::MemberId;
 
@@ -38,6 +38,26 @@ impl MetaArea {
         MetaArea {
             ring_blocks,
             region_blocks,
+        }
+    }
+    /// Data blocks that a checkpoint region needs so that `copies` of the extents may have a copy.
+    pub fn region_for(extents: u32, copies: u32, blocks_per_extent: u32) -> u32 {
+        let (plain, most) = (
+            max_units(blocks_per_extent),
+            max_copy_units(blocks_per_extent),
+        );
+        let copies = copies.min(extents) as usize;
+        let units = (extents as usize - copies) * plain + copies * most;
+        // What a block may leave unused at its end is less than one record of the largest kind.
+        units.div_ceil(UNITS - (most - 1)) as u32 + 1
+    }
+    /// With checkpoint regions that hold `copies` copies as well.
+    #[must_use]
+    pub fn with_copies(self, extents: u32, copies: u32, blocks_per_extent: u32) -> MetaArea {
+        let region = MetaArea::region_for(extents, copies, blocks_per_extent);
+        MetaArea {
+            region_blocks: self.region_blocks.max(region),
+            ..self
         }
     }
     /// Where the block of journal sequence number `seq` lies.

@@ -6,7 +6,7 @@ use super::recover::{Session, load, resync};
 use super::superblock::{State, Superblock, SuperblockError};
 use super::{BLOCK, Layout, Media, MediaError};
 use crate::policy::Space;
-use crate::units::{MemberId, Nanos};
+use crate::units::{MemberId, Nanos, Slot};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -420,7 +420,8 @@ pub fn open<M: Media + ?Sized>(
             media.flush(MemberId(i as u8))?;
         }
     }
-    let loaded = load(media, &sb, layout, session, &sources, &mut report)?;
+    let mut loaded = load(media, &sb, layout, session, &sources, &mut report)?;
+    forget_lost_copies(&mut loaded.space, &report.missing);
     report.mapped = loaded.space.map.mapped();
     let mut sb = Superblock { index: 0, ..sb };
     if let Mode::ReadWrite { epoch } = mode {
@@ -438,6 +439,7 @@ pub fn open<M: Media + ?Sized>(
                 (sb.generation, sb.epoch, sb.first_seq);
         }
         (sb.generation, sb.epoch, sb.first_seq) = (sb.generation + 1, epoch, loaded.tip.next_seq);
+        sb.copies |= sb.has_room_for_copies();
         for state in [State::Preparing, State::Active] {
             sb.state = state;
             write_superblocks(media, &sb)?;
@@ -454,6 +456,27 @@ pub fn open<M: Media + ?Sized>(
         time_base,
         report,
     })
+}
+
+/// What a missing member held clean is read at its home. Dirty blocks stay where they are: reading them is an error.
+fn forget_lost_copies(space: &mut Space, missing: &[MemberId]) {
+    if missing.is_empty() || space.map.copied() == 0 {
+        return;
+    }
+    let blocks = space.geo.blocks_per_extent();
+    for s in (0..space.geo.tier_slots(space.geo.slowest()).start).map(Slot) {
+        let Some(e) = space
+            .map
+            .owner(s)
+            .filter(|&e| space.map.copy(e) == Some(s) && missing.contains(&space.geo.locate(s).0))
+        else {
+            continue;
+        };
+        space.map.copy_doubt(e, 0, blocks);
+        if space.map.copy_is_empty(e) {
+            space.map.drop_copy(e);
+        }
+    }
 }
 
 /// Say on every member that the session ended cleanly. The caller has seen [`crate::Engine::is_closed`].

@@ -6,7 +6,8 @@ use super::open::{OpenError, Report};
 use super::superblock::{State, Superblock};
 use super::{BLOCK, HEADER, Layout, Media, MediaError, record};
 use crate::policy::Space;
-use crate::units::{MemberId, Nanos};
+use crate::units::{ExtentId, MemberId, Nanos, Slot};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -29,10 +30,20 @@ impl Session {
     }
 }
 
+/// The last record of an extent's copy: its slot, and what may be said of each block.
+struct Copy {
+    slot: Slot,
+    dirty: Vec<bool>,
+    clean: Vec<bool>,
+}
+
 /// What the devices say the volume is.
 pub(super) struct Loaded {
     pub(super) highest: u64,
     pub(super) space: Space,
+    /// Copies as recorded so far, beside the map until the end: while records are applied, two extents may seem to have
+    /// theirs in one slot.
+    copies: BTreeMap<u32, Copy>,
     pub(super) tip: Tip,
     pub(super) checkpoint: Header,
     pub(super) time: Nanos,
@@ -70,6 +81,7 @@ pub(super) fn load<M: Media + ?Sized>(
         let mut loaded = Loaded {
             highest,
             space,
+            copies: BTreeMap::new(),
             tip: h.start,
             checkpoint: h,
             time: h.time,
@@ -84,8 +96,9 @@ pub(super) fn load<M: Media + ?Sized>(
                 loaded
                     .space
                     .rebuild()
-                    .map_err(|_| OpenError::BadRecord("two extents claim one slot"))
-            });
+                    .map_err(|_| OpenError::BadRecord(TWICE))
+            })
+            .and_then(|()| place_copies(&mut loaded));
         match done {
             Ok(()) => {
                 *report = r;
@@ -97,15 +110,71 @@ pub(super) fn load<M: Media + ?Sized>(
     Err(why)
 }
 
-fn apply(sb: &Superblock, loaded: &mut Loaded, units: &[u8]) -> Result<u64, OpenError> {
+const TWICE: &str = "two extents claim one slot";
+
+/// Give the extents the copies that count. (The state of a session that crashed is known by its dirty blocks alone: of the
+/// others nobody can tell whether they are still what the home holds. See `apply`.)
+fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
+    let space = &mut loaded.space;
+    for (e, c) in core::mem::take(&mut loaded.copies) {
+        let e = ExtentId(e);
+        if !space.slots.take(c.slot) {
+            return Err(OpenError::BadRecord(TWICE));
+        }
+        space.map.add_empty_copy(e, c.slot);
+        for (b, (&dirty, &clean)) in (0u32..).zip(c.dirty.iter().zip(&c.clean)) {
+            if dirty {
+                space.map.copy_dirty(e, b, b + 1);
+            } else if clean && space.map.all_valid(e, b, b + 1) {
+                space.map.copy_validate(e, b, b + 1);
+            }
+        }
+        // It takes a record to contradict this one before the slot may be somebody else's.
+        space.map.set_recorded(c.slot, c.dirty.contains(&true));
+    }
+    Ok(())
+}
+
+fn apply(
+    sb: &Superblock,
+    loaded: &mut Loaded,
+    units: &[u8],
+    was_clean: bool,
+) -> Result<u64, OpenError> {
     let blocks = 1u32 << (sb.extent_shift - sb.block_shift);
-    let slots = loaded.space.geo.slots();
+    let (slots, slowest) = (loaded.space.geo.slots(), loaded.space.geo.slowest());
+    let fast = loaded.space.geo.tier_slots(slowest).start;
     let (mut at, mut n) = (0, 0);
-    while let Some((r, used)) = record::decode(&units[at..]).map_err(OpenError::BadRecord)? {
-        record::check(&r, sb.extents, slots, blocks).map_err(OpenError::BadRecord)?;
-        loaded.space.map.load(r.extent, r.slot);
-        if let Some(v) = r.valid {
-            loaded.space.map.import_valid(r.extent, v);
+    while let Some((r, used)) =
+        record::decode(&units[at..], blocks).map_err(OpenError::BadRecord)?
+    {
+        record::check(&r, sb.extents, slots, fast).map_err(OpenError::BadRecord)?;
+        let map = &mut loaded.space.map;
+        map.load(r.extent, r.slot);
+        match r.valid {
+            record::Set::All => {}
+            record::Set::Some(v) => map.import_valid(r.extent, v),
+            record::Set::None => {
+                map.invalidate(r.extent, 0, blocks);
+            }
+        }
+        if let Some(c) = r.copy {
+            // Clean blocks count only if that very session was the last and closed: whatever wrote to the homes since did
+            // not tell of them.
+            let mutant = cfg!(feature = "mutants") && c.epoch == record::ANY_EPOCH;
+            let trusted = (was_clean && c.epoch == sb.epoch) || mutant;
+            let copy = Copy {
+                slot: c.slot,
+                dirty: (0..blocks).map(|b| c.dirty.has(b)).collect(),
+                clean: (0..blocks).map(|b| trusted && c.clean.has(b)).collect(),
+            };
+            if copy.dirty.contains(&true) || copy.clean.contains(&true) {
+                loaded.copies.insert(r.extent.0, copy);
+            } else {
+                loaded.copies.remove(&r.extent.0);
+            }
+        } else if !loaded.copies.is_empty() {
+            loaded.copies.remove(&r.extent.0);
         }
         loaded.space.map.set_stat(r.extent, r.stat);
         loaded.space.map.set_last(r.extent, r.last);
@@ -139,7 +208,7 @@ fn read_checkpoint<M: Media + ?Sized>(
             if !checkpoint::is_data(b, &sb.uuid, h.number, i) {
                 return Err(OpenError::NoCheckpoint);
             }
-            report.checkpoint_records += apply(sb, loaded, &b[HEADER..])?;
+            report.checkpoint_records += apply(sb, loaded, &b[HEADER..], report.was_clean)?;
             i += 1;
         }
     }
@@ -218,7 +287,7 @@ fn replay<M: Media + ?Sized>(
             if let Some(h) =
                 journal::decode(b, &sb.uuid).filter(|h| loaded.tip.accepts(h) && session.allows(h))
             {
-                report.journal_records += apply(sb, loaded, &b[HEADER..])?;
+                report.journal_records += apply(sb, loaded, &b[HEADER..], report.was_clean)?;
                 loaded.tip = loaded.tip.after(&h);
                 report.journal_blocks += 1;
                 report.from_mirror += u64::from(from_mirror);

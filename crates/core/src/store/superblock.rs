@@ -12,6 +12,9 @@ use alloc::vec::Vec;
 pub const MAGIC: [u8; 8] = *b"ISOTHERM";
 /// Format version written and read.
 pub const VERSION: u32 = 1;
+/// Incompatible feature: journal and checkpoints may hold records of copies. Set by every session that writes and whose
+/// checkpoint regions are large enough for them, since the policy may be changed while it runs.
+pub const FEATURE_COPIES: u64 = 1;
 /// Longest policy description that is kept.
 pub const POLICY_BYTES: usize = 240;
 /// Longest member path that is kept, as a hint for people.
@@ -59,6 +62,8 @@ pub struct MemberEntry {
 pub struct Superblock {
     /// Identity of the volume.
     pub uuid: [u8; 16],
+    /// Records of copies may occur: see [`FEATURE_COPIES`].
+    pub copies: bool,
     /// Grows with every session that writes.
     pub generation: u64,
     /// Random, drawn by every session that writes.
@@ -125,7 +130,9 @@ impl Superblock {
         let mut b = [0; BLOCK];
         put(&mut b, 0, &MAGIC);
         put(&mut b, 8, &VERSION.to_le_bytes());
-        // 12: checksum. 16: incompatible features (none yet).
+        // 12: checksum. 16: incompatible features.
+        let features = if self.copies { FEATURE_COPIES } else { 0 };
+        put(&mut b, 16, &features.to_le_bytes());
         put(&mut b, 24, &self.uuid);
         put(&mut b, 40, &self.generation.to_le_bytes());
         put(&mut b, 48, &self.epoch.to_le_bytes());
@@ -177,7 +184,7 @@ impl Superblock {
         if sealed(&b[..BLOCK], CRC_AT).is_none() {
             return Err(SuperblockError::Damaged);
         }
-        if u64_at(b, 16) != 0 {
+        if u64_at(b, 16) & !FEATURE_COPIES != 0 {
             return Err(SuperblockError::Newer(version));
         }
         let state = match b[72] {
@@ -205,6 +212,7 @@ impl Superblock {
             .collect();
         let sb = Superblock {
             uuid: id_at(b, 24),
+            copies: u64_at(b, 16) & FEATURE_COPIES != 0,
             generation: u64_at(b, 40),
             epoch: u64_at(b, 48),
             prev_generation: u64_at(b, 56),
@@ -279,6 +287,15 @@ impl Superblock {
             .collect();
         Geometry::new(self.extent_shift, self.block_shift, self.extents, members)
     }
+    /// Can a checkpoint hold a copy for every slot of the faster tiers? Volumes created by older programs may lack the room.
+    pub fn has_room_for_copies(&self) -> bool {
+        let Ok(geo) = self.geometry() else {
+            return false;
+        };
+        let fast = geo.tier_slots(geo.slowest()).start;
+        let need = MetaArea::region_for(self.extents, fast, geo.blocks_per_extent());
+        fast > 0 && self.area.region_blocks >= need
+    }
     /// Which members carry metadata.
     pub fn layout(&self) -> Layout {
         let slowest = self
@@ -323,6 +340,7 @@ pub(crate) mod tests {
         };
         Superblock {
             uuid: [7; 16],
+            copies: false,
             generation: 3,
             epoch: 0xabcd,
             prev_generation: 2,
@@ -364,7 +382,7 @@ pub(crate) mod tests {
         b[8] = 2;
         assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(2)));
         let mut b = sample().encode();
-        b[16] = 1;
+        b[16] = 2;
         seal(&mut b, CRC_AT);
         assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(1)));
         assert_eq!(

@@ -1,7 +1,9 @@
 //! A policy that proposes anything.
 
 use super::Rng;
-use isotherm_core::policy::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, View};
+use isotherm_core::policy::{
+    Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, WriteTo,
+};
 use isotherm_core::{ExtentId, Nanos, Slot, TierId};
 
 /// See the module.
@@ -9,6 +11,10 @@ pub struct Chaos {
     rng: Rng,
     /// Proposals a call, at most.
     eager: u64,
+    /// Of four proposals, how many are about copies.
+    copies: u64,
+    /// Mostly write so, if so.
+    write: Option<WriteTo>,
 }
 
 impl Chaos {
@@ -16,14 +22,38 @@ impl Chaos {
     pub fn new(seed: u64) -> Chaos {
         let mut rng = Rng::new(seed);
         let eager = 1 + rng.below(3);
-        Chaos { rng, eager }
+        // A quarter of all volumes moves homes only, a quarter keeps copies only.
+        let copies = [0, 2, 3, 4][rng.below(4) as usize];
+        let write = match rng.below(4) {
+            0 => Some(WriteTo::Copy),
+            1 => Some(WriteTo::Both),
+            2 => Some(WriteTo::Home),
+            _ => None,
+        };
+        Chaos {
+            rng,
+            eager,
+            copies,
+            write,
+        }
+    }
+    fn about(&mut self, extent: ExtentId, to: TierId) -> Action {
+        if self.rng.below(4) >= self.copies {
+            return Action::Move { extent, to };
+        }
+        match self.rng.below(6) {
+            0 => Action::Clean { extent },
+            1 => Action::Evict { extent },
+            2 | 3 => Action::Allocate { extent, to },
+            _ => Action::Fetch { extent, to },
+        }
     }
     fn propose(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         for _ in 0..self.rng.below(self.eager + 1) {
             // One beyond both ends now and then: the engine must refuse, not trip.
             let extent = ExtentId(self.rng.below(u64::from(view.geo().extents) + 1) as u32);
             let to = TierId(self.rng.below(u64::from(view.geo().tiers()) + 1) as u8);
-            wanted.push(Action::Move { extent, to });
+            wanted.push(self.about(extent, to));
         }
     }
 }
@@ -32,8 +62,14 @@ impl Policy for Chaos {
     fn name(&self) -> &'static str {
         "chaos"
     }
+    fn uses(&self) -> Uses {
+        Uses::Both
+    }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        if self.rng.below(4) < self.copies {
+            return Place::Tier(view.geo().slowest());
+        }
         match self.rng.below(3) {
             0 => Place::Tier(TierId(self.rng.below(u64::from(view.geo().tiers())) as u8)),
             1 => Place::Exact(Slot(self.rng.below(u64::from(view.geo().slots())) as u32)),
@@ -42,12 +78,17 @@ impl Policy for Chaos {
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         if self.rng.one_in(3) {
-            wanted.push(Action::Move {
-                extent: access.extent,
-                to: TierId(self.rng.below(2) as u8),
-            });
+            let to = TierId(self.rng.below(2) as u8);
+            wanted.push(self.about(access.extent, to));
         }
         self.propose(view, wanted);
+    }
+    fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
+        let any = [WriteTo::Copy, WriteTo::Both, WriteTo::Home][self.rng.below(3) as usize];
+        match self.write {
+            Some(w) if !self.rng.one_in(4) => w,
+            _ => any,
+        }
     }
     fn on_settled(
         &mut self,

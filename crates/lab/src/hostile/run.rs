@@ -24,6 +24,8 @@ pub enum Shape {
     TwoFast,
     /// The same on three tiers.
     ThreeTiers,
+    /// The same with a slow tier that holds all of the volume, so that caching policies can serve it.
+    Roomy,
     /// 640 extents, long requests: several journal blocks a round, several blocks and pieces a checkpoint.
     Large,
 }
@@ -51,6 +53,8 @@ pub struct Scenario {
     pub lose_fast: bool,
     /// The volume.
     pub shape: Shape,
+    /// Change the policy now and then while it runs.
+    pub switch: bool,
 }
 
 impl Scenario {
@@ -67,6 +71,7 @@ impl Scenario {
             policy: None,
             lose_fast: false,
             shape: Shape::Small,
+            switch: false,
         }
     }
 }
@@ -80,6 +85,14 @@ pub struct Did {
     pub moves: u64,
     /// Moves overtaken.
     pub stale: u64,
+    /// Copies made.
+    pub fetches: u64,
+    /// Copies given up.
+    pub evictions: u64,
+    /// Dirty copies written home.
+    pub writebacks: u64,
+    /// Changes of policy.
+    pub switches: u64,
     /// Checkpoints.
     pub checkpoints: u64,
     /// Odd writes.
@@ -115,9 +128,14 @@ enum Pending {
 /// A new volume of that shape.
 fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
     let extents = if shape == Shape::Large { 640 } else { 24 };
+    let fast = match shape {
+        Shape::Small | Shape::Roomy | Shape::TwoFast => 10,
+        Shape::ThreeTiers => 14,
+        Shape::Large => 200,
+    };
     let area = MetaArea {
         ring_blocks: ring,
-        ..MetaArea::for_volume(extents, 8, 0)
+        ..MetaArea::for_volume(extents, 8, 0).with_copies(extents, fast, 8)
     };
     let data_offset = |i: u8| (area.end() + 4096 + u64::from(i) * 4096).div_ceil(4096) * 4096;
     let entry = |i: u8, tier: u8, slots: u32| MemberEntry {
@@ -130,6 +148,7 @@ fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
     };
     Superblock {
         uuid: [0x42; 16],
+        copies: false,
         generation: 1,
         epoch: seed,
         prev_generation: 0,
@@ -144,6 +163,7 @@ fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
         index: 0,
         members: match shape {
             Shape::Small => vec![entry(0, 0, 10), entry(1, 1, 20)],
+            Shape::Roomy => vec![entry(0, 0, 10), entry(1, 1, 26)],
             Shape::TwoFast => vec![entry(0, 0, 5), entry(1, 0, 5), entry(2, 1, 20)],
             Shape::ThreeTiers => vec![entry(0, 0, 6), entry(1, 1, 8), entry(2, 2, 16)],
             Shape::Large => vec![entry(0, 0, 200), entry(1, 1, 460)],
@@ -228,6 +248,14 @@ impl Run {
         }
     }
 
+    fn another_policy(&mut self) -> Result<Box<dyn Policy>, String> {
+        let names = ["lru", "hot-dst-recency", "linear", "greendm"];
+        match names.get(self.rng.below(6) as usize) {
+            Some(name) => policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}")),
+            None => Ok(Box::new(Chaos::new(self.rng.draw()))),
+        }
+    }
+
     /// Open, with recovery losing power a few times first.
     fn open(&mut self, disks: &mut [Disk]) -> Result<isotherm_core::store::Opened, String> {
         for _ in 0..self.rng.below(3) {
@@ -286,6 +314,9 @@ impl Run {
         let c = engine.counters();
         self.did.moves += c.promotions.done + c.demotions.done;
         self.did.stale += c.promotions.stale + c.demotions.stale;
+        self.did.fetches += c.fetches.done;
+        self.did.evictions += c.evictions.done;
+        self.did.writebacks += c.writebacks.done;
         self.did.checkpoints += c.checkpoints;
         self.did.edges += c.edge_writes;
         self.did.from_ram += c.served_from_ram;
@@ -447,6 +478,11 @@ impl Run {
                     carry(engine, world, &mut out);
                 }
             }
+            if self.s.switch && self.rng.one_in(40) {
+                let policy = self.another_policy()?;
+                // A shape may not allow it; refusing must change nothing.
+                self.did.switches += u64::from(engine.set_policy(world.now(), policy).is_ok());
+            }
             self.settle(engine, world, &mut flying)?;
             if issued == self.s.requests && flying.is_empty() {
                 return Ok(true);
@@ -552,7 +588,9 @@ impl Run {
         } else {
             req.op = RequestOp::Write;
         }
-        if self.truth.is_busy(from, to) {
+        // Some writers race.
+        let race = !zero && self.truth.may_race(from, to) && self.rng.one_in(2);
+        if self.truth.is_busy(from, to) && !race {
             return None;
         }
         req.fua = self.rng.one_in(6) && req.op != RequestOp::Discard;

@@ -1,7 +1,8 @@
 //! The truth: what every cell of the volume may hold, now and after a crash.
 //!
 //! A cell is 64 bytes, an eighth of a sector, so that odd requests are told apart too. Its content names its own address and
-//! a version; version 0 is zeros. Writers of one cell take turns (the clients see to it), so "last" has a meaning.
+//! a version; version 0 is zeros. Writers of one cell mostly take turns, so "last" has a meaning. Some race: then any of them
+//! may come to be last, but only one, and once a read has shown which it stays so.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +16,21 @@ struct Cell {
     live: Vec<u64>,
     /// What the last covering FLUSH made certain (more than one after errors).
     floor: Vec<u64>,
-    /// Versions issued since, with the moment of their acknowledgement.
-    since: Vec<(u64, Option<u64>)>,
+    /// The race that `floor` comes from.
+    floor_race: u64,
+    /// Versions issued since, with the moment of their acknowledgement and their race.
+    since: Vec<(u64, Option<u64>, u64)>,
     /// Everything ever written, for reads that overlap writes.
     log: Vec<u64>,
+    /// Versions of the race under way, or of the last one; which; what was there before; did one of them end well?
+    racers: Vec<u64>,
+    race: u64,
+    before: Vec<u64>,
+    any_ok: bool,
 }
 
-/// What a read in flight may return, per cell.
-pub type Expect = Vec<(Vec<u64>, usize)>;
+/// What a read in flight may return, per cell: versions, the length of the log, and whether nobody wrote just then.
+pub type Expect = Vec<(Vec<u64>, usize, bool)>;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -30,8 +38,8 @@ pub struct Truth {
     cells: Vec<Cell>,
     versions: u64,
     clock: u64,
-    /// Cells being written, by their writer.
-    busy: BTreeMap<usize, u64>,
+    /// Cells being written: versions of their writers.
+    busy: BTreeMap<usize, Vec<u64>>,
 }
 
 /// Content of a cell.
@@ -86,14 +94,29 @@ impl Truth {
     pub fn is_busy(&self, from: usize, to: usize) -> bool {
         self.busy.range(from..to).next().is_some()
     }
+    /// May another write race with those in flight there? Not with one that leaves zeros: it has no version of its own.
+    pub fn may_race(&self, from: usize, to: usize) -> bool {
+        self.busy
+            .range(from..to)
+            .all(|(_, writers)| !writers.contains(&0) && writers.len() < 3)
+    }
     /// A write (or, with `zero`, a discard) of cells `from..to` is issued; its version.
     pub fn issue(&mut self, from: usize, to: usize, zero: bool) -> u64 {
         self.versions += 1;
         let v = if zero { 0 } else { self.versions };
         for c in from..to {
-            self.busy.insert(c, self.versions);
-            self.cells[c].since.push((v, None));
-            self.cells[c].log.push(v);
+            let writers = self.busy.entry(c).or_default();
+            let cell = &mut self.cells[c];
+            if writers.is_empty() {
+                cell.racers.clear();
+                cell.before = cell.live.clone();
+                cell.race = self.versions;
+                cell.any_ok = false;
+            }
+            writers.push(v);
+            cell.racers.push(v);
+            cell.since.push((v, None, cell.race));
+            cell.log.push(v);
         }
         v
     }
@@ -101,15 +124,25 @@ impl Truth {
     pub fn answered(&mut self, from: usize, to: usize, version: u64, ok: bool) {
         self.clock += 1;
         for c in from..to {
-            self.busy.remove(&c);
-            let cell = &mut self.cells[c];
-            if ok {
-                cell.live = vec![version];
-                if let Some(last) = cell.since.last_mut() {
-                    last.1 = Some(self.clock);
+            if let Some(writers) = self.busy.get_mut(&c) {
+                if let Some(i) = writers.iter().position(|&w| w == version) {
+                    writers.swap_remove(i);
                 }
-            } else {
-                cell.live.push(version);
+                if writers.is_empty() {
+                    self.busy.remove(&c);
+                }
+            }
+            let cell = &mut self.cells[c];
+            cell.any_ok |= ok;
+            if ok {
+                let mut mine = cell.since.iter_mut().rev();
+                if let Some(s) = mine.find(|s| s.0 == version && s.2 == cell.race) {
+                    s.1 = Some(self.clock);
+                }
+            }
+            cell.live = cell.racers.clone();
+            if !cell.any_ok {
+                cell.live.extend(&cell.before);
             }
         }
     }
@@ -136,8 +169,13 @@ impl Truth {
             .iter()
             .rposition(|s| s.1.is_some_and(|t| t <= moment))
         {
-            cell.floor = vec![cell.since[i].0];
-            cell.since.drain(..=i);
+            let race = cell.since[i].2;
+            if cell.floor_race != race {
+                cell.floor.clear();
+                cell.floor_race = race;
+            }
+            let certain = cell.since.drain(..=i).filter(|s| s.2 == race);
+            cell.floor.extend(certain.map(|s| s.0));
         }
     }
     /// A read of cells `from..to` is issued.
@@ -146,23 +184,35 @@ impl Truth {
             .map(|c| {
                 let cell = &self.cells[c];
                 let mut ok = cell.live.clone();
-                if self.busy.contains_key(&c) {
-                    ok.extend(cell.since.last().map(|s| s.0));
+                let quiet = !self.busy.contains_key(&c);
+                if !quiet {
+                    ok.extend(&cell.racers);
                 }
-                (ok, cell.log.len())
+                (ok, cell.log.len(), quiet)
             })
             .collect()
     }
     /// Check what it returned.
-    pub fn check_read(&self, from: usize, expect: &Expect, data: &[u8]) -> Result<(), String> {
-        for (i, (ok, log)) in expect.iter().enumerate() {
+    pub fn check_read(&mut self, from: usize, expect: &Expect, data: &[u8]) -> Result<(), String> {
+        for (i, (ok, log, quiet)) in expect.iter().enumerate() {
             let c = from + i;
             let v = version_of(c, &data[i * CELL..(i + 1) * CELL])
                 .map_err(|e| format!("read of cell {c} returned {e}"))?;
-            if !ok.contains(&v) && !self.cells[c].log[*log..].contains(&v) {
+            let cell = &mut self.cells[c];
+            if !ok.contains(&v) && !cell.log[*log..].contains(&v) {
                 return Err(format!(
                     "read of cell {c} returned version {v}, allowed were {ok:?}"
                 ));
+            }
+            if *quiet && cell.log.len() == *log {
+                // Nobody wrote while it was read: what it shows is what there is from now on.
+                if !cell.live.contains(&v) {
+                    return Err(format!(
+                        "read of cell {c} returned version {v}, another had shown {:?}",
+                        cell.live
+                    ));
+                }
+                cell.live = vec![v];
             }
         }
         Ok(())
@@ -180,8 +230,7 @@ impl Truth {
         *cell = Cell {
             live: vec![v],
             floor: vec![v],
-            since: Vec::new(),
-            log: Vec::new(),
+            ..Cell::default()
         };
         self.busy.remove(&c);
         Ok(())

@@ -31,7 +31,7 @@ pub use sieve::Sieve;
 pub use smq::Smq;
 pub use w_tinylfu::WTinyLfu;
 
-use super::{Access, Action, Outcome, ParamError, Place, Policy, View, WriteTo};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::units::{ExtentId, Slot, TierId};
 use alloc::format;
 use alloc::string::String;
@@ -149,12 +149,16 @@ impl<R: Replacement> Policy for Cache<R> {
         // After a restart, the time stamps that survived give the order back.
         let mut known: Vec<(u64, u32, ExtentId)> = (0..self.fast)
             .filter_map(|s| view.owner(Slot(s)).map(|e| (view.last(e).0, s, e)))
+            // A former policy may have left homes on the fast tier; those are not ours to replace.
             .filter(|&(_, s, e)| view.copy(e) == Some(Slot(s)))
             .collect();
         known.sort_unstable();
         for (_, s, e) in known {
             self.replacement.inserted(s, e, view.is_dirty(e));
         }
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
     }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())

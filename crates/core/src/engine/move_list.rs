@@ -1,0 +1,256 @@
+//! Moves under way, and what limits them. What happens to them is in `moves.rs` and `copies.rs`.
+
+use super::Params;
+use crate::bits::Bits;
+use crate::policy::Action;
+use crate::stats::Histogram;
+use crate::units::{ExtentId, Nanos, Slot};
+use alloc::vec::Vec;
+
+/// Moves whose copies are complete wait this long for company, so that one flush serves a batch.
+const BATCH_WAIT: Nanos = Nanos::from_millis(5);
+/// How often foreground latency is judged against its limit.
+const FEEDBACK_EVERY: Nanos = Nanos::from_millis(500);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Reading,
+    Writing,
+    /// Copied, waits for a round.
+    Copied,
+    /// Its record is part of the current round.
+    Committing,
+}
+
+/// What a move is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Home to a slot on another tier, which becomes the home.
+    Rehome,
+    /// Home to a free slot on a faster tier, which becomes a copy.
+    Fetch,
+    /// Home to the copy that is there already: what that lacks.
+    Fill,
+    /// Copy to a free slot on another tier, which becomes the copy.
+    Relocate,
+    /// Dirty blocks of the copy to the home.
+    Clean {
+        /// Then give up the copy.
+        evict: bool,
+    },
+}
+
+/// A move under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub(super) action: Action,
+    pub(super) extent: ExtentId,
+    pub(super) src: Slot,
+    pub(super) dst: Slot,
+    pub(super) kind: Kind,
+    pub(super) up: bool,
+    /// The engine's own idea: the policy does not hear of it.
+    pub(super) own: bool,
+    pub(super) step: Step,
+    /// Operations in flight.
+    pub(super) left: u32,
+    pub(super) failed: bool,
+    /// Overtaken by a write or discard: the copy must not be used.
+    pub(super) stale: bool,
+}
+
+impl Move {
+    /// Does its buffer hold all of the extent that counts?
+    pub(super) fn has_buffer(&self) -> bool {
+        self.step != Step::Reading && matches!(self.kind, Kind::Rehome | Kind::Fetch)
+    }
+    /// Is its record being written?
+    pub(super) fn is_committing(&self) -> bool {
+        self.step == Step::Committing
+    }
+    /// To a faster tier?
+    pub(super) fn is_promotion(&self) -> bool {
+        self.up
+    }
+    /// Does it write dirty blocks home?
+    pub(super) fn is_clean(&self) -> bool {
+        matches!(self.kind, Kind::Clean { .. })
+    }
+    /// Does it write where the extent's blocks are, or may come to be, while it is under way? Then giving it up is not
+    /// enough: its writes must have ended before anybody else writes there.
+    pub(super) fn writes_in_place(&self) -> bool {
+        matches!(self.kind, Kind::Fill | Kind::Clean { .. })
+    }
+    /// Does it read the home (and so blocks that readers of an extent with a copy may not want)?
+    pub(super) fn holds_readers(&self) -> bool {
+        matches!(self.kind, Kind::Rehome | Kind::Fetch)
+    }
+}
+
+/// Moves under way, and what limits them.
+#[derive(Clone)]
+pub(super) struct Moves {
+    pub(super) list: Vec<Option<Move>>,
+    /// By move: the blocks that it is about, for those that are not about all.
+    pub(super) parts: Vec<Bits>,
+    pub(super) active: u32,
+    /// Since when a copied move waits for a round.
+    copied_since: Option<Nanos>,
+    copied: u32,
+    pub(super) bytes_per_s: Option<u64>,
+    /// Bytes that may be moved now; negative after a burst.
+    pub(super) budget: i64,
+    refilled: Nanos,
+    /// Moves allowed by latency feedback.
+    allowed: u32,
+    window: Histogram,
+    window_start: Nanos,
+}
+
+impl core::fmt::Debug for Moves {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.list.iter().flatten()).finish()
+    }
+}
+
+impl Moves {
+    pub(super) fn new(p: &Params) -> Moves {
+        let n = p.move_buffers.max(1);
+        Moves {
+            list: alloc::vec![None; usize::from(n)],
+            parts: alloc::vec![Bits::default(); usize::from(n)],
+            active: 0,
+            copied_since: None,
+            copied: 0,
+            bytes_per_s: p.move_bytes_per_s,
+            budget: 0,
+            refilled: Nanos(0),
+            allowed: u32::from(n),
+            window: Histogram::default(),
+            window_start: Nanos(0),
+        }
+    }
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+    /// Moves under way.
+    pub(super) fn active(&self) -> u32 {
+        self.active
+    }
+    /// The move of an extent. Asked only for held extents: the list is short.
+    pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
+        self.list
+            .iter()
+            .position(|m| m.is_some_and(|m| m.extent == e))
+            .map(|i| i as u16)
+    }
+    pub(super) fn get(&self, i: u16) -> Move {
+        self.list[usize::from(i)].expect("move not under way")
+    }
+    pub(super) fn mark_stale(&mut self, i: u16) {
+        if let Some(m) = &mut self.list[usize::from(i)] {
+            m.stale = true;
+        }
+    }
+    /// Copied moves that wait for a round, as (index, extent, destination), and the members that must be flushed for them.
+    pub(super) fn copied(&self) -> impl Iterator<Item = (u16, Move)> + '_ {
+        self.list.iter().enumerate().filter_map(|(i, m)| {
+            m.filter(|m| m.step == Step::Copied && !m.stale)
+                .map(|m| (i as u16, m))
+        })
+    }
+    /// A write to blocks `from..to` is about to be issued: what move `i` read of them is old.
+    pub(super) fn overtake(&mut self, i: u16, from: u32, to: u32) {
+        self.parts[usize::from(i)].fill(from as usize, to as usize, false);
+    }
+    /// The first run of blocks of move `i` at or after `from`, of `blocks`.
+    pub(super) fn part(&self, i: u16, from: u32, blocks: u32) -> Option<(u32, u32)> {
+        let bits = &self.parts[usize::from(i)];
+        let skip = bits.run(from as usize, blocks as usize, false) as u32;
+        let a = from + skip;
+        let n = bits.run(a as usize, blocks as usize, true) as u32;
+        (n > 0).then_some((a, a + n))
+    }
+    /// All runs.
+    pub(super) fn all_parts(&self, i: u16, blocks: u32) -> Vec<(u32, u32)> {
+        let mut v = Vec::new();
+        let mut at = 0;
+        while let Some((a, z)) = self.part(i, at, blocks) {
+            v.push((a, z));
+            at = z;
+        }
+        v
+    }
+    pub(super) fn has_free(&self) -> bool {
+        self.list.iter().any(Option::is_none)
+    }
+    /// The policy that asked for these is gone.
+    pub(super) fn disown(&mut self) {
+        for m in self.list.iter_mut().flatten() {
+            m.own = true;
+        }
+    }
+    /// Should a round be started for the moves that wait?
+    pub(super) fn want_round(&self, now: Nanos) -> bool {
+        self.copied > 0
+            && (self.copied == self.active
+                || self.copied >= 8
+                || self
+                    .copied_since
+                    .is_some_and(|t| now.since(t) >= BATCH_WAIT))
+    }
+    pub(super) fn next_wake(&self) -> Option<Nanos> {
+        self.copied_since.map(|t| t + BATCH_WAIT)
+    }
+    pub(super) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
+        self.bytes_per_s = bytes_per_s;
+    }
+    pub(super) fn refill(&mut self, now: Nanos) {
+        if let Some(rate) = self.bytes_per_s {
+            let ms = (now.since(self.refilled).0 / 1_000_000).min(1000);
+            if ms > 0 {
+                self.refilled = now;
+                // A second's worth at most: a long idle time does not become a burst.
+                self.budget = self
+                    .budget
+                    .saturating_add((ms * rate / 1000) as i64)
+                    .min(rate as i64);
+            }
+        }
+    }
+    /// A foreground request took `latency`: over the limit, moves are halved; under it, one more is allowed.
+    pub(super) fn foreground(&mut self, now: Nanos, latency: Nanos, limit: Option<Nanos>) {
+        let Some(limit) = limit else { return };
+        self.window.add(latency);
+        if now.since(self.window_start) >= FEEDBACK_EVERY {
+            let over = self.window.quantile(0.99) > limit;
+            self.allowed = if over {
+                self.allowed / 2
+            } else {
+                (self.allowed + 1).min(self.list.len() as u32)
+            };
+            self.window.clear();
+            self.window_start = now;
+        }
+    }
+    /// Moves that latency feedback allows. Without a limit, or without traffic that could suffer, all of them.
+    pub(super) fn allowed(&mut self, now: Nanos, limit: Option<Nanos>) -> u32 {
+        if limit.is_none() || now.since(self.window_start) >= FEEDBACK_EVERY + FEEDBACK_EVERY {
+            self.allowed = self.list.len() as u32;
+        }
+        self.allowed
+    }
+    pub(super) fn recount(&mut self, now: Nanos) {
+        self.copied = self
+            .list
+            .iter()
+            .flatten()
+            .filter(|m| m.step == Step::Copied)
+            .count() as u32;
+        self.copied_since = if self.copied == 0 {
+            None
+        } else {
+            self.copied_since.or(Some(now))
+        };
+    }
+}

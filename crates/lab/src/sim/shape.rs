@@ -172,6 +172,7 @@ impl Shape {
             extents: self.extents as u32,
             area,
             index: 0,
+            copies: false,
             members: self
                 .members
                 .iter()

@@ -2,11 +2,13 @@
 
 pub mod ask;
 pub mod check;
+pub mod compare;
 pub mod create;
 pub mod find;
 pub mod record;
 pub mod serve;
 pub mod sim;
+pub mod sweep;
 pub mod tables;
 pub mod trace;
 
@@ -31,6 +33,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Find(a) => find::run(a),
         Command::Devices(a) => tables::devices(a),
         Command::Sim(a) => sim::run(a),
+        Command::Compare(a) => compare::run(a),
+        Command::Sweep(a) => sweep::run(a),
         Command::Trace(a) => trace::run(a),
         Command::Policies(a) => tables::policies(a),
         Command::Formats(a) => tables::formats(a),

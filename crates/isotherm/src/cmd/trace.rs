@@ -19,7 +19,8 @@ pub fn run(args: &TraceArgs) -> Result<(), Failure> {
     match &args.command {
         TraceCommand::Info(a) => {
             let path = find(&a.file)?;
-            let info = isotherm_traces::info(&path, &options(&a.read)?).map_err(|e| failed(&e))?;
+            let info = isotherm_traces::info(&path, &limited(&a.read, a.limit)?)
+                .map_err(|e| failed(&e))?;
             a.json.print(&info, || {
                 let or_none = |v: Option<u64>| v.map_or_else(|| "-".to_owned(), |v| v.to_string());
                 let rows: Vec<Vec<String>> = [
@@ -67,7 +68,7 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
             a.out.display()
         )));
     }
-    let written = isotherm_traces::convert(find(&a.file)?, &options(&a.read)?, &a.out, to)
+    let written = isotherm_traces::convert(find(&a.file)?, &limited(&a.read, a.limit)?, &a.out, to)
         .map_err(|e| failed(&e))?;
     a.json.print(&written, || {
         let lost: Vec<_> = written.lost.iter().copied().collect();
@@ -121,8 +122,15 @@ pub fn options(args: &TraceOptions) -> Result<Options, Failure> {
             crate::args::Unit::Ms => TimeUnit::Milliseconds,
             crate::args::Unit::S => TimeUnit::Seconds,
         }),
-        limit: args.limit,
+        limit: None,
         block_bytes: args.block_bytes,
+    })
+}
+
+fn limited(args: &TraceOptions, limit: Option<u64>) -> Result<Options, Failure> {
+    Ok(Options {
+        limit,
+        ..options(args)?
     })
 }
 

@@ -35,6 +35,7 @@ pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
 pub use setup::{Device, Model, Observe, Setup, Tier, TimeMode};
 pub use shape::{Drive, Place, Shape};
 pub use source::{BATCH, Memory, Records, Source, Synthetic, TraceFile, Volumes};
+pub(crate) use touched::each_batch;
 pub use touched::{Rows, Touched, span, touched};
 
 use std::collections::BTreeMap;

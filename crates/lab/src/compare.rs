@@ -61,7 +61,7 @@ pub struct Row {
     pub kind: String,
     /// Its figures.
     pub report: Report,
-    /// Hits, misses and moves at [`Prices`].
+    /// Hits, misses and moves at [`Prices`]; with one device alone all accesses at its price.
     pub cost_s: f64,
     /// Service cost over that of the bound of its kind, less 1; `None` for one device alone.
     pub cost_regret: Option<f64>,
@@ -133,7 +133,11 @@ pub fn compare(
 
 fn row(job: Job, report: Report, prices: &Prices, bounds: &Bounds) -> Row {
     let alone = job.kind == "baseline";
-    let cost_s = prices.of(&report);
+    let cost_s = match job.name.as_str() {
+        "hdd-only" => report.accesses as f64 * prices.slow_s,
+        "ssd-only" => report.accesses as f64 * prices.fast_s,
+        _ => prices.of(&report),
+    };
     let bound = if job.kind == "caching" {
         bounds.caching_cost_s
     } else {

@@ -130,3 +130,42 @@ fn table(file: &File, columns: &[(String, Column)]) -> Result<(), ParquetError> 
     writer.close()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let dir = std::env::temp_dir().join(format!("isotherm-table-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("made");
+        let path = dir.join("t.parquet");
+        let cell = |n: u64, energy: Value| {
+            json!({
+                "key": format!("k{n}"),
+                "cell": {"policy": "lru", "depth": n},
+                "report": {"policy": "lru", "energy_j": energy, "wear_eu": {"fast": 0.5}, "moves": {}},
+            })
+        };
+        write(&path, &[cell(1, json!(2.5)), cell(2, Value::Null)]).expect("written");
+        let reader = SerializedFileReader::new(File::open(&path).expect("there")).expect("Parquet");
+        let rows: Vec<_> = reader
+            .get_row_iter(None)
+            .expect("rows")
+            .map(|r| r.expect("a row"))
+            .collect();
+        let names: Vec<_> = rows[0].get_column_iter().map(|(n, _)| n.clone()).collect();
+        assert_eq!(
+            names,
+            ["key", "policy", "depth", "energy_j", "wear_eu_fast"]
+        );
+        assert_eq!(rows[1].get_string(0).expect("a text"), "k2");
+        assert!((rows[0].get_double(3).expect("a number") - 2.5).abs() < 1e-12);
+        assert!(rows[1].get_double(3).is_err(), "null");
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+}

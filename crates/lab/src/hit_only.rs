@@ -375,7 +375,8 @@ impl Visitor for Run<'_> {
                 let mut batch = Vec::with_capacity(BATCH);
                 let (mut packed, mut places) = (Vec::with_capacity(BATCH), Vec::new());
                 while next_batch(&mut reader, &mut batch, &mut g.report.reading)? {
-                    (packed.clear(), places.clear());
+                    packed.clear();
+                    places.clear();
                     for r in batch
                         .iter()
                         .filter(|r| matches!(r.op, Op::Read | Op::Write))
@@ -447,7 +448,7 @@ impl<P: Policy> Play<P> {
         let request = ((u64::from(first) << self.shift) + u64::from(inside), r.len);
         let sums = &mut self.by_class[usize::from(class & 63)];
         // Touched neighbours stay neighbours, so a request stays one piece.
-        for row in first..first + more as u32 + 1 {
+        for row in first..=first + more as u32 {
             let e = ExtentId(row);
             sums.0 += 1;
             sums.1 += u64::from(self.engine.access(r.time, e, write, class, request));

@@ -5,7 +5,9 @@
 //!           hostile: everything that may go wrong does, in seeded order (tests only)
 //! ```
 
+pub mod bound;
 pub mod compact;
+pub mod compare;
 mod error;
 pub mod hit_only;
 mod touched;
@@ -13,7 +15,9 @@ mod touched;
 #[cfg(feature = "hostile")]
 pub mod hostile;
 pub mod policy_spec;
+pub mod pool;
 pub mod sim;
 pub mod size;
+pub mod sweep;
 
 pub use error::LabError;

@@ -55,6 +55,24 @@ pub fn param(text: &str) -> Result<(String, f64), String> {
 }
 
 impl PolicySpec {
+    /// Several: `A,k=v,B`. An item with `=` belongs to the policy before it.
+    ///
+    /// # Errors
+    /// Says which item is wrong and what to write instead.
+    pub fn list(text: &str) -> Result<Vec<PolicySpec>, String> {
+        let mut specs: Vec<String> = Vec::new();
+        for item in text.split(',') {
+            match specs.last_mut() {
+                Some(last) if item.contains('=') => {
+                    last.push(',');
+                    last.push_str(item);
+                }
+                _ => specs.push(item.to_owned()),
+            }
+        }
+        specs.iter().map(|s| s.parse()).collect()
+    }
+
     /// The policy.
     ///
     /// # Errors
@@ -114,6 +132,16 @@ mod tests {
         let spec: PolicySpec = "greendm,PT=2,TW=30.5".parse().expect("valid");
         assert_eq!(spec.to_string(), "greendm,PT=2,TW=30.5");
         assert_eq!(spec.to_string().parse(), Ok(spec));
+    }
+
+    #[test]
+    fn parameters_belong_to_the_policy_before() {
+        let list = PolicySpec::list("lru,greendm,PT=2,TW=30,linear").expect("valid");
+        let words: Vec<String> = list.iter().map(PolicySpec::to_string).collect();
+        assert_eq!(words, ["lru", "greendm,PT=2,TW=30", "linear"]);
+        assert!(
+            PolicySpec::list("PT=2,greendm").is_err() && PolicySpec::list("lru,,linear").is_err()
+        );
     }
 
     #[test]

@@ -118,6 +118,22 @@ proptest! {
         prop_assert_eq!(s.requests.iter().sum::<u64>(), r.reads + r.writes);
         prop_assert_eq!(s.accesses.iter().sum::<u64>(), r.accesses);
         prop_assert_eq!(s.request_sizes.iter().sum::<u64>(), r.reads + r.writes);
+        // What is on the heat map is what was done, tier by tier.
+        let heat = s.heat.as_ref().expect("asked for");
+        let by_size: Vec<u64> = s.operation_sizes.iter().map(|t| t.iter().sum()).collect();
+        let by_address: Vec<u64> = heat.by_tier.iter().map(|t| t.iter().sum()).collect();
+        prop_assert_eq!(&by_size, &by_address);
+        let on_map: u64 = heat.operations.iter().flatten().sum();
+        prop_assert_eq!(on_map, by_size.iter().sum::<u64>());
+        // Power over the bins is the energy of the member.
+        for m in &s.members {
+            let whole = m.power_w.len() - 1;
+            let last = elapsed - whole as f64 * s.bin_s;
+            let joules: f64 = m.power_w.iter().enumerate()
+                .map(|(i, w)| w * if i == whole { last.max(1e-9) } else { s.bin_s }).sum();
+            let own = usage.members[&m.name].energy_j;
+            prop_assert!((joules - own).abs() <= own * 1e-6 + 1e-6, "{}: {} and {}", m.name, joules, own);
+        }
         let again = run(&setup, &trace).expect("runs");
         prop_assert_eq!(&again.digest, &r.digest);
         prop_assert_eq!((again.energy_j, again.series), (r.energy_j, r.series));

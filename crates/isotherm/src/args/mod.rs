@@ -17,8 +17,8 @@ pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
 pub use volume::{CreateArgs, FindArgs, RecordArgs, ServeArgs, SetArgs, VolumeArgs, WhyArgs};
 
 pub use sim::{
-    DemoArgs, ListArgs, SimArgs, TierArg, TimeMode, TraceArgs, TraceCommand, TraceConvertArgs,
-    TraceInfoArgs, TraceOptions, Unit,
+    CompareArgs, DemoArgs, ListArgs, PolicyList, SimArgs, SweepArgs, TierArg, TimeMode, TraceArgs,
+    TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions, Unit, WorldArgs,
 };
 
 /// Fast-and-small and slow-and-large devices as one volume, and a lab to choose them by.
@@ -62,6 +62,10 @@ pub enum Command {
     Find(FindArgs),
     /// Replay a trace under a policy
     Sim(SimArgs),
+    /// Compare policies with each other, with one device alone and with the best possible
+    Compare(CompareArgs),
+    /// Run a grid of simulations on all cores
+    Sweep(SweepArgs),
     /// Look into trace files
     Trace(TraceArgs),
     /// List policies with parameters and source

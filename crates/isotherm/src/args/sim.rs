@@ -25,6 +25,20 @@ pub struct SimArgs {
     /// Policy with parameters, NAME,KEY=VALUE,...
     #[arg(long)]
     pub policy: PolicySpec,
+    /// Devices, sizes and time.
+    #[command(flatten)]
+    pub world: WorldArgs,
+    /// How to read the traces.
+    #[command(flatten)]
+    pub read: TraceOptions,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// What a run in the lab is told besides trace and policy.
+#[derive(Clone, Debug, Args)]
+pub struct WorldArgs {
     /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%)
     #[arg(long, value_name = "SIZE")]
     pub fast_size: Option<Size>,
@@ -93,12 +107,9 @@ pub struct SimArgs {
     /// Seed of everything random; so far nothing in a run is
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// How to read the traces.
-    #[command(flatten)]
-    pub read: TraceOptions,
-    /// Where the figures go.
-    #[command(flatten)]
-    pub json: JsonArg,
+    /// Stop after so many requests
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
 }
 
 /// `PRESET` or `PRESET:SIZE`.
@@ -154,9 +165,6 @@ pub struct TraceOptions {
     /// Format of the trace instead of the sniffed one (see `isotherm formats`)
     #[arg(long)]
     pub format: Option<String>,
-    /// Stop after so many requests
-    #[arg(long, value_name = "N")]
-    pub limit: Option<u64>,
     /// Bad records to skip and count before giving up
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_bad: u64,
@@ -166,6 +174,57 @@ pub struct TraceOptions {
     /// Bytes of a block in lists of block numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub block_bytes: Option<u32>,
+}
+
+/// `isotherm compare`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  isotherm compare web.spc.zst --policies lru,greendm,PT=2,hot-dst-recency --fast-size 10% --depth 8"
+)]
+pub struct CompareArgs {
+    /// Trace files, each compared by itself
+    #[arg(required = true, value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+    /// Policies A,B,...; an item with `=` is a parameter of the policy before it
+    #[arg(long, value_name = "A,K=V,B", value_parser = policies)]
+    pub policies: PolicyList,
+    /// Devices, sizes and time.
+    #[command(flatten)]
+    pub world: WorldArgs,
+    /// How to read the traces.
+    #[command(flatten)]
+    pub read: TraceOptions,
+    /// Write a page with the table and all figures into this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// Policies in the order given.
+pub type PolicyList = std::sync::Arc<[PolicySpec]>;
+
+fn policies(text: &str) -> Result<PolicyList, String> {
+    PolicySpec::list(text).map(Into::into)
+}
+
+/// `isotherm sweep`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm sweep grid.toml --out results")]
+pub struct SweepArgs {
+    /// The grid (docs/lab.md lists its keys)
+    #[arg(value_name = "GRID.toml")]
+    pub grid: PathBuf,
+    /// Directory of the results; what is there already is not run again
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Threads [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Where the summary goes.
+    #[command(flatten)]
+    pub json: JsonArg,
 }
 
 /// `isotherm trace`.
@@ -203,6 +262,9 @@ pub struct TraceConvertArgs {
     /// Format to write
     #[arg(long, value_name = "FORMAT", default_value = "parquet")]
     pub to: String,
+    /// Stop after so many requests
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
     /// How to read it.
     #[command(flatten)]
     pub read: TraceOptions,
@@ -222,6 +284,9 @@ pub struct TraceInfoArgs {
     /// Draw it as SVG: heat of address over time, request sizes, reuse distances
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// Stop after so many requests
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
     /// How to read it.
     #[command(flatten)]
     pub read: TraceOptions,

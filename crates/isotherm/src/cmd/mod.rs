@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod check;
+pub mod compare;
 pub mod cost;
 pub mod create;
 pub mod devices;
@@ -9,6 +10,7 @@ pub mod find;
 pub mod record;
 pub mod serve;
 pub mod sim;
+pub mod sweep;
 pub mod tables;
 pub mod trace;
 
@@ -34,6 +36,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Devices(a) => devices::run(a),
         Command::Cost(a) => cost::run(a),
         Command::Sim(a) => sim::run(a),
+        Command::Compare(a) => compare::run(a),
+        Command::Sweep(a) => sweep::run(a),
         Command::Trace(a) => trace::run(a),
         Command::Policies(a) => tables::policies(a),
         Command::Formats(a) => tables::formats(a),

@@ -7,8 +7,9 @@ use isotherm_lab::size::Size;
 use serde_json::Value;
 
 use crate::Failure;
-use crate::args::{self, SimArgs};
+use crate::args::{self, SimArgs, TraceOptions, WorldArgs};
 use crate::cmd::trace::{find, options};
+use crate::policy_spec::PolicySpec;
 use crate::progress::shown;
 use crate::table::table;
 
@@ -17,11 +18,11 @@ use crate::table::table;
 /// # Errors
 /// A trace cannot be read or does not fit the options.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
-    let setup = setup(args)?;
+    let setup = setup(&args.world, &args.policy)?;
     let files = args
         .traces
         .iter()
-        .map(|t| file(args, t))
+        .map(|t| file(&args.read, t))
         .collect::<Result<Vec<_>, _>>()?;
     let mut reports = Vec::new();
     if args.side_by_side {
@@ -45,7 +46,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         Value::from(values)
     };
     args.json.print(&whole, || {
-        if args.hit_only {
+        if args.world.hit_only {
             hits(&reports)
         } else {
             figures(&reports)
@@ -56,7 +57,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
 fn one(args: &SimArgs, setup: &Setup, source: &dyn Source) -> Result<Report, Failure> {
     shown(&source.name(), |watch| {
         let run = Run::new(setup, source).watch(watch);
-        if args.hit_only {
+        if args.world.hit_only {
             run.hit_only()
         } else {
             run.full()
@@ -70,15 +71,14 @@ pub fn failed(error: &isotherm_lab::LabError) -> Failure {
     Failure::failed(error.to_string())
 }
 
-fn file(args: &SimArgs, trace: &Path) -> Result<TraceFile, Failure> {
-    // The run counts the limit over all volumes.
-    let options = isotherm_traces::Options {
-        limit: None,
-        ..options(&args.read)?
-    };
+/// The trace as given, or below `$ISOTHERM_TRACES`.
+///
+/// # Errors
+/// It is in neither place, or the options are wrong.
+pub fn file(read: &TraceOptions, trace: &Path) -> Result<TraceFile, Failure> {
     Ok(TraceFile {
         path: find(trace)?,
-        options,
+        options: options(read)?,
         label: trace.display().to_string(),
     })
 }
@@ -87,7 +87,7 @@ fn file(args: &SimArgs, trace: &Path) -> Result<TraceFile, Failure> {
 ///
 /// # Errors
 /// It does not fit together.
-pub fn setup(args: &SimArgs) -> Result<Setup, Failure> {
+pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
     let device = |d: Result<Device, _>| d.map_err(|e| Failure::usage(format!("{e}")));
     let mut tiers = Vec::new();
     let whole = Size::Share(1_000_000);
@@ -146,10 +146,10 @@ pub fn setup(args: &SimArgs) -> Result<Setup, Failure> {
     let setup = Setup {
         tiers,
         extent_bytes: args.extent,
-        policy: args.policy.clone(),
+        policy: policy.clone(),
         time,
         warm_up: args.warm_up,
-        limit: args.read.limit,
+        limit: args.limit,
         seed: args.seed,
         host_w: args.host_power,
         discards: !args.no_discards,

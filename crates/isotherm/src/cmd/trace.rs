@@ -150,7 +150,7 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
             a.out.display()
         )));
     }
-    let written = isotherm_traces::convert(find(&a.file)?, &options(&a.read)?, &a.out, to)
+    let written = isotherm_traces::convert(find(&a.file)?, &limited(&a.read, a.limit)?, &a.out, to)
         .map_err(|e| failed(&e))?;
     a.json.print(&written, || {
         let lost: Vec<_> = written.lost.iter().copied().collect();
@@ -209,8 +209,15 @@ pub fn options(args: &TraceOptions) -> Result<Options, Failure> {
             crate::args::Unit::Ms => TimeUnit::Milliseconds,
             crate::args::Unit::S => TimeUnit::Seconds,
         }),
-        limit: args.limit,
+        limit: None,
         block_bytes: args.block_bytes,
+    })
+}
+
+fn limited(args: &TraceOptions, limit: Option<u64>) -> Result<Options, Failure> {
+    Ok(Options {
+        limit,
+        ..options(args)?
     })
 }
 

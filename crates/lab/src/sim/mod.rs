@@ -35,6 +35,7 @@ pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
 pub use setup::{Device, Model, Observe, Setup, Tier, TimeMode};
 pub use shape::{Drive, Place, Shape};
 pub use source::{BATCH, Memory, Records, Source, Synthetic, TraceFile, Volumes};
+pub(crate) use touched::each_batch;
 pub use touched::{Rows, Touched, span, touched};
 
 use std::collections::BTreeMap;
@@ -275,6 +276,9 @@ fn figures(
     let moves: BTreeMap<String, MoveReport> = [
         ("promotions", &c.promotions, &w.promotions),
         ("demotions", &c.demotions, &w.demotions),
+        ("fetches", &c.fetches, &w.fetches),
+        ("evictions", &c.evictions, &w.evictions),
+        ("writebacks", &c.writebacks, &w.writebacks),
     ]
     .map(|(name, a, b)| (name.to_owned(), MoveReport::new(a, b)))
     .into();
@@ -329,9 +333,12 @@ fn figures(
         accesses,
         promotions: c.promotions.done - w.promotions.done,
         demotions: c.demotions.done - w.demotions.done,
+        fetches: c.fetches.done - w.fetches.done,
+        evictions: c.evictions.done - w.evictions.done,
+        writebacks: c.writebacks.done - w.writebacks.done,
         refused: moves.values().flat_map(|m| m.refused.values()).sum(),
         moves: Some(moves),
-        migrated_bytes: c.migrated_bytes - w.migrated_bytes,
+        migrated_bytes: carried(c) - carried(w),
         ram_read_bytes: Some(s.from_moves),
         zero_read_bytes: Some(s.zeros),
         by_class,
@@ -341,6 +348,11 @@ fn figures(
         usage: Some(usage),
         ..Report::default()
     }
+}
+
+/// Bytes that moves, fetches and write-backs carried.
+fn carried(c: &isotherm_core::stats::Counters) -> u64 {
+    c.migrated_bytes + c.fetched_bytes + c.written_back_bytes
 }
 
 fn usage(setup: &Setup, shape: &Shape, drives: &[Drive<'_>], begin: &Mark, end: &Mark) -> Usage {

@@ -142,9 +142,14 @@ impl Shape {
 
     fn superblock(&self, policy: &str) -> Superblock {
         let blocks = 1 << (self.shift - BLOCK_SHIFT);
-        let area = MetaArea::for_volume(self.extents as u32, blocks, self.fast_bytes);
-        let extent = 1u64 << self.shift;
         let last = self.members.last().map_or(0, |m| m.tier);
+        let copies = (self.members.iter())
+            .filter(|m| m.tier != last)
+            .fold(0, |n, m| n + m.slots);
+        let extents = self.extents as u32;
+        let area = MetaArea::for_volume(extents, blocks, self.fast_bytes)
+            .with_copies(extents, copies, blocks);
+        let extent = 1u64 << self.shift;
         let entry = |i: usize, p: &Place| {
             // Journal and checkpoints are on the first member of the fastest and of the slowest tier.
             let meta = i == 0 || (p.tier == last && p.index == 0);

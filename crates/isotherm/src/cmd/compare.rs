@@ -1,0 +1,119 @@
+//! `isotherm compare`: policies side by side on a trace.
+
+use isotherm_lab::compare::{Comparison, compare};
+
+use crate::Failure;
+use crate::args::CompareArgs;
+use crate::cmd::sim::{failed, file, setup};
+use crate::table::table;
+
+/// `isotherm compare`.
+///
+/// # Errors
+/// A trace cannot be read or does not fit the options.
+pub fn run(args: &CompareArgs) -> Result<(), Failure> {
+    let Some(first) = args.policies.first() else {
+        return Err(Failure::usage("--policies: name at least one"));
+    };
+    let base = setup(&args.world, first)?;
+    let mut all = Vec::new();
+    for trace in &args.traces {
+        let source = file(&args.read, trace)?;
+        let c =
+            compare(&base, &args.policies, &source, args.world.hit_only).map_err(|e| failed(&e))?;
+        all.push(c);
+    }
+    if let Some(path) = &args.html {
+        let page = page(&all)?;
+        std::fs::write(path, page).map_err(|e| Failure::file(path, "write", &e))?;
+    }
+    let text = || all.iter().map(text).collect::<Vec<_>>().join("\n");
+    if let [one] = &all[..] {
+        args.json.print(one, text)
+    } else {
+        args.json.print(&all, text)
+    }
+}
+
+fn text(c: &Comparison) -> String {
+    let or = |v: Option<f64>, f: fn(f64) -> String| v.map_or_else(|| "-".to_owned(), f);
+    let mut rows: Vec<Vec<String>> = c
+        .rows
+        .iter()
+        .map(|r| {
+            let alone = r.kind == "baseline";
+            vec![
+                r.name.clone(),
+                if alone {
+                    "-".to_owned()
+                } else {
+                    format!("{:.4}", r.report.fast_hit_ratio)
+                },
+                or(r.hit_regret, |v| format!("{v:.4}")),
+                or(r.report.elapsed_s, |v| format!("{v:.3}")),
+                or(r.report.latency_mean_s, |v| format!("{:.3}", v * 1e3)),
+                or(r.report.latency_p99_s, |v| format!("{:.3}", v * 1e3)),
+                or(r.report.energy_j, |v| format!("{v:.1}")),
+                (r.report.promotions + r.report.demotions + r.report.fetches + r.report.writebacks)
+                    .to_string(),
+                format!("{:.3}", r.cost_s),
+                or(r.cost_regret, |v| format!("{:.1}%", v * 100.0)),
+            ]
+        })
+        .collect();
+    let b = &c.bounds;
+    for (name, cost) in [
+        ("best tiering", b.tiering_cost_s),
+        ("best caching", b.caching_cost_s),
+        ("best write-back cache", b.write_back_cost_s),
+    ] {
+        let mut row = vec!["-".to_owned(); 10];
+        name.clone_into(&mut row[0]);
+        row[1] = format!("{:.4}", b.hit_ratio);
+        row[8] = format!("{cost:.3}");
+        rows.push(row);
+    }
+    let head = [
+        "policy",
+        "hits",
+        "regret",
+        "elapsed s",
+        "mean ms",
+        "p99 ms",
+        "J",
+        "moves",
+        "cost s",
+        "regret",
+    ];
+    let mut text = format!(
+        "{}, extent {}, fast {} bytes\n",
+        c.trace, c.extent_bytes, c.fast_bytes
+    );
+    text += &table(&head, &rows);
+    for why in &c.left_out {
+        text += "left out: ";
+        text += why;
+        text.push('\n');
+    }
+    text
+}
+
+/// The table as a page, with all figures in it as JSON for who draws them.
+fn page(all: &[Comparison]) -> Result<String, Failure> {
+    let escape = |t: &str| {
+        t.replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;")
+    };
+    let json = serde_json::to_string(all).map_err(|e| Failure::failed(e.to_string()))?;
+    let tables: Vec<String> = all
+        .iter()
+        .map(|c| format!("<pre>{}</pre>", escape(&text(c))))
+        .collect();
+    Ok(format!(
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>isotherm compare</title>\n{}\n<script type=\"application/json\" id=\"comparison\">{}</script>\n",
+        tables.join("\n"),
+        // A `<` can only stand inside a string there.
+        json.replace('<', "\\u003c")
+    ))
+}

@@ -1,0 +1,140 @@
+//! `compare` and `sweep` as users call them.
+
+mod common;
+
+use common::Place;
+use serde_json::Value;
+
+const TRACE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../fixtures/windows-shared-server.load.zst"
+);
+
+#[test]
+fn compare_adds_the_baselines_and_no_policy_beats_the_bounds() {
+    let place = Place::new();
+    let call = format!(
+        "compare {TRACE} --policies lru,greendm,PT=2,hot-dst-recency --fast-size 10% --html page.html"
+    );
+    let c = place.json(&call, "compare");
+    let rows = c["rows"].as_array().expect("rows");
+    let names: Vec<&str> = rows.iter().filter_map(|r| r["name"].as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "lru",
+            "greendm,PT=2",
+            "hot-dst-recency",
+            "linear",
+            "hdd-only",
+            "ssd-only"
+        ]
+    );
+    for r in rows {
+        assert!(r["cost_regret"].as_f64().is_none_or(|x| x >= -1e-9), "{r}");
+    }
+    let elapsed = |name: &str| {
+        let row = rows.iter().find(|r| r["name"] == name);
+        row.and_then(|r| r["report"]["elapsed_s"].as_f64())
+            .expect("there")
+    };
+    assert!(elapsed("ssd-only") < elapsed("hdd-only"));
+    let page = std::fs::read_to_string(place.path("page.html")).expect("written");
+    let json = page
+        .split_once("id=\"comparison\">")
+        .and_then(|(_, rest)| rest.split_once("</script>"))
+        .expect("there");
+    let again: Value = serde_json::from_str(json.0).expect("JSON");
+    assert_eq!(again[0]["rows"][0]["name"], "lru");
+    place.json(
+        &format!("compare {TRACE} --policies lru --fast-size 10% --hit-only"),
+        "compare",
+    );
+}
+
+const GRID: &str = r#"
+policies = ["linear", "greendm"]
+fast_size = ["5%", "20%"]
+extent = "64K"
+time = ["closed", "trace"]
+depth = [1, 4]
+accelerate = 50
+limit = 2000
+[params.greendm]
+PT = [1, 3]
+"#;
+
+#[test]
+fn a_sweep_resumes_and_its_cells_run_alone_are_the_same() {
+    let place = Place::new();
+    let grid = format!("traces = [{TRACE:?}]{GRID}");
+    std::fs::write(place.path("g.toml"), &grid).expect("written");
+    let first = place.json("sweep g.toml --out r", "sweep");
+    // 3 policies, 2 sizes, 3 clocks.
+    assert_eq!((&first["cells"], &first["run"]), (&18.into(), &18.into()));
+    let text = std::fs::read_to_string(place.path("r/cells.json")).expect("written");
+    let cells: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(cells.len(), 18);
+    // What is gone is run again, and nothing else; the tables are the same but for the time it took.
+    let key = cells[7]["key"].as_str().expect("a key");
+    std::fs::remove_file(place.path(&format!("r/cells/{key}.json"))).expect("there");
+    let second = place.json("sweep g.toml --out r --threads 1", "sweep");
+    assert_eq!((&second["kept"], &second["run"]), (&17.into(), &1.into()));
+    for c in cells.iter().step_by(5) {
+        let args: Vec<&str> = c["args"]
+            .as_array()
+            .expect("arguments")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        let alone = place.json(&args.join(" "), "sim");
+        assert_eq!(alone["digest"], c["report"]["digest"], "{args:?}");
+        assert_eq!(alone["energy_j"], c["report"]["energy_j"], "{args:?}");
+    }
+    assert!(
+        place
+            .path("r/results.parquet")
+            .metadata()
+            .expect("there")
+            .len()
+            > 1000
+    );
+}
+
+#[test]
+fn wrong_grids_are_refused_by_name() {
+    let place = Place::new();
+    for (text, needle) in [
+        ("trace = \"x\"", "nearest: `traces`"),
+        ("traces = \"x\"", "are needed"),
+        (
+            "traces = \"x\"\npolicies = \"grendm\"",
+            "nearest: `greendm`",
+        ),
+        (
+            "traces = \"x\"\npolicies = \"greendm\"\nparams.lru.PT = 1",
+            "params.lru",
+        ),
+        (
+            "traces = \"x\"\npolicies = \"greendm\"\nparams.greendm.PTT = 1",
+            "nearest: `PT`",
+        ),
+        (
+            "traces = \"x\"\npolicies = \"linear\"\nextent = \"5K\"",
+            "extent",
+        ),
+        (
+            "traces = \"x\"\npolicies = \"linear\"\nfast = \"ocz\"",
+            "ocz",
+        ),
+        (
+            "traces = \"x\"\npolicies = \"linear\"\ntime = \"open\"",
+            "time",
+        ),
+        ("traces = \"missing\"\npolicies = \"linear\"", "missing"),
+    ] {
+        std::fs::write(place.path("g.toml"), text).expect("written");
+        let said = place.fails("sweep g.toml --out r");
+        assert!(said.contains(needle), "{text}: {said}");
+    }
+}

@@ -1,0 +1,274 @@
+//! Policies side by side on one trace, with one device alone, and with what no policy can beat.
+
+use isotherm_models::ModelOp;
+use isotherm_models::measure::{Work, run};
+use serde::Serialize;
+
+use crate::LabError;
+use crate::bound::{Prices, Sequence, belady, interval_bound, write_back_bound};
+use crate::policy_spec::PolicySpec;
+use crate::pool::parallel;
+use crate::sim::{Device, Drive, Report, Run, Setup, Shape, Source, Tier, Touched, touched};
+use crate::size::Size;
+
+/// Operations by which a device's prices are measured.
+const MEASURED: u64 = 2000;
+
+/// What is compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The trace.
+    pub trace: String,
+    /// Extent size.
+    pub extent_bytes: u32,
+    /// Size of the fastest tier.
+    pub fast_bytes: u64,
+    /// Hits and moves only.
+    pub hit_only: bool,
+    /// What an extent costs on the devices.
+    pub prices: Prices,
+    /// What no policy can beat.
+    pub bounds: Bounds,
+    /// The policies as asked for, then the baselines.
+    pub rows: Vec<Row>,
+    /// Baselines that could not run, and why.
+    pub left_out: Vec<String>,
+}
+
+/// See [`crate::bound`].
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Bounds {
+    /// Hit ratio of Belady's MIN with bypass.
+    pub hit_ratio: f64,
+    /// Service cost that no tiering policy is below.
+    pub tiering_cost_s: f64,
+    /// Accesses of the interval that gave it.
+    pub tiering_interval: usize,
+    /// Service cost that no caching policy is below.
+    pub caching_cost_s: f64,
+    /// Accesses of the interval that gave it.
+    pub caching_interval: usize,
+    /// Service cost that no demand-filled write-back cache is below.
+    pub write_back_cost_s: f64,
+}
+
+/// One policy.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// As asked for, or `hdd-only`, `ssd-only`.
+    pub name: String,
+    /// `tiering` or `caching`, or `baseline` for one device alone.
+    pub kind: String,
+    /// Its figures.
+    pub report: Report,
+    /// Hits, misses and moves at [`Prices`]; with one device alone all accesses at its price.
+    pub cost_s: f64,
+    /// Service cost over that of the bound of its kind, less 1; `None` for one device alone.
+    pub cost_regret: Option<f64>,
+    /// Hit ratio of the bound less its own; `None` for one device alone. Negative only for planners that fetch what nobody
+    /// is just accessing.
+    pub hit_regret: Option<f64>,
+}
+
+struct Job {
+    name: String,
+    kind: String,
+    setup: Setup,
+    baseline: bool,
+}
+
+/// Compare `policies` on `source`; all else is as in `base`. Runs on all cores.
+///
+/// # Errors
+/// The trace cannot be read, or `base` does not fit it.
+pub fn compare(
+    base: &Setup,
+    policies: &[PolicySpec],
+    source: &dyn Source,
+    hit_only: bool,
+) -> Result<Comparison, LabError> {
+    base.check()?;
+    let shift = base.extent_bytes.trailing_zeros();
+    let first = touched(source, shift, base.limit)?;
+    let (jobs, fast) = jobs(base, policies);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let results = parallel(jobs.len(), threads, |i| {
+        let j = &jobs[i];
+        let r = Run::new(&j.setup, source).touched(&first);
+        if hit_only { r.hit_only() } else { r.full() }
+    });
+    // Rows of the bound are those of the touched extents: `linear` counts addresses.
+    let packed = Setup {
+        policy: fast,
+        ..base.clone()
+    };
+    let shape = Shape::new(&packed, &first, &source.name())?;
+    let sequence = Sequence::load(source, &first, &shape, base.limit)?;
+    let prices = prices(base, &shape, sequence.read_share())?;
+    let bounds = bounds(&sequence, &shape, &prices);
+    let mut rows = Vec::new();
+    let mut left_out = Vec::new();
+    for (job, result) in jobs.into_iter().zip(results) {
+        let report = match result {
+            Ok(r) => r,
+            Err(LabError::Setup(why)) if job.baseline => {
+                left_out.push(format!("{}: {why}", job.name));
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        rows.push(row(job, report, &prices, &bounds));
+    }
+    Ok(Comparison {
+        trace: source.name(),
+        extent_bytes: base.extent_bytes,
+        fast_bytes: shape.fast_bytes,
+        hit_only,
+        prices,
+        bounds,
+        rows,
+        left_out,
+    })
+}
+
+fn row(job: Job, report: Report, prices: &Prices, bounds: &Bounds) -> Row {
+    let alone = job.kind == "baseline";
+    let cost_s = match job.name.as_str() {
+        "hdd-only" => report.accesses as f64 * prices.slow_s,
+        "ssd-only" => report.accesses as f64 * prices.fast_s,
+        _ => prices.of(&report),
+    };
+    let bound = if job.kind == "caching" {
+        bounds.caching_cost_s
+    } else {
+        bounds.tiering_cost_s
+    };
+    Row {
+        name: job.name,
+        kind: job.kind,
+        cost_s,
+        cost_regret: (!alone && bound > 0.0).then(|| cost_s / bound - 1.0),
+        hit_regret: (!alone).then_some(bounds.hit_ratio - report.fast_hit_ratio),
+        report,
+    }
+}
+
+fn kind_of(policy: &str) -> &'static str {
+    isotherm_core::policy::PRESETS
+        .iter()
+        .find(|p| p.name == policy)
+        .map_or("tiering", |p| p.kind)
+}
+
+/// What to run, and a policy whose rows are packed.
+fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
+    let spec = |name: &str| PolicySpec {
+        name: name.to_owned(),
+        params: Vec::new(),
+    };
+    let job = |p: &PolicySpec, baseline| Job {
+        name: p.to_string(),
+        kind: kind_of(&p.name).to_owned(),
+        setup: Setup {
+            policy: p.clone(),
+            ..base.clone()
+        },
+        baseline,
+    };
+    let mut jobs: Vec<Job> = policies.iter().map(|p| job(p, false)).collect();
+    if !policies.iter().any(|p| p.name == "linear") {
+        // Addresses far apart may not fit where the touched extents do.
+        jobs.push(job(&spec("linear"), true));
+    }
+    let last = base.tiers.len() - 1;
+    for (name, tier) in [("hdd-only", last), ("ssd-only", 0)] {
+        let mut device: Device = base.tiers[tier].devices[0].clone();
+        device.standby_after_s = None;
+        jobs.push(Job {
+            name: name.to_owned(),
+            kind: "baseline".to_owned(),
+            setup: Setup {
+                tiers: vec![Tier::new(device, Size::Share(1_000_000))],
+                policy: spec("linear"),
+                ..base.clone()
+            },
+            baseline: true,
+        });
+    }
+    (jobs, spec("greendm"))
+}
+
+/// Measure what an extent costs on the fastest and on the slowest tier, one operation after the other at random places.
+fn prices(setup: &Setup, shape: &Shape, reads: f64) -> Result<Prices, LabError> {
+    let extent = setup.extent_bytes;
+    let measure = |tier: usize, op| -> Result<f64, LabError> {
+        let device = &setup.tiers[tier].devices[0];
+        let slots = shape
+            .members
+            .iter()
+            .find(|m| usize::from(m.tier) == tier)
+            .map_or(1, |m| u64::from(m.slots));
+        let bytes = slots << shape.shift;
+        let drive = Drive {
+            sheet: device.sheet_for(bytes)?,
+            device,
+            bytes,
+        };
+        let work = Work {
+            op,
+            len: extent,
+            random: true,
+            span: bytes,
+            depth: 1,
+            count: MEASURED,
+            seed: 1,
+        };
+        let (outcome, _) = run(drive.model()?.as_mut(), isotherm_core::Nanos(0), &work);
+        Ok(outcome.mean_us / 1e6)
+    };
+    let last = setup.tiers.len() - 1;
+    let (fr, fw) = (measure(0, ModelOp::Read)?, measure(0, ModelOp::Write)?);
+    let (sr, sw) = (
+        measure(last, ModelOp::Read)?,
+        measure(last, ModelOp::Write)?,
+    );
+    Ok(Prices {
+        fast_s: fr * reads + fw * (1.0 - reads),
+        slow_s: sr * reads + sw * (1.0 - reads),
+        promotion_s: sr + fw,
+        demotion_s: fr + sw,
+        fetch_s: fw,
+        writeback_s: fr + sw,
+    })
+}
+
+fn bounds(s: &Sequence, shape: &Shape, p: &Prices) -> Bounds {
+    let slots: u64 = shape
+        .members
+        .iter()
+        .filter(|m| m.tier == 0)
+        .map(|m| u64::from(m.slots))
+        .sum();
+    let hits = belady(s, slots);
+    let (tiering_cost_s, tiering_interval) = interval_bound(s, slots, p, false);
+    let (caching_cost_s, caching_interval) = interval_bound(s, slots, p, true);
+    Bounds {
+        hit_ratio: hits as f64 / s.len().max(1) as f64,
+        tiering_cost_s,
+        tiering_interval,
+        caching_cost_s,
+        caching_interval,
+        write_back_cost_s: write_back_bound(s, slots, p, hits),
+    }
+}
+
+/// The first pass and bounds of a trace without any run, for who only wants those.
+///
+/// # Errors
+/// As [`compare`].
+pub fn bounds_of(setup: &Setup, source: &dyn Source, first: &Touched) -> Result<Bounds, LabError> {
+    let shape = Shape::new(setup, first, &source.name())?;
+    let sequence = Sequence::load(source, first, &shape, setup.limit)?;
+    let prices = prices(setup, &shape, sequence.read_share())?;
+    Ok(bounds(&sequence, &shape, &prices))
+}

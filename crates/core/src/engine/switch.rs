@@ -5,6 +5,7 @@
 //! written home first. The same happens when a volume is opened with such a policy, so a crash on the way does no harm.
 
 use super::Engine;
+use crate::geometry::Geometry;
 use crate::policy::{Action, Policy, Space, Uses, View};
 use crate::units::{ExtentId, Nanos, Slot};
 use crate::{Effect, TierId};
@@ -99,6 +100,24 @@ impl Draining {
     }
 }
 
+/// Can a policy with these needs run on a volume of this shape, whose checkpoints have room for copies or not?
+///
+/// # Errors
+/// Why not.
+pub fn fits(geo: &Geometry, has_room: bool, uses: Uses) -> Result<(), SwitchError> {
+    let slow = geo.tier_slots(geo.slowest());
+    let slots = slow.end - slow.start;
+    match uses {
+        Uses::Homes => Ok(()),
+        _ if !has_room => Err(SwitchError::NoRoom),
+        Uses::Copies if slots < geo.extents => Err(SwitchError::TooSmall {
+            extents: geo.extents,
+            slots,
+        }),
+        _ => Ok(()),
+    }
+}
+
 impl Engine {
     /// May a policy with these needs take over?
     ///
@@ -108,18 +127,7 @@ impl Engine {
         if !self.may_move() {
             return Err(SwitchError::Closed);
         }
-        let geo = &self.space.geo;
-        let slow = geo.tier_slots(geo.slowest());
-        let slots = slow.end - slow.start;
-        match uses {
-            Uses::Homes => Ok(()),
-            _ if !self.copies_fit => Err(SwitchError::NoRoom),
-            Uses::Copies if slots < geo.extents => Err(SwitchError::TooSmall {
-                extents: geo.extents,
-                slots,
-            }),
-            _ => Ok(()),
-        }
+        fits(&self.space.geo, self.copies_fit, uses)
     }
 
     /// Let another policy take over; what it has no use for is given up in the background: see [`Engine::draining`].

@@ -55,6 +55,8 @@ pub struct Scenario {
     pub shape: Shape,
     /// Change the policy now and then while it runs.
     pub switch: bool,
+    /// Chaos about copies only.
+    pub copies: bool,
 }
 
 impl Scenario {
@@ -72,6 +74,7 @@ impl Scenario {
             lose_fast: false,
             shape: Shape::Small,
             switch: false,
+            copies: false,
         }
     }
 }
@@ -242,10 +245,15 @@ impl Run {
     }
 
     fn policy(&self, life: u32) -> Result<Box<dyn Policy>, String> {
-        match self.s.policy {
-            Some(name) => policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}")),
-            None => Ok(Box::new(Chaos::new(self.s.seed ^ (u64::from(life) << 32)))),
+        if let Some(name) = self.s.policy {
+            return policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}"));
         }
+        let seed = self.s.seed ^ (u64::from(life) << 32);
+        Ok(Box::new(if self.s.copies {
+            Chaos::copies(seed)
+        } else {
+            Chaos::new(seed)
+        }))
     }
 
     fn another_policy(&mut self) -> Result<Box<dyn Policy>, String> {

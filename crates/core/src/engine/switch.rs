@@ -172,11 +172,15 @@ impl Engine {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
 
-    /// A home was placed where the policy has no use for it, since the slowest tier was full for the moment.
-    pub(super) fn misplaced(&mut self, now: Nanos, slot: Slot) {
-        if self.drain.uses == Uses::Copies
-            && self.space.geo.tier_of(slot) != self.space.geo.slowest()
-        {
+    /// Something came to lie in `slot` that was on its way there when the policy changed, or (a home) because the slowest tier
+    /// was full for the moment: if the policy has no use for it there, it goes again.
+    pub(super) fn misplaced(&mut self, now: Nanos, slot: Slot, is_copy: bool) {
+        let unwanted = match self.drain.uses {
+            Uses::Homes => is_copy,
+            Uses::Copies => !is_copy && self.space.geo.tier_of(slot) != self.space.geo.slowest(),
+            Uses::Both => false,
+        };
+        if unwanted {
             self.drain.next.get_or_insert(now + AGAIN);
             self.drain.idle = 0;
         }

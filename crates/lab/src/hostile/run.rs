@@ -313,9 +313,12 @@ impl Run {
         }
         world.faults = self.s.faults;
         let last = life + 1 == self.s.lives;
+        // Some lives before the last end well, too: what a clean close promises is void for later crashes.
+        let well = !last && self.s.crash_at.is_none() && self.rng.one_in(4);
         let crash_at = match self.s.crash_at {
             Some(n) if life == 0 => Some(n),
             Some(_) => None,
+            None if well => None,
             None => (!last).then(|| self.rng.below(self.s.requests * 2)),
         };
         let alive = self.work(&mut engine, &mut world, volume, crash_at)?;
@@ -331,6 +334,17 @@ impl Run {
         if life == 0 {
             self.did.steps = world.steps;
         }
+        if well && alive && !engine.has_failed() {
+            let (mut disks, failed) = Self::close(engine, world, &sb)?;
+            if failed {
+                for d in &mut disks {
+                    d.crash(&mut self.rng, &[]);
+                }
+            } else {
+                self.truth.settled();
+            }
+            return Ok(disks);
+        }
         if !alive || crash_at.is_some() || !last || engine.has_failed() {
             self.did.crashes += 1;
             let (mut disks, rng) = world.crash();
@@ -343,14 +357,12 @@ impl Run {
         self.end(engine, world, &sb, volume)
     }
 
-    /// Clean end: everything answered must be there, exactly.
-    fn end(
-        &mut self,
+    /// Close and mark clean; true if the engine failed meanwhile.
+    fn close(
         mut engine: Engine,
         mut world: Hostile,
         sb: &Superblock,
-        volume: u64,
-    ) -> Result<Vec<Disk>, String> {
+    ) -> Result<(Vec<Disk>, bool), String> {
         let mut out = Vec::new();
         engine.close(world.now(), &mut out);
         let mut patience = 10_000;
@@ -368,16 +380,24 @@ impl Run {
         let failed = engine.has_failed();
         let mut disks = std::mem::take(&mut world.disks);
         if !failed {
-            mark_clean(
-                &mut Disks {
-                    disks: &mut disks,
-                    fuse: None,
-                },
-                sb,
-                world.now(),
-            )
-            .map_err(|e| format!("{e:?}"))?;
+            let mut all = Disks {
+                disks: &mut disks,
+                fuse: None,
+            };
+            mark_clean(&mut all, sb, world.now()).map_err(|e| format!("{e:?}"))?;
         }
+        Ok((disks, failed))
+    }
+
+    /// Clean end: everything answered must be there, exactly.
+    fn end(
+        &mut self,
+        engine: Engine,
+        world: Hostile,
+        sb: &Superblock,
+        volume: u64,
+    ) -> Result<Vec<Disk>, String> {
+        let (mut disks, failed) = Self::close(engine, world, sb)?;
         if self.s.lose_fast {
             self.degraded(&mut disks)?;
         }

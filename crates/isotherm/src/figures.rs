@@ -1,5 +1,6 @@
 //! A served volume in figures: `stats` and `why`. Names are those of `sim --json` where they mean the same.
 
+use isotherm_core::engine::Drain;
 use isotherm_core::policy::REFUSALS;
 use isotherm_core::stats::{Histogram, MoveCounters};
 use isotherm_core::{Engine, ExtentId, Nanos, TierId};
@@ -95,8 +96,13 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
         "fast_read_bytes": fast(|m| m.bytes_read), "fast_write_bytes": fast(|m| m.bytes_written),
         "wear_eu": wear, "accesses": c.accesses,
         "promotions": c.promotions.done, "demotions": c.demotions.done,
-        "fetches": 0, "evictions": 0, "writebacks": 0, "migrated_bytes": c.migrated_bytes,
-        "moves": {"promotions": moves(&c.promotions), "demotions": moves(&c.demotions), "active": moves_active},
+        "fetches": c.fetches.done, "evictions": c.evictions.done, "writebacks": c.writebacks.done,
+        "migrated_bytes": c.migrated_bytes, "fetched_bytes": c.fetched_bytes, "written_back_bytes": c.written_back_bytes,
+        "copies": copies(engine),
+        "moves": {
+            "promotions": moves(&c.promotions), "demotions": moves(&c.demotions), "fetches": moves(&c.fetches),
+            "evictions": moves(&c.evictions), "writebacks": moves(&c.writebacks), "active": moves_active,
+        },
         "first_touches": c.first_touches, "unmapped_reads": c.unmapped_reads, "served_from_ram": c.served_from_ram,
         "waited": c.waited, "edge_writes": c.edge_writes, "mapped_extents": engine.space().map.mapped(),
         "commit": {
@@ -115,6 +121,20 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
         all[k.as_str()] = v.clone();
     }
     all
+}
+
+/// Copies that there are, and what is being given up after a change of policy.
+pub fn copies(engine: &Engine) -> Value {
+    let (extents, dirty, dirty_bytes) = engine.copies();
+    let (draining, left) = match engine.draining() {
+        Drain::None => (Value::Null, 0),
+        Drain::Copies(n) => (json!("copies"), n),
+        Drain::Homes(n) => (json!("homes"), n),
+    };
+    json!({
+        "extents": extents, "dirty_extents": dirty, "dirty_bytes": dirty_bytes,
+        "draining": draining, "draining_left": left,
+    })
 }
 
 fn latency(h: &Histogram) -> Value {
@@ -161,6 +181,10 @@ pub fn why(
         "offset": offset, "extent": extent.0, "extent_bytes": extent_bytes, "mapped": e.slot.is_some(),
         "tier": e.tier.map(|t| t.0), "slot": e.slot.map(|s| s.0),
         "member": member.and_then(|(m, _)| m).map(|m| &m.path), "member_offset": member.map(|(_, at)| at),
+        "copy": e.copy.map(|(slot, tier, member, at)| json!({
+            "tier": tier.0, "slot": slot.0, "member": config.members.get(usize::from(member.0)).map(|m| &m.path),
+            "member_offset": at, "blocks": e.copied_blocks, "dirty_blocks": e.dirty_blocks,
+        })),
         "valid_blocks": e.valid_blocks, "blocks": blocks, "in_flight": e.in_flight, "moving": e.moving,
         "last_access_age_s": e.slot.map(|_| now.since(e.last).as_secs_f64()),
         "policy": engine.policy_name(), "why": e.why,

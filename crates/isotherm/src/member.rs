@@ -106,6 +106,26 @@ pub fn knob(text: &str) -> Result<(String, f64), String> {
     }
 }
 
+/// What `isotherm set` changes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    /// A parameter or knob.
+    Knob(String, f64),
+    /// The policy itself.
+    Policy(crate::policy_spec::PolicySpec),
+}
+
+/// `KEY=VALUE` as in [`knob`], or `policy=NAME,KEY=VALUE,…`.
+///
+/// # Errors
+/// Says what to write.
+pub fn setting(text: &str) -> Result<Setting, String> {
+    match text.strip_prefix("policy=") {
+        Some(spec) => spec.parse().map(Setting::Policy),
+        None => knob(text).map(|(k, v)| Setting::Knob(k, v)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +172,9 @@ mod tests {
         assert_eq!(knob("a=50M"), Ok(("a".into(), f64::from(50 << 20))));
         assert_eq!(knob("a=0.5"), Ok(("a".into(), 0.5)));
         assert_eq!(knob("a=0"), Ok(("a".into(), 0.0)));
+        assert!(matches!(setting("policy=lru"), Ok(Setting::Policy(p)) if p.name == "lru"));
+        assert!(setting("policy=lrv").is_err_and(|e| e.contains("lru")));
+        assert_eq!(setting("a=1"), Ok(Setting::Knob("a".into(), 1.0)));
         assert!(knob("a").is_err() && knob("=1").is_err() && knob("a=x").is_err());
     }
 }

@@ -119,6 +119,16 @@ fn check_ours(file: &Path, held: &mut [Held]) {
 
 #[test]
 fn what_was_durable_survives_kill_9() {
+    survives("hot-dst-recency");
+}
+
+/// The newest data is in the cache alone, most of the time.
+#[test]
+fn what_was_durable_in_a_write_back_cache_survives_kill_9() {
+    survives("lru");
+}
+
+fn survives(policy: &'static str) {
     if !able(&["fio"], true) {
         return;
     }
@@ -129,7 +139,7 @@ fn what_was_durable_survives_kill_9() {
         .unwrap_or(6);
     let mut rng = Rng::new(seed);
     let shape = Shape {
-        policy: "hot-dst-recency",
+        policy,
         ..Shape::default()
     };
     let mut place = Place::new(&shape);

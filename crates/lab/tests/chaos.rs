@@ -71,6 +71,32 @@ fn crashes_lose_nothing_that_was_flushed() {
 }
 
 #[test]
+fn copies_lose_nothing_that_was_flushed() {
+    let faults = Faults {
+        data_errors: 25,
+        short: 12,
+        meta_errors: 0,
+    };
+    let did = all("copies", 2000, |seed| Scenario {
+        copies: true,
+        faults: if seed % 4 == 3 {
+            faults
+        } else {
+            Faults::default()
+        },
+        shape: [
+            Shape::Small,
+            Shape::ThreeTiers,
+            Shape::TwoFast,
+            Shape::Small,
+        ][seed as usize % 4],
+        lose_fast: seed % 5 == 0,
+        ..Scenario::new(seed)
+    });
+    assert!(did.fetches > 0 && did.evictions > 0 && did.writebacks > 0 && did.moves == 0);
+}
+
+#[test]
 fn failing_devices_never_serve_wrong_bytes() {
     let faults = Faults {
         data_errors: 25,
@@ -173,6 +199,7 @@ fn power_lost_at_every_step() {
     let list = seeds(12);
     for &seed in list.iter().take((list.len() / 200).max(12)) {
         let quiet = Scenario {
+            copies: seed % 2 == 1,
             lives: 2,
             requests: 110,
             ..Scenario::new(seed)

@@ -431,14 +431,6 @@ pub fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
             .map_err(|_| format!("policy: {k}: `{v}` is not a number"))?;
         params.push((k.trim(), v));
     }
-    if policy::PRESETS
-        .iter()
-        .any(|p| p.name == name && p.kind == "caching")
-    {
-        return Err(format!(
-            "policy: `{name}` keeps copies, which live volumes of this build do not; it runs in `isotherm sim --hit-only`"
-        ));
-    }
     policy::build(name, params.into_iter()).map_err(|e| match e {
         BuildError::UnknownPolicy(n) => format!("policy: no policy `{name}`: did you mean `{n}`?"),
         BuildError::Param(k, ParamError::Unknown(n)) => {

@@ -584,15 +584,9 @@ fn runs(engine: &Engine, from: u64, end: u64, max: usize) -> Vec<(u32, bool)> {
         let e = ExtentId((at >> shift) as u32);
         let base = u64::from(e.0) << shift;
         let stop = end.min(base + (1 << shift));
-        let (to, mapped) = if space.map.home(e).is_none() {
-            (stop, false)
-        } else if !space.map.is_partial(e) {
-            (stop, true)
-        } else {
-            let b = ((at - base) >> block_shift) as u32;
-            let (n, valid) = space.map.run(e, b, 1 << (shift - block_shift));
-            (stop.min(base + (u64::from(b + n) << block_shift)), valid)
-        };
+        let b = ((at - base) >> block_shift) as u32;
+        let (n, mapped) = space.map.data_run(e, b, 1 << (shift - block_shift));
+        let to = stop.min(base + (u64::from(b + n) << block_shift));
         let len = (to - at) as u32;
         let full = out.len() == max;
         match out.last_mut() {

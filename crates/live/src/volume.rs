@@ -5,10 +5,10 @@ use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::paced::Pacer;
-use isotherm_core::policy::Policy;
+use isotherm_core::policy::{Policy, Uses};
 use isotherm_core::store::superblock::{MemberEntry, State, SuperblockError};
 use isotherm_core::store::{self, BLOCK, Layout, Media, MetaArea, Opened, Superblock};
-use isotherm_core::{MemberId, Nanos, TierId};
+use isotherm_core::{MemberId, Nanos, Slot, TierId, engine};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -32,9 +32,14 @@ pub struct Created {
     pub uuid: [u8; 16],
     /// Slots of each member.
     pub slots: Vec<u32>,
+    /// The policy keeps copies on the faster tiers, which add no capacity.
+    pub caching: bool,
     /// Words for people.
     pub notes: Vec<String>,
 }
+
+/// Bytes of the volume from the first of each to the second.
+pub type Ranges = Vec<(u64, u64)>;
 
 /// An open volume, before it is served.
 pub struct Volume {
@@ -90,6 +95,7 @@ impl Drop for Undo {
 /// Slots and areas of a new volume.
 struct Plan {
     sb: Superblock,
+    caching: bool,
 }
 
 impl Plan {
@@ -115,7 +121,18 @@ impl Plan {
             ));
         }
         let blocks_per_extent = (extent / u64::from(align)) as u32;
-        let area = MetaArea::for_volume(bound as u32, blocks_per_extent, fast);
+        let tiers = config.members.iter().map(|m| m.tier);
+        let slowest = tiers.max().unwrap_or_default();
+        let faster = bytes.iter().zip(&config.members);
+        let copies = faster
+            .filter(|(_, m)| m.tier < slowest)
+            .map(|(b, _)| b / extent);
+        // Room for copies in any case: the policy may change later.
+        let area = MetaArea::for_volume(bound as u32, blocks_per_extent, fast).with_copies(
+            bound as u32,
+            copies.sum::<u64>() as u32,
+            blocks_per_extent,
+        );
         let mut sb = Superblock {
             uuid: random()?,
             copies: false,
@@ -163,18 +180,27 @@ impl Plan {
                 return Err(config_error(file, what));
             }
         }
-        sb.extents = Self::extents(&sb).ok_or_else(|| {
+        let policy = config.build_policy().map_err(|e| config_error(file, e))?;
+        let caching = policy.uses() == Uses::Copies;
+        if caching && slowest == 0 {
+            return Err(config_error(
+                file,
+                "policy: caching needs a faster and a slower tier",
+            ));
+        }
+        sb.extents = Self::extents(&sb, caching).ok_or_else(|| {
             config_error(
                 file,
                 "members: the slow tier is too small to hold the reserve of 2 slots",
             )
         })?;
         sb.geometry().map_err(|e| config_error(file, e))?;
-        Ok(Plan { sb })
+        Ok(Plan { sb, caching })
     }
 
-    /// All slots less the reserve: without free slow slots nothing could be exchanged between full tiers.
-    fn extents(sb: &Superblock) -> Option<u32> {
+    /// All slots less the reserve: without free slow slots nothing could be exchanged between full tiers. With caching those
+    /// of the slowest tier: copies add no capacity.
+    fn extents(sb: &Superblock, caching: bool) -> Option<u32> {
         let slowest = sb.members.iter().map(|m| m.tier).max()?;
         let slots = |t: Option<TierId>| -> u32 {
             sb.members
@@ -184,6 +210,9 @@ impl Plan {
                 .sum()
         };
         let slow = slots(Some(slowest));
+        if caching {
+            return Some(slow).filter(|&n| n > 0);
+        }
         let reserve = if slowest == TierId(0) {
             0
         } else {
@@ -252,7 +281,7 @@ impl Volume {
             .max()
             .unwrap_or(4096);
         let sizes: Vec<u64> = devices.iter().flatten().map(|d| d.bytes).collect();
-        let Plan { sb } = Plan::new(&config, &sizes, align, &file)?;
+        let Plan { sb, caching } = Plan::new(&config, &sizes, align, &file)?;
         for (m, bytes) in config.members.iter().zip(&sizes) {
             // A paced member that its model cannot stand for must be refused before anything is written.
             m.model(*bytes).map_err(|e| config_error(&file, e))?;
@@ -262,6 +291,7 @@ impl Volume {
         config.save(&file)?;
         undo.0.clear();
         Ok(Created {
+            caching,
             volume_bytes: u64::from(sb.extents) << sb.extent_shift,
             block_bytes: 1 << sb.block_shift,
             uuid: sb.uuid,
@@ -324,7 +354,11 @@ impl Volume {
             }
         }
         let found = find_superblocks(&mut FileMedia::new(&devices), &paths, read_only, &mut notes)?;
-        let (devices, found) = in_place(&mut config, devices, found)?;
+        let (devices, mut found) = in_place(&mut config, devices, found)?;
+        for sb in found.iter_mut().flatten() {
+            // The description says what policy it is now; the superblocks follow when the session begins.
+            sb.policy.clone_from(&config.policy);
+        }
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         let wanted = config.uuid.as_deref().and_then(parse_uuid);
         let foreign = paths.iter().zip(&found).find_map(|(path, sb)| {
@@ -355,6 +389,13 @@ impl Volume {
                 Error::new(ErrorKind::Volume, format!("{}: {e}", path.display()))
             }
         })?;
+        let room = opened.superblock.has_room_for_copies();
+        if !read_only && let Err(e) = engine::fits(&opened.space.geo, room, policy.uses()) {
+            return Err(config_error(
+                file,
+                format!("policy: {}: {e}", config.policy),
+            ));
+        }
         for (m, d) in config.members.iter_mut().zip(&devices) {
             let Some(d) = d
                 .as_ref()
@@ -403,6 +444,49 @@ impl Volume {
     /// Words for people: members missing, page cache in use.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What is served in spite of missing members, and is not the whole truth: byte ranges of the volume whose newest data was
+    /// in a cache that is gone, and whether there may be more of which the survivors know nothing. Empty and false if
+    /// nothing of that kind is missing.
+    pub fn lost_writes(&self) -> (Ranges, bool) {
+        let o = &self.opened;
+        let map = &o.space.map;
+        let (geo, missing) = (&o.space.geo, &o.report.missing);
+        let mut ranges = Ranges::new();
+        let fast = geo.tier_slots(geo.slowest()).start;
+        let gone = missing.iter().any(|m| {
+            let m = &geo.members[usize::from(m.0)];
+            m.tier != geo.slowest()
+        });
+        if !gone {
+            return (ranges, false);
+        }
+        let (blocks, shift) = (geo.blocks_per_extent(), geo.block_shift);
+        let mut extents: Vec<_> = (0..fast)
+            .map(Slot)
+            .filter(|&s| missing.contains(&geo.locate(s).0))
+            .filter_map(|s| map.owner(s).filter(|&e| map.copy(e) == Some(s)))
+            .collect();
+        extents.sort_unstable();
+        for e in extents {
+            let base = u64::from(e.0) << geo.extent_shift;
+            let mut b = 0;
+            while b < blocks {
+                let (n, dirty) = map.dirty_run(e, b, blocks);
+                let (from, to) = (u64::from(b) << shift, u64::from(b + n) << shift);
+                match ranges.last_mut().filter(|r| r.1 == base + from) {
+                    Some(last) if dirty => last.1 = base + to,
+                    _ if dirty => ranges.push((base + from, base + to)),
+                    _ => {}
+                }
+                b += n;
+            }
+        }
+        (
+            ranges,
+            o.report.incomplete && (self.policy.uses() != Uses::Homes || map.copied() > 0),
+        )
     }
 
     /// Size in bytes.

@@ -125,6 +125,7 @@ impl Engine {
     }
 
     fn tell_copied(&mut self, now: Nanos, e: ExtentId, slot: Slot) {
+        self.misplaced(now, slot, true);
         let (policy, mut view, _) = self.view(now, 0);
         policy.on_copied(&mut view, e, slot);
     }

@@ -151,7 +151,7 @@ impl Engine {
             self.commit.note(e, now, self.params.commit_interval);
         }
         self.counters.first_touches += 1;
-        self.misplaced(now, slot);
+        self.misplaced(now, slot, false);
         let (policy, mut view, _) = self.view(now, 0);
         policy.on_placed(&mut view, e, slot);
         Some(slot)

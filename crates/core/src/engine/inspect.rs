@@ -36,8 +36,14 @@ pub struct Explained {
     pub tier: Option<TierId>,
     /// Member and byte offset of the home.
     pub place: Option<(MemberId, u64)>,
-    /// Blocks that were written, of all.
+    /// Blocks that are valid at the home, of all.
     pub valid_blocks: u32,
+    /// Its copy: slot, tier, member and byte offset.
+    pub copy: Option<(Slot, TierId, MemberId, u64)>,
+    /// Blocks that the copy holds.
+    pub copied_blocks: u32,
+    /// Of these, blocks that the home lacks.
+    pub dirty_blocks: u32,
     /// Requests in flight on it.
     pub in_flight: u32,
     /// A move is under way.
@@ -135,6 +141,11 @@ impl Engine {
             b += n;
         }
         let last = map.last(extent);
+        let copy = map.copy(extent).map(|c| {
+            let (member, at) = self.space.geo.locate(c);
+            (c, self.space.geo.tier_of(c), member, at)
+        });
+        let (copied_blocks, dirty_blocks) = (map.copied_blocks(extent), map.dirty_blocks(extent));
         let view = View::new(&mut self.space, now, self.moves.active(), false, 0);
         let in_flight = view.in_flight(extent);
         let why = self.policy.explain(&view, extent);
@@ -143,11 +154,27 @@ impl Engine {
             tier: slot.map(|s| self.space.geo.tier_of(s)),
             place: slot.map(|s| self.space.geo.locate(s)),
             valid_blocks: valid,
+            copy,
+            copied_blocks,
+            dirty_blocks,
             in_flight,
             moving,
             last,
             why,
         }
+    }
+    /// Extents with a copy, those whose copy is dirty, and their dirty bytes. Walks over the slots of the faster tiers when
+    /// there are dirty copies.
+    pub fn copies(&self) -> (u32, u32, u64) {
+        let map = &self.space.map;
+        let fast = self.space.geo.tier_slots(self.space.geo.slowest()).start;
+        let mut blocks = 0u64;
+        if map.dirty() > 0 {
+            let copies = (0..fast).filter_map(|s| self.copy_in(Slot(s)));
+            blocks = copies.map(|e| u64::from(map.dirty_blocks(e))).sum();
+        }
+        let bytes = blocks << self.space.geo.block_shift;
+        (map.copied(), map.dirty(), bytes)
     }
     /// What is under way, for the report of a run that hangs.
     pub fn under_way(&self) -> String {

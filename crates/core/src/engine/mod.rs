@@ -36,7 +36,7 @@ mod switch;
 
 pub use inspect::{Explained, Memory};
 pub use mutants::{MUTANTS, Mutant};
-pub use switch::{Drain, SwitchError};
+pub use switch::{Drain, SwitchError, fits};
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request, RequestOp, Tag};
 use crate::policy::{Action, Policy, Space, View};

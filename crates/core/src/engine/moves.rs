@@ -417,6 +417,7 @@ impl Engine {
             }
             self.counters.migrated_bytes += u64::from(self.space.geo.extent_bytes());
             self.space.map.rehome(m.extent, m.dst);
+            self.misplaced(now, m.dst, false);
             let (policy, mut view, _) = self.view(now, 0);
             policy.on_placed(&mut view, m.extent, m.dst);
             self.free_moved(m.src, out);

@@ -5,6 +5,7 @@
 //! written home first. The same happens when a volume is opened with such a policy, so a crash on the way does no harm.
 
 use super::Engine;
+use crate::geometry::Geometry;
 use crate::policy::{Action, Policy, Space, Uses, View};
 use crate::units::{ExtentId, Nanos, Slot};
 use crate::{Effect, TierId};
@@ -99,6 +100,24 @@ impl Draining {
     }
 }
 
+/// Can a policy with these needs run on a volume of this shape, whose checkpoints have room for copies or not?
+///
+/// # Errors
+/// Why not.
+pub fn fits(geo: &Geometry, has_room: bool, uses: Uses) -> Result<(), SwitchError> {
+    let slow = geo.tier_slots(geo.slowest());
+    let slots = slow.end - slow.start;
+    match uses {
+        Uses::Homes => Ok(()),
+        _ if !has_room => Err(SwitchError::NoRoom),
+        Uses::Copies if slots < geo.extents => Err(SwitchError::TooSmall {
+            extents: geo.extents,
+            slots,
+        }),
+        _ => Ok(()),
+    }
+}
+
 impl Engine {
     /// May a policy with these needs take over?
     ///
@@ -108,18 +127,7 @@ impl Engine {
         if !self.may_move() {
             return Err(SwitchError::Closed);
         }
-        let geo = &self.space.geo;
-        let slow = geo.tier_slots(geo.slowest());
-        let slots = slow.end - slow.start;
-        match uses {
-            Uses::Homes => Ok(()),
-            _ if !self.copies_fit => Err(SwitchError::NoRoom),
-            Uses::Copies if slots < geo.extents => Err(SwitchError::TooSmall {
-                extents: geo.extents,
-                slots,
-            }),
-            _ => Ok(()),
-        }
+        fits(&self.space.geo, self.copies_fit, uses)
     }
 
     /// Let another policy take over; what it has no use for is given up in the background: see [`Engine::draining`].
@@ -164,11 +172,15 @@ impl Engine {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
 
-    /// A home was placed where the policy has no use for it, since the slowest tier was full for the moment.
-    pub(super) fn misplaced(&mut self, now: Nanos, slot: Slot) {
-        if self.drain.uses == Uses::Copies
-            && self.space.geo.tier_of(slot) != self.space.geo.slowest()
-        {
+    /// Something came to lie in `slot` that was on its way there when the policy changed, or (a home) because the slowest tier
+    /// was full for the moment: if the policy has no use for it there, it goes again.
+    pub(super) fn misplaced(&mut self, now: Nanos, slot: Slot, is_copy: bool) {
+        let unwanted = match self.drain.uses {
+            Uses::Homes => is_copy,
+            Uses::Copies => !is_copy && self.space.geo.tier_of(slot) != self.space.geo.slowest(),
+            Uses::Both => false,
+        };
+        if unwanted {
             self.drain.next.get_or_insert(now + AGAIN);
             self.drain.idle = 0;
         }

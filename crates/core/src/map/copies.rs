@@ -60,6 +60,16 @@ impl ExtentMap {
     pub fn copy_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         run(&self.bits.valid, self.copy_base(e), from, to)
     }
+    /// From block `from` (not past `to`) of any extent: a stretch of which all blocks hold data, wherever, or none does.
+    pub fn data_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
+        if self.copy(e).is_none() {
+            return self.run(e, from, to);
+        }
+        match self.copy_run(e, from, to) {
+            (n, true) => (n, true),
+            (n, false) => self.run(e, from, from + n),
+        }
+    }
     /// The same for dirty.
     pub fn dirty_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         run(&self.bits.dirty, self.copy_base(e), from, to)
@@ -210,6 +220,10 @@ mod tests {
         assert!(m.copy_is_empty(e) && m.is_gone(e));
         assert!(m.copy_dirty(e, 4, 8) && !m.copy_dirty(e, 5, 6));
         assert!(m.is_dirty(e) && !m.is_gone(e) && m.is_void(e));
+        assert_eq!(
+            (m.data_run(e, 0, 16), m.data_run(e, 4, 16)),
+            ((4, false), (4, true))
+        );
         m.copy_validate(e, 0, 2);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (6, 4));
         // Doubt takes the clean ones only.

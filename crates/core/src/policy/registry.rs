@@ -611,6 +611,14 @@ mod tests {
                 build(p.name, core::iter::empty()).map(|b| b.name()),
                 Ok(p.name)
             );
+            let uses = build(p.name, core::iter::empty()).map(|b| b.uses());
+            let caching = p.kind == "caching";
+            assert_eq!(
+                uses == Ok(crate::policy::Uses::Copies),
+                caching,
+                "{}",
+                p.name
+            );
         }
     }
 

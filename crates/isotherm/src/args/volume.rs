@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::json::JsonArg;
-use crate::member::MemberSpec;
+use crate::member::{MemberSpec, Setting};
 use crate::policy_spec::PolicySpec;
 use crate::size;
 
@@ -72,6 +72,10 @@ pub struct ServeArgs {
     /// Refuse writes; serves what survives when a member is missing
     #[arg(long)]
     pub read_only: bool,
+    /// With --read-only: serve although a cache that held the newest data of some ranges is gone. What is known to be lost
+    /// reads as an error, what is not known as the older data of the slow tier
+    #[arg(long, requires = "read_only")]
+    pub accept_loss: bool,
 }
 
 /// A command about a volume.
@@ -101,13 +105,17 @@ pub struct WhyArgs {
 
 /// `isotherm set`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm set v PT=2 TW=30 move_bytes_per_s=50M")]
+#[command(
+    after_help = "Examples:\n  isotherm set v PT=2 TW=30 move_bytes_per_s=50M\n  isotherm set v policy=lru\n\n\
+    A policy takes over at once. What it has no use for (copies, or homes on the fast tier) is given up in the background; \
+    `isotherm stats` shows under `copies` how far that is."
+)]
 pub struct SetArgs {
     /// The volume, which must be served
     pub volume: PathBuf,
-    /// Parameters of the policy and knobs of the engine, set together or not at all
-    #[arg(required = true, value_name = "KEY=VALUE", value_parser = crate::member::knob)]
-    pub values: Vec<(String, f64)>,
+    /// Parameters of the policy and knobs of the engine, set together or not at all; or policy=NAME,KEY=VALUE,... by itself
+    #[arg(required = true, value_name = "KEY=VALUE", value_parser = crate::member::setting)]
+    pub values: Vec<Setting>,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

@@ -10,6 +10,7 @@ use crate::Failure;
 use crate::args::{SetArgs, VolumeArgs, WhyArgs};
 use crate::control::Request;
 use crate::control::client::{connect, served};
+use crate::member::Setting;
 
 /// A serving process that wrote everything down needs only to exit.
 const EXIT: std::time::Duration = std::time::Duration::from_secs(10);
@@ -102,9 +103,24 @@ pub fn why(args: &WhyArgs) -> Result<(), Failure> {
 /// # Errors
 /// Not served, or a parameter that is unknown or out of range; then none is set.
 pub fn set(args: &SetArgs) -> Result<(), Failure> {
-    let answer = served(&args.volume)?.ask(&Request::Set {
-        values: args.values.clone(),
-    })?;
+    let mut client = served(&args.volume)?;
+    let answer = match args.values.as_slice() {
+        [Setting::Policy(spec)] => client.ask(&Request::Policy {
+            policy: spec.to_string(),
+        })?,
+        all => {
+            let knobs = all.iter().map(|s| match s {
+                Setting::Knob(k, v) => Ok((k.clone(), *v)),
+                Setting::Policy(p) => Err(Failure::usage(format!(
+                    "policy={p}: set the policy by itself, its parameters behind its name: policy={},KEY=VALUE",
+                    p.name
+                ))),
+            });
+            client.ask(&Request::Set {
+                values: knobs.collect::<Result<_, _>>()?,
+            })?
+        }
+    };
     args.json.print(&answer, || lines(&answer["params"], ""))
 }
 

@@ -24,6 +24,8 @@ struct Check<'a> {
     media: FileMedia<'a>,
     paths: Vec<PathBuf>,
     findings: Vec<String>,
+    /// Extents with a copy, and those whose copy is dirty.
+    copied: Option<(u32, u32)>,
 }
 
 /// Verify a volume that is not served.
@@ -66,14 +68,17 @@ pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
         media: FileMedia::new(&devices),
         paths,
         findings,
+        copied: None,
     };
     let result = check.all(&config);
-    let findings = check.findings;
+    let (findings, copied) = (check.findings, check.copied);
     let mut answer =
         json!({"volume": args.volume, "ok": findings.is_empty(), "findings": findings});
     for (k, v) in result.as_object().into_iter().flatten() {
         answer[k.as_str()] = v.clone();
     }
+    answer["copied_extents"] = json!(copied.map(|c| c.0));
+    answer["dirty_extents"] = json!(copied.map(|c| c.1));
     args.json.print(&answer, || {
         let mut text: Vec<String> = findings.iter().map(|f| format!("damaged: {f}")).collect();
         let verdict = if findings.is_empty() {
@@ -299,9 +304,13 @@ impl Check<'_> {
                 alone[usize::from(without.0)] = None;
                 match open::open(&mut self.media, &alone, open::Mode::ReadOnly) {
                     Ok(one) => {
-                        let differs = (0..sb.extents)
-                            .map(ExtentId)
-                            .find(|e| one.space.map.home(*e) != opened.space.map.home(*e));
+                        // Each side alone lacks the other's slots, and with them what they held clean.
+                        let (a, b) = (&one.space.map, &opened.space.map);
+                        let differs = (0..sb.extents).map(ExtentId).find(|&e| {
+                            a.home(e) != b.home(e)
+                                || a.dirty_blocks(e) != b.dirty_blocks(e)
+                                || (b.is_dirty(e) && a.copy(e) != b.copy(e))
+                        });
                         if let Some(e) = differs {
                             self.findings.push(format!(
                                 "the map on {name} alone places extent {e} elsewhere"
@@ -316,7 +325,30 @@ impl Check<'_> {
                 }
             }
         }
+        self.copies(sb, &opened);
         Some(opened.report.mapped)
+    }
+
+    /// Copies: each in a slot of its own on a tier faster than its home, dirty blocks within what it holds. (That no slot has
+    /// two owners was checked by opening.)
+    fn copies(&mut self, sb: &Superblock, opened: &isotherm_core::store::Opened) {
+        let (map, geo) = (&opened.space.map, &opened.space.geo);
+        for e in (0..sb.extents).map(ExtentId) {
+            let Some(copy) = map.copy(e) else { continue };
+            let slower = map
+                .home(e)
+                .is_some_and(|h| geo.tier_of(copy) < geo.tier_of(h));
+            if !slower || map.owner(copy) != Some(e) {
+                self.findings.push(format!(
+                    "extent {e} has a copy in slot {copy}, which is no place for it"
+                ));
+            }
+            if map.dirty_blocks(e) > map.copied_blocks(e) || map.copied_blocks(e) == 0 {
+                self.findings
+                    .push(format!("the copy of extent {e} holds less than it says"));
+            }
+        }
+        self.copied = Some((map.copied(), map.dirty()));
     }
 
     fn named(&self, error: &OpenError) -> String {

@@ -68,7 +68,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let result = json!({
         "volume": args.volume, "description": description(&args.volume), "uuid": format_uuid(&made.uuid),
         "volume_bytes": made.volume_bytes, "extent_bytes": config.extent.0, "block_bytes": made.block_bytes,
-        "policy": config.policy, "members": members,
+        "policy": config.policy, "caching": made.caching, "members": members,
     });
     args.json.print(&result, || {
         let mut text = vec![format!(
@@ -89,6 +89,9 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
                 m.tier,
                 m.path.display()
             ));
+        }
+        if made.caching {
+            text.push("  the policy keeps copies: caching adds no capacity, the volume is as large as its slowest tier".into());
         }
         text.join("\n") + "\n"
     })

@@ -67,6 +67,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         eprintln!("isotherm: {note}");
     }
     report(&volume);
+    judge_loss(&volume, args.accept_loss)?;
     let config = volume.config().clone();
     let recovery = recovery(&volume);
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
@@ -209,6 +210,40 @@ fn report(volume: &Volume) {
     }
 }
 
+/// A volume whose cache is gone, with the newest data of some ranges, is not served unless somebody says so.
+fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
+    const SHOWN: usize = 20;
+    let (ranges, unknown) = volume.lost_writes();
+    if ranges.is_empty() && !unknown {
+        return Ok(());
+    }
+    let bytes: u64 = ranges.iter().map(|(a, z)| z - a).sum();
+    let mut words = vec![format!(
+        "a missing member held the newest data of {bytes} bytes in {} ranges",
+        ranges.len()
+    )];
+    for (a, z) in ranges.iter().take(SHOWN) {
+        words.push(format!("  bytes {a} to {z}"));
+    }
+    if ranges.len() > SHOWN {
+        words.push(format!("  and {} more", ranges.len() - SHOWN));
+    }
+    if unknown {
+        words.push(
+            "  and, since the volume was not closed, perhaps of others: what was written to the cache after the mirror last followed is not known"
+                .into(),
+        );
+    }
+    let words = words.join("\n");
+    if accept {
+        eprintln!("isotherm: {words}");
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "{words}\nattach the member; or serve what is left with --read-only --accept-loss"
+    )))
+}
+
 fn recovery(volume: &Volume) -> Value {
     let r = volume.report();
     json!({
@@ -267,8 +302,10 @@ impl Live {
     fn status(&self) -> Result<Value, String> {
         let config = self.config();
         let mut status = super::ask::describe(&self.volume, &config);
-        let (geo, mapped, knobs) =
-            self.on_engine(|e, _| (e.space().geo.clone(), e.space().map.mapped(), e.knobs()))?;
+        let (geo, mapped, knobs, copies) = self.on_engine(|e, _| {
+            let mapped = e.space().map.mapped();
+            (e.space().geo.clone(), mapped, e.knobs(), figures::copies(e))
+        })?;
         let params: serde_json::Map<String, Value> = knobs
             .into_iter()
             .map(|(k, v)| (k.to_owned(), json!(v)))
@@ -279,6 +316,7 @@ impl Live {
             ("volume_bytes", json!(geo.volume_bytes())),
             ("block_bytes", json!(geo.block_bytes())),
             ("mapped_extents", json!(mapped)),
+            ("copies", copies),
             ("params", json!(params)),
             ("front_ends", json!(self.front_ends)),
             ("pid", json!(std::process::id())),
@@ -317,28 +355,54 @@ impl Live {
         Ok(json!({"params": after}))
     }
 
+    /// Let another policy take over, and keep the choice for the next start.
+    fn set_policy(&self, text: &str) -> Result<Value, String> {
+        let policy = isotherm_live::config::build_policy(text)?;
+        let (outcome, knobs, copies) = self.on_engine(move |engine, world| {
+            let outcome = engine.set_policy(world.now(), policy);
+            (outcome, engine.knobs(), figures::copies(engine))
+        })?;
+        outcome.map_err(|e| format!("policy: {text}: {e}"))?;
+        self.keep_config(|config| text.clone_into(&mut config.policy))?;
+        let params: serde_json::Map<String, Value> = knobs
+            .into_iter()
+            .map(|(k, v)| (k.to_owned(), json!(v)))
+            .collect();
+        Ok(json!({"policy": text, "params": params, "copies": copies}))
+    }
+
     /// Write changed parameters into the description, so that they hold after the next start.
     fn keep(&self, values: &[(String, f64)]) -> Result<(), String> {
+        self.keep_config(|config| {
+            for (key, value) in values {
+                keep_value(config, key, *value);
+            }
+        })
+    }
+
+    fn keep_config(&self, change: impl FnOnce(&mut VolumeConfig)) -> Result<(), String> {
         let mut held = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let mut config = held.clone();
-        for (key, value) in values {
-            match key.as_str() {
-                "move_bytes_per_s" => {
-                    config.io.move_rate =
-                        (*value >= 1.0).then_some(isotherm_live::config::Size(*value as u64));
-                }
-                "p99_limit_s" => config.io.p99_limit_ms = (*value > 0.0).then_some(*value * 1e3),
-                "commit_interval_s" => {
-                    config.io.commit_interval_ms = ((*value * 1e3) as u64).max(1);
-                }
-                _ => config.policy = with_param(&config.policy, key, *value),
-            }
-        }
+        change(&mut config);
         config
             .save(&self.file)
             .map_err(|e| format!("set for now, but not kept for the next start: {e}"))?;
         *held = config;
         Ok(())
+    }
+}
+
+fn keep_value(config: &mut VolumeConfig, key: &str, value: f64) {
+    match key {
+        "move_bytes_per_s" => {
+            config.io.move_rate =
+                (value >= 1.0).then_some(isotherm_live::config::Size(value as u64));
+        }
+        "p99_limit_s" => config.io.p99_limit_ms = (value > 0.0).then_some(value * 1e3),
+        "commit_interval_s" => {
+            config.io.commit_interval_ms = ((value * 1e3) as u64).max(1);
+        }
+        _ => config.policy = with_param(&config.policy, key, value),
     }
 }
 
@@ -365,6 +429,7 @@ impl Service for Live {
                 self.on_engine(move |e, w| figures::why(e, w.now(), &config, offset))?
             }
             Request::Set { values } => self.set(values),
+            Request::Policy { policy } => self.set_policy(policy),
             Request::Stop => {
                 let (outcome, wait) = mpsc::channel();
                 let ends = self

@@ -35,6 +35,11 @@ pub enum Request {
         /// Names and values; all or none are set.
         values: Vec<(String, f64)>,
     },
+    /// Let another policy take over.
+    Policy {
+        /// `NAME,KEY=VALUE,…`
+        policy: String,
+    },
     /// Drain, checkpoint, end; answered when done.
     Stop,
     /// Send every request from now on.

@@ -37,6 +37,15 @@ impl Chaos {
             write,
         }
     }
+    /// Seeded, about copies only.
+    pub fn copies(seed: u64) -> Chaos {
+        Chaos {
+            eager: 3,
+            copies: 4,
+            write: None,
+            ..Chaos::new(seed)
+        }
+    }
     fn about(&mut self, extent: ExtentId, to: TierId) -> Action {
         if self.rng.below(4) >= self.copies {
             return Action::Move { extent, to };

@@ -55,6 +55,8 @@ pub struct Scenario {
     pub shape: Shape,
     /// Change the policy now and then while it runs.
     pub switch: bool,
+    /// Chaos about copies only.
+    pub copies: bool,
 }
 
 impl Scenario {
@@ -72,6 +74,7 @@ impl Scenario {
             lose_fast: false,
             shape: Shape::Small,
             switch: false,
+            copies: false,
         }
     }
 }
@@ -242,10 +245,15 @@ impl Run {
     }
 
     fn policy(&self, life: u32) -> Result<Box<dyn Policy>, String> {
-        match self.s.policy {
-            Some(name) => policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}")),
-            None => Ok(Box::new(Chaos::new(self.s.seed ^ (u64::from(life) << 32)))),
+        if let Some(name) = self.s.policy {
+            return policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}"));
         }
+        let seed = self.s.seed ^ (u64::from(life) << 32);
+        Ok(Box::new(if self.s.copies {
+            Chaos::copies(seed)
+        } else {
+            Chaos::new(seed)
+        }))
     }
 
     fn another_policy(&mut self) -> Result<Box<dyn Policy>, String> {
@@ -305,9 +313,12 @@ impl Run {
         }
         world.faults = self.s.faults;
         let last = life + 1 == self.s.lives;
+        // Some lives before the last end well, too: what a clean close promises is void for later crashes.
+        let well = !last && self.s.crash_at.is_none() && self.rng.one_in(4);
         let crash_at = match self.s.crash_at {
             Some(n) if life == 0 => Some(n),
             Some(_) => None,
+            None if well => None,
             None => (!last).then(|| self.rng.below(self.s.requests * 2)),
         };
         let alive = self.work(&mut engine, &mut world, volume, crash_at)?;
@@ -323,6 +334,17 @@ impl Run {
         if life == 0 {
             self.did.steps = world.steps;
         }
+        if well && alive && !engine.has_failed() {
+            let (mut disks, failed) = Self::close(engine, world, &sb)?;
+            if failed {
+                for d in &mut disks {
+                    d.crash(&mut self.rng, &[]);
+                }
+            } else {
+                self.truth.settled();
+            }
+            return Ok(disks);
+        }
         if !alive || crash_at.is_some() || !last || engine.has_failed() {
             self.did.crashes += 1;
             let (mut disks, rng) = world.crash();
@@ -335,14 +357,12 @@ impl Run {
         self.end(engine, world, &sb, volume)
     }
 
-    /// Clean end: everything answered must be there, exactly.
-    fn end(
-        &mut self,
+    /// Close and mark clean; true if the engine failed meanwhile.
+    fn close(
         mut engine: Engine,
         mut world: Hostile,
         sb: &Superblock,
-        volume: u64,
-    ) -> Result<Vec<Disk>, String> {
+    ) -> Result<(Vec<Disk>, bool), String> {
         let mut out = Vec::new();
         engine.close(world.now(), &mut out);
         let mut patience = 10_000;
@@ -360,16 +380,24 @@ impl Run {
         let failed = engine.has_failed();
         let mut disks = std::mem::take(&mut world.disks);
         if !failed {
-            mark_clean(
-                &mut Disks {
-                    disks: &mut disks,
-                    fuse: None,
-                },
-                sb,
-                world.now(),
-            )
-            .map_err(|e| format!("{e:?}"))?;
+            let mut all = Disks {
+                disks: &mut disks,
+                fuse: None,
+            };
+            mark_clean(&mut all, sb, world.now()).map_err(|e| format!("{e:?}"))?;
         }
+        Ok((disks, failed))
+    }
+
+    /// Clean end: everything answered must be there, exactly.
+    fn end(
+        &mut self,
+        engine: Engine,
+        world: Hostile,
+        sb: &Superblock,
+        volume: u64,
+    ) -> Result<Vec<Disk>, String> {
+        let (mut disks, failed) = Self::close(engine, world, sb)?;
         if self.s.lose_fast {
             self.degraded(&mut disks)?;
         }

@@ -146,6 +146,14 @@ impl Truth {
             }
         }
     }
+    /// The volume was closed: everything answered is certain.
+    pub fn settled(&mut self) {
+        for cell in &mut self.cells {
+            cell.floor = cell.live.clone();
+            cell.floor_race = cell.race;
+            cell.since.clear();
+        }
+    }
     /// A moment, taken when a FLUSH is issued.
     pub fn moment(&self) -> u64 {
         self.clock

@@ -1,0 +1,170 @@
+//! A volume whose fast tier keeps copies: created, served, killed, given another policy, and bereft of its cache.
+
+mod common;
+
+use common::Place;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const NBD: &str = "nbd+unix:///?socket=n";
+const MIB: usize = 1 << 20;
+
+/// Bytes that differ everywhere and from run to run of the function's argument.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
+    (0..len / 8).flat_map(|_| next().to_le_bytes()).collect()
+}
+
+fn copy_in(place: &Place, data: &[u8]) {
+    std::fs::write(place.path("data"), data).expect("written");
+    let out = place.tool("nbdcopy", &["--flush", "data", NBD]);
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{why}");
+}
+
+fn holds(place: &Place, data: &[u8]) {
+    let out = place.tool("nbdcopy", &[NBD, "back"]);
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{why}");
+    let all = std::fs::read(place.path("back")).expect("read");
+    assert!(all[..data.len()] == *data, "other data than was written");
+    assert!(all[data.len()..].iter().all(|b| *b == 0), "not zeros");
+}
+
+fn count(of: &Value, name: &str) -> u64 {
+    of.pointer(name)
+        .and_then(Value::as_u64)
+        .unwrap_or_else(|| panic!("{name} in {of}"))
+}
+
+/// Wait until nothing is left that the new policy has no use for.
+fn drained(place: &Place) -> Value {
+    let until = Instant::now() + Duration::from_secs(120);
+    loop {
+        let stats = place.json("stats v", "stats");
+        if stats["copies"]["draining"].is_null() {
+            return stats;
+        }
+        assert!(Instant::now() < until, "hangs: {}", stats["copies"]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_life_with_a_write_back_cache() {
+    let place = Place::new();
+    let made = place.json("create v --fast f:16M --slow s:96M --policy lru", "create");
+    let slow = count(&made, "/members/1/slots") * count(&made, "/extent_bytes");
+    assert_eq!(made["caching"], json!(true));
+    assert_eq!(
+        count(&made, "/volume_bytes"),
+        slow,
+        "copies add no capacity"
+    );
+    let served = place.serve("v --nbd unix:n");
+    let data = noise(1, 40 * MIB);
+    copy_in(&place, &data);
+    holds(&place, &data);
+    let stats = place.json("stats v", "stats");
+    for name in ["/fetches", "/evictions", "/writebacks", "/copies/extents"] {
+        assert!(count(&stats, name) > 0, "{name} in {stats}");
+    }
+    // Dirty data outlives a kill.
+    let data = noise(2, 12 * MIB);
+    copy_in(&place, &data);
+    served.kill();
+    let served = place.serve("v --nbd unix:n");
+    let old = noise(1, 40 * MIB);
+    let whole: Vec<u8> = data.iter().chain(&old[data.len()..]).copied().collect();
+    holds(&place, &whole);
+    // A clean stop keeps the cache, clean and dirty.
+    let before = place.json("status v", "status");
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    let check = place.json("check v", "check");
+    assert_eq!(
+        (&check["ok"], &check["findings"]),
+        (&json!(true), &json!([]))
+    );
+    let served = place.serve("v --nbd unix:n");
+    let after = place.json("status v", "status");
+    assert_eq!(after["copies"]["extents"], before["copies"]["extents"]);
+    assert!(count(&after, "/copies/extents") > 50);
+    holds(&place, &whole);
+
+    // Tiering instead: all copies go, dirty ones home first.
+    let set = place.json("set v policy=hot-dst-recency", "set");
+    assert_eq!(set["policy"], json!("hot-dst-recency"));
+    let stats = drained(&place);
+    assert_eq!(count(&stats, "/copies/extents"), 0);
+    holds(&place, &whole);
+    assert!(count(&place.json("stats v", "stats"), "/promotions") > 0);
+    // And back: homes move down again.
+    place.json("set v policy=lru", "set");
+    drained(&place);
+    let data = noise(3, 20 * MIB);
+    copy_in(&place, &data);
+    let whole: Vec<u8> = data.iter().chain(&whole[data.len()..]).copied().collect();
+    holds(&place, &whole);
+    let why = place.json("why v 39M", "why");
+    assert!(why["mapped"] == json!(true));
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    assert_eq!(place.json("status v", "status")["policy"], json!("lru"));
+    assert_eq!(place.json("check v", "check")["ok"], json!(true));
+}
+
+#[test]
+fn a_lost_cache_is_not_passed_over_in_silence() {
+    let place = Place::new();
+    place.json("create v --fast f:16M --slow s:32M --policy lru", "create");
+    let served = place.serve("v --nbd unix:n");
+    let data = noise(1, 4 * MIB);
+    copy_in(&place, &data);
+    let dirty = count(&place.json("status v", "status"), "/copies/dirty_bytes");
+    assert!(dirty > 0);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    std::fs::rename(place.path("f"), place.path("gone")).expect("renamed");
+    let why = place.fails("serve v --read-only --nbd unix:n");
+    assert!(
+        why.contains(&format!("newest data of {dirty} bytes")) && why.contains("--accept-loss"),
+        "{why}"
+    );
+    assert!(!why.contains("perhaps"), "closed cleanly: {why}");
+    let served = place.serve("v --read-only --accept-loss --nbd unix:n");
+    assert_eq!(served.terminate(), Some(0));
+    // After a crash the mirror may not know of everything.
+    std::fs::rename(place.path("gone"), place.path("f")).expect("renamed");
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    served.kill();
+    std::fs::rename(place.path("f"), place.path("gone")).expect("renamed");
+    let why = place.fails("serve v --read-only --nbd unix:n");
+    assert!(why.contains("not known"), "{why}");
+}
+
+#[test]
+fn caching_needs_a_slow_tier_that_holds_everything() {
+    let place = Place::new();
+    let made = place.json(
+        "create v --fast f:16M --slow s:32M --policy greendm",
+        "create",
+    );
+    assert_eq!(made["caching"], json!(false));
+    let served = place.serve("v --nbd unix:n");
+    assert!(place.fails("set v policy=lru").contains("slowest tier"));
+    assert_eq!(place.json("status v", "status")["policy"], json!("greendm"));
+    assert_eq!(served.terminate(), Some(0));
+    // Nor by way of the description.
+    let file = place.path("v.toml");
+    let text = std::fs::read_to_string(&file).expect("read");
+    std::fs::write(&file, text.replace("\"greendm\"", "\"lru\"")).expect("written");
+    assert!(place.fails("serve v --nbd unix:n").contains("slowest tier"));
+}

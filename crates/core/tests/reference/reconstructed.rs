@@ -197,16 +197,15 @@ impl Hystor {
         self.counts.evictions += gone.len() as u64;
         self.counts.writebacks += gone.iter().filter(|c| c.dirty).count() as u64;
         for unit in chosen {
-            match self.lru.iter_mut().find(|c| c.unit == unit) {
-                Some(c) => c.writes = false,
-                None => {
-                    self.counts.fetches += 1;
-                    self.lru.push(Copied {
-                        unit,
-                        writes: false,
-                        dirty: false,
-                    });
-                }
+            if let Some(c) = self.lru.iter_mut().find(|c| c.unit == unit) {
+                c.writes = false;
+            } else {
+                self.counts.fetches += 1;
+                self.lru.push(Copied {
+                    unit,
+                    writes: false,
+                    dirty: false,
+                });
             }
         }
         for u in self.units.values_mut() {

@@ -5,6 +5,7 @@
 //! is unsafe, impossible or over budget and reports how each action ended. A bad policy may cost speed, never data.
 
 mod azor;
+mod bcache;
 mod cache;
 mod classes;
 mod cold_dst;
@@ -17,6 +18,7 @@ mod hystor;
 mod interval;
 mod linear;
 mod matrix;
+mod opencas;
 mod param;
 mod raf;
 mod registry;
@@ -24,6 +26,7 @@ mod shares;
 mod view;
 
 pub use azor::Azor;
+pub use bcache::Bcache;
 pub use cache::{Cache, Lru, Replacement};
 pub use classes::{is_metadata, priority};
 pub use cold_dst::{Cold, ColdDst};
@@ -35,6 +38,7 @@ pub use hot_dst::HotDst;
 pub use hystor::Hystor;
 pub use interval::{Every, Interval, Rules};
 pub use linear::Linear;
+pub use opencas::OpenCas;
 pub use raf::Raf;
 pub use registry::{BuildError, PRESETS, ParamInfo, Preset, build, nearest};
 pub use view::{Space, View};

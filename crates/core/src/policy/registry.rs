@@ -1,8 +1,8 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
 use super::{
-    Azor, Cache, Cold, ColdDst, Dss, Edt, Every, GreenDm, Hold, HotDst, Hystor, Interval, Linear,
-    Lru, ParamError, Policy, Raf, Rules,
+    Azor, Bcache, Cache, Cold, ColdDst, Dss, Edt, Every, GreenDm, Hold, HotDst, Hystor, Interval,
+    Linear, Lru, OpenCas, ParamError, Policy, Raf, Rules,
 };
 use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
@@ -204,6 +204,81 @@ const EDT: &[ParamInfo] = &[
     },
 ];
 
+const BCACHE: &[ParamInfo] = &[
+    ParamInfo {
+        name: "sequential_cutoff",
+        what: "bytes of a stream from which it bypasses, 0 (never) to 2^40",
+        default: "4194304",
+    },
+    ParamInfo {
+        name: "writeback_percent",
+        what: "per cent of the cache that should be dirty, 0 to 40",
+        default: "10",
+    },
+    ParamInfo {
+        name: "update_seconds",
+        what: "seconds between corrections of the rate of cleaning, 1 to 3600",
+        default: "5",
+    },
+    ParamInfo {
+        name: "d_term",
+        what: "weight of the change of dirty data, 0 to 1000",
+        default: "30",
+    },
+    ParamInfo {
+        name: "p_term_inverse",
+        what: "divisor of a correction, 1 to 10^6",
+        default: "6000",
+    },
+    ParamInfo {
+        name: "rate_minimum",
+        what: "sectors a second cleaned at least, 1 to 10^6",
+        default: "8",
+    },
+];
+const OPENCAS: &[ParamInfo] = &[
+    ParamInfo {
+        name: "insertion",
+        what: "accesses until a unit gets a copy, 1 (always) to 63",
+        default: "3",
+    },
+    ParamInfo {
+        name: "trigger",
+        what: "per cent of the cache taken from which insertion counts, 0 to 100",
+        default: "80",
+    },
+    ParamInfo {
+        name: "seq_cutoff",
+        what: "bytes of a stream from which it bypasses a full cache, 0 (never) to 2^40",
+        default: "1048576",
+    },
+    ParamInfo {
+        name: "acp",
+        what: "1: clean the most dirty addresses all the time; 0: clean what is stale when idle (alru)",
+        default: "0",
+    },
+    ParamInfo {
+        name: "wake_up",
+        what: "seconds between alru's rounds, 1 to 3600",
+        default: "20",
+    },
+    ParamInfo {
+        name: "staleness",
+        what: "seconds without access after which alru cleans a copy, 1 to 3600",
+        default: "120",
+    },
+    ParamInfo {
+        name: "activity",
+        what: "seconds without any access after which alru works, 0 to 3600",
+        default: "10",
+    },
+    ParamInfo {
+        name: "flush_max",
+        what: "copies cleaned at a time, 1 to 10000",
+        default: "100",
+    },
+];
+
 /// HRO's plan once a day.
 fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
     Box::new(Interval::new(
@@ -248,6 +323,14 @@ pub static PRESETS: &[Preset] = &[
         kind: "caching",
         params: &[],
         make: || Box::new(Azor::default()),
+    },
+    Preset {
+        name: "bcache-like",
+        what: "LRU with sequential bypass; dirty data is steered to a share of the cache",
+        source: "kernel documentation, admin-guide/bcache",
+        kind: "caching",
+        params: BCACHE,
+        make: || Box::new(Bcache::default()),
     },
     Preset {
         name: "cache-interval",
@@ -453,6 +536,14 @@ pub static PRESETS: &[Preset] = &[
         kind: "tiering",
         params: OODT,
         make: || oodt(),
+    },
+    Preset {
+        name: "opencas-like",
+        what: "LRU with n-hit promotion, sequential cutoff and alru or acp cleaning",
+        source: "Open CAS administration guide",
+        kind: "caching",
+        params: OPENCAS,
+        make: || Box::new(OpenCas::default()),
     },
     Preset {
         name: "raf",

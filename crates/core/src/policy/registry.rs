@@ -1,8 +1,9 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
+use super::write_mode::{Moded, RANGE, WriteMode};
 use super::{
     Azor, Bcache, Cache, Cold, ColdDst, Dss, Edt, Every, GreenDm, Hold, HotDst, Hystor, Interval,
-    Linear, Lru, OpenCas, ParamError, Policy, Raf, Rules,
+    Linear, Lru, OpenCas, ParamError, Policy, Raf, Rules, TypeAware,
 };
 use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
@@ -279,6 +280,12 @@ const OPENCAS: &[ParamInfo] = &[
     },
 ];
 
+const TYPE_AWARE: &[ParamInfo] = &[ParamInfo {
+    name: "rule",
+    what: "SELECTOR:POLICY:SHARE, up to 16 times; selectors class/N-M, bytes/FROM-TO, all",
+    default: "none",
+}];
+
 /// HRO's plan once a day.
 fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
     Box::new(Interval::new(
@@ -553,6 +560,14 @@ pub static PRESETS: &[Preset] = &[
         params: RAF,
         make: || Box::new(Raf::default()),
     },
+    Preset {
+        name: "type-aware",
+        what: "rules send classes or address ranges to sub-policies that share the fast tier",
+        source: "Loris V",
+        kind: "caching",
+        params: TYPE_AWARE,
+        make: || Box::new(TypeAware::default()),
+    },
 ];
 
 /// Why a policy could not be built.
@@ -564,10 +579,27 @@ pub enum BuildError {
     Param(String, ParamError),
 }
 
-/// Build a preset with parameters.
+/// A parameter's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParamValue<'a> {
+    /// A number.
+    Number(f64),
+    /// A name, as of a write mode, or a rule.
+    Name(&'a str),
+}
+
+/// Build a preset with parameters that are numbers.
 pub fn build<'a>(
     name: &str,
     params: impl Iterator<Item = (&'a str, f64)>,
+) -> Result<Box<dyn Policy>, BuildError> {
+    build_with(name, params.map(|(k, v)| (k, ParamValue::Number(v))))
+}
+
+/// Build a preset with parameters. Every caching preset also takes `write-mode`.
+pub fn build_with<'a>(
+    name: &str,
+    params: impl Iterator<Item = (&'a str, ParamValue<'a>)>,
 ) -> Result<Box<dyn Policy>, BuildError> {
     let preset = PRESETS
         .iter()
@@ -575,12 +607,30 @@ pub fn build<'a>(
         .ok_or_else(|| BuildError::UnknownPolicy(nearest(name, PRESETS.iter().map(|p| p.name))))?;
     let mut policy = (preset.make)();
     for (k, v) in params {
-        policy
-            .set(k, v)
-            .map_err(|e| BuildError::Param(String::from(k), e))?;
+        let set = match v {
+            _ if k == WRITE_MODE && preset.kind == "caching" => {
+                let mode = match v {
+                    ParamValue::Name(n) => WriteMode::from_name(n),
+                    ParamValue::Number(_) => None,
+                };
+                match mode {
+                    Some(m) => {
+                        policy = Box::new(Moded::new(policy, m));
+                        Ok(())
+                    }
+                    None => Err(ParamError::Range(RANGE)),
+                }
+            }
+            ParamValue::Number(n) => policy.set(k, n),
+            ParamValue::Name(n) => policy.set_name(k, n),
+        };
+        set.map_err(|e| BuildError::Param(String::from(k), e))?;
     }
     Ok(policy)
 }
+
+/// The parameter that every caching preset has.
+const WRITE_MODE: &str = "write-mode";
 
 /// The valid name with the smallest edit distance to `name`, letters compared without case.
 pub fn nearest<'a>(name: &str, valid: impl Iterator<Item = &'a str>) -> String {

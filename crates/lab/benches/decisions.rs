@@ -7,7 +7,7 @@ use divan::{Bencher, counter::ItemsCount};
 use isotherm_core::engine::Params;
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
-use isotherm_core::policy::build;
+use isotherm_core::policy::{PRESETS, build};
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{MemberEntry, State};
 use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
@@ -174,7 +174,7 @@ fn engine_writes_on_fast(bencher: Bencher, policy: &str) {
     requests(bencher, policy, 20_000, true);
 }
 
-#[divan::bench(args = ["linear", "mylinear", "greendm", "hot-dst-recency", "hot-dst-frequency", "hot-dst-wsclock"])]
+#[divan::bench(args = PRESETS.iter().map(|p| p.name))]
 fn hit_only(bencher: Bencher, policy: &str) {
     let m = |t, slots| Member {
         tier: TierId(t),
@@ -190,8 +190,10 @@ fn hit_only(bencher: Bencher, policy: &str) {
     let mut access = move |e: &mut NullEngine<_>| {
         // Skewed: the product of two uniforms.
         let x = (lcg(&mut seed) % u64::from(n)) * (lcg(&mut seed) % u64::from(n)) / u64::from(n);
-        now += 1000;
-        e.access(Nanos(now), ExtentId(x as u32), false, 0, (x << 12, 4096))
+        now += 10_000;
+        // A third of it writes, in microseconds that add up to a plan now and then.
+        let write = lcg(&mut seed).is_multiple_of(3);
+        e.access(Nanos(now), ExtentId(x as u32), write, 0, (x << 12, 4096))
     };
     for _ in 0..n * 4 {
         access(&mut e);

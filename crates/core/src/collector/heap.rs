@@ -110,23 +110,26 @@ impl Heap {
 #[derive(Clone, Debug, Default)]
 pub struct Coldest {
     tiers: Vec<(u32, Heap)>,
-    upper: u32,
     aside: Vec<(Rank, u32)>,
 }
 
 impl Coldest {
-    /// For that shape; whoever lives on the faster tiers already is in, to be ranked when it surfaces.
-    pub fn new(view: &View<'_>) -> Coldest {
+    /// For that shape, with nobody in.
+    pub fn empty(view: &View<'_>) -> Coldest {
         let geo = view.geo();
-        let mut c = Coldest {
+        Coldest {
             tiers: (0..geo.slowest().0)
                 .map(|t| geo.tier_slots(TierId(t)))
                 .map(|r| (r.start, Heap::new(r.end - r.start)))
                 .collect(),
-            upper: geo.tier_slots(geo.slowest()).start,
             aside: Vec::new(),
-        };
-        for s in (0..c.upper).map(Slot).filter(|&s| view.owner(s).is_some()) {
+        }
+    }
+    /// For that shape; whoever lives on the faster tiers already is in, to be ranked when it surfaces.
+    pub fn new(view: &View<'_>) -> Coldest {
+        let mut c = Coldest::empty(view);
+        let upper = view.geo().tier_slots(view.geo().slowest()).start;
+        for s in (0..upper).map(Slot).filter(|&s| view.owner(s).is_some()) {
             c.enter(view.tier_of(s), s);
         }
         c

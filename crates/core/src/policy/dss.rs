@@ -166,7 +166,7 @@ impl Policy for Dss {
             return self.append(s.0, state | (self.state[s.0 as usize] & DIRTY));
         }
         let large = access.class == 0 || super::hold::is_large_file(access);
-        if self.selective && self.active && large {
+        if self.coming.iter().any(|c| c.0 == extent) || (self.selective && self.active && large) {
             return;
         }
         if view.free(FAST) == 0 {

@@ -188,6 +188,9 @@ impl Policy for Hystor {
         if let Some(s) = access.copy {
             return self.shares.touch(s.0);
         }
+        if self.shares.is_coming(extent) {
+            return;
+        }
         if !access.write {
             return;
         }

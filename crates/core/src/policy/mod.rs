@@ -5,6 +5,7 @@
 //! is unsafe, impossible or over budget and reports how each action ended. A bad policy may cost speed, never data.
 
 mod azor;
+mod bcache;
 mod cache;
 mod classes;
 mod cold_dst;
@@ -17,14 +18,18 @@ mod hystor;
 mod interval;
 mod linear;
 mod matrix;
+mod opencas;
 mod param;
 mod raf;
 mod registry;
 mod shares;
+mod type_aware;
 mod view;
 mod visit;
+mod write_mode;
 
 pub use azor::Azor;
+pub use bcache::Bcache;
 pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
 pub use classes::{is_metadata, priority};
 pub use cold_dst::{Cold, ColdDst};
@@ -36,10 +41,15 @@ pub use hot_dst::HotDst;
 pub use hystor::Hystor;
 pub use interval::{Every, Interval, Rules};
 pub use linear::Linear;
+pub use opencas::OpenCas;
 pub use raf::Raf;
-pub use registry::{BuildError, PRESETS, ParamInfo, Preset, build, nearest};
+pub use registry::{
+    BuildError, PRESETS, ParamInfo, ParamValue, Preset, build, build_with, nearest,
+};
+pub use type_aware::TypeAware;
 pub use view::{Space, View};
 pub use visit::{Visitor, with_preset};
+pub use write_mode::{WRITE_MODES, WriteMode};
 
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::boxed::Box;
@@ -274,8 +284,20 @@ pub trait Policy: Send {
     }
     /// Change a parameter while running.
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError>;
+    /// Change a parameter whose values are names.
+    fn set_name(&mut self, key: &str, _name: &str) -> Result<(), ParamError> {
+        if self.params().iter().any(|p| p.0 == key) {
+            return Err(ParamError::Range("a number"));
+        }
+        let valid = self.params();
+        Err(ParamError::Unknown(nearest(key, valid.iter().map(|p| p.0))))
+    }
     /// Parameters and their values now.
     fn params(&self) -> Vec<(&'static str, f64)>;
+    /// Parameters whose values are names, and their values now; one that is given several times is there as often.
+    fn names(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
     /// What this policy knows of an extent and what would move it, in words.
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String;
     /// What the user should know at the end of a run: that nothing could be decided, for instance.
@@ -343,8 +365,14 @@ impl Policy for Box<dyn Policy> {
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         (**self).set(key, value)
     }
+    fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
+        (**self).set_name(key, name)
+    }
     fn params(&self) -> Vec<(&'static str, f64)> {
         (**self).params()
+    }
+    fn names(&self) -> Vec<(&'static str, String)> {
+        (**self).names()
     }
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
         (**self).explain(view, extent)

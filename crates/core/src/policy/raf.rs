@@ -87,6 +87,9 @@ impl Policy for Raf {
         if let Some(s) = access.copy {
             return self.shares.touch(s.0);
         }
+        if self.shares.is_coming(extent) {
+            return;
+        }
         if continues || access.request_bytes >= self.sequential {
             return;
         }

@@ -1,8 +1,10 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
+use super::write_mode::{Moded, RANGE, WriteMode};
 use super::{
-    Arc, Azor, Cache, Cold, ColdDst, Dss, Edt, Every, Fifo, GreenDm, Hold, HotDst, Hystor,
-    Interval, Lfu, Linear, Lru, ParamError, Policy, Raf, Rules, S3Fifo, Sieve, Smq, WTinyLfu,
+    Arc, Azor, Bcache, Cache, Cold, ColdDst, Dss, Edt, Every, Fifo, GreenDm, Hold, HotDst, Hystor,
+    Interval, Lfu, Linear, Lru, OpenCas, ParamError, Policy, Raf, Rules, S3Fifo, Sieve, Smq,
+    TypeAware, WTinyLfu,
 };
 use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
@@ -64,25 +66,6 @@ const GREENDM: &[ParamInfo] = &[
     },
 ];
 
-const SMQ: &[ParamInfo] = &[ParamInfo {
-    name: "dirty",
-    what: "share of the fast slots that may be dirty before cleaning starts, 0 to 1",
-    default: "0.1",
-}];
-
-const W_TINYLFU: &[ParamInfo] = &[
-    ParamInfo {
-        name: "protected",
-        what: "share of main that is protected, 0 to 1; read at opening",
-        default: "0.8",
-    },
-    ParamInfo {
-        name: "window",
-        what: "share of the fast slots that takes newcomers, 0.001 to 1; read at opening",
-        default: "0.01",
-    },
-];
-
 const PERIOD_5: &[ParamInfo] = &[ParamInfo {
     name: "period",
     what: "seconds between plans, 0.001 to 10^9",
@@ -108,10 +91,6 @@ fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Polic
             all_tiers: false,
         },
     ))
-}
-
-fn cold_dst(name: &'static str, kind: Cold) -> Box<dyn Policy> {
-    Box::new(ColdDst::new(name, Box::new(InverseBitmap::default()), kind))
 }
 
 const PERIOD_DAY: &[ParamInfo] = &[ParamInfo {
@@ -229,6 +208,88 @@ const EDT: &[ParamInfo] = &[
     },
 ];
 
+const BCACHE: &[ParamInfo] = &[
+    ParamInfo {
+        name: "sequential_cutoff",
+        what: "bytes of a stream from which it bypasses, 0 (never) to 2^40",
+        default: "4194304",
+    },
+    ParamInfo {
+        name: "writeback_percent",
+        what: "per cent of the cache that should be dirty, 0 to 40",
+        default: "10",
+    },
+    ParamInfo {
+        name: "update_seconds",
+        what: "seconds between corrections of the rate of cleaning, 1 to 3600",
+        default: "5",
+    },
+    ParamInfo {
+        name: "d_term",
+        what: "weight of the change of dirty data, 0 to 1000",
+        default: "30",
+    },
+    ParamInfo {
+        name: "p_term_inverse",
+        what: "divisor of a correction, 1 to 10^6",
+        default: "6000",
+    },
+    ParamInfo {
+        name: "rate_minimum",
+        what: "sectors a second cleaned at least, 1 to 10^6",
+        default: "8",
+    },
+];
+
+const OPENCAS: &[ParamInfo] = &[
+    ParamInfo {
+        name: "insertion",
+        what: "accesses until a unit gets a copy, 1 (always) to 63",
+        default: "3",
+    },
+    ParamInfo {
+        name: "trigger",
+        what: "per cent of the cache taken from which insertion counts, 0 to 100",
+        default: "80",
+    },
+    ParamInfo {
+        name: "seq_cutoff",
+        what: "bytes of a stream from which it bypasses a full cache, 0 (never) to 2^40",
+        default: "1048576",
+    },
+    ParamInfo {
+        name: "acp",
+        what: "1: clean the most dirty addresses all the time; 0: clean what is stale when idle (alru)",
+        default: "0",
+    },
+    ParamInfo {
+        name: "wake_up",
+        what: "seconds between alru's rounds, 1 to 3600",
+        default: "20",
+    },
+    ParamInfo {
+        name: "staleness",
+        what: "seconds without access after which alru cleans a copy, 1 to 3600",
+        default: "120",
+    },
+    ParamInfo {
+        name: "activity",
+        what: "seconds without any access after which alru works, 0 to 3600",
+        default: "10",
+    },
+    ParamInfo {
+        name: "flush_max",
+        what: "copies cleaned at a time, 1 to 10000",
+        default: "100",
+    },
+];
+
+const TYPE_AWARE: &[ParamInfo] = &[ParamInfo {
+    name: "rule",
+    what: "SELECTOR:POLICY:SHARE, up to 16 times; selectors class/N-M, bytes/FROM-TO, all",
+    default: "none",
+}];
+
 /// HRO's plan once a day.
 fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
     Box::new(Interval::new(
@@ -260,6 +321,29 @@ fn oodt() -> Box<dyn Policy> {
     ))
 }
 
+fn cold_dst(name: &'static str, kind: Cold) -> Box<dyn Policy> {
+    Box::new(ColdDst::new(name, Box::new(InverseBitmap::default()), kind))
+}
+
+const SMQ: &[ParamInfo] = &[ParamInfo {
+    name: "dirty",
+    what: "share of the fast slots that may be dirty before cleaning starts, 0 to 1",
+    default: "0.1",
+}];
+
+const W_TINYLFU: &[ParamInfo] = &[
+    ParamInfo {
+        name: "protected",
+        what: "share of main that is protected, 0 to 1; read at opening",
+        default: "0.8",
+    },
+    ParamInfo {
+        name: "window",
+        what: "share of the fast slots that takes newcomers, 0.001 to 1; read at opening",
+        default: "0.01",
+    },
+];
+
 /// All presets, by name.
 pub static PRESETS: &[Preset] = &[
     Preset {
@@ -277,6 +361,14 @@ pub static PRESETS: &[Preset] = &[
         kind: "caching",
         params: &[],
         make: || Box::new(Azor::default()),
+    },
+    Preset {
+        name: "bcache-like",
+        what: "LRU with sequential bypass; dirty data is steered to a share of the cache",
+        source: "kernel documentation, admin-guide/bcache",
+        kind: "caching",
+        params: BCACHE,
+        make: || Box::new(Bcache::default()),
     },
     Preset {
         name: "cache-interval",
@@ -500,6 +592,14 @@ pub static PRESETS: &[Preset] = &[
         make: || oodt(),
     },
     Preset {
+        name: "opencas-like",
+        what: "LRU with n-hit promotion, sequential cutoff and alru or acp cleaning",
+        source: "Open CAS administration guide",
+        kind: "caching",
+        params: OPENCAS,
+        make: || Box::new(OpenCas::default()),
+    },
+    Preset {
         name: "raf",
         what: "random reads are copied at their second touch, random writes have a share of their own",
         source: "reconstructed from OODT II-IV and Loris II-IV",
@@ -532,6 +632,14 @@ pub static PRESETS: &[Preset] = &[
         make: || Box::new(Cache::new("smq", Smq::default())),
     },
     Preset {
+        name: "type-aware",
+        what: "rules send classes or address ranges to sub-policies that share the fast tier",
+        source: "Loris V",
+        kind: "caching",
+        params: TYPE_AWARE,
+        make: || Box::new(TypeAware::default()),
+    },
+    Preset {
         name: "w-tinylfu",
         what: "a small window, then a segmented LRU that lets in what was touched more often; write-back",
         source: "Einziger, Friedman and Manes, ACM TOS 2017",
@@ -550,31 +658,58 @@ pub enum BuildError {
     Param(String, ParamError),
 }
 
-/// Build a preset with parameters.
+/// A parameter's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParamValue<'a> {
+    /// A number.
+    Number(f64),
+    /// A name, as of a write mode, or a rule.
+    Name(&'a str),
+}
+
+/// Build a preset with parameters that are numbers.
 pub fn build<'a>(
     name: &str,
     params: impl Iterator<Item = (&'a str, f64)>,
+) -> Result<Box<dyn Policy>, BuildError> {
+    build_with(name, params.map(|(k, v)| (k, ParamValue::Number(v))))
+}
+
+/// Build a preset with parameters. Every caching preset also takes `write-mode`.
+pub fn build_with<'a>(
+    name: &str,
+    params: impl Iterator<Item = (&'a str, ParamValue<'a>)>,
 ) -> Result<Box<dyn Policy>, BuildError> {
     let preset = PRESETS
         .iter()
         .find(|p| p.name == name)
         .ok_or_else(|| BuildError::UnknownPolicy(nearest(name, PRESETS.iter().map(|p| p.name))))?;
     let mut policy = (preset.make)();
-    set_all(&mut policy, params)?;
+    for (k, v) in params {
+        let set = match v {
+            _ if k == WRITE_MODE && preset.kind == "caching" => {
+                let mode = match v {
+                    ParamValue::Name(n) => WriteMode::from_name(n),
+                    ParamValue::Number(_) => None,
+                };
+                match mode {
+                    Some(m) => {
+                        policy = Box::new(Moded::new(policy, m));
+                        Ok(())
+                    }
+                    None => Err(ParamError::Range(RANGE)),
+                }
+            }
+            ParamValue::Number(n) => policy.set(k, n),
+            ParamValue::Name(n) => policy.set_name(k, n),
+        };
+        set.map_err(|e| BuildError::Param(String::from(k), e))?;
+    }
     Ok(policy)
 }
 
-pub(super) fn set_all<'a>(
-    policy: &mut impl Policy,
-    params: impl Iterator<Item = (&'a str, f64)>,
-) -> Result<(), BuildError> {
-    for (k, v) in params {
-        policy
-            .set(k, v)
-            .map_err(|e| BuildError::Param(String::from(k), e))?;
-    }
-    Ok(())
-}
+/// The parameter that every caching preset has.
+const WRITE_MODE: &str = "write-mode";
 
 /// The valid name with the smallest edit distance to `name`, letters compared without case.
 pub fn nearest<'a>(name: &str, valid: impl Iterator<Item = &'a str>) -> String {
@@ -611,14 +746,6 @@ mod tests {
                 build(p.name, core::iter::empty()).map(|b| b.name()),
                 Ok(p.name)
             );
-            let uses = build(p.name, core::iter::empty()).map(|b| b.uses());
-            let caching = p.kind == "caching";
-            assert_eq!(
-                uses == Ok(crate::policy::Uses::Copies),
-                caching,
-                "{}",
-                p.name
-            );
         }
     }
 
@@ -628,8 +755,8 @@ mod tests {
             let policy = build(p.name, core::iter::empty()).unwrap();
             let kind = match policy.uses() {
                 Uses::Homes => "tiering",
-                Uses::Copies => "caching",
-                Uses::Both => "both",
+                // With both, the slow tier must hold everything, as for caching.
+                Uses::Copies | Uses::Both => "caching",
             };
             assert_eq!(kind, p.kind, "{}", p.name);
         }

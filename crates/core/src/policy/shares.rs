@@ -60,6 +60,10 @@ impl Shares {
             self.lists.unlink(slot);
         }
     }
+    /// Was a copy asked for that is not there yet?
+    pub fn is_coming(&self, extent: ExtentId) -> bool {
+        self.coming.iter().any(|c| c.0 == extent)
+    }
     /// A copy for that share was asked for.
     pub fn expect(&mut self, extent: ExtentId, share: u8) {
         self.coming.push((extent, share));
@@ -86,9 +90,17 @@ impl Shares {
     pub fn of(&self, slot: u32) -> u8 {
         self.of[slot as usize]
     }
+    /// Copies that the share has.
+    pub fn have(&self, share: u8) -> u32 {
+        self.have[usize::from(share)]
+    }
     /// Has the share all that it may have?
     pub fn is_full(&self, share: u8) -> bool {
         self.have[usize::from(share)] >= self.limit[usize::from(share)]
+    }
+    /// Are the sizes known yet?
+    pub fn limit_is_set(&self) -> bool {
+        !self.limit.is_empty()
     }
     /// Copies that the share may have.
     pub fn limit(&self, share: u8) -> u32 {
@@ -96,14 +108,16 @@ impl Shares {
     }
     /// The least recently used copy of a share that is not busy.
     pub fn oldest(&self, view: &View<'_>, share: u8) -> Option<ExtentId> {
-        let mut at = self.lists.head(u32::from(share));
-        while let Some(s) = at {
-            if let Some(e) = view.owner(Slot(s)).filter(|&e| !view.is_held(e)) {
-                return Some(e);
-            }
-            at = self.lists.next(s);
-        }
-        None
+        self.by_age(view, share).find(|&e| !view.is_held(e))
+    }
+    /// The copies of a share, least recently used first.
+    pub fn by_age<'a>(
+        &'a self,
+        view: &'a View<'_>,
+        share: u8,
+    ) -> impl Iterator<Item = ExtentId> + 'a {
+        let head = self.lists.head(u32::from(share));
+        core::iter::successors(head, |&s| self.lists.next(s)).filter_map(|s| view.owner(Slot(s)))
     }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {

@@ -1,6 +1,8 @@
 //! A preset as its own type, for loops that are worth compiling per policy (hit-only runs: one dynamic call fewer a step).
 
-use super::registry::{BuildError, build, set_all};
+use super::registry::{BuildError, ParamValue, build_with};
+use alloc::string::String;
+
 use super::{Arc, Cache, Fifo, Lfu, Lru, Policy, S3Fifo, Sieve, Smq, WTinyLfu};
 
 /// What to do with a policy, whatever its type.
@@ -11,24 +13,25 @@ pub trait Visitor {
     fn visit<P: Policy + 'static>(self, policy: P) -> Self::Out;
 }
 
-/// Build a preset with parameters and hand it to the visitor: the plain caches as their own types, the others boxed.
+/// Build a preset with parameters and hand it to the visitor: the plain caches as their own types, the others (and plain
+/// caches with a write mode of their own) boxed.
 ///
 /// # Errors
-/// As [`build`].
+/// As [`build_with`].
 pub fn with_preset<V: Visitor>(
     name: &str,
-    params: &[(&str, f64)],
+    params: &[(&str, ParamValue<'_>)],
     visitor: V,
 ) -> Result<V::Out, BuildError> {
     macro_rules! plain {
         ($($preset:literal => $type:ty),* $(,)?) => {
             match name {
-                $($preset => {
+                $($preset if params.iter().all(|p| matches!(p.1, ParamValue::Number(_))) => {
                     let mut policy = Cache::new($preset, <$type>::default());
-                    set_all(&mut policy, params.iter().copied())?;
+                    set_all(&mut policy, params)?;
                     Ok(visitor.visit(policy))
                 })*
-                _ => Ok(visitor.visit(build(name, params.iter().copied())?)),
+                _ => Ok(visitor.visit(build_with(name, params.iter().copied())?)),
             }
         };
     }
@@ -42,6 +45,17 @@ pub fn with_preset<V: Visitor>(
         "smq" => Smq,
         "w-tinylfu" => WTinyLfu,
     }
+}
+
+fn set_all(policy: &mut dyn Policy, params: &[(&str, ParamValue<'_>)]) -> Result<(), BuildError> {
+    for (k, v) in params {
+        let set = match *v {
+            ParamValue::Number(n) => policy.set(k, n),
+            ParamValue::Name(n) => policy.set_name(k, n),
+        };
+        set.map_err(|e| BuildError::Param(String::from(*k), e))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -61,11 +75,11 @@ mod tests {
     #[test]
     fn visits_what_build_makes() {
         for p in PRESETS {
-            let built = build(p.name, core::iter::empty()).unwrap();
+            let built = build_with(p.name, core::iter::empty()).unwrap();
             let want = (p.name, built.params());
             assert_eq!(with_preset(p.name, &[], Names), Ok(want));
         }
-        assert!(with_preset("fifo", &[("nonsense", 1.0)], Names).is_err());
+        assert!(with_preset("fifo", &[("nonsense", ParamValue::Number(1.0))], Names).is_err());
         assert!(with_preset("no-such", &[], Names).is_err());
     }
 }

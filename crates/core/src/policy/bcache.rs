@@ -1,0 +1,276 @@
+//! `bcache-like`: how the kernel's bcache decides, as its documentation describes it (admin-guide/bcache.rst; no code was taken).
+//!
+//! A miss gets a copy unless it belongs to a stream that has reached `sequential_cutoff`; least recently used copies go first.
+//! Writes go to the copy while at most 40 % of the cache is dirty, else to copy and home. Every `update_seconds` a controller
+//! steers dirty data to `writeback_percent` of the cache: the rate of cleaning, in sectors of 512 bytes a second, changes by
+//! (error · update_seconds + d_term · growth) / p_term_inverse, error being dirty less target sectors and growth the change of dirty
+//! since the last time, and is at least `rate_minimum`. What the rate allows is cleaned in address order, going round.
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | sequential_cutoff | 0…2⁴⁰ | 4194304 | bytes of a stream from which it bypasses; 0: never |
+//! | writeback_percent | 0…40 | 10 | per cent of the cache that should be dirty |
+//! | update_seconds | 1…3600 | 5 | seconds between corrections of the rate |
+//! | d_term | 0…1000 | 30 | weight of the change of dirty data |
+//! | p_term_inverse | 1…10⁶ | 6000 | divisor of a correction |
+//! | rate_minimum | 1…10⁶ | 8 | sectors a second |
+//!
+//! 9 bytes a fast slot, 1/8 byte an extent. It is like bcache in its decisions only: no buckets, no log, no congestion test, one stream table for
+//! all. When not to use it: it copies everything once; see `raf` or `opencas-like` where flash wear matters.
+
+use super::hold::FAST;
+use super::shares::Shares;
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, param};
+use crate::bits::BitTree;
+use crate::collector::Streams;
+use crate::units::{ExtentId, Nanos, Slot};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Per cent of dirty data over which writes go to the home as well.
+const CUTOFF_WRITEBACK: u32 = 40;
+/// Cleanings asked for in one call, live.
+const AT_ONCE: usize = 16;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Bcache {
+    cutoff: u64,
+    percent: u32,
+    update: Nanos,
+    d_term: i64,
+    p_inverse: i64,
+    minimum: i64,
+    streams: Streams,
+    shares: Shares,
+    dirty: BitTree,
+    dirty_count: u32,
+    next: Option<Nanos>,
+    /// Sectors a second; sectors that may be cleaned now.
+    rate: i64,
+    budget: i64,
+    dirty_then: i64,
+    /// Where cleaning goes on.
+    at: u32,
+    sectors: i64,
+}
+
+impl Default for Bcache {
+    fn default() -> Bcache {
+        Bcache {
+            cutoff: 4 << 20,
+            percent: 10,
+            update: Nanos::from_secs(5),
+            d_term: 30,
+            p_inverse: 6000,
+            minimum: 8,
+            streams: Streams::default(),
+            shares: Shares::default(),
+            dirty: BitTree::new(0),
+            dirty_count: 0,
+            next: None,
+            rate: 8,
+            budget: 0,
+            dirty_then: 0,
+            at: 0,
+            sectors: 8,
+        }
+    }
+}
+
+impl Bcache {
+    fn mark(&mut self, e: ExtentId, dirty: bool) {
+        if dirty != self.dirty.contains(e.0 as usize) {
+            if dirty {
+                self.dirty.insert(e.0 as usize);
+                self.dirty_count += 1;
+            } else {
+                self.dirty.remove(e.0 as usize);
+                self.dirty_count -= 1;
+            }
+        }
+    }
+    /// Correct the rate at an updating instant.
+    fn correct(&mut self) {
+        let dirty = i64::from(self.dirty_count) * self.sectors;
+        let all = i64::from(self.shares.limit(0)) * self.sectors;
+        let error = dirty - all * i64::from(self.percent) / 100;
+        let seconds = (self.update.0 / 1_000_000_000) as i64;
+        let growth = dirty - self.dirty_then;
+        self.dirty_then = dirty;
+        let change = (error * seconds + growth * self.d_term) / self.p_inverse;
+        self.rate = (self.rate + change).clamp(self.minimum, 1 << 31);
+        self.budget = if self.dirty_count == 0 {
+            0
+        } else {
+            (self.budget + self.rate * seconds).min(dirty)
+        };
+    }
+    fn clean(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        while self.budget >= self.sectors && wanted.len() < AT_ONCE && self.dirty_count > 0 {
+            let found = self
+                .dirty
+                .first_from(self.at as usize)
+                .or_else(|| self.dirty.first_from(0));
+            let Some(e) = found.map(|i| ExtentId(i as u32)) else {
+                return;
+            };
+            self.at = e.0 + 1;
+            self.budget -= self.sectors;
+            self.mark(e, false);
+            if view.is_dirty(e) {
+                wanted.push(Action::Clean { extent: e });
+            }
+        }
+    }
+}
+
+impl Policy for Bcache {
+    fn name(&self) -> &'static str {
+        "bcache-like"
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let f = view.geo().tier_slots(FAST).end;
+        self.shares = Shares::new(view, vec![f]);
+        self.dirty = BitTree::new(view.geo().extents as usize);
+        self.sectors = i64::from(view.geo().extent_bytes() / 512);
+        self.rate = self.minimum;
+        for s in 0..f {
+            if let Some(e) = view.owner(Slot(s)).filter(|&e| view.is_dirty(e)) {
+                self.mark(e, true);
+            }
+        }
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.geo().slowest())
+    }
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.shares.arrived(extent, slot.0);
+    }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.shares.remove(slot.0);
+        self.mark(extent, false);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let extent = access.extent;
+        view.set_last(extent, access.now);
+        self.next.get_or_insert(access.now + self.update);
+        let (_, run) = self.streams.note(access);
+        if let Some(s) = access.copy {
+            return self.shares.touch(s.0);
+        }
+        if (self.cutoff > 0 && run >= self.cutoff) || self.shares.is_coming(extent) {
+            return;
+        }
+        if view.free(FAST) == 0 {
+            let Some(extent) = self.shares.oldest(view, 0) else {
+                return;
+            };
+            wanted.push(Action::Evict { extent });
+        }
+        self.shares.expect(extent, 0);
+        wanted.push(if access.write {
+            Action::Allocate { extent, to: FAST }
+        } else {
+            Action::Fetch { extent, to: FAST }
+        });
+    }
+    fn write_to(&mut self, _view: &mut View<'_>, access: &Access) -> WriteTo {
+        if u64::from(self.dirty_count) * 100
+            > u64::from(self.shares.limit(0)) * u64::from(CUTOFF_WRITEBACK)
+        {
+            return WriteTo::Both;
+        }
+        self.mark(access.extent, true);
+        WriteTo::Copy
+    }
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+        let extent = action.extent();
+        if let Action::Clean { .. } = action {
+            self.mark(extent, view.is_dirty(extent));
+        } else if how != Outcome::Done {
+            self.shares.failed(extent);
+        }
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        self.clean(view, wanted);
+        if wanted.is_empty()
+            && let Some(next) = self.next.filter(|&t| t <= view.now())
+        {
+            self.correct();
+            self.next = Some(next + self.update);
+            self.clean(view, wanted);
+        }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.next
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        let whole = |lo: f64, hi: f64, what| param::whole(value, lo, hi, what);
+        match key {
+            "sequential_cutoff" => {
+                let what = "bytes, a whole number from 0 (never) to 2^40";
+                self.cutoff = whole(0.0, 1_099_511_627_776.0, what)?;
+            }
+            "writeback_percent" => {
+                self.percent = whole(0.0, 40.0, "per cent, a whole number from 0 to 40")? as u32;
+            }
+            "update_seconds" => {
+                let s = whole(1.0, 3600.0, "seconds, a whole number from 1 to 3600")?;
+                self.update = Nanos::from_secs(s);
+            }
+            "d_term" => self.d_term = whole(0.0, 1000.0, "a whole number from 0 to 1000")? as i64,
+            "p_term_inverse" => {
+                self.p_inverse = whole(1.0, 1e6, "a whole number from 1 to 10^6")? as i64;
+            }
+            "rate_minimum" => {
+                let what = "sectors a second, a whole number from 1 to 10^6";
+                self.minimum = whole(1.0, 1e6, what)? as i64;
+            }
+            _ => {
+                let names = self.params();
+                let nearest = super::nearest(key, names.iter().map(|p| p.0));
+                return Err(ParamError::Unknown(nearest));
+            }
+        }
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("sequential_cutoff", self.cutoff as f64),
+            ("writeback_percent", f64::from(self.percent)),
+            ("update_seconds", self.update.as_secs_f64()),
+            ("d_term", self.d_term as f64),
+            ("p_term_inverse", self.p_inverse as f64),
+            ("rate_minimum", self.minimum as f64),
+        ]
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let what = match view.copy(extent) {
+            Some(_) if view.is_dirty(extent) => "a dirty copy",
+            Some(_) => "a clean copy",
+            None => "no copy; an access makes one unless its stream is over the cutoff",
+        };
+        format!(
+            "{what}; last access {idle:.1} s ago; {} of {} copies dirty, cleaned at {} sectors/s",
+            self.dirty_count,
+            self.shares.limit(0),
+            self.rate
+        )
+    }
+    fn bytes(&self) -> usize {
+        self.shares.bytes() + self.dirty.bytes() + self.streams.bytes()
+    }
+}

@@ -1,0 +1,324 @@
+//! `opencas-like`: how Open CAS decides, as its guide describes it (no code was taken).
+//!
+//! *Promotion* (nhit): while at least `trigger` per cent of the cache are taken, a unit gets a copy at its `insertion`-th access
+//! without one; else at the first. *Sequential cutoff*: with a full cache, a stream that has reached `seq_cutoff` bytes bypasses.
+//! Least recently used copies go first. Write-back.
+//!
+//! *Cleaning* alru: every `wake_up` seconds, if nothing was accessed for `activity` seconds, dirty copies not accessed for
+//! `staleness` seconds are written home, least recently used first, `flush_max` at a time until none is left. *Cleaning* acp:
+//! every 10 ms, `flush_max` dirty copies of the 100 MiB of addresses that have most of them (lower addresses among equals), least
+//! recently dirtied first.
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | insertion | 1…63 | 3 | accesses until a unit gets a copy; 1: always |
+//! | trigger | 0…100 | 80 | per cent of the cache taken from which insertion counts |
+//! | seq_cutoff | 0…2⁴⁰ | 1048576 | bytes of a stream from which it bypasses; 0: never |
+//! | acp | 0, 1 | 0 | 1: clean by acp instead of alru |
+//! | wake_up | 1…3600 | 20 | seconds between alru's rounds |
+//! | staleness | 1…3600 | 120 | seconds without access after which alru cleans a copy |
+//! | activity | 0…3600 | 10 | seconds without access after which alru works |
+//! | flush_max | 1…10000 | 100 | copies cleaned at a time |
+//!
+//! 21 bytes a fast slot; the access count rides in the map's row and is forgotten when the copy is made. When not to use it: work that
+//! touches everything once or twice under full load: nothing comes in (that is nhit's purpose), nothing is cleaned (alru).
+
+use super::hold::FAST;
+use super::shares::Shares;
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
+use crate::collector::{Heap, Lists, Streams};
+use crate::units::{ExtentId, Nanos, Slot};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const ACP_WAKE: Nanos = Nanos::from_millis(10);
+const ACP_CHUNK: u64 = 100 << 20;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct OpenCas {
+    insertion: u16,
+    trigger: u32,
+    cutoff: u64,
+    acp: bool,
+    wake_up: Nanos,
+    staleness: Nanos,
+    activity: Nanos,
+    flush_max: u32,
+    streams: Streams,
+    shares: Shares,
+    /// acp: by chunk, slots of dirty copies, least recently dirtied first; most dirty chunk on top.
+    chunks: Lists,
+    chunk_units: u32,
+    counts: Vec<u32>,
+    order: Heap,
+    next: Option<Nanos>,
+    last: Nanos,
+}
+
+impl Default for OpenCas {
+    fn default() -> OpenCas {
+        OpenCas {
+            insertion: 3,
+            trigger: 80,
+            cutoff: 1 << 20,
+            acp: false,
+            wake_up: Nanos::from_secs(20),
+            staleness: Nanos::from_secs(120),
+            activity: Nanos::from_secs(10),
+            flush_max: 100,
+            streams: Streams::default(),
+            shares: Shares::default(),
+            chunks: Lists::new(0, 0),
+            chunk_units: 1,
+            counts: Vec::new(),
+            order: Heap::default(),
+            next: None,
+            last: Nanos(0),
+        }
+    }
+}
+
+impl OpenCas {
+    fn dirtied(&mut self, e: ExtentId, slot: u32) {
+        if !self.acp || self.chunks.contains(slot) {
+            return;
+        }
+        let c = e.0 / self.chunk_units;
+        self.chunks.push_tail(c, slot);
+        self.recount(c, 1);
+    }
+    fn cleaned(&mut self, e: ExtentId, slot: u32) {
+        if self.acp && self.chunks.contains(slot) {
+            self.chunks.unlink(slot);
+            self.recount(e.0 / self.chunk_units, -1);
+        }
+    }
+    fn recount(&mut self, c: u32, by: i32) {
+        let n = &mut self.counts[c as usize];
+        *n = n.saturating_add_signed(by);
+        if *n == 0 {
+            self.order.remove(c);
+        } else {
+            self.order.set(c, (u64::from(u32::MAX - *n), u64::from(c)));
+        }
+    }
+    fn clean_chunk(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        let Some((_, c)) = self.order.top() else {
+            return;
+        };
+        for _ in 0..self.flush_max {
+            let Some(s) = self.chunks.head(c) else {
+                return;
+            };
+            let Some(extent) = view.owner(Slot(s)) else {
+                self.chunks.unlink(s);
+                self.recount(c, -1);
+                continue;
+            };
+            self.cleaned(extent, s);
+            wanted.push(Action::Clean { extent });
+        }
+    }
+    fn clean_stale(&mut self, view: &View<'_>, now: Nanos, wanted: &mut Vec<Action>) {
+        let old = |e: &ExtentId| now.since(view.last(*e)) >= self.staleness;
+        let stale = self.shares.by_age(view, 0).take_while(old);
+        let dirty = stale.filter(|&e| view.is_dirty(e) && !view.is_held(e));
+        wanted.extend(
+            dirty
+                .take(self.flush_max as usize)
+                .map(|extent| Action::Clean { extent }),
+        );
+    }
+    fn count(stat: u16) -> u16 {
+        stat & 63
+    }
+}
+
+impl Policy for OpenCas {
+    fn name(&self) -> &'static str {
+        "opencas-like"
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let f = view.geo().tier_slots(FAST).end;
+        self.shares = Shares::new(view, vec![f]);
+        if self.acp {
+            self.chunk_units = (ACP_CHUNK >> view.geo().extent_shift).max(1) as u32;
+            let chunks = view.geo().extents.div_ceil(self.chunk_units);
+            self.chunks = Lists::new(f, chunks);
+            self.counts = vec![0; chunks as usize];
+            self.order = Heap::new(chunks);
+            for s in 0..f {
+                if let Some(e) = view.owner(Slot(s)).filter(|&e| view.is_dirty(e)) {
+                    self.dirtied(e, s);
+                }
+            }
+        }
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+        Place::Tier(view.geo().slowest())
+    }
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.shares.arrived(extent, slot.0);
+        view.set_stat(extent, 0);
+    }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.shares.remove(slot.0);
+        self.cleaned(extent, slot.0);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let extent = access.extent;
+        view.set_last(extent, access.now);
+        self.last = access.now;
+        let every = if self.acp { ACP_WAKE } else { self.wake_up };
+        self.next.get_or_insert(access.now + every);
+        let (_, run) = self.streams.note(access);
+        if let Some(s) = access.copy {
+            return self.shares.touch(s.0);
+        }
+        let full = view.free(FAST) == 0;
+        if (full && self.cutoff > 0 && run >= self.cutoff) || self.shares.is_coming(extent) {
+            return;
+        }
+        let n = (Self::count(view.stat(extent)) + 1).min(63);
+        view.set_stat(extent, n);
+        let taken = u64::from(self.shares.have(0)) * 100;
+        let counts = taken >= u64::from(self.shares.limit(0)) * u64::from(self.trigger);
+        if counts && n < self.insertion {
+            return;
+        }
+        if full {
+            let Some(extent) = self.shares.oldest(view, 0) else {
+                return;
+            };
+            wanted.push(Action::Evict { extent });
+        }
+        self.shares.expect(extent, 0);
+        wanted.push(if access.write {
+            Action::Allocate { extent, to: FAST }
+        } else {
+            Action::Fetch { extent, to: FAST }
+        });
+    }
+    fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> super::WriteTo {
+        if let Some(s) = view.copy(access.extent) {
+            self.dirtied(access.extent, s.0);
+        }
+        super::WriteTo::Copy
+    }
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+        let extent = action.extent();
+        if let Action::Clean { .. } = action {
+            if let Some(s) = view.copy(extent).filter(|_| view.is_dirty(extent)) {
+                self.dirtied(extent, s.0);
+                // Not now: the next round tries again, not the next moment.
+                self.next = Some(view.now() + self.wake_up);
+            }
+        } else if how != Outcome::Done {
+            self.shares.failed(extent);
+        }
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        let Some(next) = self.next.filter(|&t| t <= view.now()) else {
+            return;
+        };
+        let every = if self.acp { ACP_WAKE } else { self.wake_up };
+        if self.acp {
+            self.clean_chunk(view, wanted);
+        } else if next.since(self.last) >= self.activity {
+            self.clean_stale(view, next, wanted);
+            if !wanted.is_empty() {
+                return; // as many again at once, until none is stale
+            }
+        }
+        self.next = Some(if self.acp && wanted.is_empty() {
+            // Nothing is dirty: the next rounds before the next access have nothing to do.
+            Nanos(next.0 + ((view.now().0 - next.0) / every.0 + 1) * every.0)
+        } else {
+            next + every
+        });
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.next
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        let whole = |lo: f64, hi: f64, what| param::whole(value, lo, hi, what);
+        let seconds = |lo: f64| {
+            let what = "seconds, a whole number up to 3600";
+            whole(lo, 3600.0, what).map(Nanos::from_secs)
+        };
+        match key {
+            "insertion" => {
+                self.insertion = whole(1.0, 63.0, "accesses, a whole number from 1 to 63")? as u16;
+            }
+            "trigger" => {
+                self.trigger = whole(0.0, 100.0, "per cent, a whole number from 0 to 100")? as u32;
+            }
+            "seq_cutoff" => {
+                let what = "bytes, a whole number from 0 (never) to 2^40";
+                self.cutoff = whole(0.0, 1_099_511_627_776.0, what)?;
+            }
+            "acp" if self.shares.limit_is_set() => {
+                return Err(ParamError::Range("chosen before the volume is opened"));
+            }
+            "acp" => self.acp = whole(0.0, 1.0, "0 (alru) or 1")? == 1,
+            "wake_up" => self.wake_up = seconds(1.0)?,
+            "staleness" => self.staleness = seconds(1.0)?,
+            "activity" => self.activity = seconds(0.0)?,
+            "flush_max" => {
+                let what = "copies, a whole number from 1 to 10000";
+                self.flush_max = whole(1.0, 10_000.0, what)? as u32;
+            }
+            _ => {
+                let names = self.params();
+                let nearest = super::nearest(key, names.iter().map(|p| p.0));
+                return Err(ParamError::Unknown(nearest));
+            }
+        }
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("insertion", f64::from(self.insertion)),
+            ("trigger", f64::from(self.trigger)),
+            ("seq_cutoff", self.cutoff as f64),
+            ("acp", f64::from(u8::from(self.acp))),
+            ("wake_up", self.wake_up.as_secs_f64()),
+            ("staleness", self.staleness.as_secs_f64()),
+            ("activity", self.activity.as_secs_f64()),
+            ("flush_max", f64::from(self.flush_max)),
+        ]
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let what = match view.copy(extent) {
+            Some(_) if view.is_dirty(extent) => String::from("a dirty copy"),
+            Some(_) => String::from("a clean copy"),
+            None => format!(
+                "no copy; {} accesses without one, at {} it gets one (at once while under {} % of the cache are taken)",
+                Self::count(view.stat(extent)),
+                self.insertion,
+                self.trigger
+            ),
+        };
+        format!("{what}; last access {idle:.1} s ago")
+    }
+    fn bytes(&self) -> usize {
+        self.shares.bytes()
+            + self.chunks.bytes()
+            + self.counts.len() * 4
+            + self.order.bytes()
+            + self.streams.bytes()
+    }
+}

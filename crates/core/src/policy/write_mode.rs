@@ -1,0 +1,205 @@
+//! What a cache does with writes, as a parameter of every caching preset: `write-mode=NAME`.
+//!
+//! | name | write that hits | write that misses | read that misses |
+//! |---|---|---|---|
+//! | write-back | to the copy | as the preset: a copy, where it makes one | as the preset |
+//! | write-through-update | to both | to the home, no copy | as the preset |
+//! | write-through-all | to both | to the home, and a copy as for a read | as the preset |
+//! | write-around | to the home; the copy is given up | to the home, no copy | as the preset |
+//! | write-only | to the copy | as the preset | no copy |
+//! | read-only | as write-around, and the preset does not see writes at all | as write-around | as the preset |
+//! | pass-through | to the home; the copy is given up | to the home | no copy |
+//!
+//! (Loris II-B names the write-through and write-around modes; the others are those of the kernel's caches and Open CAS.) Without the
+//! parameter a preset writes as published. Under modes that leave nothing dirty the preset sees writes as reads: its dirty lists stay
+//! empty. Presets that fill their cache at intervals go on doing so.
+
+use super::{
+    Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Refusal, Uses, View, WriteTo,
+};
+use crate::units::{ExtentId, Nanos, Slot};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Hits to the copy.
+    WriteBack,
+    /// Hits to both, misses to the home.
+    WriteThroughUpdate,
+    /// Hits to both, misses to both.
+    WriteThroughAll,
+    /// All to the home; the copy goes.
+    WriteAround,
+    /// Only writes make copies.
+    WriteOnly,
+    /// Only reads make copies, and writes are not looked at.
+    ReadOnly,
+    /// Nothing makes copies.
+    PassThrough,
+}
+
+/// Names of the modes, in the order of the enum.
+pub const WRITE_MODES: [&str; 7] = [
+    "write-back",
+    "write-through-update",
+    "write-through-all",
+    "write-around",
+    "write-only",
+    "read-only",
+    "pass-through",
+];
+
+use WriteMode::{
+    PassThrough, ReadOnly, WriteAround, WriteBack, WriteOnly, WriteThroughAll, WriteThroughUpdate,
+};
+
+impl WriteMode {
+    /// By name.
+    pub fn from_name(name: &str) -> Option<WriteMode> {
+        let all = [
+            WriteBack,
+            WriteThroughUpdate,
+            WriteThroughAll,
+            WriteAround,
+            WriteOnly,
+            ReadOnly,
+            PassThrough,
+        ];
+        WRITE_MODES.iter().position(|n| *n == name).map(|i| all[i])
+    }
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        WRITE_MODES[self as usize]
+    }
+}
+
+/// A caching preset under another write mode.
+pub struct Moded {
+    inner: Box<dyn Policy>,
+    mode: WriteMode,
+}
+
+impl Moded {
+    /// `inner`, writing as `mode` says.
+    pub fn new(inner: Box<dyn Policy>, mode: WriteMode) -> Moded {
+        Moded { inner, mode }
+    }
+    /// Let the preset see an access, and take back what it wants.
+    fn shown(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let before = wanted.len();
+        self.inner.on_access(view, access, wanted);
+        let unwanted: Vec<Action> = wanted.drain(before..).collect();
+        for a in unwanted {
+            let refused = Outcome::Refused(Refusal::Pointless);
+            self.inner.on_settled(view, a, refused, wanted);
+        }
+    }
+}
+
+impl Policy for Moded {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+    fn uses(&self) -> Uses {
+        self.inner.uses()
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        self.inner.attach(view);
+    }
+    fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        self.inner.make_room(view, access, wanted);
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
+        self.inner.first_touch(view, extent)
+    }
+    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.inner.on_placed(view, extent, slot);
+    }
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.inner.on_discarded(view, extent, slot);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let as_read = Access {
+            write: false,
+            ..*access
+        };
+        let miss = access.copy.is_none();
+        match (self.mode, access.write) {
+            (PassThrough, _) | (ReadOnly, true) => {}
+            (WriteOnly, false) if miss => self.shown(view, access, wanted),
+            (WriteThroughUpdate | WriteAround, true) if miss => self.shown(view, &as_read, wanted),
+            (WriteThroughUpdate | WriteThroughAll | WriteAround, true) => {
+                self.inner.on_access(view, &as_read, wanted);
+            }
+            _ => self.inner.on_access(view, access, wanted),
+        }
+    }
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.inner.on_copied(view, extent, slot);
+    }
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.inner.on_uncopied(view, extent, slot);
+    }
+    fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
+        match self.mode {
+            WriteThroughUpdate | WriteThroughAll => WriteTo::Both,
+            WriteAround | ReadOnly | PassThrough => WriteTo::Home,
+            // Presets that write back have a say in it (a limit on dirty data); the others do not.
+            WriteBack | WriteOnly => match self.inner.name() {
+                "cache-ondemand" | "cache-interval" | "azor" | "type-aware" => WriteTo::Copy,
+                _ => self.inner.write_to(view, access),
+            },
+        }
+    }
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        wanted: &mut Vec<Action>,
+    ) {
+        self.inner.on_settled(view, action, how, wanted);
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        self.inner.tick(view, wanted);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.inner.next_wake()
+    }
+    fn move_rules(&self) -> MoveRules {
+        self.inner.move_rules()
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        self.inner.set(key, value)
+    }
+    fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
+        if key != "write-mode" {
+            return self.inner.set_name(key, name);
+        }
+        self.mode = WriteMode::from_name(name).ok_or(ParamError::Range(RANGE))?;
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        self.inner.params()
+    }
+    fn names(&self) -> Vec<(&'static str, String)> {
+        let mut v = self.inner.names();
+        v.push(("write-mode", String::from(self.mode.name())));
+        v
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        self.inner.explain(view, extent)
+    }
+    fn warning(&self) -> Option<String> {
+        self.inner.warning()
+    }
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+}
+
+/// What `write-mode` must be.
+pub const RANGE: &str = "one of write-back, write-through-update, write-through-all, write-around, write-only, read-only, pass-through";

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::geometry::{Geometry, Member, SLOTS_MAX};
 use isotherm_core::null::{NullCounters, NullEngine};
-use isotherm_core::policy::{BuildError, Policy, Visitor, with_preset};
+use isotherm_core::policy::{BuildError, ParamValue, Policy, Visitor, with_preset};
 use isotherm_core::{ExtentId, Nanos, TierId};
 use isotherm_traces::{DeviceSpan, Op, Reader, Record, SideBySide, Stats, TraceError};
 
@@ -35,7 +35,7 @@ pub struct Setup<'a> {
     /// Preset name.
     pub policy: &'a str,
     /// Its parameters.
-    pub params: &'a [(&'a str, f64)],
+    pub params: &'a [(&'a str, ParamValue<'a>)],
     /// log2 of the extent size, 12 to 22.
     pub extent_shift: u32,
     /// Fast slots, from the number of touched extents; less than 1 counts as 1.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use isotherm_core::policy::{self, BuildError, ParamError, Policy};
+use isotherm_core::policy::{self, BuildError, ParamError, ParamValue, Policy};
 
 /// Name and parameters. Parsing checks the form, [`PolicySpec::build`] the meaning.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,36 @@ pub struct PolicySpec {
     /// Preset name.
     pub name: String,
     /// Parameters in the order given.
-    pub params: Vec<(String, f64)>,
+    pub params: Vec<(String, Param)>,
+}
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Param {
+    /// A number.
+    Number(f64),
+    /// Anything else: the name of a mode, a rule.
+    Name(String),
+}
+
+impl FromStr for Param {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Param, Self::Err> {
+        Ok(match text.parse::<f64>() {
+            Ok(v) if v.is_finite() => Param::Number(v),
+            _ => Param::Name(text.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Param::Number(v) => v.fmt(f),
+            Param::Name(n) => f.write_str(n),
+        }
+    }
 }
 
 impl FromStr for PolicySpec {
@@ -25,7 +54,7 @@ impl FromStr for PolicySpec {
                 "`{text}` lacks the policy's name: write NAME or NAME,KEY=VALUE"
             ));
         }
-        let params = parts.map(param).collect::<Result<_, _>>()?;
+        let params = parts.map(name_and_value).collect::<Result<_, _>>()?;
         let spec = PolicySpec {
             name: name.to_owned(),
             params,
@@ -35,6 +64,17 @@ impl FromStr for PolicySpec {
             Ok(_) => Ok(spec),
             Err(e) => Err(spec.words(&e)),
         }
+    }
+}
+
+/// `KEY=VALUE` with any value; the policy says what it takes.
+fn name_and_value(text: &str) -> Result<(String, Param), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+            let Ok(value) = value.parse();
+            Ok((key.to_owned(), value))
+        }
+        _ => Err(format!("`{text}` is no parameter: write KEY=VALUE")),
     }
 }
 
@@ -82,10 +122,11 @@ impl PolicySpec {
     }
 
     fn make(&self) -> Result<Box<dyn Policy>, BuildError> {
-        policy::build(
-            &self.name,
-            self.params.iter().map(|(k, v)| (k.as_str(), *v)),
-        )
+        let params = self.params.iter().map(|(k, v)| match v {
+            Param::Number(v) => (k.as_str(), ParamValue::Number(*v)),
+            Param::Name(n) => (k.as_str(), ParamValue::Name(n)),
+        });
+        policy::build_with(&self.name, params)
     }
 
     fn words(&self, error: &BuildError) -> String {
@@ -129,9 +170,15 @@ mod tests {
 
     #[test]
     fn round_trip() {
-        let spec: PolicySpec = "greendm,PT=2,TW=30.5".parse().expect("valid");
-        assert_eq!(spec.to_string(), "greendm,PT=2,TW=30.5");
-        assert_eq!(spec.to_string().parse(), Ok(spec));
+        for text in [
+            "greendm,PT=2,TW=30.5",
+            "lru,write-mode=write-around",
+            "type-aware,rule=class/1-7:cache-ondemand:20,rule=all:slow:0",
+        ] {
+            let spec: PolicySpec = text.parse().expect("valid");
+            assert_eq!(spec.to_string(), text);
+            assert_eq!(spec.to_string().parse(), Ok(spec));
+        }
     }
 
     #[test]
@@ -152,9 +199,16 @@ mod tests {
             ("grendm", "nearest: `greendm`"),
             ("greendm,PTT=1", "nearest: `PT`"),
             ("greendm,PT=0", "must be"),
-            ("greendm,PT=x", "is a number"),
-            ("greendm,PT=inf", "is a number"),
+            ("greendm,PT=x", "must be a number"),
+            ("greendm,PT=inf", "must be a number"),
             ("greendm,PT", "write KEY=VALUE"),
+            ("greendm,PT=", "write KEY=VALUE"),
+            ("lru,write-mode=write-bak", "must be one of write-back"),
+            ("greendm,write-mode=write-back", "no parameter `write-mode`"),
+            (
+                "type-aware,rule=all:fast:9",
+                "must be SELECTOR:POLICY:SHARE",
+            ),
         ] {
             let e = text.parse::<PolicySpec>().expect_err(text);
             assert!(e.contains(needle), "{text}: {e}");

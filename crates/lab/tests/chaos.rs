@@ -149,14 +149,8 @@ fn other_shapes_are_as_safe() {
 
 #[test]
 fn presets_are_as_safe_as_chaos() {
-    for policy in [
-        "greendm",
-        "hot-dst-recency",
-        "hot-dst-frequency",
-        "hot-dst-wsclock",
-        "linear",
-    ] {
-        all(policy, 200, |seed| Scenario {
+    for policy in isotherm_core::policy::PRESETS.iter().map(|p| p.name) {
+        all(policy, 60, |seed| Scenario {
             policy: Some(policy),
             ..Scenario::new(seed)
         });

@@ -1,7 +1,7 @@
 //! The description of a volume, `p/v.toml`: read, checked as a whole, written.
 
 use crate::error::{Error, ErrorKind};
-use isotherm_core::policy::{self, BuildError, ParamError, Policy, nearest};
+use isotherm_core::policy::{self, BuildError, ParamError, ParamValue, Policy, nearest};
 use isotherm_models::{DeviceModel, Options, Span, preset};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -425,13 +425,14 @@ pub fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
         let (k, v) = p
             .split_once('=')
             .ok_or_else(|| format!("policy: `{p}` is not of the form key=value"))?;
-        let v: f64 = v
-            .trim()
-            .parse()
-            .map_err(|_| format!("policy: {k}: `{v}` is not a number"))?;
+        let v = v.trim();
+        let v = match v.parse::<f64>() {
+            Ok(n) if n.is_finite() => ParamValue::Number(n),
+            _ => ParamValue::Name(v),
+        };
         params.push((k.trim(), v));
     }
-    policy::build(name, params.into_iter()).map_err(|e| match e {
+    policy::build_with(name, params.into_iter()).map_err(|e| match e {
         BuildError::UnknownPolicy(n) => format!("policy: no policy `{name}`: did you mean `{n}`?"),
         BuildError::Param(k, ParamError::Unknown(n)) => {
             let hint = if n.is_empty() {

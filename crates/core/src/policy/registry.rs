@@ -710,6 +710,19 @@ pub fn build_with<'a>(
 
 /// The parameter that every caching preset has.
 const WRITE_MODE: &str = "write-mode";
+const WRITE_MODE_INFO: ParamInfo = ParamInfo {
+    name: WRITE_MODE,
+    what: RANGE,
+    default: "as published",
+};
+
+impl Preset {
+    /// Its parameters, with those that all of its kind have.
+    pub fn parameters(&self) -> impl Iterator<Item = &ParamInfo> {
+        let common = (self.kind == "caching").then_some(&WRITE_MODE_INFO);
+        self.params.iter().chain(common)
+    }
+}
 
 /// The valid name with the smallest edit distance to `name`, letters compared without case.
 pub fn nearest<'a>(name: &str, valid: impl Iterator<Item = &'a str>) -> String {
@@ -759,6 +772,27 @@ mod tests {
                 Uses::Copies | Uses::Both => "caching",
             };
             assert_eq!(kind, p.kind, "{}", p.name);
+        }
+    }
+
+    #[test]
+    fn listed_parameters_are_those_there_are() {
+        for p in PRESETS {
+            let policy = (p.make)();
+            let (numbers, names) = (policy.params(), policy.names());
+            for q in p.params {
+                let known = numbers.iter().any(|x| x.0 == q.name) || q.name == "rule";
+                assert!(known, "{} lists {}", p.name, q.name);
+            }
+            for (key, value) in &numbers {
+                let listed = p.params.iter().any(|q| q.name == *key);
+                assert!(listed, "{} does not list {key}", p.name);
+                let built = build(p.name, core::iter::once((*key, *value)));
+                assert!(built.is_ok(), "{} refuses its own {key}={value}", p.name);
+            }
+            assert!(names.is_empty());
+            let modes = p.parameters().filter(|q| q.name == WRITE_MODE).count();
+            assert_eq!(modes == 1, p.kind == "caching", "{}", p.name);
         }
     }
 

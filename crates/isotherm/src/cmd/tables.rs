@@ -17,8 +17,7 @@ pub fn policies(args: &ListArgs) -> Result<(), Failure> {
         .iter()
         .map(|p| {
             let params = p
-                .params
-                .iter()
+                .parameters()
                 .map(|q| json!({"name": q.name, "what": q.what, "default": q.default}));
             json!({
                 "name": p.name, "kind": p.kind, "what": p.what, "source": p.source,
@@ -34,7 +33,7 @@ pub fn policies(args: &ListArgs) -> Result<(), Failure> {
                     .map(str::to_owned)
                     .to_vec(),
             );
-            for q in p.params {
+            for q in p.parameters() {
                 let what = format!("{}; default {}", q.what, q.default);
                 rows.push(vec![
                     format!("  {}", q.name),

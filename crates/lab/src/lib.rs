@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  trace ─► sim: virtual time over device models ─► Report ─► compare, sweep
+//!                                                     └► report: pages and pictures
 //!           hostile: everything that may go wrong does, in seeded order (tests only)
 //! ```
 
@@ -10,6 +11,7 @@ mod error;
 #[cfg(feature = "hostile")]
 pub mod hostile;
 pub mod policy_spec;
+pub mod report;
 pub mod sim;
 pub mod size;
 

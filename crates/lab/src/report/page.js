@@ -7,8 +7,11 @@
     light: ["#004488", "#c08a00", "#bb4455", "#6699cc", "#222222", "#7a5c00", "#dd88aa", "#3a8a5f"],
     dark: ["#77aadd", "#eecc66", "#dd7788", "#f4f4f4", "#44aa99", "#b8962e", "#f3b6c6", "#9fb0c3"],
   };
-  // One lightness from end to end (cividis), so that grey keeps the order. Nothing is the page's own end of it.
-  const HEAT = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
+  // Lightness goes one way from end to end, so that grey keeps the order, and starts near the page's own: few is faint.
+  const HEAT = {
+    light: ["#dff2b4", "#b4dfb5", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58"],
+    dark: ["#233a63", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"],
+  };
   const DASHES = ["solid", [8, 4], [2, 3], [10, 3, 2, 3], [5, 2], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3]];
   const MARKS = ["circle", "rect", "triangle", "diamond", "emptyCircle", "emptyRect", "emptyTriangle", "emptyDiamond"];
   const DECALS = [
@@ -226,7 +229,7 @@
         most = Math.max(most, count);
       }
     }
-    const ramp = dark() ? HEAT : HEAT.slice().reverse();
+    const ramp = dark() ? HEAT.dark : HEAT.light;
     o.legend.show = false;
     o.grid = { left: 70, right: 92, top: 14, bottom: 52 };
     // Cells need axes of categories, people need round numbers: the former are hidden, the latter carry nothing.
@@ -277,12 +280,15 @@
     o.xAxis = valueAxis(mx, true, Object.assign(wide(mx), { splitLine: { show: true, lineStyle: { color: css("--grid") } } }));
     o.yAxis = valueAxis(my, false, wide(my));
     o.legend.data = [...groups, "front"];
-    o.legend.itemWidth = 26;
+    o.legend.itemWidth = 15;
     o.tooltip.trigger = "item";
     o.tooltip.formatter = (p) => {
       if (p.data.point === undefined) return "";
       const point = c.points[p.data.point];
-      return tip(point.name + (on.includes(p.data.point) ? " (on the front)" : ""), c.metrics.map((m, k) => ["", m.label, text(m, point.values[k])]));
+      // What lies at the same place could not be hovered over otherwise.
+      const twins = c.points.filter((q) => q !== point && q.values[state.x] === point.values[state.x] && q.values[state.y] === point.values[state.y]);
+      const names = [point, ...twins.slice(0, 6)].map((q) => q.name).join("; ") + (twins.length > 6 ? "; …" : "");
+      return tip(names + (on.includes(p.data.point) ? " (on the front)" : ""), c.metrics.map((m, k) => ["", m.label, text(m, point.values[k])]));
     };
     const colors = o.color;
     o.series = groups.map((g, i) => ({

@@ -337,7 +337,9 @@ fn label(m: &MemberSeries) -> String {
 fn addresses(s: &Series) -> Vec<Chart> {
     let Some(h) = &s.heat else { return Vec::new() };
     let step = h.operations.len().div_ceil(HEAT_COLUMNS_MAX).max(1);
-    let cells = h.operations.first().map_or(0, Vec::len);
+    // The bins are powers of two, so up to half of them may lie behind the volume's end.
+    let used = |v: &Vec<u64>| v.iter().rposition(|n| *n > 0).map_or(0, |i| i + 1);
+    let cells = h.by_tier.iter().map(used).max().unwrap_or(0).max(1);
     // Shares are of the operations of their cell: back to counts, and neighbours in time added up.
     let count = |tier: &[Vec<f32>], t: usize, a: usize| {
         (h.operations[t][a] as f64 * f64::from(tier[t][a])).round() as u64
@@ -364,7 +366,7 @@ fn addresses(s: &Series) -> Vec<Chart> {
         layers: h.share.iter().enumerate().map(layer).collect(),
     };
     let by_tier = h.by_tier.iter().enumerate().map(|(i, v)| {
-        let values = v.iter().map(|n| *n as f64);
+        let values = v.iter().take(cells).map(|n| *n as f64);
         Line::regular(format!("tier {i}"), 0.0, h.bin_bytes as f64, values)
     });
     let frequency = Lines {

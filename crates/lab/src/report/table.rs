@@ -28,6 +28,8 @@ pub enum Cell {
     Text(String),
     /// A number with its unit, to the right.
     Number(f64, Unit),
+    /// The best number of its column.
+    Best(f64, Unit),
     /// A number already written, to the right.
     Written(String),
     /// How a claim fared.
@@ -79,6 +81,7 @@ impl Cell {
         match self {
             Cell::Text(t) => format!("<td>{}", escape(t)),
             Cell::Number(v, unit) => format!("<td class=n>{}", escape(&unit.text(*v))),
+            Cell::Best(v, unit) => format!("<td class=n><b>{}*</b>", escape(&unit.text(*v))),
             Cell::Written(t) => format!("<td class=n>{}", escape(t)),
             Cell::Verdict(v) => {
                 let (class, sign) = v.mark();
@@ -96,8 +99,12 @@ impl Table {
     /// As HTML. End tags that HTML lets one leave out are left out: a page has thousands of cells.
     pub fn html(&self) -> String {
         let numbers = |i: usize| {
-            let cell =
-                |r: &Vec<Cell>| matches!(r.get(i), Some(Cell::Number(..) | Cell::Written(_)));
+            let cell = |r: &Vec<Cell>| {
+                matches!(
+                    r.get(i),
+                    Some(Cell::Number(..) | Cell::Best(..) | Cell::Written(_))
+                )
+            };
             self.rows.iter().any(cell)
         };
         let caption = if self.caption.is_empty() {

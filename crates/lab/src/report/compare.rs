@@ -109,7 +109,7 @@ pub fn compare_page(c: &Comparison) -> Page {
     }
     page.heading("Figures").table(table(c));
     if !c.metrics.is_empty() && c.entries.len() > 1 {
-        page.heading("Trade-off").chart(trade_off(c));
+        page.heading("Which to choose").chart(trade_off(c));
         page.heading("Side by side");
         for m in 0..c.metrics.len().min(BARS_MAX) {
             page.chart(bars(c, m));

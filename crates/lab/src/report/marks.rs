@@ -44,6 +44,7 @@ const HEAT: [RGBColor; 6] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pen {
     Line(usize),
+    Bar(usize),
     Area(usize),
     Mark(usize),
 }
@@ -230,11 +231,13 @@ pub(super) fn legend(
                 }
                 marker(area, (x + 15, y), i, 4)?;
             }
-            Pen::Area(i) => {
+            Pen::Area(i) | Pen::Bar(i) => {
                 let corners = [(x + 6, y - 6), (x + 30, y + 6)];
                 area.draw(&Rectangle::new(corners, color(i).filled()))
                     .map_err(text)?;
-                pattern(area, corners[0], corners[1], i)?;
+                if matches!(pen, Pen::Bar(_)) {
+                    pattern(area, corners[0], corners[1], i)?;
+                }
             }
             Pen::Mark(i) => marker(area, (x + 18, y), i, 5)?,
         }

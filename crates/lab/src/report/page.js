@@ -121,14 +121,15 @@
       },
     };
   }
-  function valueAxis(axis, across, more) {
+  // An axis that ends where the data end has no label there: it would be no round number.
+  function valueAxis(axis, across, more, last = !across) {
     const soft = css("--soft");
     return Object.assign({
       type: axis.log ? "log" : "value", name: heading(axis), nameLocation: "middle", nameGap: across ? 30 : 52,
       nameTextStyle: { color: css("--text"), fontSize: 13 },
       axisLine: { show: true, lineStyle: { color: css("--line") } },
       axisTick: { show: true, lineStyle: { color: css("--line") } },
-      axisLabel: { color: soft, hideOverlap: true, showMaxLabel: axis.log ? null : !across, formatter: (v) => tick(axis, v) },
+      axisLabel: { color: soft, hideOverlap: true, showMaxLabel: axis.log ? null : last, formatter: (v) => tick(axis, v) },
       splitLine: { show: !across, lineStyle: { color: css("--grid") } },
     }, more);
   }
@@ -161,7 +162,7 @@
       return {
         type: "line", name: s.name, data: s.x.map((x, k) => [shown(c.x, x), shown(c.y, s.y[k]), s.y[k]]),
         stack: c.stacked ? "all" : undefined, step: c.steps ? "end" : false,
-        areaStyle: c.stacked ? { opacity: 0.75, decal: at(DECALS, i) ? decal(i) : undefined } : undefined,
+        areaStyle: c.stacked ? { opacity: 0.75 } : undefined,
         lineStyle: { width: 2, type: alone || c.stacked ? "solid" : at(DASHES, i) },
         symbol: at(MARKS, i), showSymbol: !(alone && !some) && !c.stacked, showAllSymbol: true,
         symbolSize: (_, p) => (some || (p.dataIndex + Math.floor(every * i / c.series.length)) % every === 0 ? 8 : 0),
@@ -236,7 +237,7 @@
     const hidden = (n) => ({ type: "category", show: false, data: Array.from({ length: n }, (_, i) => i) });
     const round = (axis, bin, n, across) => valueAxis(axis, across, {
       min: 0, max: (n * bin) / axis.factor, position: across ? "bottom" : "left", splitLine: { show: false },
-    });
+    }, false);
     o.xAxis = [hidden(columns), round(c.x, c.x_bin, columns, true)];
     o.yAxis = [hidden(c.cells), round(c.y, c.y_bin, c.cells, false)];
     const scale = (v) => counted(Math.pow(10, v), 1e3);

@@ -8,6 +8,7 @@ use super::html::{escape, json as script_json};
 use super::table::Table;
 
 const ECHARTS: &str = include_str!("vendor/echarts.min.js");
+const LICENSES: &str = include_str!("vendor/LICENSES.txt");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
@@ -121,13 +122,16 @@ impl Page {
              <header><div><h1>{title}</h1><p class=sub>{subtitle}</p></div>\
              <button type=button id=theme hidden>Dark</button></header>\n<main>\n\
              <noscript><p class=note>Charts need JavaScript; the tables below have the same figures.</p></noscript>\n\
-             {body}</main>\n<footer>Made by isotherm {version}. This file loads nothing from anywhere.</footer>\n\
+             {body}</main>\n<footer>Made by isotherm {version}. This file loads nothing from anywhere.\
+             <details><summary>Licences of what is in it</summary><pre>{licenses}</pre></details></footer>\n\
              <script type=\"application/json\" id=data>{data}</script>\n\
              <script>{library}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
             version = env!("CARGO_PKG_VERSION"),
             title = escape(&self.title),
             subtitle = escape(&self.subtitle),
             body = body.concat(),
+            // Whoever is sent a page is sent the chart library, and with it its terms.
+            licenses = escape(LICENSES),
             data = script_json(&json!({ "charts": data })),
         )
     }

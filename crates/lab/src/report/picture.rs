@@ -110,7 +110,7 @@ fn legend(plot: &Plot) -> Vec<(String, Pen)> {
             pens(l.series.iter().map(|s| &s.name).collect(), Pen::Area)
         }
         Plot::Lines(l) => pens(l.series.iter().map(|s| &s.name).collect(), Pen::Line),
-        Plot::Bars(b) => pens(b.series.iter().map(|s| &s.name).collect(), Pen::Area),
+        Plot::Bars(b) => pens(b.series.iter().map(|s| &s.name).collect(), Pen::Bar),
         Plot::Scatter(s) => pens(groups(s), Pen::Mark),
         Plot::Heat(_) => Vec::new(),
     }
@@ -294,7 +294,8 @@ fn stack(l: &Lines) -> Vec<Line> {
     let each = l.series.iter().map(|s| {
         sums.resize(sums.len().max(s.points.len()), 0.0);
         let points = s.points.iter().zip(&mut sums).map(|(p, sum)| {
-            *sum += if p.1.is_finite() { p.1 } else { 0.0 };
+            // A gap in one is a gap in the sum.
+            *sum += p.1;
             (p.0, *sum)
         });
         Line {

@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SEEDS ?= 1000
 
-.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz vm-test fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz vm-test report-check fmt doc bench deps
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -51,6 +51,11 @@ soak-fuzz:
 # FLUSH on the kernel's block devices under dm-log-writes, in a guest: skipped unless ISOTHERM_VM names the program that runs it
 vm-test: build
 	scripts/vm-dm-log-writes.sh
+
+# The pages of reports in a real browser; screenshots and pictures to look at stay in target/tmp
+report-check:
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium
+	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm-lab --test report_browser -- --nocapture
 
 fmt:
 	$(CARGO) fmt --all

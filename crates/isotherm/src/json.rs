@@ -37,7 +37,7 @@ impl JsonArg {
                 if path.as_os_str() == "-" {
                     to_stdout(&(json + "\n"))
                 } else {
-                    to_file(path, &(json + "\n"))
+                    to_file(path, json + "\n")
                 }
             }
         }
@@ -55,7 +55,11 @@ fn to_stdout(text: &str) -> Result<(), Failure> {
 }
 
 /// Whole or not at all: readers never see half a result.
-fn to_file(path: &Path, text: &str) -> Result<(), Failure> {
+///
+/// # Errors
+/// The file cannot be written; an earlier one of that name is then as it was.
+pub fn to_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let text = text.as_ref();
     let failed = |e: &std::io::Error| Failure::file(path, "write", e);
     if path.metadata().is_ok_and(|m| !m.is_file()) {
         // A device or a pipe cannot be replaced, only written to.
@@ -69,7 +73,7 @@ fn to_file(path: &Path, text: &str) -> Result<(), Failure> {
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .tempfile_in(dir)
         .map_err(|e| failed(&e))?;
-    beside.write_all(text.as_bytes()).map_err(|e| failed(&e))?;
+    beside.write_all(text).map_err(|e| failed(&e))?;
     beside.persist(path).map_err(|e| failed(&e.error))?;
     Ok(())
 }

@@ -18,6 +18,7 @@ pub mod failure;
 pub mod figures;
 pub mod json;
 pub mod member;
+pub mod pages;
 pub mod progress;
 pub mod table;
 pub mod tap;

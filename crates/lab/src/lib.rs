@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  trace ─► sim: virtual time over device models ─► Report ─► compare, sweep
+//!                                                     └► report: pages and pictures
 //!           hostile: everything that may go wrong does, in seeded order (tests only)
 //! ```
 
@@ -16,6 +17,7 @@ mod touched;
 pub mod hostile;
 pub mod policy_spec;
 pub mod pool;
+pub mod report;
 pub mod sim;
 pub mod size;
 pub mod sweep;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::json::JsonArg;
+use crate::pages::PageArgs;
 use crate::policy_spec::PolicySpec;
 use crate::size::{self, Size};
 
@@ -34,6 +35,9 @@ pub struct SimArgs {
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,
+    /// Pages and pictures.
+    #[command(flatten)]
+    pub page: PageArgs,
 }
 
 /// What a run in the lab is told besides trace and policy.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use isotherm_lab::sim::{Device, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, Volumes};
+use isotherm_lab::sim::{
+    Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, Volumes,
+};
 use isotherm_lab::size::Size;
 use serde_json::Value;
 
@@ -18,7 +20,8 @@ use crate::table::table;
 /// # Errors
 /// A trace cannot be read or does not fit the options.
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
-    let setup = setup(&args.world, &args.policy)?;
+    let mut setup = setup(&args.world, &args.policy)?;
+    setup.observe = observe(args);
     let files = args
         .traces
         .iter()
@@ -35,6 +38,15 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         for f in &files {
             reports.push(one(args, &setup, f)?);
         }
+    }
+    if args.page.wanted() {
+        let [report] = &reports[..] else {
+            return Err(Failure::usage(
+                "a page is of one run: give one trace, or --side-by-side to play them as one",
+            ));
+        };
+        args.page
+            .write(&isotherm_lab::report::run_page(report, &[]))?;
     }
     let values = reports
         .iter()
@@ -153,13 +165,23 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
         seed: args.seed,
         host_w: args.host_power,
         discards: !args.no_discards,
-        observe: isotherm_lab::sim::Observe {
+        observe: Observe {
             time_bins: args.time_bins,
             address_bins: args.address_bins,
         },
     };
     setup.check().map_err(|e| Failure::usage(e.to_string()))?;
     Ok(setup)
+}
+
+/// A page shows series, so it asks for them unless the command line says how many.
+fn observe(args: &SimArgs) -> Observe {
+    let page = args.page.wanted() && !args.world.hit_only;
+    let or = |bins: u32, usual: u32| if bins == 0 && page { usual } else { bins };
+    Observe {
+        time_bins: or(args.world.time_bins, 120),
+        address_bins: or(args.world.address_bins, 96),
+    }
 }
 
 fn hits(reports: &[Report]) -> String {

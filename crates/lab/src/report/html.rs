@@ -1,0 +1,48 @@
+//! Text in HTML. Names come from traces, files and configurations, so nothing is trusted.
+
+use serde::Serialize;
+
+/// Escaped for text and for attributes in double quotes.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // No control character is allowed in HTML but these.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// JSON that may stand inside a script element: no `<` is left, so nothing in it can end the element or begin a comment.
+pub fn json<T: Serialize>(value: &T) -> String {
+    // Maps here have text keys and the types are ours, so this cannot fail; an empty object would only draw nothing.
+    let text = serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned());
+    text.replace('<', "\\u003c")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_ends_a_script() {
+        let name = "</script><!--<script>alert(1)</script>\u{2028}";
+        let text = json(&[name]);
+        assert!(!text.contains('<') && !text.contains('\u{2028}'), "{text}");
+        let back: Vec<String> = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, [name]);
+        assert_eq!(
+            escape("<a href=\"x\">'&\u{1}"),
+            "&lt;a href=&quot;x&quot;&gt;&#39;&amp;\u{fffd}"
+        );
+    }
+}

@@ -12,7 +12,6 @@
 
 pub mod args;
 pub mod cmd;
-pub mod compact;
 pub mod control;
 pub mod demo;
 pub mod failure;

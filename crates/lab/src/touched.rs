@@ -43,6 +43,23 @@ pub struct Spot {
     bit: u16,
 }
 
+impl Spot {
+    /// In 32 bits, if the chunk's place fits 23.
+    #[inline]
+    pub fn pack(self) -> Option<u32> {
+        (self.chunk < 1 << (32 - CHUNK_BITS))
+            .then_some(self.chunk << CHUNK_BITS | u32::from(self.bit))
+    }
+    /// The inverse of [`Spot::pack`].
+    #[inline]
+    pub fn unpack(packed: u32) -> Spot {
+        Spot {
+            chunk: packed >> CHUNK_BITS,
+            bit: packed as u16 & ((1 << CHUNK_BITS) - 1),
+        }
+    }
+}
+
 impl Touched {
     /// The place of a chunk, made if need be.
     #[inline]

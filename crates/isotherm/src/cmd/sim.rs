@@ -1,31 +1,16 @@
 //! `isotherm sim`: a trace under a policy.
 //!
-//! Hit-only runs as in policy-specs section 0. Two passes: the first finds the touched extents (their number is what `10%`
-//! is of, and rows are kept for them only), the second plays.
+//! Hit-only runs as in policy-specs section 0, by `isotherm_lab::hit_only`.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use isotherm_core::geometry::{Geometry, Member, SLOTS_MAX};
-use isotherm_core::null::{NullCounters, NullEngine};
-use isotherm_core::policy::Policy;
-use isotherm_core::{ExtentId, TierId};
-use isotherm_traces::{Op, Options, Reader, Record, SideBySide};
-use roaring::RoaringTreemap;
+use isotherm_lab::hit_only::{HitOnlyError, HitOnlyReport, KEEP_BYTES, Setup, hit_only};
 use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::args::SimArgs;
 use crate::cmd::trace::{failed, find, options};
-use crate::compact::Compact;
 use crate::table::table;
-
-/// Records decoded at a time.
-const BATCH: usize = 4096;
-/// Fast slots kept at most, where the trace touches less than half as many extents.
-const FAST_SLOTS_MAX: u64 = 1 << 26;
-/// The logical block of a simulated volume, as a power of two: the sector.
-const BLOCK_SHIFT: u32 = 9;
 
 /// `isotherm sim`.
 ///
@@ -78,105 +63,34 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     })
 }
 
-/// What the first pass finds.
-struct Touched {
-    extents: RoaringTreemap,
-    devices: SideBySide,
-}
-
-/// Which row an extent of the trace has.
-enum Rows {
-    /// Touched extents, numbered without gaps.
-    Compact(Compact),
-    /// The address space from the lowest touched extent on: what `linear` places is the address.
-    From(u64),
-}
-
-impl Rows {
-    fn row(&mut self, extent: u64) -> u64 {
-        match self {
-            Rows::Compact(c) => c.rank(extent),
-            Rows::From(lowest) => extent - *lowest,
-        }
-    }
-}
-
-/// Sums over the requests.
-#[derive(Default)]
-struct Requests {
-    all: u64,
-    reads: u64,
-    writes: u64,
-    bytes_read: u64,
-    bytes_written: u64,
-    by_class: std::collections::BTreeMap<u8, (u64, u64)>,
-}
-
 fn one(args: &SimArgs, trace: &Path) -> Result<Value, Failure> {
     let path = find(trace)?;
     let options = options(&args.read)?;
     let shift = args.extent.trailing_zeros();
-    let begun = Instant::now();
-    let mut reading = Duration::ZERO;
-    let touched = first_pass(&path, &options, shift, &mut reading)?;
-    let n = touched.extents.len();
     let refuse = |why: String| Failure::failed(format!("{}: {why}", path.display()));
-    let (Some(lowest), Some(highest)) = (touched.extents.min(), touched.extents.max()) else {
-        return Err(refuse("no request reads or writes anything".into()));
+    let params: Vec<(&str, f64)> = args
+        .policy
+        .params
+        .iter()
+        .map(|(k, v)| (k.as_str(), *v))
+        .collect();
+    let setup = Setup {
+        policy: &args.policy.name,
+        params: &params,
+        extent_shift: shift,
+        fast_slots: &|touched| match args.fast_size.bytes() {
+            Some(bytes) => bytes >> shift,
+            None => args.fast_size.of(touched),
+        },
+        keep_bytes: KEEP_BYTES,
     };
-    let fast = match args.fast_size.bytes() {
-        Some(bytes) => bytes >> shift,
-        None => args.fast_size.of(n),
-    }
-    .max(1);
-    let by_address = matches!(args.policy.name.as_str(), "linear" | "mylinear");
-    let (rows, count) = if by_address {
-        (Rows::From(lowest), highest - lowest + 1)
-    } else {
-        (Rows::Compact(Compact::new(&touched.extents)), n)
-    };
-    // Watermarks count free slots, so slots beyond the last extent matter; only absurd sizes are cut, for memory's sake.
-    let fast_slots = fast.min(FAST_SLOTS_MAX.max(2 * count));
-    if fast_slots + count > u64::from(SLOTS_MAX) {
-        return Err(refuse(format!(
-            "{count} extents of {} bytes are too many: choose a larger --extent",
-            args.extent
-        )));
-    }
-    let member = |tier, slots: u64| Member {
-        tier: TierId(tier),
-        first_slot: 0,
-        slots: slots as u32,
-        data_offset: 0,
-    };
-    let geo = Geometry::new(
-        shift,
-        BLOCK_SHIFT,
-        count as u32,
-        vec![member(0, fast_slots), member(1, count)],
-    )
-    .map_err(|e| refuse(e.to_owned()))?;
-    let mut engine = NullEngine::new(geo, args.policy.build()?);
-    let mut reader = isotherm_traces::open(&path, &options).map_err(|e| failed(&e))?;
-    let mut sums = Requests::default();
-    let mut play = Play {
-        rows,
-        shift,
-        engine: &mut engine,
-        sums: &mut sums,
-    };
-    each_batch(&mut reader, &mut reading, |batch| {
-        for r in batch {
-            let mut r = *r;
-            touched.devices.map(&mut r);
-            play.request(&r);
-        }
+    let r = hit_only(|| isotherm_traces::open(&path, &options), &setup).map_err(|e| match e {
+        HitOnlyError::Trace(e) => failed(&e),
+        other => refuse(other.to_string()),
     })?;
-    let wall = begun.elapsed();
-    let c = engine.counters();
-    let bytes = engine.bytes();
-    let mut result = figures(&sums, &c);
-    let simulating = wall.saturating_sub(reading).as_secs_f64();
+    let c = r.counters;
+    let mut result = figures(&r);
+    let simulating = r.wall.saturating_sub(r.reading).as_secs_f64();
     for (k, v) in [
         ("trace", json!(trace)),
         ("policy", json!(args.policy.to_string())),
@@ -184,136 +98,38 @@ fn one(args: &SimArgs, trace: &Path) -> Result<Value, Failure> {
         ("extent_bytes", json!(args.extent)),
         (
             "fast_bytes",
-            json!(fast.saturating_mul(u64::from(args.extent))),
+            json!(r.fast_slots.saturating_mul(u64::from(args.extent))),
         ),
-        ("touched_extents", json!(n)),
+        ("touched_extents", json!(r.touched)),
         (
             "migrated_bytes",
             json!((c.promotions + c.demotions + c.fetches + c.writebacks) * u64::from(args.extent)),
         ),
-        ("wall_s", json!(wall.as_secs_f64())),
-        ("reader_s", json!(reading.as_secs_f64())),
+        ("wall_s", json!(r.wall.as_secs_f64())),
+        ("reader_s", json!(r.reading.as_secs_f64())),
         (
             "sim_rate_rps",
             json!(if simulating > 0.0 {
-                sums.all as f64 / simulating
+                r.requests as f64 / simulating
             } else {
                 0.0
             }),
         ),
-        ("bytes_per_extent", json!(bytes as f64 / n as f64)),
+        ("bytes_per_extent", json!(r.bytes as f64 / r.touched as f64)),
         ("seed", json!(args.seed)),
-        ("reader", json!(reader.stats())),
+        ("reader", json!(r.reader)),
     ] {
         result.insert(k.to_owned(), v);
     }
     Ok(Value::Object(result))
 }
 
-fn first_pass(
-    path: &Path,
-    options: &Options,
-    shift: u32,
-    reading: &mut Duration,
-) -> Result<Touched, Failure> {
-    let spans = {
-        let begun = Instant::now();
-        let spans = isotherm_traces::scan(path, options).map_err(|e| failed(&e))?;
-        *reading += begun.elapsed();
-        spans
-    };
-    let devices =
-        SideBySide::new(&spans).map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
-    let mut extents = RoaringTreemap::new();
-    let mut reader = isotherm_traces::open(path, options).map_err(|e| failed(&e))?;
-    each_batch(&mut reader, reading, |batch| {
-        for r in batch
-            .iter()
-            .filter(|r| matches!(r.op, Op::Read | Op::Write))
-        {
-            let mut r = *r;
-            devices.map(&mut r);
-            let (from, to) = span(&r, shift);
-            extents.insert_range(from..=to);
-        }
-    })?;
-    Ok(Touched { extents, devices })
-}
-
-/// Give every batch of the trace to `f`, and count the time spent reading.
-fn each_batch(
-    reader: &mut Reader,
-    reading: &mut Duration,
-    mut f: impl FnMut(&[Record]),
-) -> Result<(), Failure> {
-    let mut batch = Vec::with_capacity(BATCH);
-    loop {
-        batch.clear();
-        let begun = Instant::now();
-        let n = reader
-            .read_batch(&mut batch, BATCH)
-            .map_err(|e| failed(&e))?;
-        *reading += begun.elapsed();
-        if n == 0 {
-            return Ok(());
-        }
-        f(&batch);
-    }
-}
-
-/// First and last extent of a request of at least one byte.
-fn span(r: &Record, shift: u32) -> (u64, u64) {
-    (r.offset >> shift, (r.end() - 1) >> shift)
-}
-
-struct Play<'a> {
-    rows: Rows,
-    shift: u32,
-    engine: &'a mut NullEngine<Box<dyn Policy>>,
-    sums: &'a mut Requests,
-}
-
-impl Play<'_> {
-    fn request(&mut self, r: &Record) {
-        self.sums.all += 1;
-        let write = match r.op {
-            Op::Read => {
-                self.sums.reads += 1;
-                self.sums.bytes_read += u64::from(r.len);
-                false
-            }
-            Op::Write => {
-                self.sums.writes += 1;
-                self.sums.bytes_written += u64::from(r.len);
-                true
-            }
-            // Neither places nor touches data in a run without devices.
-            Op::Flush | Op::Discard => return,
-        };
-        let (from, to) = span(r, self.shift);
-        // Touched neighbours stay neighbours, so a request stays one piece.
-        let first = self.rows.row(from);
-        let inside = r.offset & ((1 << self.shift) - 1);
-        let request = ((first << self.shift) + inside, r.len);
-        let class = self.sums.by_class.entry(r.class).or_default();
-        for row in first..=first + (to - from) {
-            class.0 += 1;
-            class.1 += u64::from(self.engine.access(
-                r.time,
-                ExtentId(row as u32),
-                write,
-                r.class,
-                request,
-            ));
-        }
-    }
-}
-
-fn figures(r: &Requests, c: &NullCounters) -> Map<String, Value> {
+fn figures(r: &HitOnlyReport) -> Map<String, Value> {
+    let c = &r.counters;
     let by_class: Map<String, Value> = r
         .by_class
         .iter()
-        .map(|(class, (accesses, hits))| {
+        .map(|(class, accesses, hits)| {
             (
                 class.to_string(),
                 json!({"accesses": accesses, "fast_hits": hits}),
@@ -325,7 +141,7 @@ fn figures(r: &Requests, c: &NullCounters) -> Map<String, Value> {
         m.insert(k.to_owned(), Value::Null); // filled in by the caller; here for the order
     }
     for (k, v) in [
-        ("requests", r.all),
+        ("requests", r.requests),
         ("reads", r.reads),
         ("writes", r.writes),
     ] {

@@ -102,7 +102,7 @@ pub fn compare(
         policy: fast,
         ..base.clone()
     };
-    let shape = Shape::new(&packed, &first, &source.name())?;
+    let shape = Shape::new(&packed, &first, false, &source.name())?;
     let sequence = Sequence::load(source, &first, &shape, base.limit)?;
     let prices = prices(base, &shape, sequence.read_share())?;
     let bounds = bounds(&sequence, &shape, &prices);
@@ -267,7 +267,7 @@ fn bounds(s: &Sequence, shape: &Shape, p: &Prices) -> Bounds {
 /// # Errors
 /// As [`compare`].
 pub fn bounds_of(setup: &Setup, source: &dyn Source, first: &Touched) -> Result<Bounds, LabError> {
-    let shape = Shape::new(setup, first, &source.name())?;
+    let shape = Shape::new(setup, first, false, &source.name())?;
     let sequence = Sequence::load(source, first, &shape, setup.limit)?;
     let prices = prices(setup, &shape, sequence.read_share())?;
     Ok(bounds(&sequence, &shape, &prices))

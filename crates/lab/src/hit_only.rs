@@ -1,8 +1,8 @@
 //! Hit-only runs: a trace under a policy with no device time (policy-specs section 0), at full speed.
 //!
 //! One pass decodes the trace, finds which extents it touches (their number is what `10%` is of, and rows are kept for them
-//! only) and keeps the requests, packed into 24 bytes, as long as they fit into a budget; then they are played. A longer
-//! trace is decoded a second time instead, so memory is bounded by the budget and by what is touched, whatever the length.
+//! only) and keeps the requests, 6 to 18 bytes each, as long as they fit into a budget; then they are played. A longer trace
+//! is decoded a second time instead, so memory is bounded by the budget and by what is touched, whatever the length.
 //!
 //! The policy is compiled into the loop where it is a plain cache ([`with_preset`]); the others are called dynamically. The
 //! decisions are the same (test: `tests/hit_only.rs`).
@@ -16,6 +16,8 @@ use isotherm_core::policy::{BuildError, ParamValue, Policy, Visitor, with_preset
 use isotherm_core::{ExtentId, Nanos, TierId};
 use isotherm_traces::{DeviceSpan, Op, Reader, Record, SideBySide, Stats, TraceError};
 
+use crate::kept::{Kept, Kind};
+use crate::sim::Digest;
 use crate::touched::{Spot, Touched};
 
 /// Records decoded at a time: they stay in the nearest cache.
@@ -26,7 +28,7 @@ const AHEAD: usize = 32;
 const FAST_SLOTS_MAX: u64 = 1 << 26;
 /// The logical block of a simulated volume, as a power of two: the sector.
 const BLOCK_SHIFT: u32 = 9;
-/// Bytes that packed requests may take by default: 11 million requests.
+/// Bytes that kept requests may take by default: 15 to 44 million requests.
 pub const KEEP_BYTES: usize = 256 << 20;
 
 /// What to run.
@@ -40,8 +42,21 @@ pub struct Setup<'a> {
     pub extent_shift: u32,
     /// Fast slots, from the number of touched extents; less than 1 counts as 1.
     pub fast_slots: &'a dyn Fn(u64) -> u64,
-    /// Bytes that packed requests may take ([`KEEP_BYTES`]); a longer trace is read twice.
+    /// Bytes that kept requests may take ([`KEEP_BYTES`]); a longer trace is read twice.
     pub keep_bytes: usize,
+}
+
+/// What one class of data did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassSums {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Extent accesses.
+    pub accesses: u64,
+    /// Those that hit the fast tier.
+    pub hits: u64,
 }
 
 /// What a run found.
@@ -57,12 +72,16 @@ pub struct HitOnlyReport {
     pub bytes_read: u64,
     /// Bytes of write requests.
     pub bytes_written: u64,
-    /// Accesses and hits, by class; classes without accesses are left out.
-    pub by_class: Vec<(u8, u64, u64)>,
+    /// By class; those without requests are left out.
+    pub by_class: Vec<(u8, ClassSums)>,
+    /// Hash of which access hit: equal runs have equal ones.
+    pub digest: Digest,
     /// What the engine counted.
     pub counters: NullCounters,
     /// Distinct extents touched.
     pub touched: u64,
+    /// Rows kept for them.
+    pub rows: u64,
     /// Fast slots, as asked for.
     pub fast_slots: u64,
     /// Memory of map, slots and policy, bytes.
@@ -134,29 +153,25 @@ pub fn hit_only(
 
 /// A request, ready to be played.
 #[derive(Clone, Copy)]
-struct Packed {
+struct Ready {
     time: Nanos,
-    spot: Spot,
+    /// Its first extent's row.
+    first: u32,
     len: u32,
-    /// Offset inside the first extent; class in the highest six bits, then the direction.
     inside: u32,
+    class: u8,
+    write: bool,
 }
 
-const WRITE: u32 = 1 << 25;
-const CLASS_SHIFT: u32 = 26;
-const INSIDE: u32 = (1 << 25) - 1;
-
-impl Packed {
-    fn new(r: &Record, spot: Spot, shift: u32) -> Packed {
-        let inside = r.offset as u32 & ((1 << shift) - 1);
-        let write = if r.op == Op::Write { WRITE } else { 0 };
-        Packed {
-            time: r.time,
-            spot,
-            len: r.len,
-            inside: inside | write | u32::from(r.class) << CLASS_SHIFT,
-        }
-    }
+impl Ready {
+    const NOTHING: Ready = Ready {
+        time: Nanos(0),
+        first: 0,
+        len: 0,
+        inside: 0,
+        class: 0,
+        write: false,
+    };
 }
 
 /// One device of the trace.
@@ -171,8 +186,8 @@ struct Gathered {
     devices: Vec<Device>,
     /// Number of a device in the trace → place in `devices`.
     place: Vec<u32>,
-    /// Packed requests and their devices' places (left empty where there is one device).
-    kept: Option<(Vec<Packed>, Vec<u16>)>,
+    /// The requests, unless they are too many.
+    kept: Option<Kept>,
     report: HitOnlyReport,
 }
 
@@ -181,7 +196,7 @@ impl Gathered {
         let mut g = Gathered {
             devices: Vec::new(),
             place: Vec::new(),
-            kept: Some((Vec::new(), Vec::new())),
+            kept: Some(Kept::default()),
             report: HitOnlyReport {
                 requests: 0,
                 reads: 0,
@@ -189,8 +204,10 @@ impl Gathered {
                 bytes_read: 0,
                 bytes_written: 0,
                 by_class: Vec::new(),
+                digest: Digest::default(),
                 counters: NullCounters::default(),
                 touched: 0,
+                rows: 0,
                 fast_slots: 0,
                 bytes: 0,
                 reading: Duration::ZERO,
@@ -203,9 +220,10 @@ impl Gathered {
             for r in &batch {
                 g.add(r, setup.extent_shift);
             }
-            let most = setup.keep_bytes / size_of::<Packed>();
-            let too_many = |k: &(Vec<Packed>, Vec<u16>)| k.0.len() > most;
-            if g.kept.as_ref().is_some_and(too_many) || g.devices.len() > usize::from(u16::MAX) {
+            if g.kept
+                .as_ref()
+                .is_some_and(|k| k.bytes() > setup.keep_bytes)
+            {
                 g.kept = None;
             }
         }
@@ -248,16 +266,11 @@ impl Gathered {
         for e in from + 1..=to {
             device.touched.add(e);
         }
-        if let Some((requests, places)) = &mut self.kept {
-            // The second device ends the time in which places are left out.
-            if place > 0 && places.len() < requests.len() {
-                places.resize(requests.len(), 0);
-            }
-            if self.devices.len() > 1 {
-                places.resize(requests.len(), 0);
-                places.push(place as u16);
-            }
-            requests.push(Packed::new(r, spot, shift));
+        let kind = Kind::new(r, place as u32, shift);
+        if let Some(kept) = &mut self.kept
+            && !kept.push(r.time, spot, kind)
+        {
+            self.kept = None;
         }
     }
     fn new_device(&mut self, device: u32) -> usize {
@@ -304,7 +317,7 @@ struct Run<'a> {
 
 /// Which row an extent has.
 enum Rows {
-    /// Touched extents, numbered without gaps.
+    /// Touched extents, numbered without gaps, or with one between any that are no neighbours.
     Ranks,
     /// The address space from the lowest touched extent on: what `linear` places is the address. Bases of the devices, as
     /// extents.
@@ -313,12 +326,12 @@ enum Rows {
 
 impl Run<'_> {
     /// Rows and their number.
-    fn rows(&self) -> Result<(Rows, u64), HitOnlyError> {
+    fn rows(&self, ranks: u64) -> Result<(Rows, u64), HitOnlyError> {
         let g = &self.gathered;
         let spans: Vec<DeviceSpan> = g.devices.iter().map(|d| d.span).collect();
         let map = SideBySide::new(&spans).map_err(HitOnlyError::Unfit)?;
         if !matches!(self.setup.policy, "linear" | "mylinear") {
-            return Ok((Rows::Ranks, g.report.touched));
+            return Ok((Rows::Ranks, ranks));
         }
         let shift = self.setup.extent_shift;
         let bases: Vec<u64> = spans.iter().map(|s| map.base(s.device) >> shift).collect();
@@ -359,48 +372,52 @@ impl Visitor for Run<'_> {
             let why = "no request reads or writes anything";
             return Err(HitOnlyError::Unfit(why.to_owned()));
         }
-        let (rows, count) = self.rows()?;
+        let mut ranks = self.gathered.report.touched;
+        if policy.minds_gaps() {
+            ranks = 0;
+            for d in &mut self.gathered.devices {
+                d.touched.pad();
+                ranks = d.touched.number(ranks);
+            }
+        }
+        let (rows, count) = self.rows(ranks)?;
         let fast = (self.setup.fast_slots)(self.gathered.report.touched).max(1);
         let geo = self.geometry(fast, count)?;
         let mut play = Play {
             engine: NullEngine::new(geo, policy),
             rows,
             shift: self.setup.extent_shift,
-            by_class: [(0, 0); 64],
+            by_class: [ClassSums::default(); 64],
+            digest: Digest::default(),
+            ready: [const { Ready::NOTHING }; AHEAD],
+            waiting: 0,
         };
         let g = &mut self.gathered;
-        match (&g.kept, self.again) {
-            (Some((requests, places)), _) => play.all(&g.devices, requests, places),
-            (None, Some(mut reader)) => {
-                let mut batch = Vec::with_capacity(BATCH);
-                let (mut packed, mut places) = (Vec::with_capacity(BATCH), Vec::new());
-                while next_batch(&mut reader, &mut batch, &mut g.report.reading)? {
-                    packed.clear();
-                    places.clear();
-                    for r in batch
-                        .iter()
-                        .filter(|r| matches!(r.op, Op::Read | Op::Write))
-                    {
-                        let place = g.place[r.device as usize] - 1;
-                        let from = span(r, play.shift).0;
-                        let spot = g.devices[place as usize].touched.spot(from);
-                        packed.push(Packed::new(r, spot, play.shift));
-                        places.push(place as u16);
-                    }
-                    play.all(&g.devices, &packed, &places);
+        if let Some(kept) = &g.kept {
+            kept.each(|time, spot, kind| play.add(&g.devices, time, spot, kind));
+        }
+        if let Some(mut reader) = self.again {
+            let mut batch = Vec::with_capacity(BATCH);
+            while next_batch(&mut reader, &mut batch, &mut g.report.reading)? {
+                batch.retain(|r| matches!(r.op, Op::Read | Op::Write));
+                for r in &batch {
+                    let place = g.place[r.device as usize] - 1;
+                    let touched = &mut g.devices[place as usize].touched;
+                    let spot = touched.spot(span(r, play.shift).0);
+                    let kind = Kind::new(r, place, play.shift);
+                    play.add(&g.devices, r.time, spot, &kind);
                 }
             }
-            (None, None) => {}
         }
+        play.flush();
         let mut report = self.gathered.report;
         report.counters = play.engine.counters();
         report.bytes = play.engine.bytes();
+        report.rows = count;
         report.fast_slots = fast;
+        report.digest = play.digest;
         let classes = (0..64).zip(play.by_class);
-        report.by_class = classes
-            .filter(|(_, (n, _))| *n > 0)
-            .map(|(class, (n, hits))| (class, n, hits))
-            .collect();
+        report.by_class = classes.filter(|(_, c)| c.requests > 0).collect();
         report.wall = self.begun.elapsed();
         Ok(report)
     }
@@ -410,48 +427,64 @@ struct Play<P> {
     engine: NullEngine<P>,
     rows: Rows,
     shift: u32,
-    by_class: [(u64, u64); 64],
+    by_class: [ClassSums; 64],
+    digest: Digest,
+    ready: [Ready; AHEAD],
+    waiting: usize,
 }
 
 impl<P: Policy> Play<P> {
-    /// Play requests; no places mean that all are of the first device.
-    fn all(&mut self, devices: &[Device], requests: &[Packed], places: &[u16]) {
-        let mut first = [0u32; AHEAD];
-        for (n, group) in requests.chunks(AHEAD).enumerate() {
-            // Two loops without decisions, so that the processor has all their loads under way at once.
-            for (i, r) in group.iter().enumerate() {
-                let place = places.get(n * AHEAD + i).map_or(0, |p| usize::from(*p));
-                let touched = &devices[place].touched;
-                first[i] = match &self.rows {
-                    Rows::Ranks => touched.rank(r.spot) as u32,
-                    Rows::Addresses(bases, lowest) => {
-                        (bases[place] + touched.extent(r.spot) - lowest) as u32
-                    }
-                };
+    /// Play a request, soon: looking up rows for a group and reading them has no decisions in it, so the processor has
+    /// all their loads under way at once.
+    #[inline]
+    fn add(&mut self, devices: &[Device], time: Nanos, spot: Spot, kind: &Kind) {
+        let touched = &devices[kind.device as usize].touched;
+        let first = match &self.rows {
+            Rows::Ranks => touched.rank(spot),
+            Rows::Addresses(bases, lowest) => {
+                bases[kind.device as usize] + touched.extent(spot) - lowest
             }
-            let mut seen = 0;
-            for row in &first[..group.len()] {
-                seen ^= self.engine.peek(ExtentId(*row));
-            }
-            black_box(seen);
-            for (r, first) in group.iter().zip(&first) {
-                self.request(r, *first);
-            }
+        };
+        self.ready[self.waiting] = Ready {
+            time,
+            first: first as u32,
+            len: kind.len,
+            inside: kind.inside,
+            class: kind.class,
+            write: kind.write,
+        };
+        self.waiting += 1;
+        if self.waiting == AHEAD {
+            self.flush();
         }
     }
+    fn flush(&mut self) {
+        let mut seen = 0;
+        for r in &self.ready[..self.waiting] {
+            seen ^= self.engine.peek(ExtentId(r.first));
+        }
+        black_box(seen);
+        for i in 0..self.waiting {
+            let r = self.ready[i];
+            self.request(&r);
+        }
+        self.waiting = 0;
+    }
     #[inline]
-    fn request(&mut self, r: &Packed, first: u32) {
-        let inside = r.inside & INSIDE;
-        let write = r.inside & WRITE != 0;
-        let class = (r.inside >> CLASS_SHIFT) as u8;
-        let more = (u64::from(inside) + u64::from(r.len) - 1) >> self.shift;
-        let request = ((u64::from(first) << self.shift) + u64::from(inside), r.len);
-        let sums = &mut self.by_class[usize::from(class & 63)];
+    fn request(&mut self, r: &Ready) {
+        let inside = u64::from(r.inside);
+        let more = (inside + u64::from(r.len) - 1) >> self.shift;
+        let request = ((u64::from(r.first) << self.shift) + inside, r.len);
+        let sums = &mut self.by_class[usize::from(r.class & 63)];
+        sums.requests += 1;
+        sums.bytes += u64::from(r.len);
         // Touched neighbours stay neighbours, so a request stays one piece.
-        for row in first..=first + more as u32 {
+        for row in r.first..=r.first + more as u32 {
             let e = ExtentId(row);
-            sums.0 += 1;
-            sums.1 += u64::from(self.engine.access(r.time, e, write, class, request));
+            let hit = self.engine.access(r.time, e, r.write, r.class, request);
+            sums.accesses += 1;
+            sums.hits += u64::from(hit);
+            self.digest.mix(u64::from(row) << 1 | u64::from(hit));
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod compact;
 pub mod compare;
 mod error;
 pub mod hit_only;
+mod kept;
 mod touched;
 
 #[cfg(feature = "hostile")]

@@ -23,6 +23,16 @@ pub enum Param {
     Name(String),
 }
 
+impl Param {
+    /// As policies take it.
+    pub fn value(&self) -> ParamValue<'_> {
+        match self {
+            Param::Number(v) => ParamValue::Number(*v),
+            Param::Name(n) => ParamValue::Name(n),
+        }
+    }
+}
+
 impl FromStr for Param {
     type Err = std::convert::Infallible;
 
@@ -122,10 +132,7 @@ impl PolicySpec {
     }
 
     fn make(&self) -> Result<Box<dyn Policy>, BuildError> {
-        let params = self.params.iter().map(|(k, v)| match v {
-            Param::Number(v) => (k.as_str(), ParamValue::Number(*v)),
-            Param::Name(n) => (k.as_str(), ParamValue::Name(n)),
-        });
+        let params = self.params.iter().map(|(k, v)| (k.as_str(), v.value()));
         policy::build_with(&self.name, params)
     }
 

@@ -43,6 +43,23 @@ pub struct Spot {
     bit: u16,
 }
 
+impl Spot {
+    /// In 32 bits, if the chunk's place fits 23.
+    #[inline]
+    pub fn pack(self) -> Option<u32> {
+        (self.chunk < 1 << (32 - CHUNK_BITS))
+            .then_some(self.chunk << CHUNK_BITS | u32::from(self.bit))
+    }
+    /// The inverse of [`Spot::pack`].
+    #[inline]
+    pub fn unpack(packed: u32) -> Spot {
+        Spot {
+            chunk: packed >> CHUNK_BITS,
+            bit: packed as u16 & ((1 << CHUNK_BITS) - 1),
+        }
+    }
+}
+
 impl Touched {
     /// The place of a chunk, made if need be.
     #[inline]
@@ -85,6 +102,27 @@ impl Touched {
         let bit = extent as u16 & ((1 << CHUNK_BITS) - 1);
         self.chunks[chunk as usize].bits[usize::from(bit >> 6)] |= 1 << (bit & 63);
         Spot { chunk, bit }
+    }
+    /// Add the extent after every one that was added, so that the numbers of two that are not neighbours are not, either.
+    pub fn pad(&mut self) {
+        let mut after = Vec::new();
+        for at in 0..self.chunks.len() {
+            let c = &mut self.chunks[at];
+            let mut carry = 0;
+            for bits in &mut c.bits {
+                let out = *bits >> 63;
+                *bits |= *bits << 1 | carry;
+                carry = out;
+            }
+            let next = c.key + 1;
+            if carry != 0 {
+                after.push(next);
+            }
+        }
+        // Only now: what was added here has nothing after it.
+        for key in after {
+            self.add(key << CHUNK_BITS);
+        }
     }
     /// Number the extents from `base` on; the number after the last one. Nothing is added afterwards.
     pub fn number(&mut self, base: u64) -> u64 {
@@ -165,6 +203,14 @@ mod tests {
             for (i, e) in (round..).zip(&set) {
                 assert_eq!(t.rank(spots[e]), i);
                 assert_eq!((t.spot(*e), t.extent(spots[e])), (spots[e], *e));
+            }
+            t.pad();
+            let padded: BTreeSet<u64> = set.iter().flat_map(|e| [*e, e + 1]).collect();
+            assert_eq!(t.number(round), round + padded.len() as u64);
+            for (i, e) in (round..).zip(&padded) {
+                if let Some(s) = spots.get(e) {
+                    assert_eq!(t.rank(*s), i);
+                }
             }
         }
     }

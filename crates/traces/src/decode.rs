@@ -167,6 +167,12 @@ pub(crate) trait FixedParser: Send {
 
     /// Reads one record of `SIZE` bytes.
     fn record(&mut self, bytes: &[u8], devices: &mut Devices) -> Result<Item, Bad>;
+
+    /// Appends plain requests, at most `max`, from the front of whole records; how many. It stops before one that needs
+    /// [`FixedParser::record`], which is slower, to say what it is.
+    fn plain(&mut self, _bytes: &[u8], _max: usize, _out: &mut Vec<Record>) -> usize {
+        0
+    }
 }
 
 pub(crate) struct Fixed<P> {
@@ -197,7 +203,8 @@ impl<P: FixedParser> Decode for Fixed<P> {
                 run.bad(&self.input.path, Place::Byte(at), bad)?;
                 return Ok(false);
             }
-            for bytes in unread.chunks_exact(P::SIZE).take(max - out.len()) {
+            used += self.parser.plain(unread, max - out.len(), out) * P::SIZE;
+            for bytes in unread[used..].chunks_exact(P::SIZE).take(max - out.len()) {
                 used += P::SIZE;
                 match self.parser.record(bytes, &mut run.devices) {
                     Ok(Item::Request(r)) => out.push(r),

@@ -27,6 +27,9 @@ impl Policy for Linear {
     fn name(&self) -> &'static str {
         self.name
     }
+    fn minds_gaps(&self) -> bool {
+        false // it goes by the address, gaps and all
+    }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, _view: &mut View<'_>, extent: ExtentId) -> Place {
         Place::Exact(Slot(extent.0))

@@ -241,6 +241,11 @@ pub trait Policy: Send {
     fn uses(&self) -> Uses {
         Uses::Homes
     }
+    /// Does it matter to its decisions which extents are neighbours? Then a lab that keeps rows for touched extents only
+    /// must not lay together what lies apart on the volume.
+    fn minds_gaps(&self) -> bool {
+        true
+    }
     /// The view's shape is known: size what depends on it. Called once, before anything else.
     fn attach(&mut self, view: &mut View<'_>);
     /// The extent of `access` is about to get its first home: push what must leave before. Without devices it has left when
@@ -316,6 +321,9 @@ impl Policy for Box<dyn Policy> {
     }
     fn uses(&self) -> Uses {
         (**self).uses()
+    }
+    fn minds_gaps(&self) -> bool {
+        (**self).minds_gaps()
     }
     fn attach(&mut self, view: &mut View<'_>) {
         (**self).attach(view);

@@ -106,6 +106,9 @@ impl Policy for Moded {
     fn uses(&self) -> Uses {
         self.inner.uses()
     }
+    fn minds_gaps(&self) -> bool {
+        self.inner.minds_gaps()
+    }
     fn attach(&mut self, view: &mut View<'_>) {
         self.inner.attach(view);
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use isotherm_lab::sim::{
-    Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, Volumes,
+    Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, Volumes, hit_only_file,
 };
 use isotherm_lab::size::Size;
 use serde_json::Value;
@@ -36,7 +36,12 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         reports.push(one(args, &setup, &Volumes::new(all))?);
     } else {
         for f in &files {
-            reports.push(one(args, &setup, f)?);
+            reports.push(if args.world.hit_only {
+                shown(&f.name(), |watch| hit_only_file(&setup, f, Some(watch)))
+                    .map_err(|e| failed(&e))?
+            } else {
+                one(args, &setup, f)?
+            });
         }
     }
     if args.page.wanted() {

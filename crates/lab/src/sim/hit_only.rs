@@ -11,10 +11,11 @@ use isotherm_traces::{Op, Record};
 use super::report::{ClassReport, Report};
 use super::setup::Setup;
 use super::shape::Shape;
-use super::source::Source;
+use super::source::{Source, TraceFile};
 use super::touched::{Rows, Touched, each_batch, span};
 use super::{Watch, digest::Digest};
 use crate::LabError;
+use crate::hit_only::{self, HitOnlyError};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
@@ -95,6 +96,100 @@ impl<P: Policy> Play<P> {
     }
 }
 
+/// A plain pair of devices and nothing to warm up, so that [`crate::hit_only`] can play a trace file faster; else `None`.
+pub(super) fn fast(setup: &Setup, file: &TraceFile) -> Option<Result<Report, LabError>> {
+    let pair = setup.tiers.len() == 2 && setup.tiers.iter().all(|t| t.devices.len() == 1);
+    if !pair || setup.warm_up > 0 {
+        return None;
+    }
+    Some(fast_report(setup, file))
+}
+
+fn fast_report(setup: &Setup, file: &TraceFile) -> Result<Report, LabError> {
+    setup.check()?;
+    let mut options = file.options.clone();
+    options.limit = match (options.limit, setup.limit) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+    let shift = setup.extent_bytes.trailing_zeros();
+    let size = setup.tiers[0].size;
+    let params: Vec<_> = (setup.policy.params.iter())
+        .map(|(k, v)| (k.as_str(), v.value()))
+        .collect();
+    let how = hit_only::Setup {
+        policy: &setup.policy.name,
+        params: &params,
+        extent_shift: shift,
+        fast_slots: &|touched| {
+            size.bytes()
+                .map_or_else(|| size.of(touched), |b| b >> shift)
+        },
+        keep_bytes: hit_only::KEEP_BYTES,
+    };
+    let r =
+        hit_only::hit_only(|| isotherm_traces::open(&file.path, &options), &how).map_err(|e| {
+            match e {
+                HitOnlyError::Trace(e) => LabError::Trace(e),
+                other => LabError::setup(format!("{}: {other}", file.label)),
+            }
+        })?;
+    let c = r.counters;
+    let seconds = r.wall.saturating_sub(r.reading).as_secs_f64();
+    let rate = |n: u64| {
+        if seconds > 0.0 {
+            n as f64 / seconds
+        } else {
+            0.0
+        }
+    };
+    let by_class = (r.by_class.iter())
+        .map(|(class, k)| {
+            let class_report = ClassReport {
+                accesses: k.accesses,
+                fast_hits: k.hits,
+                requests: k.requests,
+                bytes: k.bytes,
+                time_s: None,
+            };
+            (class.to_string(), class_report)
+        })
+        .collect();
+    Ok(Report {
+        trace: file.label.clone(),
+        policy: setup.policy.to_string(),
+        extent_bytes: setup.extent_bytes,
+        fast_bytes: r.fast_slots.saturating_mul(u64::from(setup.extent_bytes)),
+        requests: r.requests,
+        reads: r.reads,
+        writes: r.writes,
+        bytes_read: r.bytes_read,
+        bytes_written: r.bytes_written,
+        fast_hit_ratio: c.hits as f64 / c.accesses.max(1) as f64,
+        accesses: c.accesses,
+        promotions: c.promotions,
+        demotions: c.demotions,
+        fetches: c.fetches,
+        evictions: c.evictions,
+        writebacks: c.writebacks,
+        refused: c.refused,
+        migrated_bytes: (c.promotions + c.demotions + c.fetches + c.writebacks)
+            * u64::from(setup.extent_bytes),
+        by_class,
+        hit_only: true,
+        touched_extents: r.touched,
+        seed: setup.seed,
+        digest: r.digest.text(),
+        reader: r.reader,
+        wall_s: r.wall.as_secs_f64(),
+        reader_s: r.reading.as_secs_f64(),
+        sim_rate_rps: rate(r.requests),
+        sim_rate_accesses_per_s: rate(c.accesses),
+        bytes_per_extent: r.bytes as f64 / r.rows as f64,
+        ..Report::default()
+    })
+}
+
 /// Play `source` under `policy` without time.
 pub(super) fn play<P: Policy>(
     setup: &Setup,
@@ -104,7 +199,7 @@ pub(super) fn play<P: Policy>(
     watch: Option<&Watch>,
 ) -> Result<Report, LabError> {
     let begun = Instant::now();
-    let shape = Shape::new(setup, touched, &source.name())?;
+    let shape = Shape::new(setup, touched, policy.minds_gaps(), &source.name())?;
     let mut play = Play {
         rows: shape.rows(touched),
         shift: touched.shift,
@@ -193,7 +288,7 @@ pub(super) fn play<P: Policy>(
         reader_s: (reading + touched.reading).as_secs_f64(),
         sim_rate_rps: rate(play.sums.seen),
         sim_rate_accesses_per_s: rate(c.accesses),
-        bytes_per_extent: play.engine.bytes() as f64 / touched.extents.len() as f64,
+        bytes_per_extent: play.engine.bytes() as f64 / shape.extents as f64,
         ..Report::default()
     })
 }

@@ -100,6 +100,25 @@ pub fn hit_only(setup: &Setup, source: &dyn Source) -> Result<Report, LabError> 
     Run::new(setup, source).hit_only()
 }
 
+/// The trace file under the setup's policy without devices, by the fastest driver that can.
+///
+/// # Errors
+/// As [`run`].
+pub fn hit_only_file(
+    setup: &Setup,
+    file: &TraceFile,
+    watch: Option<&Watch>,
+) -> Result<Report, LabError> {
+    if let Some(report) = hit_only::fast(setup, file) {
+        return report;
+    }
+    let run = Run::new(setup, file);
+    match watch {
+        Some(w) => run.watch(w).hit_only(),
+        None => run.hit_only(),
+    }
+}
+
 impl<'a> Run<'a> {
     /// As [`run`], until told more.
     pub fn new(setup: &'a Setup, source: &'a dyn Source) -> Run<'a> {
@@ -187,7 +206,7 @@ impl<'a> Run<'a> {
         let first_pass = self.touched.is_none();
         let mut own = None;
         let touched = self.prepare(&mut own)?;
-        let shape = Shape::new(setup, touched, &source.name())?;
+        let shape = Shape::new(setup, touched, policy.minds_gaps(), &source.name())?;
         let (engine, drives) = shape.build(setup, policy)?;
         let mut devices = Vec::new();
         for (d, p) in drives.iter().zip(&shape.members) {

@@ -14,6 +14,8 @@ use isotherm_models::{DeviceModel, Options, Sheet};
 use super::setup::{Device, Setup};
 use super::touched::{Rows, Touched};
 use crate::LabError;
+use roaring::RoaringTreemap;
+
 use crate::compact::Compact;
 
 /// Fast slots kept at most, where the trace touches less than half as many extents.
@@ -34,6 +36,8 @@ pub struct Shape {
     pub fast_bytes: u64,
     /// The lowest touched extent, where rows are addresses.
     pub from: Option<u64>,
+    /// The touched extents and those that keep them apart, where that matters.
+    pub padded: Option<RoaringTreemap>,
 }
 
 /// One member.
@@ -50,11 +54,17 @@ pub struct Place {
 }
 
 impl Shape {
-    /// The shape that `setup` has on that trace.
+    /// The shape that `setup` has on that trace. With `gaps`, extents that are no neighbours get rows that are none, either
+    /// ([`Policy::minds_gaps`]).
     ///
     /// # Errors
     /// The trace touches nothing, or too many extents.
-    pub fn new(setup: &Setup, touched: &Touched, trace: &str) -> Result<Shape, LabError> {
+    pub fn new(
+        setup: &Setup,
+        touched: &Touched,
+        gaps: bool,
+        trace: &str,
+    ) -> Result<Shape, LabError> {
         let refuse = |why: &str| LabError::setup(format!("{trace}: {why}"));
         let n = touched.extents.len();
         let (Some(lowest), Some(highest)) = (touched.extents.min(), touched.extents.max()) else {
@@ -63,7 +73,12 @@ impl Shape {
         // What `linear` places is the address. A single tier has nothing to place.
         let by_address =
             setup.tiers.len() > 1 && matches!(setup.policy.name.as_str(), "linear" | "mylinear");
-        let extents = if by_address { highest - lowest + 1 } else { n };
+        let padded = (gaps && !by_address).then(|| touched.padded());
+        let extents = match &padded {
+            _ if by_address => highest - lowest + 1,
+            Some(p) => p.len(),
+            None => n,
+        };
         let last = setup.tiers.len() - 1;
         let (mut members, mut slots, mut fast_bytes) = (Vec::new(), 0u64, 0);
         for (t, tier) in setup.tiers.iter().enumerate() {
@@ -106,18 +121,20 @@ impl Shape {
             members,
             fast_bytes,
             from: by_address.then_some(lowest),
+            padded,
         })
     }
 
     /// Row numbers for the extents of the trace.
     pub fn rows(&self, touched: &Touched) -> Rows {
-        match self.from {
-            Some(lowest) => Rows::From {
+        if let Some(lowest) = self.from {
+            return Rows::From {
                 lowest,
                 extents: self.extents,
-            },
-            None => Rows::Compact(Compact::new(&touched.extents)),
+            };
         }
+        let extents = self.padded.as_ref().unwrap_or(&touched.extents);
+        Rows::Compact(Compact::new(extents))
     }
 
     /// Geometry without metadata, for hit-only runs.

@@ -37,6 +37,17 @@ pub enum Rows {
     },
 }
 
+impl Touched {
+    /// The extents, and the one after each: numbered, those that are no neighbours do not become any.
+    pub fn padded(&self) -> RoaringTreemap {
+        let mut all = self.extents.clone();
+        for e in &self.extents {
+            all.insert(e + 1);
+        }
+        all
+    }
+}
+
 impl Rows {
     /// The row of a touched extent; for another one, that of the next, or the number of rows if there is none.
     pub fn row(&mut self, extent: u64) -> u64 {

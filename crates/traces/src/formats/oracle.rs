@@ -6,11 +6,13 @@
 //! An object cache has names, not addresses, so object n is taken to begin at n × block size. It holds no direction:
 //! every request reads as a read. Numbers that are hashes do not fit an address space and are refused.
 
+use isotherm_core::Nanos;
+
 use crate::decode::{FixedParser, Item, le32, le64};
 use crate::devices::Devices;
 use crate::error::Bad;
 use crate::field::{request, scaled};
-use crate::record::Op;
+use crate::record::{Op, Record};
 
 /// The parser.
 pub(crate) struct Oracle {
@@ -25,10 +27,6 @@ impl FixedParser for Oracle {
 
     #[inline]
     fn record(&mut self, b: &[u8], _: &mut Devices) -> Result<Item, Bad> {
-        // The array's length is known to the compiler: one check instead of sixteen.
-        let Ok(b) = <&[u8; SIZE]>::try_from(b) else {
-            return Ok(Item::Nothing);
-        };
         let (time, object, size) = (le32(b, 0), le64(b, 4), le32(b, 12));
         let at = object.checked_mul(u64::from(self.block_bytes)).ok_or_else(|| {
             Bad::value("an object number that times the block size is an address (hashed names are not)", object)
@@ -39,6 +37,21 @@ impl FixedParser for Oracle {
             at,
             size,
         )?))
+    }
+
+    fn plain(&mut self, bytes: &[u8], max: usize, out: &mut Vec<Record>) -> usize {
+        let before = out.len();
+        let block_bytes = u64::from(self.block_bytes);
+        let (records, _) = bytes.as_chunks::<SIZE>();
+        out.extend(records.iter().take(max).map_while(|b| {
+            let (time, object, size) = (le32(b, 0), le64(b, 4), le32(b, 12));
+            let at = object.checked_mul(block_bytes)?;
+            at.checked_add(u64::from(size))?;
+            // 2^32 s fit 64 bits of nanoseconds.
+            let time = Nanos(u64::from(time) * 1_000_000_000);
+            Some(Record::new(time, Op::Read, at, size))
+        }));
+        out.len() - before
     }
 }
 

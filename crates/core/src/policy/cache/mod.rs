@@ -127,8 +127,12 @@ impl<R: Replacement> Cache<R> {
             Action::Fetch { extent, to: FAST }
         });
     }
-    fn clean(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
-        let busy = |s| view.owner(Slot(s)).is_none_or(|e| view.is_held(e));
+    fn clean(&mut self, view: &View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        // What is touched just now may be about to be written.
+        let busy = |s| {
+            let owner = view.owner(Slot(s));
+            owner.is_none_or(|e| e == access.extent || view.is_held(e))
+        };
         let slot = self.replacement.to_clean(busy);
         if let Some(extent) = slot.and_then(|s| view.owner(Slot(s))) {
             wanted.push(Action::Clean { extent });
@@ -160,6 +164,9 @@ impl<R: Replacement> Policy for Cache<R> {
     fn uses(&self) -> Uses {
         Uses::Copies
     }
+    fn minds_gaps(&self) -> bool {
+        false
+    }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())
     }
@@ -179,7 +186,7 @@ impl<R: Replacement> Policy for Cache<R> {
             Some(s) => self.replacement.hit(s.0, access.extent, access.write),
             None => self.miss(view, access, wanted),
         }
-        self.clean(view, wanted);
+        self.clean(view, access, wanted);
     }
     #[inline]
     fn on_settled(
@@ -196,7 +203,8 @@ impl<R: Replacement> Policy for Cache<R> {
                     self.replacement.refused(extent);
                 }
             }
-            Action::Clean { extent } if how == Outcome::Done => {
+            // However it ended: what counts is whether the copy is clean now.
+            Action::Clean { extent } => {
                 if let Some(s) = view.copy(extent).filter(|_| !view.is_dirty(extent)) {
                     self.replacement.cleaned(s.0);
                 }

@@ -1,0 +1,86 @@
+//! What a policy costs: nanoseconds an access in the null world, for every preset, and bytes an extent. Budget: 300 ns
+//! median (design.md section 10).
+//!
+//! `cargo bench -p isotherm-lab --bench policies`
+
+use divan::{Bencher, counter::ItemsCount};
+use isotherm_core::geometry::{Geometry, Member};
+use isotherm_core::null::NullEngine;
+use isotherm_core::policy::{PRESETS, build};
+use isotherm_core::{ExtentId, Nanos, TierId};
+
+const EXTENTS: u32 = 1 << 18;
+
+fn main() {
+    println!(
+        "{:<24} {:>16} {:>16}",
+        "preset", "bytes/extent", "bytes/fast slot"
+    );
+    for p in PRESETS {
+        let mut run = Run::new(p.name);
+        run.play(EXTENTS * 2);
+        println!(
+            "{:<24} {:>16.1} {:>16.1}",
+            p.name,
+            run.engine.bytes() as f64 / f64::from(EXTENTS),
+            run.engine.policy().bytes() as f64 / f64::from(EXTENTS / 10)
+        );
+    }
+    divan::main();
+}
+
+/// Skewed accesses (the product of two uniforms), a quarter writes, a tenth of the extents fast.
+struct Run {
+    engine: NullEngine<Box<dyn isotherm_core::policy::Policy>>,
+    seed: u64,
+    now: u64,
+}
+
+impl Run {
+    fn new(policy: &str) -> Run {
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        let members = vec![m(0, EXTENTS / 10), m(1, EXTENTS + 256)];
+        let geo = Geometry::new(12, 12, EXTENTS, members).expect("geometry");
+        Run {
+            engine: NullEngine::new(geo, build(policy, std::iter::empty()).expect("policy")),
+            seed: 7,
+            now: 0,
+        }
+    }
+    fn next(&mut self) -> u64 {
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.seed >> 33
+    }
+    fn play(&mut self, accesses: u32) -> u32 {
+        let n = u64::from(EXTENTS);
+        let mut hits = 0;
+        for _ in 0..accesses {
+            let x = (self.next() % n) * (self.next() % n) / n;
+            let write = self.next().is_multiple_of(4);
+            self.now += 1000;
+            let request = (x << 12, 4096);
+            let hit = self
+                .engine
+                .access(Nanos(self.now), ExtentId(x as u32), write, 0, request);
+            hits += u32::from(hit);
+        }
+        hits
+    }
+}
+
+#[divan::bench(args = PRESETS.iter().map(|p| p.name))]
+fn access(bencher: Bencher, policy: &str) {
+    let mut run = Run::new(policy);
+    run.play(EXTENTS * 4);
+    bencher
+        .counter(ItemsCount::new(1000u32))
+        .bench_local(|| run.play(1000));
+}

@@ -1,0 +1,439 @@
+//! What every preset must do, whatever it is: one suite for all in [`PRESETS`], so a new one is tested by being listed.
+
+use isotherm_core::geometry::{Geometry, Member};
+use isotherm_core::null::{NullCounters, NullEngine};
+use isotherm_core::policy::{
+    Access, Action, MoveRules, Outcome, PRESETS, ParamError, Place, Policy, Preset, Refusal, View,
+    WriteTo, build,
+};
+use isotherm_core::{ExtentId, Nanos, Slot, TierId};
+
+type Engine = NullEngine<Box<dyn Policy>>;
+
+/// One access of a workload.
+#[derive(Clone, Copy)]
+struct Touch {
+    extent: u32,
+    write: bool,
+}
+
+/// Tiers of these sizes, the slowest large enough for all extents and a few more.
+fn shape(tiers: &[u32], extents: u32) -> Geometry {
+    let last = tiers.len() - 1;
+    let members = tiers.iter().enumerate().map(|(t, slots)| Member {
+        tier: TierId(t as u8),
+        first_slot: 0,
+        slots: if t == last { extents + 64 } else { *slots },
+        data_offset: 0,
+    });
+    Geometry::new(12, 12, extents, members.collect()).expect("a valid shape")
+}
+
+fn make(p: &Preset) -> Box<dyn Policy> {
+    build(p.name, std::iter::empty()).expect("presets build")
+}
+
+/// Plays at 10 ms an access, so that intervals of seconds pass too.
+fn play(e: &mut Engine, from: u64, touches: &[Touch]) -> Vec<bool> {
+    let at = |i: usize| Nanos::from_millis(10 * (from + i as u64));
+    let one = |(i, t): (usize, &Touch)| {
+        let request = (u64::from(t.extent) << 12, 4096);
+        e.access(at(i), ExtentId(t.extent), t.write, 0, request)
+    };
+    touches.iter().enumerate().map(one).collect()
+}
+
+fn rng(s: &mut u64) -> u64 {
+    *s ^= *s << 13;
+    *s ^= *s >> 7;
+    *s ^= *s << 17;
+    *s
+}
+
+/// Skewed, two thirds reads.
+fn mixed(seed: u64, extents: u32, n: usize) -> Vec<Touch> {
+    let mut s = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut one = || {
+        let x = u64::from(extents);
+        Touch {
+            extent: ((rng(&mut s) % x) * (rng(&mut s) % x) / x) as u32,
+            write: rng(&mut s).is_multiple_of(3),
+        }
+    };
+    (0..n).map(|_| one()).collect()
+}
+
+fn workloads(extents: u32) -> Vec<(&'static str, Vec<Touch>)> {
+    let all = |write| {
+        let m = mixed(5, extents, 4000);
+        m.into_iter().map(|t| Touch { write, ..t }).collect()
+    };
+    let sequential = (0..3 * extents).map(|i| Touch {
+        extent: i % extents,
+        write: false,
+    });
+    let hot = Touch {
+        extent: extents / 2,
+        write: false,
+    };
+    vec![
+        ("mixed", mixed(4, extents, 4000)),
+        ("all writes", all(true)),
+        ("all reads", all(false)),
+        ("sequential", sequential.collect()),
+        ("one hot block", vec![hot; 2000]),
+    ]
+}
+
+const SHAPES: [&[u32]; 6] = [
+    &[20, 0],
+    &[1, 0],     // one fast slot
+    &[400, 0],   // larger than the data
+    &[8, 32, 0], // three tiers
+    &[4, 8, 40, 0],
+    &[1, 1, 0],
+];
+const EXTENTS: u32 = 200;
+
+/// What must hold after any run: every unit has one home, no two share a slot, copies are on faster tiers, counts add up.
+fn check(e: &Engine, geo: &Geometry, hits: usize, accesses: usize, what: &str) {
+    let c = e.counters();
+    assert_eq!(
+        (c.accesses, c.hits),
+        (accesses as u64, hits as u64),
+        "{what}"
+    );
+    let mut taken = std::collections::BTreeSet::new();
+    let mut copies = 0;
+    for x in (0..geo.extents).map(ExtentId) {
+        let (home, copy) = (e.home(x), e.copy(x));
+        for s in home.into_iter().chain(copy) {
+            assert!(taken.insert(s), "{what}: two units in slot {s}");
+        }
+        if let Some(s) = copy {
+            copies += 1;
+            let home = home.map(|h| geo.tier_of(h));
+            assert!(
+                home > Some(geo.tier_of(s)),
+                "{what}: a copy that is no faster than its home"
+            );
+        }
+    }
+    assert_eq!(
+        c.fetches - c.evictions,
+        copies,
+        "{what}: copies = fetches - evictions"
+    );
+    assert!(copies <= u64::from(geo.tier_slots(geo.slowest()).start));
+}
+
+#[test]
+fn every_shape_and_workload_ends_well() {
+    for p in PRESETS {
+        for tiers in SHAPES {
+            for (name, touches) in workloads(EXTENTS) {
+                let geo = shape(tiers, EXTENTS);
+                let mut e = NullEngine::new(geo.clone(), make(p));
+                let hits = play(&mut e, 0, &touches).iter().filter(|h| **h).count();
+                let what = format!("{} on {tiers:?}, {name}", p.name);
+                check(&e, &geo, hits, touches.len(), &what);
+            }
+        }
+    }
+}
+
+/// A few units read again and again must end up on fast, unless the preset never moves anything.
+#[test]
+fn does_something() {
+    for p in PRESETS {
+        let geo = shape(&[20, 0], EXTENTS);
+        let mut e = NullEngine::new(geo, make(p));
+        // Data that fills fast first, where first touches do; then ten units of the middle, by then pushed out, for a day and more, so that
+        // daily plans fall inside.
+        let read = |extent| Touch {
+            extent,
+            write: false,
+        };
+        play(&mut e, 0, &(0..EXTENTS).map(read).collect::<Vec<_>>());
+        let again: Vec<Touch> = (0..3000).map(|i| read(EXTENTS / 2 + i % 10)).collect();
+        let day = 86_400 * 100;
+        for round in 1..=4 {
+            play(&mut e, round * day, &again);
+        }
+        let hits = play(&mut e, 5 * day, &again).iter().filter(|h| **h).count();
+        let c = e.counters();
+        if p.name.ends_with("linear") {
+            assert_eq!((hits, c.promotions + c.fetches), (0, 0), "{}", p.name);
+            continue;
+        }
+        // By design, what is once on slow stays there.
+        if p.name == "cold-dst-plain" {
+            continue;
+        }
+        assert!(
+            c.promotions + c.fetches > 0,
+            "{} moves nothing: {c:?}",
+            p.name
+        );
+        assert!(
+            hits > 0,
+            "{}: ten units read 15 000 times never hit",
+            p.name
+        );
+        let caching = p.kind == "caching";
+        assert!(
+            !caching || c.promotions + c.demotions == 0,
+            "{} moves homes",
+            p.name
+        );
+    }
+}
+
+#[test]
+fn same_calls_same_decisions() {
+    for p in PRESETS {
+        let run = || {
+            let mut e = NullEngine::new(shape(&[20, 0], EXTENTS), make(p));
+            let hits = play(&mut e, 0, &mixed(9, EXTENTS, 6000));
+            let places: Vec<_> = (0..EXTENTS)
+                .map(|x| (e.home(ExtentId(x)), e.copy(ExtentId(x))))
+                .collect();
+            (hits, e.counters(), places)
+        };
+        assert!(run() == run(), "{}", p.name);
+    }
+}
+
+/// Bytes of a policy's own memory: `per_slot` for each fast slot, `per_extent` for each extent, and a constant. A preset
+/// that is not named here has the widest bound.
+fn bound(name: &str) -> (usize, usize, usize) {
+    match name {
+        "linear" | "mylinear" => (0, 0, 2048),
+        "lru" | "fifo" => (8, 0, 2048),
+        "sieve" => (9, 0, 2048),
+        "lfu" => (32, 0, 2048),
+        "w-tinylfu" => (29, 0, 2048),
+        // A ghost is 25 to 34 bytes.
+        "arc" => (9 + 35, 0, 2048),
+        "s3-fifo" => (9 + 32, 0, 2048),
+        "smq" => (10 + 10 + 4 + 22, 0, 2048),
+        _ => (64, 64, 16 << 10),
+    }
+}
+
+#[test]
+fn memory_is_bounded_and_does_not_grow() {
+    for p in PRESETS {
+        for (fast, extents) in [(1u32, 50u32), (100, 1000), (1000, 5000), (1025, 3000)] {
+            let mut e = NullEngine::new(shape(&[fast, 0], extents), make(p));
+            let (per_slot, per_extent, fixed) = bound(p.name);
+            let most = per_slot * fast as usize + per_extent * extents as usize + fixed;
+            play(&mut e, 0, &mixed(3, extents, 5000));
+            let after = e.policy().bytes();
+            assert!(
+                after <= most,
+                "{}: {after} bytes for {fast} fast slots, {extents} extents: over {most}",
+                p.name
+            );
+            play(&mut e, 5000, &mixed(8, extents, 20_000));
+            let later = e.policy().bytes();
+            assert!(
+                later <= most,
+                "{}: {later} bytes later: over {most}",
+                p.name
+            );
+        }
+    }
+}
+
+/// Passes a policy's calls on, but hides a random share of its wishes from the engine and says that they were refused; the
+/// policy is told as the engine would tell it.
+struct Refusing {
+    inner: Box<dyn Policy>,
+    seed: u64,
+    refused: u64,
+    /// Of 8 wishes.
+    share: u64,
+}
+
+impl Refusing {
+    /// Drop some wishes and settle them as refused; what the policy wants then is dropped alike.
+    fn sift(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        for _ in 0..64 {
+            let mut more = Vec::new();
+            let mut kept = Vec::new();
+            for a in wanted.drain(..) {
+                if rng(&mut self.seed) % 8 < self.share {
+                    self.refused += 1;
+                    let how = Outcome::Refused(Refusal::Busy);
+                    self.inner.on_settled(view, a, how, &mut more);
+                } else {
+                    kept.push(a);
+                }
+            }
+            let done = more.is_empty();
+            kept.append(&mut more);
+            *wanted = kept;
+            if done {
+                return;
+            }
+        }
+        panic!(
+            "{} asks again at once when refused, for ever",
+            self.inner.name()
+        );
+    }
+}
+
+impl Policy for Refusing {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        self.inner.attach(view);
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
+        self.inner.first_touch(view, extent)
+    }
+    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.inner.on_placed(view, extent, slot);
+    }
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.inner.on_discarded(view, extent, slot);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        self.inner.on_access(view, access, wanted);
+        self.sift(view, wanted);
+    }
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.inner.on_copied(view, extent, slot);
+    }
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        self.inner.on_uncopied(view, extent, slot);
+    }
+    fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
+        self.inner.write_to(view, access)
+    }
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        wanted: &mut Vec<Action>,
+    ) {
+        self.inner.on_settled(view, action, how, wanted);
+        self.sift(view, wanted);
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        self.inner.tick(view, wanted);
+        self.sift(view, wanted);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.inner.next_wake()
+    }
+    fn move_rules(&self) -> MoveRules {
+        self.inner.move_rules()
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        self.inner.set(key, value)
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        self.inner.params()
+    }
+    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+        self.inner.explain(view, extent)
+    }
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+}
+
+/// With refusals the lists must still follow what happened: the run ends, and once nothing is refused any more the policy
+/// works as well as a fresh one, within a tenth.
+#[test]
+fn survives_refusals() {
+    let touches = mixed(21, EXTENTS, 6000);
+    for p in PRESETS {
+        for share in [1, 4, 7] {
+            let geo = shape(&[20, 0], EXTENTS);
+            let wrapped: Box<dyn Policy> = Box::new(Refusing {
+                inner: make(p),
+                seed: 77,
+                refused: 0,
+                share,
+            });
+            let mut e = NullEngine::new(geo.clone(), wrapped);
+            let hits = play(&mut e, 0, &touches).iter().filter(|h| **h).count();
+            let what = format!("{}, {share} of 8 refused", p.name);
+            check(&e, &geo, hits, touches.len(), &what);
+        }
+    }
+}
+
+/// Refused half the time, then left alone: the copies that caches keep track of are the ones that exist, so a full fast
+/// tier still turns over.
+#[test]
+fn caches_turn_over_after_refusals() {
+    for p in PRESETS.iter().filter(|p| p.kind == "caching") {
+        let geo = shape(&[20, 0], EXTENTS);
+        let wrapped: Box<dyn Policy> = Box::new(Refusing {
+            inner: make(p),
+            seed: 5,
+            refused: 0,
+            share: 4,
+        });
+        let mut e = NullEngine::new(geo, wrapped);
+        play(&mut e, 0, &mixed(2, EXTENTS, 3000));
+        let before: NullCounters = e.counters();
+        // Two working sets after each other, both new to the fast tier in turn.
+        for half in [0, EXTENTS - 10] {
+            let set: Vec<Touch> = (0..4000)
+                .map(|i| Touch {
+                    extent: half + i % 10,
+                    write: false,
+                })
+                .collect();
+            let at = 100_000 * u64::from(half + 1);
+            play(&mut e, at, &set);
+            let hits = play(&mut e, at + 50_000, &set)
+                .iter()
+                .filter(|h| **h)
+                .count();
+            assert!(
+                hits > 0,
+                "{}: a working set of half the fast tier never hits",
+                p.name
+            );
+        }
+        assert!(e.counters().fetches > before.fetches, "{}", p.name);
+    }
+}
+
+#[test]
+fn presets_explain_and_name_their_parameters() {
+    for p in PRESETS {
+        let mut policy = make(p);
+        assert_eq!(policy.name(), p.name);
+        let known: Vec<&str> = p.params.iter().map(|i| i.name).collect();
+        for (key, value) in policy.params() {
+            assert!(known.contains(&key), "{}: `{key}` is not listed", p.name);
+            assert_eq!(
+                policy.set(key, value),
+                Ok(()),
+                "{}: {key} = {value}",
+                p.name
+            );
+            assert!(
+                matches!(policy.set(key, f64::NAN), Err(ParamError::Range(_))),
+                "{}: {key}",
+                p.name
+            );
+        }
+        assert!(matches!(
+            policy.set("no such", 1.0),
+            Err(ParamError::Unknown(_))
+        ));
+        assert!(["tiering", "caching"].contains(&p.kind));
+        assert!(!p.what.is_empty() && !p.source.is_empty(), "{}", p.name);
+    }
+}

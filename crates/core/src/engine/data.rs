@@ -102,7 +102,7 @@ impl Engine {
             self.counters.unmapped_reads += 1;
         } else if !w.touched && !req.reading_edges {
             w.touched = true;
-            self.touch(now, w.req, e, before, out);
+            self.touch(now, &req, e, before, out);
         }
         if self.space.map.is_held(e) {
             match self.gate(&req, &w) {
@@ -150,13 +150,13 @@ impl Engine {
     fn touch(
         &mut self,
         now: Nanos,
-        r: u32,
+        req: &Req,
         extent: ExtentId,
         home: Option<Slot>,
         out: &mut Vec<Effect>,
     ) {
         self.counters.accesses += 1;
-        let access = self.access(now, r, extent, home, self.space.map.copy(extent));
+        let access = self.access(now, req, extent, home, self.space.map.copy(extent));
         if let Some(s) = access.served() {
             self.counters.tier_hits[usize::from(self.space.geo.tier_of(s).0)] += 1;
         }
@@ -169,15 +169,15 @@ impl Engine {
     }
 
     /// What a policy is told of a request's touch of an extent.
+    #[inline]
     pub(super) fn access(
         &self,
         now: Nanos,
-        r: u32,
+        req: &Req,
         extent: ExtentId,
         home: Option<Slot>,
         copy: Option<Slot>,
     ) -> Access {
-        let req = self.reqs.get(r).expect("access of a request that ended");
         Access {
             now,
             extent,

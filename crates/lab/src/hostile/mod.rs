@@ -5,6 +5,7 @@
 //! random policy is safety under all of them.
 
 pub mod chaos;
+mod clients;
 pub mod disk;
 pub mod image;
 pub mod run;

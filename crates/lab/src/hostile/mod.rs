@@ -4,6 +4,7 @@
 //! loses or tears what was not flushed, fails and shortens transfers; a flat array of cells is the truth. Safety under a
 //! random policy is safety under all of them.
 
+pub mod audit;
 pub mod chaos;
 mod clients;
 pub mod disk;

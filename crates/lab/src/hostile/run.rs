@@ -1,18 +1,20 @@
 //! Scenarios: clients with many requests in flight, crashes, recovery (itself crashed), several lifetimes of one volume.
 
 use super::Rng;
+use super::audit::audit;
 use super::chaos::Chaos;
 use super::clients::Pending;
 use super::disk::{Disk, Disks};
 use super::truth::{self, CELL, Truth};
 use super::world::{Faults, Hostile};
-use isotherm_core::engine::{Mutant, Params};
+use isotherm_core::engine::{Drain, Mutant, Params};
 use isotherm_core::policy::{self, Policy};
 use isotherm_core::store::open::{Mode, OpenError};
 use isotherm_core::store::superblock::{MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
 use isotherm_core::{
-    Effect, Engine, Event, IoError, MemberId, Nanos, Request, RequestOp, Tag, TierId, World,
+    Effect, Engine, Event, ExtentId, IoError, MemberId, Nanos, Request, RequestOp, Tag, TierId,
+    World,
 };
 use std::collections::BTreeMap;
 
@@ -239,6 +241,37 @@ impl Run {
         }))
     }
 
+    /// A policy that keeps no copies, then one that keeps nothing else: each ends up with what it can use.
+    fn settle_down(engine: &mut Engine, world: &mut Hostile) -> Result<(), String> {
+        let mut out = Vec::new();
+        for name in ["linear", "lru"] {
+            let policy = policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}"))?;
+            if engine.set_policy(world.now(), policy).is_err() {
+                continue;
+            }
+            let mut patience = 20_000;
+            while engine.draining() != Drain::None || engine.progress().0 > 0 {
+                world.pass(Nanos::from_millis(1));
+                engine.tick(world.now(), &mut out);
+                carry(engine, world, &mut out);
+                step(engine, world, &mut out);
+                patience -= 1;
+                if patience == 0 || engine.has_failed() {
+                    return Err(format!("{:?} under {name} does not end", engine.draining()));
+                }
+            }
+            audit(engine)?;
+            let (space, slowest) = (engine.space(), engine.space().geo.slowest());
+            let high = (0..space.geo.extents)
+                .filter_map(|e| space.map.home(ExtentId(e)))
+                .any(|s| space.geo.tier_of(s) != slowest);
+            if (name == "linear" && space.map.copied() > 0) || (name == "lru" && high) {
+                return Err(format!("{name} is left with what it has no use for"));
+            }
+        }
+        Ok(())
+    }
+
     fn another_policy(&mut self) -> Result<Box<dyn Policy>, String> {
         let names = ["lru", "hot-dst-recency", "linear", "greendm"];
         match names.get(self.rng.below(6) as usize) {
@@ -305,6 +338,10 @@ impl Run {
             None => (!last).then(|| self.rng.below(self.s.requests * 2)),
         };
         let alive = self.work(&mut engine, &mut world, volume, crash_at)?;
+        audit(&engine)?;
+        if self.s.switch && alive && !engine.has_failed() {
+            Self::settle_down(&mut engine, &mut world)?;
+        }
         let c = engine.counters();
         self.did.moves += c.promotions.done + c.demotions.done;
         self.did.stale += c.promotions.stale + c.demotions.stale;

@@ -15,6 +15,7 @@ pub mod config;
 pub mod device;
 pub mod error;
 pub mod inbox;
+pub mod loss;
 pub mod media;
 pub mod nbd;
 pub mod paced;

@@ -78,7 +78,7 @@ impl Engine {
             if self.space.map.is_held(e) && self.gate(&req, &w) == Gate::Wait {
                 return self.wait(w);
             }
-            self.make_room(now, w.req, e, out);
+            self.make_room(now, &req, e, out);
             let mut placed = self.place(now, e);
             if placed.is_none() && self.reclaim(now, out) {
                 placed = self.place(now, e);
@@ -104,7 +104,7 @@ impl Engine {
             self.counters.unmapped_reads += 1;
         } else if !w.touched && !req.reading_edges {
             w.touched = true;
-            self.touch(now, w.req, e, before, out);
+            self.touch(now, &req, e, before, out);
         }
         if self.space.map.is_held(e) {
             match self.gate(&req, &w) {
@@ -125,8 +125,8 @@ impl Engine {
     }
 
     /// Let the policy make room for a first home. What it starts is through later: this extent does not wait for it.
-    fn make_room(&mut self, now: Nanos, r: u32, extent: ExtentId, out: &mut Vec<Effect>) {
-        let access = self.access(now, r, extent, None, None);
+    fn make_room(&mut self, now: Nanos, req: &Req, extent: ExtentId, out: &mut Vec<Effect>) {
+        let access = self.access(now, req, extent, None, None);
         let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
         policy.make_room(&mut view, &access, wanted);
         if !self.wanted.is_empty() {
@@ -162,12 +162,12 @@ impl Engine {
     fn touch(
         &mut self,
         now: Nanos,
-        r: u32,
+        req: &Req,
         extent: ExtentId,
         home: Option<Slot>,
         out: &mut Vec<Effect>,
     ) {
-        let access = self.access(now, r, extent, home, self.space.map.copy(extent));
+        let access = self.access(now, req, extent, home, self.space.map.copy(extent));
         let tier = access.served().map(|s| self.space.geo.tier_of(s));
         let c = &mut self.counters;
         c.accesses += 1;
@@ -186,15 +186,15 @@ impl Engine {
     }
 
     /// What a policy is told of a request's touch of an extent.
+    #[inline]
     pub(super) fn access(
         &self,
         now: Nanos,
-        r: u32,
+        req: &Req,
         extent: ExtentId,
         home: Option<Slot>,
         copy: Option<Slot>,
     ) -> Access {
-        let req = self.reqs.get(r).expect("access of a request that ended");
         Access {
             now,
             extent,

@@ -106,7 +106,8 @@ impl Engine {
         if self.replicas.overlaps(e, from, to) && !self.broken(Mutant::UnorderedReplicas) {
             return self.wait(*w);
         }
-        let access = self.access(now, w.req, e, Some(home), Some(copy));
+        let req = *self.reqs.at(w.req);
+        let access = self.access(now, &req, e, Some(home), Some(copy));
         let (policy, mut view, _) = self.view(now, 0);
         let wish = policy.write_to(&mut view, &access);
         let wish = if self.is_draining_copies() {

@@ -184,7 +184,7 @@ pub enum Refusal {
     Throttled,
     /// The volume is closing, read-only or failed.
     Closed,
-    /// This engine keeps no copies.
+    /// The volume's checkpoints have no room for copies.
     NoCopies,
 }
 

@@ -311,3 +311,71 @@ pub fn check(r: &Record<'_>, extents: u32, slots: u32, fast: u32) -> Result<(), 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::{Geometry, Member};
+    use crate::units::TierId;
+    use alloc::vec;
+
+    fn map(block_shift: u32) -> ExtentMap {
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        ExtentMap::new(&Geometry::new(12, block_shift, 30, vec![m(0, 8), m(1, 24)]).unwrap())
+    }
+
+    #[test]
+    fn a_copy_goes_there_and_back() {
+        let (mut m, e, mut out) = (map(9), ExtentId(3), [0xaau8; 256]);
+        m.map(e, Slot(20), true);
+        m.validate(e, 0, 4);
+        m.add_empty_copy(e, Slot(2));
+        m.copy_validate(e, 0, 2);
+        // Nothing dirty: the copy is no business of a record, but for a closing one.
+        let n = encode(&m, e, m.home(e), 8, None, &mut out).unwrap();
+        let (r, used) = decode(&out, 8).unwrap().unwrap();
+        assert_eq!((n, used, r.copy), (2, 2, None));
+        let n = encode(&m, e, m.home(e), 8, Some(7), &mut out).unwrap();
+        let (r, used) = decode(&out, 8).unwrap().unwrap();
+        let c = r.copy.unwrap();
+        assert_eq!((n, used, c.dirty, c.epoch), (4, 4, Set::None, 7));
+        assert!(c.clean.has(0) && c.clean.has(1) && !c.clean.has(2));
+        // Dirty: home partly valid, two runs of blocks.
+        m.copy_dirty(e, 1, 5);
+        encode(&m, e, m.home(e), 8, None, &mut out).unwrap();
+        let (r, _) = decode(&out, 8).unwrap().unwrap();
+        let c = r.copy.unwrap();
+        assert_eq!(
+            (r.slot, c.slot, c.clean),
+            (Some(Slot(20)), Slot(2), Set::None)
+        );
+        assert!((0..8).all(|b| r.valid.has(b) == (b < 4)));
+        assert!((0..8).all(|b| c.dirty.has(b) == (1..5).contains(&b)));
+        assert_eq!(check(&r, 30, 32, 8), Ok(()));
+        assert!(check(&r, 30, 32, 2).is_err(), "no place for a copy");
+        // It does not fit: nothing is said rather than half of it.
+        assert_eq!(encode(&m, e, m.home(e), 8, None, &mut out[..48]), None);
+        for bad in [(20, 3), (21, 0), (22, 2), (23, 1), (1, 2)] {
+            let mut b = out;
+            b[bad.0] = bad.1;
+            assert!(decode(&b, 8).is_err(), "byte {} = {}", bad.0, bad.1);
+        }
+    }
+
+    #[test]
+    fn one_block_an_extent_needs_no_bitmaps() {
+        let (mut m, e, mut out) = (map(12), ExtentId(3), [0u8; 64]);
+        m.map(e, Slot(20), true);
+        m.add_empty_copy(e, Slot(2));
+        m.copy_dirty(e, 0, 1);
+        assert_eq!(encode(&m, e, m.home(e), 1, None, &mut out), Some(2));
+        let (r, _) = decode(&out, 1).unwrap().unwrap();
+        assert_eq!((r.valid, r.slot), (Set::None, Some(Slot(20))));
+        assert_eq!(r.copy.map(|c| c.dirty), Some(Set::All));
+    }
+}

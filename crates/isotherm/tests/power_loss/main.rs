@@ -99,7 +99,7 @@ fn run(seed: u64, mutant: Option<Mutant>) -> Result<Did, String> {
     for life in 0..3 {
         let rack = Rack::mount(disks, &members, run.rng.draw()).unwrap();
         if life == 0 {
-            let policy = ["greendm", "hot-dst-recency"][run.rng.below(2) as usize];
+            let policy = ["greendm", "hot-dst-recency", "lru"][run.rng.below(3) as usize];
             Volume::create(&volume, config(&members, policy), true).unwrap();
         }
         run.live(&rack, &volume)?;

@@ -4,7 +4,9 @@
 //! loses or tears what was not flushed, fails and shortens transfers; a flat array of cells is the truth. Safety under a
 //! random policy is safety under all of them.
 
+pub mod audit;
 pub mod chaos;
+mod clients;
 pub mod disk;
 pub mod image;
 pub mod run;

@@ -8,6 +8,8 @@ mod dss;
 mod greendm_cache;
 #[path = "../../core/tests/reference/loris.rs"]
 mod loris;
+#[path = "../../core/tests/reference/modern.rs"]
+mod modern;
 #[allow(dead_code)] // the core looks at tiers as well
 #[path = "../../core/tests/reference/planned.rs"]
 mod planned;
@@ -144,6 +146,14 @@ fn references(f: u32, slow: u32) -> Vec<(&'static str, Box<dyn Naive>)> {
         ),
         ("raf", Box::new(reconstructed::Raf::new(slots))),
         ("azor", Box::new(reconstructed::Azor::new(slots))),
+        (
+            "bcache-like",
+            Box::new(modern::Bcache::new(slots, 4 << 20, 10)),
+        ),
+        (
+            "opencas-like",
+            Box::new(modern::OpenCas::new(slots, false, 1 << 20, 100)),
+        ),
         (
             "edt",
             Box::new(reconstructed::Edt::new(slots, slow, 300 * SECOND)),

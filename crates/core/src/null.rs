@@ -201,7 +201,9 @@ impl<P: Policy> NullEngine<P> {
             }
             _ => return self.refuse(Refusal::Pointless),
         };
-        let Some(dst) = self.space.slots.take_lowest(to) else {
+        let view = View::new(&mut self.space, now, 0, false, u32::MAX);
+        let near = self.policy.near(&view, extent, to);
+        let Some(dst) = self.space.take_on(to, near) else {
             return self.refuse(Refusal::Full);
         };
         self.space.map.rehome(extent, dst);
@@ -241,11 +243,22 @@ impl<P: Policy> NullEngine<P> {
 }
 
 impl Space {
+    /// Hand out a slot of `tier`: the free one that follows `near` most closely, where that is on the tier, else the lowest.
+    pub fn take_on(&mut self, tier: TierId, near: Option<Slot>) -> Option<Slot> {
+        match near.filter(|&s| s.0 < self.geo.slots() && self.geo.tier_of(s) == tier) {
+            Some(s) => self.slots.take_near(s),
+            None => self.slots.take_lowest(tier),
+        }
+    }
     /// Hand out the slot that `place` names, or the next best: lower tiers first, then faster ones.
     pub fn take_place(&mut self, place: Place) -> Option<Slot> {
         let t0 = match place {
             Place::Exact(s) if s.0 < self.geo.slots() && self.slots.take(s) => return Some(s),
             Place::Exact(s) => self.geo.tier_of(s),
+            Place::Near(s) => match self.take_on(self.geo.tier_of(s), Some(s)) {
+                Some(s) => return Some(s),
+                None => self.geo.tier_of(s),
+            },
             Place::Tier(t) => t,
         };
         let tiers = self.geo.tiers();

@@ -285,7 +285,9 @@ impl Engine {
         {
             return Err(Refusal::Throttled);
         }
-        let dst = self.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
+        let (policy, view, _) = self.view(now, 0);
+        let near = policy.near(&view, extent, to);
+        let dst = self.space.take_on(to, near).ok_or(Refusal::Full)?;
         self.moves.budget -= i64::from(self.space.geo.extent_bytes());
         let free = self
             .moves

@@ -59,6 +59,8 @@ pub struct Rules {
     pub sieve: bool,
     /// Over three tiers and more, fill all of them.
     pub all_tiers: bool,
+    /// On slower tiers logical neighbours lie next to each other, where there is room (OODT III-C).
+    pub neighbours: bool,
 }
 
 /// See the module.
@@ -263,8 +265,19 @@ impl Policy for Interval {
             self.passed = Raised::new(view.geo().extents);
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
+        let slowest = view.geo().slowest();
+        match self.near(view, extent, slowest) {
+            Some(s) => Place::Near(s),
+            None => Place::Tier(slowest),
+        }
+    }
+    fn near(&self, view: &View<'_>, extent: ExtentId, to: TierId) -> Option<Slot> {
+        if !self.rules.neighbours || to == FAST {
+            return None;
+        }
+        let before = ExtentId(extent.0.checked_sub(1)?);
+        view.home(before).filter(|&s| view.tier_of(s) == to)
     }
     fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
         self.collector.placed(view, extent, slot);

@@ -88,6 +88,7 @@ fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Polic
             admission: true,
             sieve: true,
             all_tiers: false,
+            neighbours: false,
         },
     ))
 }
@@ -298,6 +299,7 @@ fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
             admission: false,
             sieve: false,
             all_tiers: false,
+            neighbours: false,
         },
     ))
 }
@@ -313,6 +315,7 @@ fn oodt() -> Box<dyn Policy> {
             admission: false,
             sieve: false,
             all_tiers: true,
+            neighbours: true,
         },
     ))
 }

@@ -43,7 +43,7 @@ pub use linear::Linear;
 pub use opencas::OpenCas;
 pub use raf::Raf;
 pub use registry::{
-    BuildError, PRESETS, ParamInfo, ParamValue, Preset, build, build_with, nearest,
+    BuildError, PRESETS, ParamInfo, ParamValue, Preset, build, build_with, nearest, reads_addresses,
 };
 pub use type_aware::TypeAware;
 pub use view::{Space, View};

@@ -648,6 +648,22 @@ impl Preset {
     }
 }
 
+/// Does the preset look at addresses, beyond telling extents apart? Then extents must be numbered so that neighbours on the
+/// device, and no others, are neighbours in number (streams, merging, address ranges).
+pub fn reads_addresses(preset: &str) -> bool {
+    const THOSE: [&str; 8] = [
+        "azor",
+        "bcache-like",
+        "edt",
+        "hystor",
+        "oodt",
+        "opencas-like",
+        "raf",
+        "type-aware",
+    ];
+    THOSE.contains(&preset)
+}
+
 /// The valid name with the smallest edit distance to `name`, letters compared without case.
 pub fn nearest<'a>(name: &str, valid: impl Iterator<Item = &'a str>) -> String {
     valid

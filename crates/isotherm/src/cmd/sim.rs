@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::geometry::{Geometry, Member, SLOTS_MAX};
 use isotherm_core::null::{NullCounters, NullEngine};
-use isotherm_core::policy::Policy;
+use isotherm_core::policy::{Policy, reads_addresses};
 use isotherm_core::{ExtentId, TierId};
 use isotherm_traces::{Op, Options, Reader, Record, SideBySide};
 use roaring::RoaringTreemap;
@@ -88,6 +88,8 @@ struct Touched {
 enum Rows {
     /// Touched extents, numbered without gaps.
     Compact(Compact),
+    /// Touched extents, neighbours if and only if they are on the device.
+    Neighbours(Compact),
     /// The address space from the lowest touched extent on: what `linear` places is the address.
     From(u64),
 }
@@ -96,6 +98,7 @@ impl Rows {
     fn row(&mut self, extent: u64) -> u64 {
         match self {
             Rows::Compact(c) => c.rank(extent),
+            Rows::Neighbours(c) => c.number(extent),
             Rows::From(lowest) => extent - *lowest,
         }
     }
@@ -133,7 +136,13 @@ fn one(args: &SimArgs, trace: &Path) -> Result<Value, Failure> {
     let (rows, count) = if by_address {
         (Rows::From(lowest), highest - lowest + 1)
     } else {
-        (Rows::Compact(Compact::new(&touched.extents)), n)
+        let compact = Compact::new(&touched.extents);
+        if reads_addresses(&args.policy.name) {
+            let count = compact.numbers();
+            (Rows::Neighbours(compact), count)
+        } else {
+            (Rows::Compact(compact), n)
+        }
     };
     // Watermarks count free slots, so slots beyond the last extent matter; only absurd sizes are cut, for memory's sake.
     let fast_slots = fast.min(FAST_SLOTS_MAX.max(2 * count));
@@ -173,6 +182,9 @@ fn one(args: &SimArgs, trace: &Path) -> Result<Value, Failure> {
         }
     })?;
     let wall = begun.elapsed();
+    if let Some(warning) = engine.policy().warning() {
+        eprintln!("warning: {}: {warning}", path.display());
+    }
     let c = engine.counters();
     let bytes = engine.bytes();
     let mut result = figures(&sums, &c);

@@ -23,6 +23,7 @@ mod param;
 mod raf;
 mod registry;
 mod shares;
+mod tables;
 mod type_aware;
 mod view;
 mod write_mode;

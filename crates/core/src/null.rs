@@ -232,6 +232,11 @@ impl<P: Policy> NullEngine<P> {
     pub fn copy(&self, e: ExtentId) -> Option<Slot> {
         self.space.map.copy(e)
     }
+    /// What the policy knows of an extent at `now`, in words.
+    pub fn explain(&mut self, now: Nanos, e: ExtentId) -> alloc::string::String {
+        let view = View::new(&mut self.space, now, 0, false, 0);
+        self.policy.explain(&view, e)
+    }
     /// Memory of map, slots and policy, bytes; the bitmaps of partly written extents excluded.
     pub fn bytes(&self) -> usize {
         self.space.map.bytes().0 + self.space.slots.bytes() + self.policy.bytes()

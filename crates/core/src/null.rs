@@ -207,7 +207,9 @@ impl<P: Policy> NullEngine<P> {
             }
             _ => return self.refuse(Refusal::Pointless),
         };
-        let Some(dst) = self.space.slots.take_lowest(to) else {
+        let view = View::new(&mut self.space, now, 0, false, u32::MAX);
+        let near = self.policy.near(&view, extent, to);
+        let Some(dst) = self.space.take_on(to, near) else {
             return self.refuse(Refusal::Full);
         };
         self.space.map.rehome(extent, dst);
@@ -236,6 +238,11 @@ impl<P: Policy> NullEngine<P> {
     pub fn copy(&self, e: ExtentId) -> Option<Slot> {
         self.space.map.copy(e)
     }
+    /// What the policy knows of an extent at `now`, in words.
+    pub fn explain(&mut self, now: Nanos, e: ExtentId) -> alloc::string::String {
+        let view = View::new(&mut self.space, now, 0, false, 0);
+        self.policy.explain(&view, e)
+    }
     /// Memory of map, slots and policy, bytes; the bitmaps of partly written extents excluded.
     pub fn bytes(&self) -> usize {
         self.space.map.bytes().0 + self.space.slots.bytes() + self.policy.bytes()
@@ -247,11 +254,22 @@ impl<P: Policy> NullEngine<P> {
 }
 
 impl Space {
+    /// Hand out a slot of `tier`: the free one that follows `near` most closely, where that is on the tier, else the lowest.
+    pub fn take_on(&mut self, tier: TierId, near: Option<Slot>) -> Option<Slot> {
+        match near.filter(|&s| s.0 < self.geo.slots() && self.geo.tier_of(s) == tier) {
+            Some(s) => self.slots.take_near(s),
+            None => self.slots.take_lowest(tier),
+        }
+    }
     /// Hand out the slot that `place` names, or the next best: lower tiers first, then faster ones.
     pub fn take_place(&mut self, place: Place) -> Option<Slot> {
         let t0 = match place {
             Place::Exact(s) if s.0 < self.geo.slots() && self.slots.take(s) => return Some(s),
             Place::Exact(s) => self.geo.tier_of(s),
+            Place::Near(s) => match self.take_on(self.geo.tier_of(s), Some(s)) {
+                Some(s) => return Some(s),
+                None => self.geo.tier_of(s),
+            },
             Place::Tier(t) => t,
         };
         let tiers = self.geo.tiers();

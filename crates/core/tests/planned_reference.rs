@@ -198,3 +198,24 @@ fn oodt_on_three_tiers() {
         }
     }
 }
+
+/// Logical neighbours lie next to each other on slow where there is room: after the predecessor's slot, else the lowest free.
+#[test]
+fn oodt_keeps_neighbours_together() {
+    let mut e = engine("oodt", &[("migrate_every", 3.0)], 16, &[1, 16]);
+    let home =
+        |e: &isotherm_core::null::NullEngine<_>, u| e.home(isotherm_core::ExtentId(u)).map(|s| s.0);
+    for unit in [5, 9, 6] {
+        touch(&mut e, &read(0.0, unit, 0, 4096));
+    }
+    // Slow slots are 1 to 16. 5 takes the lowest, 9 has no predecessor and takes the lowest, 6 the first free after slot 1.
+    assert_eq!([5, 9, 6].map(|u| home(&e, u)), [Some(1), Some(2), Some(3)]);
+    // Before request 4 one block goes up. 5 and 6 were neighbours in the queue: one request of two blocks, 9 is alone: 1.1
+    // against 0.55: 9 leaves slot 2.
+    touch(&mut e, &read(0.0, 6, 0, 4096));
+    assert_eq!(home(&e, 9), Some(0));
+    // 7 follows 6 (slot 3): slot 4, although 2 is free. 1 has no predecessor: 2.
+    touch(&mut e, &read(0.0, 7, 0, 4096));
+    touch(&mut e, &read(0.0, 1, 0, 4096));
+    assert_eq!([7, 1].map(|u| home(&e, u)), [Some(4), Some(2)]);
+}

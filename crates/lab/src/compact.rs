@@ -2,6 +2,9 @@
 //!
 //! A trace of a 2 TB disk that touches 1 GB needs rows for that 1 GB only. Order is kept, so ties that break by the lower
 //! extent number break the same way.
+//!
+//! Policies that look at addresses (streams, neighbours) need more: two extents must be neighbours here if and only if they
+//! are on the device. For them [`Compact::number`] leaves one number out wherever addresses leave a gap.
 
 use roaring::RoaringTreemap;
 
@@ -17,9 +20,16 @@ pub struct Compact {
     /// Where the last lookup ended: neighbours are asked for next.
     last: usize,
     touched: u64,
+    /// Runs of neighbours.
+    runs: u64,
 }
 
 struct Chunk {
+    /// Runs of neighbours that start before this chunk; whether the extent before it is touched.
+    runs: u64,
+    joined: bool,
+    /// Runs that start in this chunk before each word.
+    runs_before: [u16; WORDS],
     /// Touched extents before this chunk.
     base: u64,
     /// Touched extents of this chunk before each word.
@@ -35,12 +45,16 @@ impl Compact {
             chunks: Vec::new(),
             last: 0,
             touched: touched.len(),
+            runs: 0,
         };
         for (rank, extent) in (0u64..).zip(touched) {
             let key = extent >> CHUNK_BITS;
             if c.keys.last() != Some(&key) {
                 c.keys.push(key);
                 c.chunks.push(Chunk {
+                    runs: 0,
+                    joined: false,
+                    runs_before: [0; WORDS],
                     base: rank,
                     before: [0; WORDS],
                     bits: [0; WORDS],
@@ -56,7 +70,36 @@ impl Compact {
                 sum += bits.count_ones() as u16;
             }
         }
+        let (mut runs, mut last) = (0, None);
+        for (key, chunk) in c.keys.iter().zip(&mut c.chunks) {
+            let top = |bits: &[u64; WORDS]| bits[WORDS - 1] >> 63 == 1;
+            chunk.joined = last.is_some_and(|(k, bits)| k + 1 == *key && top(&bits));
+            chunk.runs = runs;
+            let mut sum = 0;
+            for w in 0..WORDS {
+                chunk.runs_before[w] = sum;
+                sum += chunk.starts(w).count_ones() as u16;
+            }
+            runs += u64::from(sum);
+            last = Some((*key, chunk.bits));
+        }
+        c.runs = runs;
         c
+    }
+
+    /// Numbers in use are below this (see [`Compact::number`]).
+    pub fn numbers(&self) -> u64 {
+        self.touched + self.runs.saturating_sub(1)
+    }
+
+    /// The number of a touched extent: its rank, and one more for every gap in the addresses below it.
+    pub fn number(&mut self, extent: u64) -> u64 {
+        let rank = self.rank(extent);
+        let chunk = &self.chunks[self.last];
+        let w = word(extent);
+        let upto = u64::MAX >> (63 - (extent & 63));
+        let inside = (chunk.starts(w) & upto).count_ones();
+        rank + chunk.runs + u64::from(chunk.runs_before[w]) + u64::from(inside) - 1
     }
 
     /// How many extents are touched.
@@ -82,6 +125,17 @@ impl Compact {
     }
 }
 
+impl Chunk {
+    /// Bits of a word at which a run of neighbours starts.
+    fn starts(&self, w: usize) -> u64 {
+        let before = match w {
+            0 => self.joined,
+            _ => self.bits[w - 1] >> 63 == 1,
+        };
+        self.bits[w] & !(self.bits[w] << 1 | u64::from(before))
+    }
+}
+
 fn word(extent: u64) -> usize {
     (extent >> 6) as usize & (WORDS - 1)
 }
@@ -90,6 +144,15 @@ fn word(extent: u64) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn runs_go_on_over_words_and_chunks() {
+        let all: Vec<u64> = [62, 63, 64, 65, 127, 128, 4095, 4096, 4097, 8191, 12_288].into();
+        let mut c = Compact::new(&all.iter().copied().collect());
+        let numbers: Vec<u64> = all.iter().map(|e| c.number(*e)).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 5, 6, 8, 9, 10, 12, 14]);
+        assert_eq!(c.numbers(), 15);
+    }
 
     proptest! {
         #[test]
@@ -103,6 +166,13 @@ mod tests {
             for (i, e) in all.iter().enumerate() {
                 prop_assert_eq!(c.rank(*e), i as u64);
             }
+            let mut next = 0;
+            for (i, e) in all.iter().enumerate() {
+                next += u64::from(i > 0 && all[i - 1] + 1 != *e);
+                prop_assert_eq!(c.number(*e), next, "{}", e);
+                next += 1;
+            }
+            prop_assert_eq!(c.numbers(), next);
             for e in [0, 63, 64, 4095, 4096, 19_999, u64::MAX >> 12] {
                 prop_assert_eq!(c.rank(e), all.iter().filter(|x| **x < e).count() as u64);
             }

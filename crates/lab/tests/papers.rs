@@ -8,6 +8,8 @@ mod dss;
 mod greendm_cache;
 #[path = "../../core/tests/reference/loris.rs"]
 mod loris;
+#[path = "../../core/tests/reference/modern.rs"]
+mod modern;
 #[allow(dead_code)] // the core looks at tiers as well
 #[path = "../../core/tests/reference/planned.rs"]
 mod planned;
@@ -69,7 +71,17 @@ fn golden_counts() {
         };
         let trace = load(&file, usize::MAX);
         for preset in PRESETS.iter().filter(|p| !NOT_HERE.contains(&p.name)) {
-            let mut e = engine(preset.name, &[], trace.units, &[fast(&trace), trace.units]);
+            // These traces are shorter than a day: a period in which something is planned.
+            let params: &[(&str, f64)] = match preset.name {
+                "hro" | "hot" => &[("period", 600.0)],
+                _ => &[],
+            };
+            let mut e = engine(
+                preset.name,
+                params,
+                trace.units,
+                &[fast(&trace), trace.units],
+            );
             for t in &trace.work {
                 touch(&mut e, t);
             }
@@ -144,6 +156,14 @@ fn references(f: u32, slow: u32) -> Vec<(&'static str, Box<dyn Naive>)> {
         ),
         ("raf", Box::new(reconstructed::Raf::new(slots))),
         ("azor", Box::new(reconstructed::Azor::new(slots))),
+        (
+            "bcache-like",
+            Box::new(modern::Bcache::new(slots, 4 << 20, 10)),
+        ),
+        (
+            "opencas-like",
+            Box::new(modern::OpenCas::new(slots, false, 1 << 20, 100)),
+        ),
         (
             "edt",
             Box::new(reconstructed::Edt::new(slots, slow, 300 * SECOND)),

@@ -119,7 +119,9 @@ impl Engine {
             return Err(Refusal::Busy);
         }
         self.may_copy(now, extent, up)?;
-        let dst = self.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
+        let (policy, view, _) = self.view(now, 0);
+        let near = policy.near(&view, extent, to);
+        let dst = self.space.take_on(to, near).ok_or(Refusal::Full)?;
         self.start_move(action, extent, (src, dst), Kind::Rehome, up, false, out);
         Ok(false)
     }

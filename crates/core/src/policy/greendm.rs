@@ -346,7 +346,7 @@ impl Policy for GreenDm {
             ),
             Some(TierId(0)) => format!(
                 "{usage} accesses, last {idle:.1} s ago, {}; it is demoted when fewer than {} fast slots are free and the clock hand finds it unmarked for over {:.0} s, or as the oldest",
-                if WsClock::is_marked(stat) {
+                if self.clock.is_marked(FAST, at.unwrap_or(Slot(0))) {
                     "marked since the hand last passed"
                 } else {
                     "not accessed since the hand last passed"

@@ -61,6 +61,8 @@ pub struct Rules {
     pub sieve: bool,
     /// Over three tiers and more, fill all of them.
     pub all_tiers: bool,
+    /// On slower tiers logical neighbours lie next to each other, where there is room (OODT III-C).
+    pub neighbours: bool,
 }
 
 /// See the module.
@@ -75,7 +77,6 @@ pub struct Interval {
     plans: u64,
     /// Candidates of the plan under way, hottest last.
     queue: Vec<ExtentId>,
-    ranked: Vec<(Rank, ExtentId)>,
     /// What is left of the migration matrix, over more than two tiers.
     cells: VecDeque<(ExtentId, TierId)>,
     last_evicted: u64,
@@ -103,7 +104,6 @@ impl Interval {
             due: Due::No,
             plans: 0,
             queue: Vec::new(),
-            ranked: Vec::new(),
             cells: VecDeque::new(),
             last_evicted: 0,
             waiting: VecDeque::new(),
@@ -200,16 +200,16 @@ impl Interval {
             Some(cold) if view.free(FAST) == 0 => bar.max(self.collector.worth(view, cold)),
             _ => bar,
         };
-        self.ranked.clear();
+        let mut ranked: Vec<(Rank, ExtentId)> = Vec::new();
         for &e in &self.queue {
             let rank = self.collector.rank(view, e);
             if rank.0 > bar && self.may_come(view, e) {
-                self.ranked.push((rank, e));
+                ranked.push((rank, e));
             }
         }
-        self.ranked.sort_unstable();
+        ranked.sort_unstable();
         self.queue.clear();
-        self.queue.extend(self.ranked.iter().map(|x| x.1));
+        self.queue.extend(ranked.iter().map(|x| x.1));
     }
     /// A large file that leaves makes room outside a plan: then those count too that were only just not good enough.
     fn keep_passed(&mut self, view: &View<'_>) {
@@ -268,8 +268,19 @@ impl Policy for Interval {
             self.passed = Raised::new(view.geo().extents);
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
+        let slowest = view.geo().slowest();
+        match self.near(view, extent, slowest) {
+            Some(s) => Place::Near(s),
+            None => Place::Tier(slowest),
+        }
+    }
+    fn near(&self, view: &View<'_>, extent: ExtentId, to: TierId) -> Option<Slot> {
+        if !self.rules.neighbours || to == FAST {
+            return None;
+        }
+        let before = ExtentId(extent.0.checked_sub(1)?);
+        view.home(before).filter(|&s| view.tier_of(s) == to)
     }
     fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
         self.collector.placed(view, extent, slot);
@@ -404,7 +415,6 @@ impl Policy for Interval {
     fn bytes(&self) -> usize {
         self.collector.bytes()
             + self.queue.capacity() * 4
-            + self.ranked.capacity() * size_of::<(Rank, ExtentId)>()
             + self.large.bytes()
             + self.passed.bytes()
     }

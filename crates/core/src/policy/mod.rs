@@ -23,6 +23,7 @@ mod param;
 mod raf;
 mod registry;
 mod shares;
+mod tables;
 mod type_aware;
 mod view;
 mod visit;
@@ -97,6 +98,8 @@ pub enum Place {
     Tier(TierId),
     /// Exactly this slot.
     Exact(Slot),
+    /// The free slot of this one's tier that follows it most closely, else as [`Place::Tier`].
+    Near(Slot),
 }
 
 impl Access {
@@ -253,6 +256,10 @@ pub trait Policy: Send {
     fn make_room(&mut self, _view: &mut View<'_>, _access: &Access, _wanted: &mut Vec<Action>) {}
     /// Where the first touch of `extent` should go.
     fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place;
+    /// `extent` is about to move to `to`: the slot there that it should follow closely. `None`: the lowest free slot.
+    fn near(&self, _view: &View<'_>, _extent: ExtentId, _to: TierId) -> Option<Slot> {
+        None
+    }
     /// `extent` now has its home in `slot` (first touch, or the end of a move).
     fn on_placed(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
     /// `extent` was discarded; `slot` was its home.
@@ -333,6 +340,9 @@ impl Policy for Box<dyn Policy> {
     }
     fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
         (**self).first_touch(view, extent)
+    }
+    fn near(&self, view: &View<'_>, extent: ExtentId, to: TierId) -> Option<Slot> {
+        (**self).near(view, extent, to)
     }
     fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
         (**self).on_placed(view, extent, slot);

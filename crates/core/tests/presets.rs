@@ -1,4 +1,4 @@
-//! `type-aware` against a naive reading of its page, and what the write modes do.
+//! `type-aware` against a naive reading of its page, what the write modes do, and what every preset must.
 
 mod reference;
 
@@ -307,5 +307,44 @@ fn every_cache_under_every_mode() {
                 );
             }
         }
+    }
+}
+
+/// Every preset says something of every extent, wherever it is; what it says changes with what it knows; the same work gives the same
+/// decisions; what it keeps is counted.
+#[test]
+fn every_preset_explains_and_repeats_itself() {
+    use isotherm_core::policy::PRESETS;
+    use isotherm_core::{ExtentId, Nanos};
+    for preset in PRESETS {
+        let run = || {
+            let (units, mut draw) = (120, Draw::new(11));
+            let w = Work {
+                units: units - 1, // the last one is never touched
+                requests: 1500,
+                writes: 40,
+                classes: &[0, 2, 8, 14],
+                gaps: &[0, 900_000_000],
+            };
+            let mut e = engine(preset.name, &[], units, 15);
+            let untouched = e.explain(Nanos(0), ExtentId(3));
+            let work = random(&mut draw, &w);
+            let now = Nanos(work.last().map_or(0, |t| t.now) + 5_000_000_000);
+            let hits: Vec<bool> = work.iter().map(|t| touch(&mut e, t)).collect();
+            let words: Vec<String> = (0..units).map(|u| e.explain(now, ExtentId(u))).collect();
+            assert!(
+                words.iter().all(|w| w.len() > 15),
+                "{}: {words:?}",
+                preset.name
+            );
+            if preset.name != "linear" {
+                assert_ne!(words[3], untouched, "{}", preset.name);
+            }
+            (hits, words, e.counters(), e.policy().bytes())
+        };
+        let (a, b) = (run(), run());
+        assert_eq!(a, b, "{}", preset.name);
+        let stateless = matches!(preset.name, "linear" | "mylinear");
+        assert!(stateless || a.3 > 0, "{}", preset.name);
     }
 }

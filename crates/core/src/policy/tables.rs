@@ -1,0 +1,213 @@
+//! Parameters of the published policies, as `isotherm policies` lists them.
+
+use super::registry::ParamInfo;
+
+pub(super) const BCACHE: &[ParamInfo] = &[
+    ParamInfo {
+        name: "sequential_cutoff",
+        what: "bytes of a stream from which it bypasses, 0 (never) to 2^40",
+        default: "4194304",
+    },
+    ParamInfo {
+        name: "writeback_percent",
+        what: "per cent of the cache that should be dirty, 0 to 40",
+        default: "10",
+    },
+    ParamInfo {
+        name: "update_seconds",
+        what: "seconds between corrections of the rate of cleaning, 1 to 3600",
+        default: "5",
+    },
+    ParamInfo {
+        name: "d_term",
+        what: "weight of the change of dirty data, 0 to 1000",
+        default: "30",
+    },
+    ParamInfo {
+        name: "p_term_inverse",
+        what: "divisor of a correction, 1 to 10^6",
+        default: "6000",
+    },
+    ParamInfo {
+        name: "rate_minimum",
+        what: "sectors a second cleaned at least, 1 to 10^6",
+        default: "8",
+    },
+];
+
+pub(super) const DSS: &[ParamInfo] = &[
+    ParamInfo {
+        name: "low",
+        what: "entries on the free list under which the syncer wakes, from 1",
+        default: "fast slots / 10, at least 1",
+    },
+    ParamInfo {
+        name: "high",
+        what: "entries on the free list at which it sleeps, from low",
+        default: "fast slots / 5, at least 2",
+    },
+    ParamInfo {
+        name: "sync_per_access",
+        what: "entries cleaned after an access while it is awake, 1 to 1024",
+        default: "1",
+    },
+];
+
+pub(super) const EDT: &[ParamInfo] = &[
+    ParamInfo {
+        name: "interval",
+        what: "seconds between plans, 0.001 to 10^9",
+        default: "300",
+    },
+    ParamInfo {
+        name: "fast_iops",
+        what: "requests/s of the fastest tier, 1 to 10^9",
+        default: "20000",
+    },
+    ParamInfo {
+        name: "slow_iops",
+        what: "requests/s of the slowest tier, 1 to 10^9",
+        default: "180",
+    },
+    ParamInfo {
+        name: "fast_bandwidth",
+        what: "bytes/s of the fastest tier, 1 to 10^12",
+        default: "250000000",
+    },
+    ParamInfo {
+        name: "slow_bandwidth",
+        what: "bytes/s of the slowest tier, 1 to 10^12",
+        default: "100000000",
+    },
+    ParamInfo {
+        name: "price_ratio",
+        what: "price of a fast slot over that of a slow one, 0.001 to 10^6",
+        default: "20",
+    },
+];
+
+pub(super) const HYSTOR: &[ParamInfo] = &[
+    ParamInfo {
+        name: "window",
+        what: "seconds between plans, 0.001 to 10^9",
+        default: "60",
+    },
+    ParamInfo {
+        name: "remap_share",
+        what: "part of the fast tier that plans fill, 0 to 1",
+        default: "0.8",
+    },
+];
+
+pub(super) const OODT: &[ParamInfo] = &[
+    ParamInfo {
+        name: "migrate_every",
+        what: "requests between migrations, 1 to 10^12",
+        default: "10000",
+    },
+    ParamInfo {
+        name: "queue",
+        what: "pending requests that accesses merge with, 1 to 64",
+        default: "8",
+    },
+    ParamInfo {
+        name: "w_read",
+        what: "extra weight of reads, 0 to 100",
+        default: "0.1",
+    },
+    ParamInfo {
+        name: "w_metadata",
+        what: "extra weight of metadata (classes 1 to 7), 0 to 100",
+        default: "0.1",
+    },
+    ParamInfo {
+        name: "decay",
+        what: "factor on all priorities at each migration, 0 to 1",
+        default: "1",
+    },
+    ParamInfo {
+        name: "statistics",
+        what: "units whose priority is remembered, 0 (all) to 10^9",
+        default: "0",
+    },
+];
+
+pub(super) const OPENCAS: &[ParamInfo] = &[
+    ParamInfo {
+        name: "insertion",
+        what: "accesses until a unit gets a copy, 1 (always) to 63",
+        default: "3",
+    },
+    ParamInfo {
+        name: "trigger",
+        what: "per cent of the cache taken from which insertion counts, 0 to 100",
+        default: "80",
+    },
+    ParamInfo {
+        name: "seq_cutoff",
+        what: "bytes of a stream from which it bypasses a full cache, 0 (never) to 2^40",
+        default: "1048576",
+    },
+    ParamInfo {
+        name: "acp",
+        what: "1: clean the most dirty addresses all the time; 0: clean what is stale when idle (alru)",
+        default: "0",
+    },
+    ParamInfo {
+        name: "wake_up",
+        what: "seconds between alru's rounds, 1 to 3600",
+        default: "20",
+    },
+    ParamInfo {
+        name: "staleness",
+        what: "seconds without access after which alru cleans a copy, 1 to 3600",
+        default: "120",
+    },
+    ParamInfo {
+        name: "activity",
+        what: "seconds without any access after which alru works, 0 to 3600",
+        default: "10",
+    },
+    ParamInfo {
+        name: "flush_max",
+        what: "copies cleaned at a time, 1 to 10000",
+        default: "100",
+    },
+];
+
+pub(super) const PERIOD_5: &[ParamInfo] = &[ParamInfo {
+    name: "period",
+    what: "seconds between plans, 0.001 to 10^9",
+    default: "5",
+}];
+
+pub(super) const PERIOD_80: &[ParamInfo] = &[ParamInfo {
+    name: "period",
+    what: "seconds between plans, 0.001 to 10^9",
+    default: "80",
+}];
+
+pub(super) const PERIOD_DAY: &[ParamInfo] = &[ParamInfo {
+    name: "period",
+    what: "seconds between plans, 0.001 to 10^9",
+    default: "86400",
+}];
+
+pub(super) const RAF: &[ParamInfo] = &[
+    ParamInfo {
+        name: "sequential",
+        what: "bytes from which a request is sequential by itself, 512 to 2^31",
+        default: "65536",
+    },
+    ParamInfo {
+        name: "write_share",
+        what: "part of the fast tier for writes, 0 to 1",
+        default: "0.1",
+    },
+];
+
+pub(super) const TYPE_AWARE: &[ParamInfo] = &[ParamInfo {
+    name: "rule",
+    what: "SELECTOR:POLICY:SHARE, up to 16 times; selectors class/N-M, bytes/FROM-TO, all",
+    default: "none",
+}];

@@ -14,7 +14,7 @@ use crate::size::{self, Size};
 #[command(
     after_help = "Examples:\n  isotherm sim web.spc.zst --policy greendm,PT=2 --fast-size 10%\n  \
     isotherm sim a.csv --policy linear --fast-size 1G --extent 64K --hit-only --json=out.json\n  \
-    isotherm sim a.csv --policy greendm --tier nvme-tlc:1% --tier intel-320-300:10% --tier exos-18tb --time trace"
+    isotherm sim a.csv --policy greendm --tier nvme-tlc:1% --tier intel-320-300:10% --tier exos-18tb --time trace --html=run.html"
 )]
 pub struct SimArgs {
     /// Trace files or generators (gen:NAME,KEY=VALUE,...), each a run of its own; formats are sniffed, .zst and .gz read directly

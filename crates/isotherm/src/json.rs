@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::Failure;
 
 /// Commands on which `--json OUT`, as two words, may name a file.
-const TWO_WORDS: [&str; 4] = ["demo", "sim", "trace", "record"];
+const TWO_WORDS: [&str; 5] = ["demo", "sim", "trace", "record", "reproduce"];
 
 /// The option that every command with figures has.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -13,6 +13,7 @@ mod touched;
 #[cfg(feature = "hostile")]
 pub mod hostile;
 pub mod policy_spec;
+pub mod reproduce;
 pub mod sim;
 pub mod size;
 

@@ -7,6 +7,7 @@ pub mod create;
 pub mod devices;
 pub mod find;
 pub mod record;
+pub mod reproduce;
 pub mod serve;
 pub mod sim;
 pub mod tables;
@@ -34,6 +35,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Devices(a) => devices::run(a),
         Command::Cost(a) => cost::run(a),
         Command::Sim(a) => sim::run(a),
+        Command::Reproduce(a) => reproduce::run(a),
         Command::Trace(a) => trace::run(a),
         Command::Policies(a) => tables::policies(a),
         Command::Formats(a) => tables::formats(a),

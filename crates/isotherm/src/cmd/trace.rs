@@ -11,7 +11,7 @@ use crate::args::{ListArgs, TraceArgs, TraceCommand, TraceConvertArgs, TraceOpti
 use crate::table::table;
 
 /// Where traces outside the tree are looked for.
-const TRACES_VAR: &str = "ISOTHERM_TRACES";
+pub const TRACES_VAR: &str = "ISOTHERM_TRACES";
 
 /// `isotherm trace …`.
 ///

@@ -8,7 +8,16 @@ use serde::Serialize;
 use crate::Failure;
 
 /// Commands on which `--json OUT`, as two words, may name a file.
-const TWO_WORDS: [&str; 6] = ["demo", "sim", "compare", "sweep", "trace", "record"];
+const TWO_WORDS: [&str; 8] = [
+    "demo",
+    "sim",
+    "compare",
+    "sweep",
+    "trace",
+    "record",
+    "reproduce",
+    "cost",
+];
 
 /// The option that every command with figures has.
 #[derive(Clone, Debug, Default, clap::Args)]

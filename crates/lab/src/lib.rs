@@ -19,6 +19,7 @@ pub mod hostile;
 pub mod policy_spec;
 pub mod pool;
 pub mod report;
+pub mod reproduce;
 pub mod sim;
 pub mod size;
 pub mod sweep;

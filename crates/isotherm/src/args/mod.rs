@@ -2,6 +2,7 @@
 
 mod cost;
 mod devices;
+mod reproduce;
 mod sim;
 mod volume;
 
@@ -14,6 +15,7 @@ use crate::json::join_two_words;
 
 pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
 pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
+pub use reproduce::ReproduceArgs;
 pub use volume::{CreateArgs, FindArgs, RecordArgs, ServeArgs, SetArgs, VolumeArgs, WhyArgs};
 
 pub use sim::{
@@ -66,6 +68,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Run a grid of simulations on all cores
     Sweep(SweepArgs),
+    /// Run the papers' figures and tables again, beside what they print
+    Reproduce(ReproduceArgs),
     /// Look into trace files
     Trace(TraceArgs),
     /// List policies with parameters and source

@@ -8,6 +8,7 @@ pub mod create;
 pub mod devices;
 pub mod find;
 pub mod record;
+pub mod reproduce;
 pub mod serve;
 pub mod sim;
 pub mod sweep;
@@ -38,6 +39,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Sim(a) => sim::run(a),
         Command::Compare(a) => compare::run(a),
         Command::Sweep(a) => sweep::run(a),
+        Command::Reproduce(a) => reproduce::run(a),
         Command::Trace(a) => trace::run(a),
         Command::Policies(a) => tables::policies(a),
         Command::Formats(a) => tables::formats(a),

@@ -14,7 +14,7 @@ use crate::table::table;
 use crate::trace_plot;
 
 /// Where traces outside the tree are looked for.
-const TRACES_VAR: &str = "ISOTHERM_TRACES";
+pub const TRACES_VAR: &str = "ISOTHERM_TRACES";
 
 /// `isotherm trace …`.
 ///

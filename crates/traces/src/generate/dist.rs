@@ -73,6 +73,11 @@ pub(super) struct Zipf {
 impl Zipf {
     /// `n` of 1…2^40 ranks, exponent `s` of 0…5.
     pub fn new(n: u64, s: f64) -> Zipf {
+        Zipf::flattened(n, s, 0.0)
+    }
+
+    /// Zipf-Mandelbrot: rank r has weight (r + 1 + q)^−s, so about the first `q` ≥ 0 ranks are nearly alike.
+    pub fn flattened(n: u64, s: f64, q: f64) -> Zipf {
         let (mut columns, mut weights) = (Vec::new(), Vec::new());
         let mut rank = 0;
         while rank < n {
@@ -84,7 +89,7 @@ impl Zipf {
             columns.push((rank, ranks as u32));
             // The middle of the segment stands for all of it.
             let middle = rank as f64 + f64::midpoint(ranks as f64, 1.0);
-            weights.push(ranks as f64 * middle.powf(-s));
+            weights.push(ranks as f64 * (middle + q).powf(-s));
             rank += ranks;
         }
         Zipf {

@@ -1,0 +1,33 @@
+//! Arguments of `isotherm reproduce`.
+
+use clap::Args;
+
+use crate::json::JsonArg;
+
+/// `isotherm reproduce`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm reproduce list\n  isotherm reproduce greendm-7.2\n  \
+    isotherm reproduce greendm-6.5 greendm-6.6 --scale 1 --json=out.json\n  isotherm reproduce all"
+)]
+pub struct ReproduceArgs {
+    /// Experiments (greendm-6.5 or a figure of it, greendm-6.5a), `all` of this build, or `list`
+    #[arg(value_name = "ID", default_value = "list")]
+    pub ids: Vec<String>,
+    /// Sizes and counts of simulated workloads times this; 1 is the papers' size [default: each experiment's, see list]
+    #[arg(long, value_name = "S", value_parser = scale)]
+    pub scale: Option<f64>,
+    /// Seed of the generated workloads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.001..=10.0).contains(&s) => Ok(s),
+        _ => Err("a number from 0.001 to 10 is needed, as in --scale 0.25".to_owned()),
+    }
+}

@@ -1,0 +1,249 @@
+//! `isotherm reproduce`: the papers' figures and tables again, with verdicts. The lab does the work.
+
+use std::io::IsTerminal;
+
+use isotherm_lab::reproduce::{
+    Claim, Ctx, EXPERIMENTS, Experiment, Outcome, PAPERS, Printed, Table, Verdict,
+};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::ReproduceArgs;
+use crate::cmd::sim::failed;
+use crate::cmd::trace::TRACES_VAR;
+use crate::table::table;
+
+/// `isotherm reproduce`.
+///
+/// # Errors
+/// An experiment is unknown or fails, or an exact claim does not hold.
+pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
+    if args.ids == ["list"] {
+        return list(args);
+    }
+    let wanted = chosen(&args.ids)?;
+    let shown = std::io::stderr().is_terminal();
+    let progress = |what: &str| {
+        if shown {
+            eprintln!("{what}");
+        }
+    };
+    let mut ctx = Ctx::new(&progress);
+    ctx.scale = args.scale;
+    ctx.seed = args.seed;
+    ctx.traces = std::env::var_os(TRACES_VAR).map(Into::into);
+    let outcomes = wanted
+        .iter()
+        .map(|e| e.run(&ctx).map_err(|e| failed(&e)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let whole = json!({
+        "experiments": serde_json::to_value(&outcomes).map_err(|e| Failure::failed(e.to_string()))?,
+        "summary": summary(&outcomes),
+    });
+    args.json.print(&whole, || text(&outcomes))?;
+    let wrong = outcomes
+        .iter()
+        .flat_map(|o| &o.claims)
+        .any(|c| c.exact && c.verdict != Verdict::Holds);
+    if wrong { Err(Failure::Bad) } else { Ok(()) }
+}
+
+/// The experiments asked for, each once.
+fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
+    let mut wanted: Vec<&Experiment> = Vec::new();
+    for id in ids {
+        let found = match id.as_str() {
+            "all" => EXPERIMENTS.iter().collect(),
+            "list" => {
+                return Err(Failure::usage(
+                    "`list` stands alone: isotherm reproduce list",
+                ));
+            }
+            id => vec![Experiment::find(id).map_err(Failure::usage)?],
+        };
+        for e in found {
+            if wanted.iter().all(|w| w.id != e.id) {
+                wanted.push(e);
+            }
+        }
+    }
+    Ok(wanted)
+}
+
+fn list(args: &ReproduceArgs) -> Result<(), Failure> {
+    let all = PAPERS
+        .iter()
+        .flat_map(|p| p.experiments.iter().map(move |e| (p, e)));
+    let rows: Vec<Value> = all
+        .map(|(p, e)| {
+            let here = EXPERIMENTS.iter().find(|x| x.id == e.id);
+            json!({
+                "id": e.id, "paper": p.name, "section": e.section, "title": e.title,
+                "in_this_build": here.is_some(), "claims": e.claims.len(),
+                "scale": here.and_then(|x| x.scale),
+            })
+        })
+        .collect();
+    args.json.print(&rows, || {
+        let text = |v: &Value| match v {
+            Value::String(s) => s.clone(),
+            Value::Null => "-".to_owned(),
+            other => other.to_string(),
+        };
+        let rows: Vec<Vec<String>> = rows
+            .iter()
+            .map(|r| {
+                let state = if r["in_this_build"] == true {
+                    text(&r["claims"])
+                } else {
+                    "not in this build".to_owned()
+                };
+                vec![
+                    text(&r["id"]),
+                    state,
+                    text(&r["scale"]),
+                    text(&r["section"]),
+                    text(&r["title"]),
+                ]
+            })
+            .collect();
+        table(&["id", "claims", "scale", "section", "title"], &rows)
+    })
+}
+
+fn count(outcomes: &[Outcome], verdict: Verdict) -> usize {
+    outcomes.iter().map(|o| o.count(verdict)).sum()
+}
+
+fn summary(outcomes: &[Outcome]) -> Value {
+    json!({
+        "holds": count(outcomes, Verdict::Holds),
+        "does_not_hold": count(outcomes, Verdict::DoesNotHold),
+        "cannot_be_judged": count(outcomes, Verdict::CannotBeJudged),
+        "wall_s": outcomes.iter().map(|o| o.wall_s).sum::<f64>(),
+    })
+}
+
+fn text(outcomes: &[Outcome]) -> String {
+    let mut text: String = outcomes.iter().map(one).collect::<Vec<_>>().join("\n");
+    let of = |v| count(outcomes, v);
+    text += &format!(
+        "\n{} claims hold, {} do not, {} cannot be judged here\n",
+        of(Verdict::Holds),
+        of(Verdict::DoesNotHold),
+        of(Verdict::CannotBeJudged)
+    );
+    for (verdict, head) in [
+        (Verdict::DoesNotHold, "do not hold"),
+        (Verdict::CannotBeJudged, "cannot be judged"),
+    ] {
+        let names: Vec<String> = outcomes
+            .iter()
+            .flat_map(|o| o.claims.iter().map(move |c| (o, c)))
+            .filter(|(_, c)| c.verdict == verdict)
+            .map(|(o, c)| format!("{} {}", o.id, c.key))
+            .collect();
+        if outcomes.len() > 1 && !names.is_empty() {
+            text += &format!("{head}: {}\n", names.join(", "));
+        }
+    }
+    text
+}
+
+fn one(o: &Outcome) -> String {
+    let mut text = format!("{}  {} ({})\n", o.id, o.title, o.section);
+    if let Some(scale) = o.scale {
+        text += &format!(
+            "  scale      {scale} of the paper's sizes and counts, seed {}\n",
+            o.seed
+        );
+    }
+    for i in &o.inputs {
+        text += &format!("  input      {i}\n");
+    }
+    for s in &o.substitutes {
+        text += &format!("  substitute {s}\n");
+    }
+    for t in &o.tables {
+        text += &format!(
+            "\n{}{}\n",
+            t.title,
+            if has_paper(t) {
+                "; the paper's figures in brackets"
+            } else {
+                ""
+            }
+        );
+        text += &cells(t);
+    }
+    text += "\n";
+    for c in &o.claims {
+        text += &claim(c);
+    }
+    text
+}
+
+fn has_paper(t: &Table) -> bool {
+    t.rows
+        .iter()
+        .flat_map(|r| &r.cells)
+        .any(|c| c.paper.is_some())
+}
+
+fn claim(c: &Claim) -> String {
+    let verdict = match c.verdict {
+        Verdict::Holds => "holds",
+        Verdict::DoesNotHold => "DOES NOT HOLD",
+        Verdict::CannotBeJudged => "cannot be judged",
+    };
+    let star = if c.exact { "*" } else { " " };
+    format!("{star} {verdict:<16}  {} [{}]: {}\n", c.text, c.at, c.why)
+}
+
+/// As many digits as a reader compares.
+fn figure(v: f64) -> String {
+    match v.abs() {
+        _ if v.fract().abs() < 1e-9 => format!("{v:.0}"),
+        a if a >= 1000.0 => format!("{v:.0}"),
+        a if a >= 10.0 => format!("{v:.1}"),
+        a if a >= 1.0 => format!("{v:.2}"),
+        _ => format!("{v:.4}"),
+    }
+}
+
+fn printed(p: &Printed) -> String {
+    if (p.high - p.low).abs() < 1e-12 {
+        format!("({})", p.low)
+    } else {
+        format!("({}..{})", p.low, p.high)
+    }
+}
+
+fn cells(t: &Table) -> String {
+    let Some(first) = t.rows.first() else {
+        return String::new();
+    };
+    let heads: Vec<String> = std::iter::once(String::new())
+        .chain(
+            first
+                .cells
+                .iter()
+                .map(|c| format!("{} {}", c.name, c.unit).trim().to_owned()),
+        )
+        .collect();
+    let rows: Vec<Vec<String>> = t
+        .rows
+        .iter()
+        .map(|r| {
+            let of = r.cells.iter().map(|c| {
+                let ours = c.ours.map_or_else(|| "-".to_owned(), figure);
+                c.paper
+                    .as_ref()
+                    .map_or(ours.clone(), |p| format!("{ours} {}", printed(p)))
+            });
+            std::iter::once(r.label.clone()).chain(of).collect()
+        })
+        .collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    table(&heads, &rows)
+}

@@ -1,0 +1,114 @@
+//! How GreenDM's claims are judged, and the table of figure 6.5 to 6.7's six measures.
+//!
+//! A direction holds if it holds in every cell. A printed size of an effect holds if more than half of our cells are within the
+//! printed range, widened by half of either end: the size is alike, not the digits.
+
+use std::sync::Arc;
+
+use super::measure::Measured;
+use crate::reproduce::outcome::{Cell, Outcome, Row};
+
+/// A measured drive with its name.
+pub type Named = (String, Arc<Measured>);
+
+/// `a` over `b`, percent.
+pub fn over(a: f64, b: f64) -> f64 {
+    (a / b - 1.0) * 100.0
+}
+
+/// Least and most.
+pub fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    values
+        .into_iter()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| {
+            (l.min(v), h.max(v))
+        })
+}
+
+fn show(value: f64) -> String {
+    match value.abs() {
+        a if a >= 100.0 => format!("{value:.0}"),
+        a if a >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// `from to to`, or one value.
+pub fn span(low: f64, high: f64, unit: &str) -> String {
+    let (a, b) = (show(low), show(high));
+    if a == b {
+        format!("{a} {unit}")
+    } else {
+        format!("{a} to {b} {unit}")
+    }
+}
+
+/// Judge claim `key` by what is printed under the same key.
+pub fn range(out: &mut Outcome, key: &str, values: impl IntoIterator<Item = f64>, unit: &str) {
+    let values: Vec<f64> = values.into_iter().collect();
+    let Some(p) = out.printed(key) else {
+        return out.cannot(key, "the data file has no value");
+    };
+    let wide = (p.low - p.low.abs() / 2.0, p.high + p.high.abs() / 2.0);
+    let alike = values
+        .iter()
+        .filter(|v| (wide.0..=wide.1).contains(*v))
+        .count();
+    let (low, high) = ends(values.iter().copied());
+    let why = format!(
+        "ours {}, printed {}; {alike} of {} cells alike",
+        span(low, high, unit),
+        span(p.low, p.high, unit),
+        values.len()
+    );
+    out.judge(key, 2 * alike > values.len(), why);
+}
+
+/// `a > b` by name, and their figures.
+pub fn greater(out: &mut Outcome, key: &str, a: (&str, f64), b: (&str, f64), unit: &str) {
+    let why = format!("{} {} {unit}, {} {} {unit}", a.0, show(a.1), b.0, show(b.1));
+    out.judge(key, a.1 > b.1, why);
+}
+
+/// The order of the four kinds of drive in `measure`, each given by least and most: every one above the next.
+pub fn order(out: &mut Outcome, key: &str, kinds: &[(&str, (f64, f64))], unit: &str) {
+    let holds = kinds.windows(2).all(|w| w[0].1.0 > w[1].1.1);
+    let why: Vec<String> = kinds
+        .iter()
+        .map(|(name, (l, h))| format!("{name} {}", span(*l, *h, unit)))
+        .collect();
+    out.judge(key, holds, why.join(", "));
+}
+
+/// One value twice.
+pub fn only(v: f64) -> (f64, f64) {
+    (v, v)
+}
+
+/// A row of the six measures, beside linear. `key` is what the printed values of this row end with.
+pub fn row(out: &Outcome, label: &str, key: &str, m: &Measured, linear: Option<&Measured>) -> Row {
+    let by = |f: fn(&Measured) -> f64| linear.map_or(f64::NAN, |l| over(f(m), f(l)));
+    let times = |f: fn(&Measured) -> f64| linear.map_or(f64::NAN, |l| f(m) / f(l));
+    let printed = |what: &str| out.printed(&format!("{what} {key}"));
+    let r = &m.report;
+    Row {
+        label: label.to_owned(),
+        cells: vec![
+            Cell::new("throughput", "MB/s", m.mb_s),
+            Cell::new("over linear", "%", by(|m| m.mb_s)).beside(printed("faster")),
+            Cell::new("energy", "kJ", m.energy_j / 1e3),
+            Cell::new("over linear", "%", by(|m| m.energy_j)).beside(printed("energy")),
+            Cell::new("power", "W", m.power_w),
+            Cell::new("over linear", "%", by(|m| m.power_w)),
+            Cell::new("spun down", "%", m.spun_down * 100.0),
+            Cell::new("start-stops", "", m.start_stops as f64),
+            Cell::new("wear 1/10", "eu", m.wear_10),
+            Cell::new("of linear", "x", times(|m| m.wear_10)).beside(printed("wear-10")),
+            Cell::new("wear 1/100", "eu", m.wear_100),
+            Cell::new("of linear", "x", times(|m| m.wear_100)).beside(printed("wear-100")),
+            Cell::new("flash hits", "%", m.flash_hits * 100.0),
+            Cell::new("promotions", "", (r.promotions + r.fetches) as f64),
+            Cell::new("demotions", "", (r.demotions + r.evictions) as f64),
+        ],
+    }
+}

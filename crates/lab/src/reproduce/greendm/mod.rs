@@ -1,0 +1,15 @@
+//! GreenDM (Li): chapters 2, 4, 6, 7, 8 and 9.
+
+pub(super) mod files;
+mod judge;
+pub(super) mod measure;
+pub(super) mod online;
+pub(super) mod search;
+pub(super) mod tables;
+
+/// Usual scale of the web search runs: the paper's.
+pub(super) const SEARCH_SCALE: f64 = 1.0;
+/// Usual scale of the FIU online runs: 2 GB instead of 8.
+pub(super) const ONLINE_SCALE: f64 = 0.25;
+/// Usual scale of the file server runs: 2 GB instead of 8.
+pub(super) const FILES_SCALE: f64 = 0.25;

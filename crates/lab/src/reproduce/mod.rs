@@ -1,0 +1,174 @@
+//! The published figures and tables, run again: our figure beside the paper's, and what becomes of each stated direction.
+//!
+//! ```text
+//!  data/PAPER.toml ─► paper: titles, claims, printed values ─┐
+//!  greendm/*.rs    ─► run: models, generators, sim ──────────┴─► Outcome: tables, claims, substitutes
+//! ```
+//! | file | what it owns |
+//! |---|---|
+//! | `paper.rs` | what the papers print, read from `data/` |
+//! | `outcome.rs` | tables, claims and verdicts |
+//! | `grid.rs` | simulated cells on all cores, each once |
+//! | `greendm/` | GreenDM's experiments |
+//!
+//! To add an experiment: its claims and printed values in `data/PAPER.toml`, a function that fills an [`Outcome`], a row in
+//! [`EXPERIMENTS`]. Never made false: what is printed as ours was computed in this run, and every claim of an experiment that
+//! ran has a verdict.
+
+mod greendm;
+mod grid;
+mod outcome;
+mod paper;
+
+pub use outcome::{Cell, Claim, Outcome, Row, Table, Verdict};
+pub use paper::{Entry, How, PAPERS, Paper, Printed};
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use isotherm_core::policy::nearest;
+
+use crate::LabError;
+use greendm::measure::Measured;
+
+/// What experiments are told.
+pub struct Ctx<'a> {
+    /// Sizes and counts of simulated workloads times this, instead of each experiment's usual scale; 1 is the paper's.
+    pub scale: Option<f64>,
+    /// Of everything random.
+    pub seed: u64,
+    /// Where traces outside the tree are, if anywhere.
+    pub traces: Option<PathBuf>,
+    /// Runs at the same time.
+    pub threads: usize,
+    /// Told what is being done, for people who wait.
+    pub progress: &'a (dyn Fn(&str) + Sync),
+    /// Simulated cells by what they are: experiments share them.
+    memo: Mutex<HashMap<String, Arc<Measured>>>,
+}
+
+impl<'a> Ctx<'a> {
+    /// All cores, the usual scales, seed 1.
+    pub fn new(progress: &'a (dyn Fn(&str) + Sync)) -> Ctx<'a> {
+        Ctx {
+            scale: None,
+            seed: 1,
+            traces: None,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            progress,
+            memo: Mutex::default(),
+        }
+    }
+
+    /// The scale to run at.
+    fn scale_or(&self, usual: f64) -> f64 {
+        self.scale.unwrap_or(usual)
+    }
+}
+
+/// An experiment of this build.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// As in the papers' data files.
+    pub id: &'static str,
+    /// Scale of the simulated workloads when none is asked for; `None`: nothing is scaled.
+    pub scale: Option<f64>,
+    run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
+}
+
+const fn plain(
+    id: &'static str,
+    run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
+) -> Experiment {
+    Experiment {
+        id,
+        scale: None,
+        run,
+    }
+}
+
+const fn scaled(
+    id: &'static str,
+    scale: f64,
+    run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
+) -> Experiment {
+    Experiment {
+        id,
+        scale: Some(scale),
+        run,
+    }
+}
+
+/// The experiments of this build, in the papers' order.
+pub const EXPERIMENTS: &[Experiment] = &[
+    plain("greendm-2.1", greendm::tables::capacity),
+    plain("greendm-4.4", greendm::tables::shelves),
+    plain("greendm-4.norm", greendm::tables::idle_per_tb),
+    scaled("greendm-6.5", greendm::SEARCH_SCALE, greendm::search::run),
+    scaled("greendm-6.6", greendm::ONLINE_SCALE, greendm::online::run),
+    scaled("greendm-6.7", greendm::FILES_SCALE, greendm::files::run),
+    plain("greendm-7.2", greendm::tables::worked_example),
+];
+
+impl Experiment {
+    /// The experiment called `id`: a figure's letters may be left out or added, and a figure may stand for its group.
+    ///
+    /// # Errors
+    /// There is none; names the nearest, or says that the build has it not.
+    pub fn find(id: &str) -> Result<&'static Experiment, String> {
+        let entry = paper::find(id).ok_or_else(|| {
+            let all = PAPERS.iter().flat_map(|p| p.experiments.iter());
+            let near = nearest(id, all.map(|e| e.id.as_str()));
+            format!("no experiment `{id}`; nearest: `{near}` (see `isotherm reproduce list`)")
+        })?;
+        EXPERIMENTS
+            .iter()
+            .find(|e| e.id == entry.id)
+            .ok_or_else(|| {
+                format!(
+                    "`{}` is known and not in this build (see `isotherm reproduce list`)",
+                    entry.id
+                )
+            })
+    }
+
+    /// Run it.
+    ///
+    /// # Errors
+    /// A simulation failed.
+    pub fn run(&self, ctx: &Ctx<'_>) -> Result<Outcome, LabError> {
+        let entry = paper::find(self.id)
+            .ok_or_else(|| LabError::setup(format!("{}: no such entry in the data", self.id)))?;
+        let begun = Instant::now();
+        let mut out = Outcome::new(entry);
+        out.scale = self.scale.map(|s| ctx.scale_or(s));
+        out.seed = ctx.seed;
+        (self.run)(ctx, &mut out)?;
+        out.wall_s = begun.elapsed().as_secs_f64();
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_has_an_entry_and_ids_are_found_as_figures() {
+        for e in EXPERIMENTS {
+            assert_eq!(Experiment::find(e.id).map(|f| f.id), Ok(e.id));
+        }
+        for (typed, id) in [
+            ("greendm-6.5a", "greendm-6.5"),
+            ("greendm-6.5a-f", "greendm-6.5"),
+            ("GreenDM-6.5a–f", "greendm-6.5"),
+        ] {
+            assert_eq!(Experiment::find(typed).map(|f| f.id), Ok(id));
+        }
+        let said = |id: &str| Experiment::find(id).map(|f| f.id).unwrap_err();
+        assert!(said("greendm-6.55").contains("nearest: `greendm-6.5`"));
+        assert!(said("oodt-4a").contains("not in this build"));
+    }
+}

@@ -320,6 +320,12 @@ impl ExtentMap {
     pub fn set_stat(&mut self, e: ExtentId, v: u16) {
         self.rows[e.0 as usize].stat = v;
     }
+    /// Another policy takes over: its 16 bits mean something else. Times of access stay.
+    pub fn forget_stats(&mut self) {
+        for r in &mut self.rows {
+            r.stat = 0;
+        }
+    }
     /// Forget the statistics of an extent (it was discarded).
     pub fn forget(&mut self, e: ExtentId) {
         let r = &mut self.rows[e.0 as usize];

@@ -9,7 +9,7 @@
 use super::move_list::{Kind, Move};
 use super::{Engine, Mutant};
 use crate::io::Effect;
-use crate::policy::{Action, Outcome, Refusal};
+use crate::policy::{Action, Outcome, Refusal, Uses};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::vec::Vec;
 
@@ -126,8 +126,11 @@ impl Engine {
 
     fn tell_copied(&mut self, now: Nanos, e: ExtentId, slot: Slot) {
         self.misplaced(now, slot, true);
-        let (policy, mut view, _) = self.view(now, 0);
-        policy.on_copied(&mut view, e, slot);
+        // A tiering policy knows nothing of the copies that the one before it left.
+        if self.drain.uses() != Uses::Homes {
+            let (policy, mut view, _) = self.view(now, 0);
+            policy.on_copied(&mut view, e, slot);
+        }
     }
 
     /// The blocks of a fetch are in the copy's slot: from now on they are read there.
@@ -262,8 +265,10 @@ impl Engine {
         } else {
             self.free_moved(slot, out);
         }
-        let (policy, mut view, _) = self.view(now, 0);
-        policy.on_uncopied(&mut view, e, slot);
+        if self.drain.uses() != Uses::Homes {
+            let (policy, mut view, _) = self.view(now, 0);
+            policy.on_uncopied(&mut view, e, slot);
+        }
         self.policy_due = true;
         self.retry |= self.space.map.is_held(e);
     }

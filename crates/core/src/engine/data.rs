@@ -8,7 +8,7 @@ use super::commit::MetaSource;
 use super::gate::Gate;
 use super::{Engine, Mutant, Op, Req, SCAN_BUDGET, Waiter, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
-use crate::policy::{Access, Place};
+use crate::policy::{Access, Place, Uses};
 use crate::stats::CLASSES;
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
 use alloc::vec::Vec;
@@ -177,8 +177,13 @@ impl Engine {
         let class = &mut c.classes[usize::from(access.class) % CLASSES];
         class.accesses += 1;
         class.fast_hits += u64::from(tier == Some(TierId(0)));
+        // A tiering policy knows nothing of the copies that the one before it left.
+        let told = Access {
+            copy: access.copy.filter(|_| self.drain.uses() != Uses::Homes),
+            ..access
+        };
         let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
-        policy.on_access(&mut view, &access, wanted);
+        policy.on_access(&mut view, &told, wanted);
         self.policy_due = true;
         if !self.wanted.is_empty() {
             self.try_wanted(now, out);

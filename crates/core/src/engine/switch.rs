@@ -75,6 +75,10 @@ pub(super) struct Draining {
 }
 
 impl Draining {
+    /// What the policy makes of the faster tiers.
+    pub(super) fn uses(&self) -> Uses {
+        self.uses
+    }
     pub(super) fn new(uses: Uses, space: &Space) -> Draining {
         let fast = space.geo.tier_slots(space.geo.slowest()).start;
         let free = |t| space.slots.free(TierId(t));
@@ -144,6 +148,9 @@ impl Engine {
         // Nobody is left who would hear how they end.
         self.wanted.clear();
         self.moves.disown();
+        if policy.name() != self.policy.name() {
+            self.space.map.forget_stats();
+        }
         let mut view = View::new(&mut self.space, now, self.moves.active(), false, u32::MAX);
         policy.attach(&mut view);
         self.drain = Draining::new(policy.uses(), &self.space);

@@ -58,11 +58,17 @@ impl Policy for Azor {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())
     }
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         let line = self.line(extent);
         self.lines[line] = extent.0;
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         let line = self.line(extent);
         if self.lines[line] == extent.0 {
             self.lines[line] = NOBODY;

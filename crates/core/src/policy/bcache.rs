@@ -149,10 +149,16 @@ impl Policy for Bcache {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())
     }
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.shares.arrived(extent, slot.0);
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.shares.remove(slot.0);
         self.mark(extent, false);
     }

@@ -149,12 +149,18 @@ impl Policy for Dss {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())
     }
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         let known = self.coming.iter().position(|c| c.0 == extent);
         let state = known.map_or(self.file(0), |i| self.coming.swap_remove(i).1);
         self.append(slot.0, state);
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+    fn on_uncopied(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.take_out(slot.0);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {

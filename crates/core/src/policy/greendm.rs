@@ -185,9 +185,15 @@ impl Policy for GreenDm {
         })
     }
     fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.clock.placed(view, extent, slot);
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+    fn on_uncopied(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.unqueue(slot.0);
     }
     fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {

@@ -159,13 +159,19 @@ impl Policy for Hystor {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())
     }
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.shares.arrived(extent, slot.0);
         if self.shares.of(slot.0) == REMAP {
             self.remap.set(slot.0, self.rank(extent));
         }
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+    fn on_uncopied(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.shares.remove(slot.0);
         self.remap.remove(slot.0);
     }

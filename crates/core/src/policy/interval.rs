@@ -291,9 +291,15 @@ impl Policy for Interval {
         self.room |= view.tier_of(slot) == FAST;
     }
     fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.collector.placed(view, extent, slot);
     }
     fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.collector.left(view, extent, slot);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {

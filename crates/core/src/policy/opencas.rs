@@ -164,10 +164,16 @@ impl Policy for OpenCas {
         Place::Tier(view.geo().slowest())
     }
     fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.shares.arrived(extent, slot.0);
         view.set_stat(extent, 0);
     }
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.shares.remove(slot.0);
         self.cleaned(extent, slot.0);
     }

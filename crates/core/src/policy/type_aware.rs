@@ -241,9 +241,12 @@ impl Policy for TypeAware {
             s.coldest = empty.clone();
             s.have = 0;
         }
+        // Rows may hold what another policy, or this one before a crash, left in them.
+        for e in (0..view.geo().extents).map(ExtentId) {
+            view.set_stat(e, view.stat(e) & !COUNTED);
+        }
         for slot in (0..f).map(Slot) {
             if let Some(e) = view.owner(slot) {
-                view.set_stat(e, view.stat(e) & !COUNTED);
                 self.enter(view, e, slot);
             }
         }
@@ -274,9 +277,15 @@ impl Policy for TypeAware {
         self.counters.forget(extent);
     }
     fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.enter(view, extent, slot);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.leave(view, extent);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {

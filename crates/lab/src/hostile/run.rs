@@ -273,9 +273,10 @@ impl Run {
     }
 
     fn another_policy(&mut self) -> Result<Box<dyn Policy>, String> {
-        let names = ["lru", "hot-dst-recency", "linear", "greendm"];
-        match names.get(self.rng.below(6) as usize) {
-            Some(name) => policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}")),
+        // Every preset must bear what any other left behind.
+        let all = policy::PRESETS;
+        match all.get(self.rng.below(3 * all.len() as u64 / 2) as usize) {
+            Some(p) => policy::build(p.name, core::iter::empty()).map_err(|e| format!("{e:?}")),
             None => Ok(Box::new(Chaos::new(self.rng.draw()))),
         }
     }

@@ -171,12 +171,18 @@ impl<R: Replacement> Policy for Cache<R> {
         Place::Tier(view.geo().slowest())
     }
     #[inline]
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         let write = self.coming.contains(&(extent, true));
         self.replacement.inserted(slot.0, extent, write);
     }
     #[inline]
-    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+        if view.tier_of(slot) != FAST {
+            return; // left there by the policy before
+        }
         self.replacement.removed(slot.0, extent);
     }
     #[inline]

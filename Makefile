@@ -47,6 +47,7 @@ soak-power:
 soak-fuzz:
 	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-lab --test fuzz_store -- --nocapture
 	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm --test fuzz_words -- --nocapture
+	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-lab --test fuzz_events -- --nocapture
 
 # FLUSH on the kernel's block devices under dm-log-writes, in a guest: skipped unless ISOTHERM_VM names the program that runs it
 vm-test: build

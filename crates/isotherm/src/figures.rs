@@ -5,6 +5,7 @@ use isotherm_core::policy::REFUSALS;
 use isotherm_core::stats::{Histogram, MoveCounters};
 use isotherm_core::{Engine, ExtentId, Nanos, TierId};
 use isotherm_live::VolumeConfig;
+use isotherm_live::recorder::Driver;
 use isotherm_live::world::UringWorld;
 use serde_json::{Map, Value, json};
 
@@ -159,7 +160,7 @@ fn moves(m: &MoveCounters) -> Value {
 /// # Errors
 /// `offset` lies beyond the volume.
 pub fn why(
-    engine: &mut Engine,
+    engine: &mut Driver,
     now: Nanos,
     config: &VolumeConfig,
     offset: u64,

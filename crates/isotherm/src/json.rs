@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::Failure;
 
 /// Commands on which `--json OUT`, as two words, may name a file.
-const TWO_WORDS: [&str; 8] = [
+const TWO_WORDS: [&str; 9] = [
     "demo",
     "sim",
     "compare",
@@ -17,6 +17,7 @@ const TWO_WORDS: [&str; 8] = [
     "record",
     "reproduce",
     "cost",
+    "replay-events",
 ];
 
 /// The option that every command with figures has.

@@ -14,6 +14,7 @@ pub mod args;
 pub mod cmd;
 pub mod control;
 pub mod demo;
+mod events_file;
 pub mod failure;
 pub mod figures;
 pub mod json;

@@ -16,6 +16,7 @@ mod touched;
 
 #[cfg(feature = "hostile")]
 pub mod hostile;
+pub mod parity;
 pub mod policy_spec;
 pub mod pool;
 pub mod report;

@@ -20,6 +20,8 @@ pub mod media;
 pub mod nbd;
 pub mod paced;
 pub mod port;
+pub mod recorder;
+mod reopen;
 pub mod requests;
 pub mod server;
 pub mod volume;

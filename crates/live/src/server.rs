@@ -5,10 +5,13 @@
 //! ```
 
 use crate::buffers::{Arena, Buffer, Pool};
+use crate::config::VolumeConfig;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Done, Inbox, Submission};
 use crate::media::FileMedia;
 use crate::port::{Completion, Port};
+use crate::recorder::{Driver, Recording};
+use crate::reopen::Reopening;
 use crate::volume::{OpenMode, Volume};
 use crate::world::{Command, Parts, UringWorld};
 use isotherm_core::store::{self, Superblock};
@@ -16,6 +19,7 @@ use isotherm_core::{
     BufRef, DeviceOp, Effect, Engine, Event, ExtentId, IoError, Nanos, Params, Request, RequestOp,
     World,
 };
+use isotherm_traces::events::Ending;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -50,15 +54,23 @@ pub fn prepare_process() -> Vec<String> {
 
 /// Engine and world on one thread: what [`Server`] runs, and what a benchmark drives by itself.
 pub struct Session {
-    engine: Engine,
-    world: UringWorld,
-    superblock: Superblock,
-    mode: OpenMode,
+    pub(crate) engine: Driver,
+    pub(crate) world: UringWorld,
+    pub(crate) superblock: Superblock,
+    pub(crate) mode: OpenMode,
     events: Vec<Event>,
-    effects: Vec<Effect>,
-    devices: Arc<Vec<Option<crate::device::Device>>>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) devices: Arc<Vec<Option<crate::device::Device>>>,
     inbox: Arc<Inbox<Command>>,
-    closing: bool,
+    pub(crate) closing: bool,
+    /// As at the start; knobs that were set since are the engine's.
+    pub(crate) config: VolumeConfig,
+    pub(crate) params: Params,
+    pub(crate) handle: Handle,
+    /// A recording is about to begin.
+    pub(crate) reopening: Option<Reopening>,
+    /// Why the volume could not be opened again.
+    pub(crate) lost: Option<Error>,
 }
 
 /// What a session needs besides the thread.
@@ -66,6 +78,7 @@ struct Prepared {
     volume: Volume,
     arena: Arc<Arena>,
     inbox: Arc<Inbox<Command>>,
+    handle: Handle,
 }
 
 fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
@@ -93,6 +106,7 @@ fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
             volume,
             arena,
             inbox,
+            handle: handle.clone(),
         },
         handle,
     ))
@@ -140,10 +154,15 @@ impl Prepared {
         let world = UringWorld::new(parts, io)?;
         let superblock = opened.superblock.clone();
         Ok(Session {
-            engine: Engine::new(opened, policy, params),
+            engine: Driver::new(Engine::new(opened, policy, params.clone()), None),
             world,
             superblock,
             mode,
+            config,
+            params,
+            handle: self.handle,
+            reopening: None,
+            lost: None,
             events: Vec::with_capacity(1024),
             effects: Vec::with_capacity(1024),
             devices,
@@ -153,21 +172,22 @@ impl Prepared {
     }
 }
 
-fn carry_out(engine: &Engine, world: &mut UringWorld, effects: &mut Vec<Effect>) {
-    for e in effects.drain(..) {
-        let meta = match &e {
-            Effect::Start(
-                op @ DeviceOp {
-                    buf: BufRef::Meta, ..
-                },
-            ) => engine.meta(op),
-            _ => &[],
-        };
-        world.carry_out(&e, meta);
-    }
-}
-
 impl Session {
+    /// What the engine wants done.
+    pub(crate) fn carry_out(&mut self) {
+        for e in self.effects.drain(..) {
+            let meta = match &e {
+                Effect::Start(
+                    op @ DeviceOp {
+                        buf: BufRef::Meta, ..
+                    },
+                ) => self.engine.meta(op),
+                _ => &[],
+            };
+            self.world.carry_out(&e, meta);
+        }
+    }
+
     /// Opens the engine on the calling thread, for sources that live on it. The handle works from any thread.
     ///
     /// # Errors
@@ -185,22 +205,30 @@ impl Session {
         };
         self.world.wait(wake, &mut self.events);
         let now = self.world.now();
-        for event in self.events.drain(..) {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
             match event {
-                Event::Arrived(r) => self.engine.submit(now, r, &mut self.effects),
+                Event::Arrived(r) => {
+                    self.submit_admitted(r);
+                    continue;
+                }
                 Event::Finished { id, result } => {
                     self.engine.complete(now, id, result, &mut self.effects);
                 }
                 Event::Closed => self.engine.close(now, &mut self.effects),
             }
-            carry_out(&self.engine, &mut self.world, &mut self.effects);
+            self.carry_out();
         }
+        self.events = events;
         if self.engine.next_wake().is_some_and(|w| w <= now) {
             self.engine.tick(now, &mut self.effects);
-            carry_out(&self.engine, &mut self.world, &mut self.effects);
+            self.carry_out();
         }
         while let Some(command) = self.inbox.pop_command() {
             command(&mut self.engine, &mut self.world);
+        }
+        if self.reopening.is_some() || self.engine.wish.is_some() {
+            self.reopen_if_due();
         }
         !self.engine.is_closed()
     }
@@ -212,10 +240,14 @@ impl Session {
         }
     }
 
-    fn submit_admitted(&mut self, r: Request) {
+    pub(crate) fn submit_admitted(&mut self, r: Request) {
+        if let Some(reopening) = &mut self.reopening {
+            reopening.held.push_back(r);
+            return;
+        }
         let now = self.world.now();
         self.engine.submit(now, r, &mut self.effects);
-        carry_out(&self.engine, &mut self.world, &mut self.effects);
+        self.carry_out();
     }
 
     /// The engine.
@@ -231,6 +263,8 @@ impl Session {
     /// No more requests: what was handed over before is served, then everything is written down. Call [`Session::step`] until
     /// it says false.
     pub fn close(&mut self) {
+        // A recording that is about to begin holds requests that were handed over: they come first.
+        while self.reopening.is_some() && self.step(None) {}
         if std::mem::replace(&mut self.closing, true) {
             return;
         }
@@ -242,7 +276,7 @@ impl Session {
         self.world.refuse_from_now_on();
         let now = self.world.now();
         self.engine.close(now, &mut self.effects);
-        carry_out(&self.engine, &mut self.world, &mut self.effects);
+        self.carry_out();
     }
 
     /// Serves until somebody asks to stop, then closes.
@@ -250,9 +284,8 @@ impl Session {
     /// # Errors
     /// The last writes could not be made durable; the members say so at the next opening.
     pub fn run(mut self, stop: &StopFlag) -> Result<(), Error> {
-        while !stop.is_set() {
-            self.step(None);
-        }
+        // Closed before anybody asked: it could not be opened again.
+        while !stop.is_set() && self.step(None) {}
         self.finish()
     }
 
@@ -265,7 +298,11 @@ impl Session {
         while !self.engine.is_closed() {
             self.step(None);
         }
+        self.engine.end_recording(Ending::Closed);
         self.inbox.end();
+        if let Some(e) = self.lost.take() {
+            return Err(e);
+        }
         if self.engine.has_failed() {
             let what = "a flush or metadata write failed: what was written since the last good flush may be lost; check the devices";
             return Err(Error::new(ErrorKind::Device, what));
@@ -423,7 +460,7 @@ impl Handle {
     /// completion: that would wait for itself.
     pub fn call<R: Send + 'static>(
         &self,
-        f: impl FnOnce(&mut Engine, &mut UringWorld) -> R + Send + 'static,
+        f: impl FnOnce(&mut Driver, &mut UringWorld) -> R + Send + 'static,
     ) -> Option<R> {
         let (send, receive) = mpsc::sync_channel(1);
         let command: Command = Box::new(move |engine, world| {
@@ -431,6 +468,29 @@ impl Handle {
             let _ = send.send(f(engine, world));
         });
         self.inbox.command(command).then(|| receive.recv().ok())?
+    }
+
+    /// Begins to record everything that the engine is told and decides. The engine is opened again for that (see
+    /// `reopen.rs`): requests wait meanwhile, as long as recovery takes.
+    ///
+    /// # Errors
+    /// Recorded already, closing, failed; or the volume could not be opened again, and is lost to its clients until it is
+    /// served anew.
+    pub fn record_events(&self) -> Result<Recording, Error> {
+        let closing = || Error::new(ErrorKind::Volume, "the volume is closing");
+        let (wish, granted) = mpsc::sync_channel(1);
+        self.call(move |driver, _| {
+            // Two at a time: the later one hears that its wish is gone.
+            driver.wish.get_or_insert(wish);
+        })
+        .ok_or_else(closing)?;
+        granted.recv().map_err(|_| closing())?
+    }
+
+    /// Ends the recording, if any; its writer gets the rest.
+    pub fn end_events(&self) {
+        // Closed: then it has ended.
+        let _ = self.call(|driver, _| driver.end_recording(Ending::Asked));
     }
 
     /// Request memory that is out, bytes.

@@ -56,7 +56,7 @@ pub fn description(volume: &Path) -> PathBuf {
     name.into()
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut b = [0; N];
     // SAFETY: writes N bytes at most. Requests of up to 256 bytes are never cut short once the pool is seeded.
     let n = unsafe { libc::getrandom(b.as_mut_ptr().cast(), N, 0) };
@@ -487,10 +487,10 @@ fn refuse_volumes(media: &mut FileMedia<'_>, paths: &[PathBuf]) -> Result<(), Er
     Ok(())
 }
 
-type Found = Vec<Option<Superblock>>;
+pub(crate) type Found = Vec<Option<Superblock>>;
 
 /// The better superblock of each device. Where the first cannot be read, the others' member list says where the second is.
-fn find_superblocks(
+pub(crate) fn find_superblocks(
     media: &mut FileMedia<'_>,
     paths: &[PathBuf],
     tolerant: bool,

@@ -18,11 +18,12 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Inbox, Submission};
 use crate::paced::Pacer;
+use crate::recorder::Driver;
 pub use crate::requests::Ended;
 use crate::requests::Table;
 use flight::Flight;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
+use isotherm_core::{Effect, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -31,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Something to do on the engine's thread, between events.
-pub type Command = Box<dyn FnOnce(&mut Engine, &mut UringWorld) + Send>;
+pub type Command = Box<dyn FnOnce(&mut Driver, &mut UringWorld) + Send>;
 
 /// What a [`Source`] says after it was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,6 +51,8 @@ pub enum Format {
     Parquet,
     /// No format: requests that a generator makes ([`crate::Source`]). Not among [`Format::all`].
     Generated,
+    /// The requests of an events file.
+    Events,
 }
 
 /// One line of the table of formats.
@@ -176,6 +178,11 @@ const TABLE: &[Row] = &[
         Format::Parquet,
         "parquet",
         "Parquet: time_ns, device, op, offset, length, class, flags, file_size, latency_ns",
+    ),
+    row(
+        Format::Events,
+        "isotherm-events",
+        "events file of `record --events`: its requests, with latency (ns, bytes)",
     ),
 ];
 

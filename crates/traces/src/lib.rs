@@ -14,6 +14,7 @@
 mod decode;
 mod devices;
 mod error;
+pub mod events;
 mod field;
 mod format;
 mod formats;

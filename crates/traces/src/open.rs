@@ -7,8 +7,8 @@ use crate::error::TraceError;
 use crate::format::Format;
 use crate::formats::blktrace::Event;
 use crate::formats::{
-    blkparse, blkreplay, blktrace, blocklist, cloud, disksim, fio, fiu, msr, oracle, parquet, spc,
-    tables, vscsi,
+    blkparse, blkreplay, blktrace, blocklist, cloud, disksim, events, fio, fiu, msr, oracle,
+    parquet, spc, tables, vscsi,
 };
 use crate::input::Input;
 use crate::merge::Merge;
@@ -60,7 +60,7 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
     let mut decoders = vec![settings(format, options, &paths)?.decoder(first, &mut run)?];
     for &other in others {
         let (its, input) = open_input(other, options)?;
-        if its != format || format == Format::Parquet {
+        if its != format || matches!(format, Format::Parquet | Format::Events) {
             let what = format!(
                 "is {its}, {} is {format}: only files of one stream format merge",
                 path.display()
@@ -195,6 +195,7 @@ impl Settings {
                 let what = "is a file; a generator is named gen:NAME";
                 return Err(TraceError::unsupported(&input.path, what));
             }
+            Format::Events => Box::new(events::Events::open(&input.path, run)?),
         })
     }
 }

@@ -24,6 +24,9 @@ pub fn sniff(head: &[u8]) -> Option<Format> {
     if head.starts_with(b"PAR1") {
         return Some(Format::Parquet);
     }
+    if crate::events::is_events(head) {
+        return Some(Format::Events);
+    }
     if blktrace::looks_like(head) {
         return Some(Format::Blktrace);
     }

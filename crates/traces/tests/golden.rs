@@ -465,3 +465,28 @@ fn tables_by_column_name() {
     };
     assert_eq!(sample(Format::Csv), [first, second]);
 }
+
+#[test]
+fn requests_of_an_events_file() {
+    let bytes = common::events();
+    assert_eq!(sniff(&bytes), Some(Format::Events));
+    let (_dir, path) = file(&bytes);
+    let read = Record {
+        class: 5,
+        latency_ns: Some(3_000),
+        ..r(0, Op::Read, 7 * 4096, 512)
+    };
+    let write = Record {
+        class: 63,
+        flags: Flags::FUA,
+        latency_ns: Some(0),
+        ..r(500, Op::Write, 8 * 4096, 512)
+    };
+    // Never answered: there is no latency.
+    let flush = r(3_000, Op::Flush, 9 * 4096, 0);
+    assert_eq!(all(&path, &Options::default()), [read, write, flush]);
+    assert_eq!(
+        info(&path, &Options::default()).expect("sound").format,
+        "isotherm-events"
+    );
+}

@@ -60,6 +60,7 @@ fn parquet() -> Vec<u8> {
 fn every_sample() -> Vec<(Format, Vec<u8>)> {
     let mut all = samples();
     all.push((Format::Parquet, parquet()));
+    all.push((Format::Events, common::events()));
     all
 }
 

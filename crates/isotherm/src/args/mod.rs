@@ -16,7 +16,9 @@ use crate::json::join_two_words;
 pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
 pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
 pub use reproduce::ReproduceArgs;
-pub use volume::{CreateArgs, FindArgs, RecordArgs, ServeArgs, SetArgs, VolumeArgs, WhyArgs};
+pub use volume::{
+    CreateArgs, FindArgs, RecordArgs, ReplayEventsArgs, ServeArgs, SetArgs, VolumeArgs, WhyArgs,
+};
 
 pub use sim::{
     CompareArgs, DemoArgs, ListArgs, PolicyList, SimArgs, SweepArgs, TierArg, TimeMode, TraceArgs,
@@ -60,6 +62,8 @@ pub enum Command {
     Check(VolumeArgs),
     /// Record the requests of a served volume as a trace
     Record(RecordArgs),
+    /// Decide a recorded run again and say where the decisions differ
+    ReplayEvents(ReplayEventsArgs),
     /// Find volumes on devices and print their descriptions
     Find(FindArgs),
     /// Replay a trace under a policy

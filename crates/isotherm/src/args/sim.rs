@@ -342,6 +342,9 @@ pub struct DemoArgs {
     /// Requests of the trace in flight
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub depth: u16,
+    /// Write what is replayed, behind the writes that fill the volume before, as a trace (for `sim --warm-up`, see bench/parity)
+    #[arg(long, value_name = "FILE")]
+    pub save_trace: Option<PathBuf>,
     /// Leave out postmark, which needs root
     #[arg(long)]
     pub skip_postmark: bool,

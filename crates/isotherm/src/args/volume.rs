@@ -76,6 +76,12 @@ pub struct ServeArgs {
     /// reads as an error, what is not known as the older data of the slow tier
     #[arg(long, requires = "read_only")]
     pub accept_loss: bool,
+    /// Record everything that the engine is told and decides to FILE, which must not exist (see `replay-events`)
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
+    /// End that recording, not the serving, when the file has so many bytes
+    #[arg(long, value_name = "SIZE", default_value = "4G", requires = "events", value_parser = size::absolute)]
+    pub events_limit: u64,
 }
 
 /// A command about a volume.
@@ -123,16 +129,36 @@ pub struct SetArgs {
 
 /// `isotherm record`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm record v --out today.parquet --seconds 3600")]
+#[command(
+    after_help = "Examples:\n  isotherm record v --out today.parquet --seconds 3600\n  \
+    isotherm record v --events --out run.events --limit 1G   # then: isotherm replay-events run.events"
+)]
 pub struct RecordArgs {
     /// The volume, which must be served
     pub volume: PathBuf,
-    /// Trace to write (Parquet), which must not exist
+    /// File to write, a trace (Parquet) unless --events is given; it must not exist
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Record everything that the engine is told and decides, to be decided again by `replay-events`
+    #[arg(long)]
+    pub events: bool,
+    /// Stop when the events file has so many bytes
+    #[arg(long, value_name = "SIZE", default_value = "4G", requires = "events", value_parser = size::absolute)]
+    pub limit: u64,
     /// Stop after so long; without it, SIGINT (Ctrl-C) or SIGTERM stops
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub seconds: Option<u64>,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm replay-events`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm replay-events run.events --json")]
+pub struct ReplayEventsArgs {
+    /// Recorded by `record --events` or `serve --events`
+    pub file: PathBuf,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

@@ -8,6 +8,8 @@ pub mod create;
 pub mod devices;
 pub mod find;
 pub mod record;
+mod record_events;
+pub mod replay_events;
 pub mod reproduce;
 pub mod serve;
 pub mod sim;
@@ -32,7 +34,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Why(a) => ask::why(a),
         Command::Set(a) => ask::set(a),
         Command::Check(a) => check::run(a),
+        Command::Record(a) if a.events => record_events::run(a),
         Command::Record(a) => record::run(a),
+        Command::ReplayEvents(a) => replay_events::run(a),
         Command::Find(a) => find::run(a),
         Command::Devices(a) => devices::run(a),
         Command::Cost(a) => cost::run(a),

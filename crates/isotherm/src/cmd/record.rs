@@ -181,3 +181,72 @@ impl Trace {
             .map_err(|e| failed(&e))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_of_a_recording_comes_back_in_order_of_arrival() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("t.parquet");
+        let writer = Writer::create(&path, &WriteOptions::new(Format::Parquet));
+        let mut trace = Trace {
+            writer: writer.expect("created"),
+            waiting: BinaryHeap::new(),
+            seen: 0,
+            last: 0,
+            lost: 0,
+        };
+        let entry = |time_ns, op, offset, len| Entry {
+            time_ns,
+            latency_ns: time_ns * 3 + 1,
+            offset,
+            len,
+            op,
+            class: (time_ns % 64) as u8,
+            fua: op == EntryOp::Write,
+        };
+        // In the order of their ends, as they come.
+        let entries = [
+            entry(70, EntryOp::Write, 1 << 45, 32 << 20),
+            entry(5, EntryOp::Read, 0, 512),
+            entry(63, EntryOp::Discard, 4096, u32::MAX),
+            entry(64, EntryOp::Flush, 0, 0),
+        ];
+        for e in entries {
+            trace.add(e).expect("written");
+        }
+        let lost = Entry {
+            op: EntryOp::Lost,
+            ..entry(0, EntryOp::Read, 17, 0)
+        };
+        trace.add(lost).expect("counted");
+        assert_eq!(trace.lost, 17);
+        assert_eq!(trace.finish().expect("whole"), 4);
+        let reader = isotherm_traces::open(&path, &isotherm_traces::Options::default());
+        let back: Vec<Record> = reader
+            .expect("opens")
+            .collect::<Result<_, _>>()
+            .expect("sound");
+        let want = |e: &Entry, op| Record {
+            class: e.class,
+            flags: if e.fua { Flags::FUA } else { Flags::NONE },
+            // A volume does not know of files; readers of recordings find the column empty.
+            file_size: None,
+            latency_ns: Some(e.latency_ns),
+            // Times count from the first request.
+            ..Record::new(Nanos(e.time_ns - 5), op, e.offset, e.len)
+        };
+        let [write, read, discard, flush] = entries;
+        assert_eq!(
+            back,
+            [
+                want(&read, Op::Read),
+                want(&discard, Op::Discard),
+                want(&flush, Op::Flush),
+                want(&write, Op::Write)
+            ]
+        );
+    }
+}

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::{Nanos, World};
 use isotherm_live::nbd::server::{Address, Config, Server as NbdServer};
 use isotherm_live::port::Port;
+use isotherm_live::recorder::Recording;
 use isotherm_live::{Handle, OpenMode, Volume, VolumeConfig, block_file};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -16,6 +17,7 @@ use crate::args::ServeArgs;
 use crate::control::entry::Entry;
 use crate::control::server::{Control, Service};
 use crate::control::{Request, socket_path};
+use crate::events_file::EventsFile;
 use crate::policy_spec::param_words;
 use crate::tap::Tap;
 use crate::{Failure, figures};
@@ -71,6 +73,15 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let config = volume.config().clone();
     let recovery = recovery(&volume);
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
+    // Before anybody can send a request.
+    let events = match &args.events {
+        Some(file) => Some(EventsFile::start(
+            file,
+            &server.handle(),
+            args.events_limit,
+        )?),
+        None => None,
+    };
     let tap = Arc::new(Tap::new(server.port()));
     let service = Live {
         handle: server.handle(),
@@ -120,6 +131,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     tap.end();
     let stopped = server.stop().map_err(|e| e.to_string());
+    if let Some(events) = events {
+        events.finish();
+    }
     if let Some(waiting) = waiting {
         // The asker may have gone; the outcome is on standard error as well.
         let _ = waiting.send(stopped.clone());
@@ -290,7 +304,7 @@ impl Live {
 
     fn on_engine<R: Send + 'static>(
         &self,
-        f: impl FnOnce(&mut isotherm_core::Engine, &mut isotherm_live::world::UringWorld) -> R
+        f: impl FnOnce(&mut isotherm_live::recorder::Driver, &mut isotherm_live::world::UringWorld) -> R
         + Send
         + 'static,
     ) -> Result<R, String> {
@@ -330,15 +344,16 @@ impl Live {
 
     fn set(&self, values: &[(String, f64)]) -> Result<Value, String> {
         let wanted = values.to_vec();
-        let (outcome, knobs, name) = self.on_engine(move |engine, _| {
+        let (outcome, knobs, name) = self.on_engine(move |engine, world| {
+            let now = world.now();
             let before = engine.knobs();
             let mut outcome = Ok(());
             for (key, value) in &wanted {
-                outcome = engine.set(key, *value).map_err(|e| (key.clone(), e));
+                outcome = engine.set(now, key, *value).map_err(|e| (key.clone(), e));
                 if outcome.is_err() {
                     // All or none: put back what was set already. These values were accepted once.
                     for (k, v) in &before {
-                        let _ = engine.set(k, *v);
+                        let _ = engine.set(now, k, *v);
                     }
                     break;
                 }
@@ -358,8 +373,9 @@ impl Live {
     /// Let another policy take over, and keep the choice for the next start.
     fn set_policy(&self, text: &str) -> Result<Value, String> {
         let policy = isotherm_live::config::build_policy(text)?;
+        let told = text.to_owned();
         let (outcome, knobs, copies) = self.on_engine(move |engine, world| {
-            let outcome = engine.set_policy(world.now(), policy);
+            let outcome = engine.set_policy(world.now(), &told, policy);
             (outcome, engine.knobs(), figures::copies(engine))
         })?;
         outcome.map_err(|e| format!("policy: {text}: {e}"))?;
@@ -444,12 +460,20 @@ impl Service for Live {
                     .map_err(|_| gone.to_owned())?
                     .map(|()| json!({"volume": self.volume, "state": "stopped"}))
             }
-            Request::Record => Err("record goes on after its answer".into()),
+            Request::Record | Request::Events { .. } => Err("goes on after its answer".into()),
         }
     }
 
     fn record(&self) -> Result<Receiver<Entry>, String> {
         self.tap.listen()
+    }
+
+    fn events(&self) -> Result<Recording, String> {
+        self.handle.record_events().map_err(|e| e.to_string())
+    }
+
+    fn end_events(&self) {
+        self.handle.end_events();
     }
 }
 

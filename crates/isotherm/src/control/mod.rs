@@ -1,7 +1,8 @@
 //! The control socket beside a volume, `p/v.sock`.
 //!
 //! Each side sends lines of JSON: a [`Request`], then an [`Answer`]. Lines are bounded, connections are few, and nothing that
-//! a peer sends can do more than get an error back. `record` alone goes on after its answer, with [`entry::Entry`]s.
+//! a peer sends can do more than get an error back. `record` goes on after its answer with [`entry::Entry`]s, `events`
+//! with the bytes of an events file.
 
 pub mod client;
 pub mod entry;
@@ -44,6 +45,11 @@ pub enum Request {
     Stop,
     /// Send every request from now on.
     Record,
+    /// Send an events file from now on. The asker ends it by closing its writing side, and reads on to the end.
+    Events {
+        /// Bytes after which it ends by itself.
+        limit: u64,
+    },
 }
 
 /// What comes back.

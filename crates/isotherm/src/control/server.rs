@@ -1,7 +1,7 @@
 //! The answering side: a thread that accepts, one for each connection.
 
 use std::fs;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use isotherm_live::recorder::Recording;
 use serde_json::{Value, json};
 
 use super::entry::Entry;
@@ -37,6 +38,15 @@ pub trait Service: Send + Sync {
     /// # Errors
     /// One line for the asker.
     fn record(&self) -> Result<Receiver<Entry>, String>;
+
+    /// Begin to record events.
+    ///
+    /// # Errors
+    /// One line for the asker.
+    fn events(&self) -> Result<Recording, String>;
+
+    /// End that recording.
+    fn end_events(&self);
 }
 
 struct Shared {
@@ -217,6 +227,14 @@ fn converse(stream: UnixStream, shared: &Shared) -> io::Result<()> {
         if request == Request::Record {
             return record(lines.get_mut(), shared);
         }
+        if let Request::Events { limit } = request {
+            // The end of a recording is an answer on its way: the server must not end before it.
+            shared.counts().1 += 1;
+            let done = events(lines.get_mut(), shared, limit);
+            shared.counts().1 -= 1;
+            shared.changed.notify_all();
+            return done;
+        }
         shared.counts().1 += 1;
         let answer = match shared.service.answer(&request) {
             Ok(value) => Answer::Ok(value),
@@ -251,6 +269,34 @@ fn record(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
+fn events(stream: &mut UnixStream, shared: &Shared, limit: u64) -> io::Result<()> {
+    let recording = match shared.service.events() {
+        Ok(recording) => recording,
+        Err(text) => return send(stream, &Answer::Error(text)),
+    };
+    send(stream, &Answer::Ok(json!({"stream": "events"})))?;
+    let mut asker = stream.try_clone()?;
+    let service = Arc::clone(&shared.service);
+    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&over);
+    let watching = thread::Builder::new()
+        .name("control-peer".into())
+        .spawn(move || {
+            // Nothing more is to come from the asker but its end; an error is one too.
+            let _ = asker.read(&mut [0]);
+            // Over by itself: the one under way now, if any, is another's.
+            if !is_over.load(Ordering::SeqCst) {
+                service.end_events();
+            }
+        })?;
+    let written = recording.write_to(io::BufWriter::with_capacity(1 << 18, &mut *stream), limit);
+    over.store(true, Ordering::SeqCst);
+    // Wakes the watching thread; fails if the asker has gone, which wakes it as well.
+    let _ = stream.shutdown(std::net::Shutdown::Both);
+    let _ = watching.join();
+    written.map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,6 +316,10 @@ mod tests {
             let (_, receiver) = mpsc::sync_channel(1);
             Ok(receiver)
         }
+        fn events(&self) -> Result<Recording, String> {
+            Err("no".into())
+        }
+        fn end_events(&self) {}
     }
 
     #[test]

@@ -79,6 +79,9 @@ fn measure(
     if !args.skip_trace {
         let plan = replay::Plan::new(args, work.path())?;
         report.notes.extend(plan.notes());
+        if let Some(file) = &args.save_trace {
+            plan.save(file)?;
+        }
         for kind in SetUp::ALL {
             let row = replay::measure(kind, &plan, stop, say, work.path())?;
             say.done(&row);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::{IoError, Nanos, RequestOp};
 use isotherm_live::port::{Buffer, Port};
 use isotherm_live::{OpenMode, Server, Volume};
-use isotherm_traces::{Op, Options, Record};
+use isotherm_traces::{Format, Op, Options, Record, WriteOptions, Writer};
 
 use super::Progress;
 use super::process::Stop;
@@ -107,6 +107,29 @@ impl Plan {
             policy,
             minutes,
         })
+    }
+
+    /// The filling and what is replayed, as a trace that the lab plays like this does.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn save(&self, file: &Path) -> Result<(), Failure> {
+        let failed = |e: isotherm_traces::TraceError| Failure::failed(e.to_string());
+        let mut w = Writer::create(file, &WriteOptions::new(Format::Parquet)).map_err(failed)?;
+        for &extent in &self.extents {
+            let fill = Record::new(Nanos(0), Op::Write, extent * EXTENT, EXTENT as u32);
+            w.write(&fill).map_err(failed)?;
+        }
+        // As here: what fills is on the devices before anything counts, and what is replayed is at its end.
+        w.write(&Record::new(Nanos(0), Op::Flush, 0, 0))
+            .map_err(failed)?;
+        for r in &self.records {
+            w.write(r).map_err(failed)?;
+        }
+        let last = self.records.last().map_or(Nanos(0), |r| r.time);
+        w.write(&Record::new(last, Op::Flush, 0, 0))
+            .map_err(failed)?;
+        w.finish().map(drop).map_err(failed)
     }
 
     fn working_set(&self) -> u64 {

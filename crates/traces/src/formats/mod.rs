@@ -7,6 +7,7 @@ pub(crate) mod blocklist;
 pub(crate) mod cloud;
 mod columns;
 pub(crate) mod disksim;
+pub(crate) mod events;
 pub(crate) mod fio;
 pub(crate) mod fiu;
 pub(crate) mod msr;

@@ -186,3 +186,52 @@ pub fn samples() -> Vec<(Format, Vec<u8>)> {
         ),
     ]
 }
+
+/// An events file with a read, a write and a flush; the write is answered first.
+pub fn events() -> Vec<u8> {
+    use isotherm_core::{Effect, IoError, Nanos, Params, Request, RequestOp, Tag};
+    use isotherm_traces::events::{Call, Encoder, End, Ending, Image, Origin, Writer};
+    let origin = Origin {
+        program: "isotherm".into(),
+        volume: "v".into(),
+        policy: "greendm".into(),
+        epoch: None,
+        time_base: Nanos(0),
+        params: Params::default(),
+        superblocks: Vec::new(),
+    };
+    let image = Image::default();
+    let mut writer = Writer::create(Vec::new(), &origin, &image).expect("in memory");
+    let mut encoder = Encoder::new(Vec::new());
+    let mut call = |now, tag, op, class, replies: &[(u32, bool)]| {
+        let request = Request {
+            tag: Tag(tag),
+            op,
+            offset: u64::from(tag) * 4096,
+            len: if op == RequestOp::Flush { 0 } else { 512 },
+            fua: op == RequestOp::Write,
+            class,
+        };
+        let effects: Vec<Effect> = replies
+            .iter()
+            .map(|(tag, ok)| Effect::Reply {
+                tag: Tag(*tag),
+                result: if *ok { Ok(()) } else { Err(IoError::Io) },
+            })
+            .collect();
+        encoder.event(Nanos(now), &Call::Submit(request), &effects, |_| 0);
+    };
+    call(1000, 7, RequestOp::Read, 5, &[]);
+    call(1500, 8, RequestOp::Write, 63, &[(8, true)]);
+    call(4000, 9, RequestOp::Flush, 0, &[(7, false)]);
+    encoder.event(Nanos(5000), &Call::Tick, &[], |_| 0);
+    let (events, requests) = encoder.counts();
+    writer.events(&encoder.take(Vec::new())).expect("in memory");
+    let end = End {
+        ending: Ending::Asked,
+        events,
+        requests,
+        standing: None,
+    };
+    writer.finish(&end).expect("in memory")
+}

@@ -1,0 +1,89 @@
+#!/bin/sh
+# A live volume with paced members and the lab at the same work, closed loop: elapsed time side by side. For linux-mysql.load,
+# for postmark as the block file saw it (recorded first; needs root, FUSE, loop devices and postmark), and for traces given.
+#
+#   bench/parity/run.sh [TRACE…]      LIMIT=8000 requests, DEPTH=8 in flight, POLICY=greendm,PT=16, ISOTHERM=the program
+#
+# Both play what `demo --save-trace` writes: writes that fill the volume and a flush (untimed), the requests, a flush. Devices, sizes, policy
+# and depth are those of the demo. What remains different: live, the filling takes no model time and the queue between client
+# and engine some microseconds a request; requests that overlap one in flight wait for it there, not in the lab.
+set -eu
+here=$(cd "$(dirname "$0")/../.." && pwd)
+isotherm=${ISOTHERM:-$here/target/release/isotherm}
+limit=${LIMIT:-8000} depth=${DEPTH:-8} policy=${POLICY:-greendm,PT=16}
+hdd=wd5000aaks ssd=ocz-vertex3-maxiops standby=5
+[ -x "$isotherm" ] || { echo "bench/parity: $isotherm is missing: run \`make build\`" >&2; exit 1; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/isotherm-parity-XXXXXX")
+tidy() {
+    mountpoint -q "$work/fs" && umount "$work/fs"
+    [ ! -S "$work/v.sock" ] || "$isotherm" stop "$work/v" >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap tidy EXIT
+trap 'exit 1' INT TERM
+
+# row SETUP KEY: of the live run.
+row() { jq -r --arg s "$1" --arg k "$2" '.rows[] | select(.setup == $s) | .[$k]' "$work/live.json"; }
+
+# lab FILL POLICY TIER…: elapsed seconds of the requests behind the filling.
+lab() {
+    fill=$1 how=$2
+    shift 2
+    "$isotherm" sim "$work/t.parquet" --policy "$how" "$@" --extent 64K --time closed --depth "$depth" \
+        --warm-up "$fill" --json="$work/lab.json"
+    jq -r '(if type == "array" then .[0] else . end).elapsed_s' "$work/lab.json"
+}
+
+compare() {
+    name=$1
+    shift
+    rm -f "$work/t.parquet"
+    "$isotherm" demo --quiet --skip-postmark --limit "$limit" --depth "$depth" --policy "$policy" --dir "$work" \
+        --save-trace "$work/t.parquet" --json="$work/live.json" "$@" >/dev/null
+    # The writes, and the flush behind them.
+    fill=$(($(row hdd working_set_bytes) / 65536 + 1))
+    flash=$(row hybrid flash_bytes)
+    for setup in hdd hybrid ssd; do
+        live=$(row $setup elapsed_s)
+        case $setup in
+        hdd) sim=$(lab "$fill" linear --tier "$hdd" --standby "$standby") ;;
+        ssd) sim=$(lab "$fill" linear --tier "$ssd") ;;
+        *) sim=$(lab "$fill" "$policy" --tier "$ssd:$flash" --tier "$hdd" --standby "0,$standby") ;;
+        esac
+        awk -v n="$name" -v s=$setup -v l="$live" -v m="$sim" \
+            'BEGIN { printf "%-16s %-8s live %9.2f s   lab %9.2f s   lab/live %5.3f\n", n, s, l, m, m / l }'
+    done
+}
+
+# postmark on ext4 on the block file of an unpaced volume, its requests recorded.
+postmark_trace() {
+    "$isotherm" create "$work/v" --slow "$work/disk:1G" --policy linear >/dev/null
+    mkdir "$work/block" "$work/fs"
+    "$isotherm" serve "$work/v" --block-file "$work/block" >"$work/served" 2>&1 &
+    until grep -q ready "$work/served"; do
+        kill -0 $! 2>/dev/null || { cat "$work/served" >&2; return 1; }
+        sleep 0.1
+    done
+    mkfs.ext4 -q -F "$work/block/v"
+    mount -o loop "$work/block/v" "$work/fs"
+    "$isotherm" record "$work/v" --out "$work/postmark.parquet" 2>"$work/recorded" >/dev/null &
+    recorder=$!
+    until grep -q recording "$work/recorded"; do sleep 0.1; done
+    printf 'set location %s\nset number 3000\nset transactions 3000\nset size 512 10240\nset subdirectories 20\nset buffering false\nset seed 42\nrun\nquit\n' \
+        "$work/fs" | postmark >/dev/null
+    umount "$work/fs"
+    kill -INT $recorder
+    wait $recorder
+    "$isotherm" stop "$work/v" >/dev/null
+}
+
+echo "$limit requests at most, $depth in flight, hybrid under $policy: $ssd over $hdd"
+compare linux-mysql
+if [ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && command -v postmark >/dev/null && postmark_trace; then
+    compare postmark --trace "$work/postmark.parquet"
+else
+    echo "postmark         not recorded: needs root, /dev/fuse, loop devices and postmark"
+fi
+for trace in "$@"; do
+    compare "$(basename "$trace" | cut -c1-16)" --trace "$trace"
+done

@@ -1,0 +1,77 @@
+//! A recording of events that `serve` writes itself.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use isotherm_live::Handle;
+use isotherm_live::recorder::Recorded;
+use isotherm_traces::events::Ending;
+
+use crate::Failure;
+
+/// A file being written by a thread of its own. The volume is served whatever becomes of it; how it ended is said on
+/// standard error.
+pub struct EventsFile {
+    path: PathBuf,
+    thread: JoinHandle<()>,
+}
+
+impl EventsFile {
+    /// Begin to record to `path`, which must not exist.
+    ///
+    /// # Errors
+    /// The file cannot be created, or the volume not be recorded.
+    pub fn start(path: &Path, handle: &Handle, limit: u64) -> Result<EventsFile, Failure> {
+        let file = File::create_new(path).map_err(|e| Failure::file(path, "create", &e))?;
+        let recording = handle
+            .record_events()
+            .map_err(|e| Failure::failed(e.to_string()))?;
+        let name = path.to_owned();
+        let thread = std::thread::Builder::new()
+            .name("events".into())
+            .spawn(move || {
+                let written = recording.write_to(BufWriter::with_capacity(1 << 18, file), limit);
+                match written {
+                    Ok(done) => say(&name, &done),
+                    Err(e) => eprintln!(
+                        "isotherm: {}: the recording ended: {}; the volume is served on",
+                        name.display(),
+                        crate::failure::reason(&e)
+                    ),
+                }
+            })
+            .map_err(|e| Failure::failed(format!("cannot start a thread to record: {e}")))?;
+        Ok(EventsFile {
+            path: path.to_owned(),
+            thread,
+        })
+    }
+
+    /// Wait until everything is written. The volume is closed, so this comes to an end.
+    pub fn finish(self) {
+        if self.thread.join().is_err() {
+            eprintln!("isotherm: {}: is not whole", self.path.display());
+        }
+    }
+}
+
+fn say(path: &Path, done: &Recorded) {
+    let path = path.display();
+    match &done.end {
+        Some(end) => {
+            let why = match end.ending {
+                Ending::Closed => "",
+                Ending::Asked => ", at its limit",
+                Ending::FellBehind => ", because the writer fell behind the engine",
+                Ending::Untold => ", because the engine was changed behind its back",
+            };
+            eprintln!(
+                "isotherm: {path}: {} events, {} requests, {} bytes{why}",
+                end.events, end.requests, done.bytes
+            );
+        }
+        None => eprintln!("isotherm: {path}: broke off, {} bytes", done.bytes),
+    }
+}

@@ -1,0 +1,284 @@
+//! A recorded live run, decided again: the same engine, told the same, must say the same, bit for bit.
+//!
+//! ```text
+//! events file ─ image ─► store::open ─► Engine::new ─┐
+//!             ─ calls, with their times ─────────────┴─► effects ─ equal? ─ recorded effects
+//! ```
+//! Effects are compared as values, metadata that is written by its hash; behind the last call also the counters and the
+//! time of the next wake, which effects do not show.
+
+use crate::policy_spec::PolicySpec;
+use isotherm_core::policy::Policy;
+use isotherm_core::store::{self, Superblock};
+use isotherm_core::{BufRef, Effect, Engine, Nanos, RequestOp};
+use isotherm_traces::events::{Call, Decision, End, EventsError, Reader, Standing, meta_hash};
+use std::collections::HashSet;
+use std::fmt;
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How a replay ended.
+#[derive(Clone, Debug)]
+pub struct Parity {
+    /// Calls replayed.
+    pub events: u64,
+    /// Requests among them.
+    pub requests: u64,
+    /// Decisions compared.
+    pub decisions: u64,
+    /// Engine time from the first to the last call.
+    pub span: Nanos,
+    /// The first difference.
+    pub difference: Option<Difference>,
+    /// The end of the recording; `None` if a difference came before it.
+    pub end: Option<End>,
+}
+
+/// Where recording and replay part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Number of the event, from 0; behind the last one if only counters differ.
+    pub event: u64,
+    /// Engine time.
+    pub now: Nanos,
+    /// What the engine was told; `None` behind the last event.
+    pub call: Option<Call>,
+    /// In one line.
+    pub what: String,
+    /// What was decided then.
+    pub recorded: Vec<Decision>,
+    /// What was decided now.
+    pub replayed: Vec<Decision>,
+}
+
+/// Why a recording cannot be replayed.
+#[derive(Debug)]
+pub enum ParityError {
+    /// The file; how many events before the error were equal.
+    File(EventsError, u64),
+    /// What it starts from cannot be opened.
+    Start(String),
+}
+
+impl fmt::Display for ParityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParityError::File(e, 0) => write!(f, "{e}"),
+            ParityError::File(e, n) => write!(f, "{e}; the {n} events before that are equal"),
+            ParityError::Start(what) => {
+                write!(
+                    f,
+                    "what the recording starts from cannot be opened ({what}): record again"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ParityError {}
+
+fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
+    text.parse::<PolicySpec>()?.build()
+}
+
+/// The engine as it was when the recording began.
+fn start<R: Read>(reader: &mut Reader<R>) -> Result<Engine, String> {
+    let mut image = reader.take_image();
+    let origin = reader.origin();
+    let mut found = Vec::new();
+    for (i, sb) in origin.superblocks.iter().enumerate() {
+        found.push(match sb {
+            None => None,
+            Some(b) => Some(
+                Superblock::decode(b).map_err(|e| format!("superblock of member {i}: {e:?}"))?,
+            ),
+        });
+    }
+    let mode = match origin.epoch {
+        Some(epoch) => store::open::Mode::ReadWrite { epoch },
+        None => store::open::Mode::ReadOnly,
+    };
+    let mut opened = store::open(&mut image, &found, mode).map_err(|e| e.to_string())?;
+    opened.time_base = origin.time_base;
+    let policy = build_policy(&origin.policy)?;
+    Ok(Engine::new(opened, policy, origin.params.clone()))
+}
+
+/// What the world below would know: a recording that was tampered with must not make the engine's assertions fail.
+#[derive(Default)]
+struct Flights {
+    /// Operation → bytes.
+    ops: Vec<Option<u32>>,
+    tags: HashSet<u32>,
+}
+
+impl Flights {
+    fn impossible(&mut self, call: &Call) -> Option<&'static str> {
+        match call {
+            Call::Submit(r) if !self.tags.insert(r.tag.0) => {
+                Some("the request's tag is in use by another request")
+            }
+            Call::Policy { text } if build_policy(text).is_err() => {
+                Some("this program has no such policy")
+            }
+            Call::Submit(r) if r.class > 63 => Some("the request's class is above 63"),
+            Call::Complete { id, result } => {
+                let op = self.ops.get_mut(id.0 as usize).and_then(Option::take);
+                match (op, result) {
+                    (None, _) => Some("the replay has no such operation in flight"),
+                    (Some(len), Ok(n)) if *n > len => {
+                        Some("more bytes than the operation asked for")
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn follow(&mut self, effects: &[Effect]) {
+        for e in effects {
+            match e {
+                Effect::Start(op) => {
+                    let i = op.id.0 as usize;
+                    if self.ops.len() <= i {
+                        self.ops.resize(i + 1, None);
+                    }
+                    self.ops[i] = Some(op.len);
+                }
+                Effect::Reply { tag, .. } => {
+                    self.tags.remove(&tag.0);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Decides a recorded run again and compares, up to the first difference.
+///
+/// # Errors
+/// The file is damaged or cut, or what it starts from cannot be opened.
+pub fn replay<R: Read>(mut reader: Reader<R>) -> Result<Parity, ParityError> {
+    let mut engine = start(&mut reader).map_err(ParityError::Start)?;
+    let mut out = Vec::new();
+    let mut replayed = Vec::new();
+    let mut flights = Flights::default();
+    let (mut first, mut last) = (None, Nanos(0));
+    let mut parity = Parity {
+        events: 0,
+        requests: 0,
+        decisions: 0,
+        span: Nanos(0),
+        difference: None,
+        end: None,
+    };
+    loop {
+        let next = reader.next_call();
+        let Some((now, call)) = next.map_err(|e| ParityError::File(e, parity.events))? else {
+            break;
+        };
+        let mut differ = |what: &str, recorded: &[Decision], replayed: &[Decision]| {
+            parity.difference = Some(Difference {
+                event: parity.events,
+                now,
+                call: Some(call.clone()),
+                what: what.to_owned(),
+                recorded: recorded.to_vec(),
+                replayed: replayed.to_vec(),
+            });
+        };
+        if let Some(what) = flights.impossible(&call) {
+            differ(what, reader.decisions(), &[]);
+            return Ok(parity);
+        }
+        out.clear();
+        let told = catch_unwind(AssertUnwindSafe(|| tell(&mut engine, now, &call, &mut out)));
+        if told.is_err() {
+            differ("the engine panicked", reader.decisions(), &[]);
+            return Ok(parity);
+        }
+        flights.follow(&out);
+        replayed.clear();
+        replayed.extend(out.iter().map(|e| decision(&engine, e)));
+        if replayed != reader.decisions() {
+            differ("other decisions", reader.decisions(), &replayed);
+            return Ok(parity);
+        }
+        parity.events += 1;
+        parity.requests += u64::from(matches!(call, Call::Submit(_)));
+        parity.decisions += replayed.len() as u64;
+        last = now;
+        parity.span = now.since(*first.get_or_insert(now));
+    }
+    parity.end = reader.end().cloned();
+    let standing = parity.end.as_ref().and_then(|e| e.standing.clone());
+    if let Some(recorded) = standing {
+        let now = Standing::of(&engine);
+        if recorded != now {
+            parity.difference = Some(Difference {
+                event: parity.events,
+                now: last,
+                call: None,
+                what: format!("other counters at the end: recorded {recorded:?}, replayed {now:?}"),
+                recorded: Vec::new(),
+                replayed: Vec::new(),
+            });
+        }
+    }
+    Ok(parity)
+}
+
+fn tell(engine: &mut Engine, now: Nanos, call: &Call, out: &mut Vec<Effect>) {
+    match call {
+        Call::Submit(r) => engine.submit(now, *r, out),
+        Call::Complete { id, result } => engine.complete(now, *id, *result, out),
+        Call::Tick => engine.tick(now, out),
+        Call::Close => engine.close(now, out),
+        // Refused then, it is refused now.
+        Call::Set { key, value } => drop(engine.set(key, *value)),
+        // Its name was checked when the call was read.
+        Call::Policy { text } => {
+            if let Ok(policy) = build_policy(text) {
+                let _ = engine.set_policy(now, policy);
+            }
+        }
+    }
+}
+
+fn decision(engine: &Engine, effect: &Effect) -> Decision {
+    let meta = match effect {
+        Effect::Start(op) if op.buf == BufRef::Meta => meta_hash(engine.meta(op)),
+        _ => 0,
+    };
+    Decision {
+        effect: *effect,
+        meta,
+    }
+}
+
+/// A call in words, for messages.
+pub fn describe(call: &Call) -> String {
+    match call {
+        Call::Submit(r) => {
+            let op = match r.op {
+                RequestOp::Read => "read",
+                RequestOp::Write => "write",
+                RequestOp::Flush => "flush",
+                RequestOp::Discard => "discard",
+                RequestOp::WriteZeroes { .. } => "write zeroes",
+            };
+            let fua = if r.fua { ", FUA" } else { "" };
+            format!(
+                "request {}: {op} of {} bytes at {}, class {}{fua}",
+                r.tag.0, r.len, r.offset, r.class
+            )
+        }
+        Call::Complete { id, result: Ok(n) } => format!("operation {} ended: {n} bytes", id.0),
+        Call::Complete { id, result: Err(e) } => format!("operation {} failed: {e:?}", id.0),
+        Call::Tick => "tick".into(),
+        Call::Close => "close".into(),
+        Call::Set { key, value } => format!("set {key}={value}"),
+        Call::Policy { text } => format!("policy {text}"),
+    }
+}

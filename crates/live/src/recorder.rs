@@ -1,0 +1,354 @@
+//! Writing down what the engine is told and decides, without holding it up.
+//!
+//! ```text
+//! engine's thread: Driver ─► Encoder ─ full chunks ─► Recording: another thread ─► file or socket
+//!                                    ◄ empty ones ──
+//! ```
+//! Both queues are bounded and made beforehand. When no empty chunk is left the recording ends and says so; the engine never
+//! waits and, once chunks have their size, never allocates for it.
+//!
+//! Never false: the engine is changed only through [`Driver`], so a recording lacks nothing.
+
+use crate::server::Handle;
+use isotherm_core::engine::Explained;
+use isotherm_core::engine::SwitchError;
+use isotherm_core::policy::ParamError;
+use isotherm_core::policy::Policy;
+use isotherm_core::{Effect, Engine, ExtentId, IoError, Nanos, OpId, Request, World};
+use isotherm_traces::events::{
+    Call, Encoder, End, Ending, Image, Origin, Standing, Writer, meta_hash,
+};
+use std::io::{self, Write};
+use std::ops::Deref;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes after which a chunk is handed over.
+const CHUNK: usize = 64 << 10;
+/// Room of a chunk: the event that fills it seldom exceeds this.
+const CHUNK_ROOM: usize = CHUNK + (16 << 10);
+/// Chunks under way at most: 8 MiB, a second of several hundred thousand requests.
+const CHUNKS: usize = 128;
+/// A chunk is handed over after so long even if it is not full.
+const PATIENCE: Nanos = Nanos::from_secs(1);
+/// The writer asks for one that is not full when none came for so long.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The engine, and who writes down what it is told. Everything that changes the engine goes through here.
+pub struct Driver {
+    engine: Engine,
+    recorder: Option<Box<Recorder>>,
+    /// A recording that is to begin at the next quiet moment.
+    pub(crate) wish: Option<Wish>,
+}
+
+/// Where the recording that was wished for goes.
+pub(crate) type Wish = SyncSender<Result<Recording, crate::Error>>;
+
+impl Deref for Driver {
+    type Target = Engine;
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl Driver {
+    /// Around an engine to which nothing happened yet.
+    pub(crate) fn new(engine: Engine, recorder: Option<Box<Recorder>>) -> Driver {
+        Driver {
+            engine,
+            recorder,
+            wish: None,
+        }
+    }
+
+    /// See [`Engine::submit`].
+    pub fn submit(&mut self, now: Nanos, r: Request, out: &mut Vec<Effect>) {
+        let from = out.len();
+        self.engine.submit(now, r, out);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Submit(r), &out[from..]);
+        }
+    }
+
+    /// See [`Engine::complete`].
+    pub fn complete(
+        &mut self,
+        now: Nanos,
+        id: OpId,
+        result: Result<u32, IoError>,
+        out: &mut Vec<Effect>,
+    ) {
+        let from = out.len();
+        self.engine.complete(now, id, result, out);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Complete { id, result }, &out[from..]);
+        }
+    }
+
+    /// See [`Engine::tick`].
+    pub fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        let from = out.len();
+        self.engine.tick(now, out);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Tick, &out[from..]);
+        }
+    }
+
+    /// See [`Engine::close`].
+    pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        let from = out.len();
+        self.engine.close(now, out);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Close, &out[from..]);
+        }
+    }
+
+    /// See [`Engine::set`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set(&mut self, now: Nanos, key: &str, value: f64) -> Result<(), ParamError> {
+        let result = self.engine.set(key, value);
+        if self.recorder.is_some() {
+            let key = key.to_owned();
+            self.record(now, &Call::Set { key, value }, &[]);
+        }
+        result
+    }
+
+    /// Let the policy described by `text` take over: see [`Engine::set_policy`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_policy(
+        &mut self,
+        now: Nanos,
+        text: &str,
+        policy: Box<dyn Policy>,
+    ) -> Result<(), SwitchError> {
+        let result = self.engine.set_policy(now, policy);
+        if self.recorder.is_some() {
+            let text = text.to_owned();
+            self.record(now, &Call::Policy { text }, &[]);
+        }
+        result
+    }
+
+    /// See [`Engine::explain`]; it changes nothing.
+    pub fn explain(&mut self, now: Nanos, extent: ExtentId) -> Explained {
+        self.engine.explain(now, extent)
+    }
+
+    /// The engine itself, for tests that break its rules. A recording cannot hold that and ends.
+    pub fn untold(&mut self) -> &mut Engine {
+        self.end_recording(Ending::Untold);
+        &mut self.engine
+    }
+
+    /// Is a recording under way?
+    pub fn is_recorded(&self) -> bool {
+        self.recorder.is_some()
+    }
+
+    /// Ends the recording, if any.
+    pub fn end_recording(&mut self, ending: Ending) {
+        if let Some(r) = self.recorder.take() {
+            r.end(ending, &self.engine);
+        }
+    }
+
+    /// Hands over what was recorded so far, if anything.
+    fn hand_over(&mut self, now: Nanos) {
+        if let Some(r) = &mut self.recorder
+            && !r.encoder.is_empty()
+            && !r.hand_over(now)
+        {
+            self.recorder = None;
+        }
+    }
+
+    #[inline(never)]
+    fn record(&mut self, now: Nanos, call: &Call, effects: &[Effect]) {
+        let Some(r) = &mut self.recorder else { return };
+        r.encoder
+            .event(now, call, effects, |op| meta_hash(self.engine.meta(op)));
+        if (r.encoder.len() >= CHUNK || now.since(r.begun) >= PATIENCE) && !r.hand_over(now) {
+            self.recorder = None;
+        }
+    }
+}
+
+enum Message {
+    Events(Vec<u8>),
+    End(Box<End>),
+}
+
+/// The engine's side of a recording.
+pub(crate) struct Recorder {
+    encoder: Encoder,
+    /// When the chunk began.
+    begun: Nanos,
+    /// Events and requests handed over.
+    sent: (u64, u64),
+    full: SyncSender<Message>,
+    empty: Receiver<Vec<u8>>,
+    /// Says why, where the queue has no place for it.
+    ended: Arc<Mutex<Option<End>>>,
+}
+
+impl Recorder {
+    /// Both sides of a new recording. `handle` is how the writer asks for its end.
+    pub(crate) fn new(
+        now: Nanos,
+        origin: Origin,
+        image: Image,
+        handle: Handle,
+    ) -> (Box<Recorder>, Recording) {
+        // One place more for the last message.
+        let (full, chunks) = sync_channel(CHUNKS + 1);
+        let (back, empty) = sync_channel(CHUNKS);
+        for _ in 0..CHUNKS {
+            // There is room for all of them.
+            let _ = back.try_send(Vec::with_capacity(CHUNK_ROOM));
+        }
+        let ended = Arc::default();
+        let recorder = Recorder {
+            encoder: Encoder::new(Vec::with_capacity(CHUNK_ROOM)),
+            begun: now,
+            sent: (0, 0),
+            full,
+            empty,
+            ended: Arc::clone(&ended),
+        };
+        let recording = Recording {
+            origin: Box::new(origin),
+            image,
+            chunks,
+            back,
+            ended,
+            handle,
+        };
+        (Box::new(recorder), recording)
+    }
+
+    /// False if that was not possible: the recording is over, and what was handed over before is all of it.
+    fn hand_over(&mut self, now: Nanos) -> bool {
+        self.begun = now;
+        let Ok(room) = self.empty.try_recv() else {
+            self.say(Ending::FellBehind, None);
+            return false;
+        };
+        let chunk = self.encoder.take(room);
+        // There are as many places as chunks; it fails only when the writer has gone.
+        let sent = self.full.try_send(Message::Events(chunk)).is_ok();
+        self.sent = self.encoder.counts();
+        sent
+    }
+
+    fn say(&self, ending: Ending, standing: Option<Standing>) {
+        let end = End {
+            ending,
+            events: self.sent.0,
+            requests: self.sent.1,
+            standing,
+        };
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+    }
+
+    fn end(mut self, ending: Ending, engine: &Engine) {
+        let now = self.begun;
+        if !self.encoder.is_empty() && !self.hand_over(now) {
+            return;
+        }
+        let end = End {
+            ending,
+            events: self.sent.0,
+            requests: self.sent.1,
+            standing: Some(Standing::of(engine)),
+        };
+        // Fails only when the writer has gone.
+        let _ = self.full.try_send(Message::End(Box::new(end)));
+    }
+}
+
+/// A recording under way, to be written by a thread that may wait. Dropping it ends the recording.
+pub struct Recording {
+    origin: Box<Origin>,
+    image: Image,
+    chunks: Receiver<Message>,
+    back: SyncSender<Vec<u8>>,
+    ended: Arc<Mutex<Option<End>>>,
+    handle: Handle,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The last block; `None` if the engine's thread died.
+    pub end: Option<End>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Recording {
+    /// How the engine began.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Writes until the recording ends; asks for its end when more than `limit` bytes are written. Not for the
+    /// engine's thread: it is asked, and must be able to answer.
+    ///
+    /// # Errors
+    /// As `out`; the recording is over then.
+    pub fn write_to<W: Write>(self, out: W, limit: u64) -> io::Result<Recorded> {
+        let mut writer = Writer::create(out, &self.origin, &self.image)?;
+        writer.flush()?;
+        drop(self.image);
+        let mut asked = false;
+        loop {
+            if writer.bytes() > limit && !asked {
+                asked = true;
+                self.handle.end_events();
+            }
+            match self.chunks.recv_timeout(LOOK) {
+                Ok(Message::Events(mut chunk)) => {
+                    writer.events(&chunk)?;
+                    chunk.clear();
+                    chunk.shrink_to(4 * CHUNK_ROOM);
+                    // Fails only when the recorder has gone.
+                    let _ = self.back.try_send(chunk);
+                }
+                Ok(Message::End(end)) => {
+                    let bytes = writer.bytes();
+                    writer.finish(&end)?;
+                    return Ok(Recorded {
+                        end: Some(*end),
+                        bytes,
+                    });
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    writer.flush()?;
+                    // Nothing happens there, perhaps, and what happened last is in a chunk that is not full.
+                    let _ = self
+                        .handle
+                        .call(|driver, world| driver.hand_over(world.now()));
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let end = self
+            .ended
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let bytes = writer.bytes();
+        match &end {
+            Some(end) => drop(writer.finish(end)?),
+            None => writer.flush()?,
+        }
+        Ok(Recorded { end, bytes })
+    }
+}

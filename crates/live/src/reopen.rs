@@ -1,0 +1,185 @@
+//! Beginning a recording: the engine is closed and opened again from its own store, in place.
+//!
+//! ```text
+//! hold new requests ─► those in flight end ─► Engine::close ─► closed ─► store::open, every block that it reads kept
+//!                                                                        ─► a new engine, recorded from its first call
+//! ```
+//! Clients stay connected and wait, as long as recovery takes. What the policy kept beside the map (counts of a collector,
+//! queues) starts anew, as after a restart. The price of that: recording disturbs placement a little. What it buys: the
+//! beginning is a few blocks of a format that is there, not a copy of every structure that a policy may ever have.
+
+use crate::error::{Error, ErrorKind};
+use crate::media::FileMedia;
+use crate::recorder::{Driver, Recorder, Recording, Wish};
+use crate::server::Session;
+use crate::volume::{OpenMode, find_superblocks, random};
+use isotherm_core::store::{self, Media, MediaError};
+use isotherm_core::{Effect, Engine, IoError, MemberId, Nanos, Request, World};
+use isotherm_traces::events::{Image, Origin};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A recording that waits for the engine to come to rest.
+pub(crate) struct Reopening {
+    wish: Wish,
+    /// Requests that came meanwhile, in order.
+    pub held: VecDeque<Request>,
+    closing: bool,
+}
+
+/// Keeps what is read.
+struct Seeing<'a> {
+    media: FileMedia<'a>,
+    image: Image,
+}
+
+impl Media for Seeing<'_> {
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
+        let result = self.media.read(member, offset, buf);
+        match result {
+            Ok(()) => self.image.saw(member, offset, buf),
+            Err(_) => self.image.failed(member, offset, buf.len()),
+        }
+        result
+    }
+    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
+        self.media.write(member, offset, buf)
+    }
+    fn flush(&mut self, member: MemberId) -> Result<(), MediaError> {
+        self.media.flush(member)
+    }
+}
+
+fn refused(what: &str) -> Error {
+    Error::new(ErrorKind::Volume, what)
+}
+
+impl Session {
+    /// Takes up a wish for a recording, or goes on with one. Call it after every step.
+    pub(crate) fn reopen_if_due(&mut self) {
+        if let Some(wish) = self.engine.wish.take() {
+            let why = if self.engine.is_recorded() || self.reopening.is_some() {
+                Some("the volume is being recorded already: stop the other recording first")
+            } else if self.closing || self.engine.is_closed() {
+                Some("the volume is closing")
+            } else if self.engine.has_failed() {
+                Some("a flush or metadata write failed: stop the volume and check the devices")
+            } else {
+                None
+            };
+            match why {
+                // Whoever wished may have gone.
+                Some(why) => drop(wish.send(Err(refused(why)))),
+                None => {
+                    self.reopening = Some(Reopening {
+                        wish,
+                        held: VecDeque::new(),
+                        closing: false,
+                    });
+                }
+            }
+        }
+        let Some(r) = &mut self.reopening else { return };
+        if !r.closing && self.world.in_flight() == r.held.len() {
+            r.closing = true;
+            let now = self.world.now();
+            self.engine.close(now, &mut self.effects);
+            self.carry_out();
+        }
+        if self.engine.is_closed() {
+            self.reopen();
+        }
+    }
+
+    /// The engine is closed: everything is on the members.
+    fn reopen(&mut self) {
+        let Some(r) = self.reopening.take() else {
+            return;
+        };
+        let now = self.world.now();
+        match self.fresh(now) {
+            Ok(recording) => {
+                for request in r.held {
+                    self.submit_admitted(request);
+                }
+                // Whoever wished may have gone; the recording ends by itself then.
+                let _ = r.wish.send(Ok(recording));
+            }
+            Err(e) => {
+                // As after any failed opening: nothing can be served. The members are as a crash leaves them, whole.
+                self.world.refuse_from_now_on();
+                for request in r.held {
+                    let gone = Effect::Reply {
+                        tag: request.tag,
+                        result: Err(IoError::Gone),
+                    };
+                    self.world.carry_out(&gone, &[]);
+                }
+                self.lost = Some(e.clone());
+                let _ = r.wish.send(Err(e));
+            }
+        }
+    }
+
+    fn fresh(&mut self, now: Nanos) -> Result<Recording, Error> {
+        let devices = Arc::clone(&self.devices);
+        let paths: Vec<_> = self.config.members.iter().map(|m| m.path.clone()).collect();
+        let read_only = self.mode == OpenMode::ReadOnly;
+        let mut media = Seeing {
+            media: FileMedia::new(&devices),
+            image: Image::default(),
+        };
+        let found = find_superblocks(&mut media.media, &paths, read_only, &mut Vec::new())?;
+        let (epoch, how) = match self.mode {
+            OpenMode::ReadWrite => {
+                let epoch = u64::from_le_bytes(random()?);
+                (Some(epoch), store::open::Mode::ReadWrite { epoch })
+            }
+            OpenMode::ReadOnly => (None, store::open::Mode::ReadOnly),
+        };
+        let mut opened = store::open(&mut media, &found, how)
+            .map_err(|e| Error::new(ErrorKind::Volume, format!("opening again to record: {e}")))?;
+        // Engine time goes on: the world's clock has not been away.
+        opened.time_base = opened.time_base.max(now);
+        let policy = self
+            .config
+            .build_policy()
+            .map_err(|e| Error::new(ErrorKind::Config, e))?;
+        let mut image = media.image;
+        image.tidy();
+        let origin = Origin {
+            program: format!("isotherm {}", env!("CARGO_PKG_VERSION")),
+            volume: self.config.name.clone(),
+            policy: self.config.policy.clone(),
+            epoch,
+            time_base: opened.time_base,
+            params: self.params.clone(),
+            superblocks: found
+                .iter()
+                .map(|sb| sb.as_ref().map(|sb| sb.encode().to_vec()))
+                .collect(),
+        };
+        let (recorder, recording) = Recorder::new(now, origin, image, self.handle.clone());
+        let knobs = self.engine.knobs();
+        self.superblock = opened.superblock.clone();
+        let engine = Engine::new(opened, policy, self.params.clone());
+        self.engine = Driver::new(engine, Some(recorder));
+        // What was set since the start is set again. Values may bound each other, so the order matters, and is tried.
+        for _ in 0..knobs.len() {
+            let fresh = self.engine.knobs();
+            let different: Vec<_> = knobs
+                .iter()
+                .zip(&fresh)
+                .filter(|(a, b)| a.1.to_bits() != b.1.to_bits())
+                .collect();
+            if different.is_empty() {
+                break;
+            }
+            for (old, _) in different {
+                // Refused now, it is tried again when the others are set.
+                let _ = self.engine.set(now, old.0, old.1);
+            }
+        }
+        Ok(recording)
+    }
+}

@@ -1,0 +1,256 @@
+//! What an engine started from: metadata as its opening read it, parameters, policy.
+
+use super::code::{Bad, Cursor, put, put_bytes};
+use isotherm_core::store::{BLOCK, Media, MediaError};
+use isotherm_core::{MemberId, Nanos, Params};
+use std::collections::BTreeMap;
+
+/// Members at most.
+const MEMBERS_MAX: u64 = 256;
+/// Longest text.
+const TEXT_MAX: usize = 1 << 16;
+/// Payload of a state block after which the next one begins.
+const STATE_BLOCK: usize = 256 << 10;
+
+/// How an engine began, except for [`Image`].
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Program and version that recorded.
+    pub program: String,
+    /// Name of the volume.
+    pub volume: String,
+    /// `name,key=value…`.
+    pub policy: String,
+    /// Epoch of the session; `None` if opened to read only.
+    pub epoch: Option<u64>,
+    /// [`isotherm_core::store::Opened::time_base`] as the engine got it.
+    pub time_base: Nanos,
+    /// The engine's parameters.
+    pub params: Params,
+    /// The superblock that each member was opened by, encoded; `None` for a member that was not there.
+    pub superblocks: Vec<Option<Vec<u8>>>,
+}
+
+/// Metadata blocks as opening read them. What is not there reads as zeros.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    blocks: BTreeMap<(u8, u64), Box<[u8]>>,
+    /// Reads that failed: member, offset, length.
+    failed: Vec<(u8, u64, u32)>,
+}
+
+impl Image {
+    /// A read at `offset` of `member` gave `bytes`. Only what was not there before is kept: the first read counts, as later
+    /// ones may see what was written since.
+    pub fn saw(&mut self, member: MemberId, offset: u64, bytes: &[u8]) {
+        for (i, b) in bytes.chunks_exact(BLOCK).enumerate() {
+            let at = (member.0, offset / BLOCK as u64 + i as u64);
+            self.blocks.entry(at).or_insert_with(|| b.into());
+        }
+    }
+
+    /// A read failed.
+    pub fn failed(&mut self, member: MemberId, offset: u64, len: usize) {
+        self.failed.push((member.0, offset, len as u32));
+    }
+
+    /// Forgets blocks of zeros: absent ones read the same. Call it when nothing more is seen.
+    pub fn tidy(&mut self) {
+        self.blocks.retain(|_, b| b.iter().any(|x| *x != 0));
+    }
+
+    /// Blocks held.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Is nothing held?
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.failed.is_empty()
+    }
+
+    /// As payloads of state blocks.
+    pub(super) fn encode(
+        &self,
+        mut block: impl FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let mut out = Vec::new();
+        for (member, offset, len) in &self.failed {
+            out.extend_from_slice(&[2, *member]);
+            put(&mut out, *offset);
+            put(&mut out, u64::from(*len));
+        }
+        for ((member, at), bytes) in &self.blocks {
+            // Primary and mirror hold much that is equal.
+            let twin = (0..*member).find(|m| self.blocks.get(&(*m, *at)) == Some(bytes));
+            out.extend_from_slice(&[u8::from(twin.is_some()), *member]);
+            put(&mut out, *at);
+            match twin {
+                Some(m) => out.push(m),
+                None => out.extend_from_slice(bytes),
+            }
+            if out.len() >= STATE_BLOCK {
+                block(&out)?;
+                out.clear();
+            }
+        }
+        if out.is_empty() { Ok(()) } else { block(&out) }
+    }
+
+    /// One more state block.
+    pub(super) fn decode(&mut self, payload: &[u8]) -> Result<(), Bad> {
+        let mut c = Cursor::new(payload);
+        while !c.is_empty() {
+            let (kind, member) = (c.byte()?, c.byte()?);
+            match kind {
+                0 | 1 => {
+                    let at = c.number()?;
+                    let bytes: Box<[u8]> = if kind == 0 {
+                        c.take(BLOCK)?.into()
+                    } else {
+                        let twin = c.byte()?;
+                        self.blocks
+                            .get(&(twin, at))
+                            .ok_or("a block is equal to one that is not there")?
+                            .clone()
+                    };
+                    self.blocks.insert((member, at), bytes);
+                }
+                2 => self.failed.push((member, c.number()?, c.narrow()?)),
+                _ => return Err("an unknown piece of state"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The devices as the engine's opening saw them.
+impl Media for Image {
+    fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
+        if self.failed.contains(&(member.0, offset, buf.len() as u32)) {
+            return Err(MediaError { member, offset });
+        }
+        for (i, b) in buf.chunks_mut(BLOCK).enumerate() {
+            match self
+                .blocks
+                .get(&(member.0, offset / BLOCK as u64 + i as u64))
+            {
+                Some(block) => b.copy_from_slice(&block[..b.len()]),
+                None => b.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
+        for (i, b) in buf.chunks_exact(BLOCK).enumerate() {
+            let at = (member.0, offset / BLOCK as u64 + i as u64);
+            self.blocks.insert(at, b.into());
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, _member: MemberId) -> Result<(), MediaError> {
+        Ok(())
+    }
+}
+
+/// `None` as 0, else one more.
+fn put_option(out: &mut Vec<u8>, n: Option<u64>) {
+    out.push(u8::from(n.is_some()));
+    if let Some(n) = n {
+        put(out, n);
+    }
+}
+
+fn option(c: &mut Cursor<'_>) -> Result<Option<u64>, Bad> {
+    match c.byte()? {
+        0 => Ok(None),
+        1 => c.number().map(Some),
+        _ => Err("neither there nor absent"),
+    }
+}
+
+fn flag(c: &mut Cursor<'_>) -> Result<bool, Bad> {
+    match c.byte()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err("neither yes nor no"),
+    }
+}
+
+impl Origin {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for text in [&self.program, &self.volume, &self.policy] {
+            put_bytes(&mut out, &text.as_bytes()[..text.len().min(TEXT_MAX)]);
+        }
+        put_option(&mut out, self.epoch);
+        put(&mut out, self.time_base.0);
+        let p = &self.params;
+        put(&mut out, u64::from(p.move_buffers));
+        put(&mut out, p.commit_interval.0);
+        put(&mut out, u64::from(p.stage_blocks));
+        put(&mut out, u64::from(p.piece_blocks));
+        for on in [p.map_on_read, p.read_only, p.pass_discards] {
+            out.push(u8::from(on));
+        }
+        put_option(&mut out, p.move_bytes_per_s);
+        put_option(&mut out, p.p99_limit.map(|l| l.0));
+        put(&mut out, p.standby_after.len() as u64);
+        for s in &p.standby_after {
+            put_option(&mut out, s.map(|s| s.0));
+        }
+        put(&mut out, self.superblocks.len() as u64);
+        for sb in &self.superblocks {
+            put_bytes(&mut out, sb.as_deref().unwrap_or_default());
+        }
+        out
+    }
+
+    pub(super) fn decode(payload: &[u8]) -> Result<Origin, Bad> {
+        let mut c = Cursor::new(payload);
+        let mut text = || c.text(TEXT_MAX);
+        let (program, volume, policy) = (text()?, text()?, text()?);
+        let (epoch, time_base) = (option(&mut c)?, Nanos(c.number()?));
+        let count = |c: &mut Cursor<'_>| match c.number()? {
+            n if n <= MEMBERS_MAX => Ok(n),
+            _ => Err("too many members"),
+        };
+        // With the core's `mutants` feature there is one field more.
+        #[allow(clippy::needless_update)]
+        let params = Params {
+            move_buffers: c.narrow()?,
+            commit_interval: Nanos(c.number()?),
+            stage_blocks: c.narrow()?,
+            piece_blocks: c.narrow()?,
+            map_on_read: flag(&mut c)?,
+            read_only: flag(&mut c)?,
+            pass_discards: flag(&mut c)?,
+            move_bytes_per_s: option(&mut c)?,
+            p99_limit: option(&mut c)?.map(Nanos),
+            standby_after: (0..count(&mut c)?)
+                .map(|_| Ok(option(&mut c)?.map(Nanos)))
+                .collect::<Result<_, Bad>>()?,
+            ..Params::default()
+        };
+        let superblocks = (0..count(&mut c)?)
+            .map(|_| match c.bytes(BLOCK)? {
+                [] => Ok(None),
+                sb => Ok(Some(sb.to_vec())),
+            })
+            .collect::<Result<_, Bad>>()?;
+        if !c.is_empty() {
+            return Err("something stands behind the origin");
+        }
+        Ok(Origin {
+            program,
+            volume,
+            policy,
+            epoch,
+            time_base,
+            params,
+            superblocks,
+        })
+    }
+}

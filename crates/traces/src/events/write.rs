@@ -1,0 +1,64 @@
+//! Writes events files.
+
+use super::block::{BlockWriter, Kind};
+use super::code::{put, put_bytes};
+use super::{End, Image, Origin};
+use std::io::{self, Write};
+
+/// Writes one file, in order: [`Writer::create`], [`Writer::events`] for each chunk, [`Writer::finish`].
+pub struct Writer<W> {
+    blocks: BlockWriter<W>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins with what the engine started from.
+    ///
+    /// # Errors
+    /// As `out`.
+    pub fn create(out: W, origin: &Origin, image: &Image) -> io::Result<Writer<W>> {
+        let mut blocks = BlockWriter::new(out)?;
+        blocks.write(Kind::Origin, &origin.encode())?;
+        image.encode(|payload| blocks.write(Kind::State, payload))?;
+        Ok(Writer { blocks })
+    }
+
+    /// A chunk of an [`super::Encoder`]; all chunks, in order.
+    ///
+    /// # Errors
+    /// As `out`; also if a single event is longer than a block can be.
+    pub fn events(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.blocks.write(Kind::Events, chunk)
+    }
+
+    /// Passes on what is buffered.
+    ///
+    /// # Errors
+    /// As `out`.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.blocks.flush()
+    }
+
+    /// Bytes written.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.bytes
+    }
+
+    /// The last block.
+    ///
+    /// # Errors
+    /// As `out`.
+    pub fn finish(mut self, end: &End) -> io::Result<W> {
+        let mut out = vec![end.ending.code()];
+        put(&mut out, end.events);
+        put(&mut out, end.requests);
+        out.push(u8::from(end.standing.is_some()));
+        if let Some(s) = &end.standing {
+            out.push(u8::from(s.next_wake.is_some()));
+            put(&mut out, s.next_wake.map_or(0, |w| w.0));
+            put_bytes(&mut out, s.counters.as_bytes());
+        }
+        self.blocks.write(Kind::End, &out)?;
+        self.blocks.flush()?;
+        Ok(self.blocks.into_inner())
+    }
+}

@@ -67,12 +67,36 @@ fn text(random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// The middle of this program.
+/// The machine code of this program.
 fn binary() -> Result<Vec<u8>, String> {
     let path = std::env::current_exe().map_err(|e| e.to_string())?;
     let all = std::fs::read(path).map_err(|e| e.to_string())?;
-    let from = (all.len() / 4).min(all.len().saturating_sub(BYTES));
-    Ok(all[from..(from + BYTES).min(all.len())].to_vec())
+    let code = code(&all).ok_or("it is no ELF program of 64 bits")?;
+    Ok(code[..BYTES.min(code.len())].to_vec())
+}
+
+/// What an ELF64 little-endian program may execute: its first loaded segment with that flag. Symbols and debugging data, which
+/// the thesis' binaries hardly had and which pack differently, lie elsewhere.
+fn code(program: &[u8]) -> Option<&[u8]> {
+    let at = |from: usize, n: usize| -> Option<u64> {
+        let bytes = program.get(from..from.checked_add(n)?)?;
+        Some(bytes.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b)))
+    };
+    program.starts_with(b"\x7fELF\x02\x01").then_some(())?;
+    let (table, size, count) = (
+        at(0x20, 8)? as usize,
+        at(0x36, 2)? as usize,
+        at(0x38, 2)? as usize,
+    );
+    for i in 0..count {
+        let header = table.checked_add(i * size)?;
+        let (kind, flags) = (at(header, 4)?, at(header + 4, 4)?);
+        if kind == 1 && flags & 1 == 1 {
+            let (from, len) = (at(header + 8, 8)? as usize, at(header + 32, 8)? as usize);
+            return program.get(from..from.checked_add(len)?);
+        }
+    }
+    None
 }
 
 fn random(random: &mut Random) -> Vec<u8> {
@@ -157,7 +181,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
             .substitutes
             .push(format!("no binary data: this program cannot be read ({e})")),
     }
-    out.inputs.push("3 MiB each of text (this project's documents, cut into runs of words and shuffled), binary (this program) and random data; gzip by flate2, bzip2 by libbz2-rs, LZO by lzokay; best of two".to_owned());
+    out.inputs.push("3 MiB each of text (this project's documents, cut into runs of words and shuffled), binary (this program's code) and random data; gzip by flate2, bzip2 by libbz2-rs, LZO by lzokay; best of two".to_owned());
     out.substitutes.push("machine: processor time is this machine's, spread over 4 cores; 1.3 GB from and to a disk of 110 MB/s; 130 W idle, 210 W busy: typical of the thesis' server, which it does not print".to_owned());
     out.substitutes.push("files: the thesis' are not to be had; gzip and bzip2 are other implementations of the same formats; of lzop's levels there is one, near 7 to 9".to_owned());
     let mut points = Vec::new();
@@ -280,12 +304,9 @@ fn judge(out: &mut Outcome, points: &[Point]) {
         "no freely licensed LZO with lzop's levels: lzokay (MIT) has one, lzo2 and lzop are GPL",
     );
     let lzo = mean(&energy("text", "lzo"));
-    greater(
-        out,
+    out.cannot(
         "bzip2-over-lzo",
-        ("bzip2 on text, mean of levels:", mean(&bzip2)),
-        ("LZO:", lzo),
-        "Wh",
+        format!("lzop's fast levels; the one LZO here, as tight as its levels 7 to 9: {lzo:.2} Wh, bzip2 {:.2} Wh on text", mean(&bzip2)),
     );
     let binary = energy("binary", "gzip");
     if binary.is_empty() {

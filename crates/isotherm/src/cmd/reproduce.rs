@@ -1,5 +1,6 @@
 //! `isotherm reproduce`: the papers' figures and tables again, with verdicts. The lab does the work.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 
 use isotherm_lab::reproduce::{
@@ -127,7 +128,8 @@ fn summary(outcomes: &[Outcome]) -> Value {
 fn text(outcomes: &[Outcome]) -> String {
     let mut text: String = outcomes.iter().map(one).collect::<Vec<_>>().join("\n");
     let of = |v| count(outcomes, v);
-    text += &format!(
+    let _ = write!(
+        text,
         "\n{} claims hold, {} do not, {} cannot be judged here\n",
         of(Verdict::Holds),
         of(Verdict::DoesNotHold),
@@ -144,7 +146,7 @@ fn text(outcomes: &[Outcome]) -> String {
             .map(|(o, c)| format!("{} {}", o.id, c.key))
             .collect();
         if outcomes.len() > 1 && !names.is_empty() {
-            text += &format!("{head}: {}\n", names.join(", "));
+            let _ = write!(text, "{head}: {}\n", names.join(", "));
         }
     }
     text
@@ -153,19 +155,21 @@ fn text(outcomes: &[Outcome]) -> String {
 fn one(o: &Outcome) -> String {
     let mut text = format!("{}  {} ({})\n", o.id, o.title, o.section);
     if let Some(scale) = o.scale {
-        text += &format!(
+        let _ = write!(
+            text,
             "  scale      {scale} of the paper's sizes and counts, seed {}\n",
             o.seed
         );
     }
     for i in &o.inputs {
-        text += &format!("  input      {i}\n");
+        let _ = write!(text, "  input      {i}\n");
     }
     for s in &o.substitutes {
-        text += &format!("  substitute {s}\n");
+        let _ = write!(text, "  substitute {s}\n");
     }
     for t in &o.tables {
-        text += &format!(
+        let _ = write!(
+            text,
             "\n{}{}\n",
             t.title,
             if has_paper(t) {

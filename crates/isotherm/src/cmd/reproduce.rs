@@ -128,9 +128,9 @@ fn summary(outcomes: &[Outcome]) -> Value {
 fn text(outcomes: &[Outcome]) -> String {
     let mut text: String = outcomes.iter().map(one).collect::<Vec<_>>().join("\n");
     let of = |v| count(outcomes, v);
-    let _ = write!(
+    let _ = writeln!(
         text,
-        "\n{} claims hold, {} do not, {} cannot be judged here\n",
+        "\n{} claims hold, {} do not, {} cannot be judged here",
         of(Verdict::Holds),
         of(Verdict::DoesNotHold),
         of(Verdict::CannotBeJudged)
@@ -146,7 +146,7 @@ fn text(outcomes: &[Outcome]) -> String {
             .map(|(o, c)| format!("{} {}", o.id, c.key))
             .collect();
         if outcomes.len() > 1 && !names.is_empty() {
-            let _ = write!(text, "{head}: {}\n", names.join(", "));
+            let _ = writeln!(text, "{head}: {}", names.join(", "));
         }
     }
     text
@@ -155,22 +155,22 @@ fn text(outcomes: &[Outcome]) -> String {
 fn one(o: &Outcome) -> String {
     let mut text = format!("{}  {} ({})\n", o.id, o.title, o.section);
     if let Some(scale) = o.scale {
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "  scale      {scale} of the paper's sizes and counts, seed {}\n",
+            "  scale      {scale} of the paper's sizes and counts, seed {}",
             o.seed
         );
     }
     for i in &o.inputs {
-        let _ = write!(text, "  input      {i}\n");
+        let _ = writeln!(text, "  input      {i}");
     }
     for s in &o.substitutes {
-        let _ = write!(text, "  substitute {s}\n");
+        let _ = writeln!(text, "  substitute {s}");
     }
     for t in &o.tables {
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "\n{}{}\n",
+            "\n{}{}",
             t.title,
             if has_paper(t) {
                 "; the paper's figures in brackets"

@@ -1,5 +1,6 @@
 //! `isotherm reproduce`: the papers' figures and tables again, with verdicts. The lab does the work.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 
 use isotherm_lab::reproduce::{
@@ -127,8 +128,9 @@ fn summary(outcomes: &[Outcome]) -> Value {
 fn text(outcomes: &[Outcome]) -> String {
     let mut text: String = outcomes.iter().map(one).collect::<Vec<_>>().join("\n");
     let of = |v| count(outcomes, v);
-    text += &format!(
-        "\n{} claims hold, {} do not, {} cannot be judged here\n",
+    let _ = writeln!(
+        text,
+        "\n{} claims hold, {} do not, {} cannot be judged here",
         of(Verdict::Holds),
         of(Verdict::DoesNotHold),
         of(Verdict::CannotBeJudged)
@@ -144,7 +146,7 @@ fn text(outcomes: &[Outcome]) -> String {
             .map(|(o, c)| format!("{} {}", o.id, c.key))
             .collect();
         if outcomes.len() > 1 && !names.is_empty() {
-            text += &format!("{head}: {}\n", names.join(", "));
+            let _ = writeln!(text, "{head}: {}", names.join(", "));
         }
     }
     text
@@ -153,20 +155,22 @@ fn text(outcomes: &[Outcome]) -> String {
 fn one(o: &Outcome) -> String {
     let mut text = format!("{}  {} ({})\n", o.id, o.title, o.section);
     if let Some(scale) = o.scale {
-        text += &format!(
-            "  scale      {scale} of the paper's sizes and counts, seed {}\n",
+        let _ = writeln!(
+            text,
+            "  scale      {scale} of the paper's sizes and counts, seed {}",
             o.seed
         );
     }
     for i in &o.inputs {
-        text += &format!("  input      {i}\n");
+        let _ = writeln!(text, "  input      {i}");
     }
     for s in &o.substitutes {
-        text += &format!("  substitute {s}\n");
+        let _ = writeln!(text, "  substitute {s}");
     }
     for t in &o.tables {
-        text += &format!(
-            "\n{}{}\n",
+        let _ = writeln!(
+            text,
+            "\n{}{}",
             t.title,
             if has_paper(t) {
                 "; the paper's figures in brackets"

@@ -106,10 +106,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
     plain("greendm-2.1", greendm::tables::capacity),
     plain("greendm-4.4", greendm::tables::shelves),
     plain("greendm-4.norm", greendm::tables::idle_per_tb),
+    plain("greendm-5.1", greendm::compress::run),
+    scaled("greendm-6.4", greendm::LBA_SCALE, greendm::lba::run),
     scaled("greendm-6.5", greendm::SEARCH_SCALE, greendm::search::run),
     scaled("greendm-6.6", greendm::ONLINE_SCALE, greendm::online::run),
     scaled("greendm-6.7", greendm::FILES_SCALE, greendm::files::run),
     plain("greendm-7.2", greendm::tables::worked_example),
+    plain("greendm-7.1-7.3", greendm::cost::run),
+    plain("greendm-8.3-8.8", greendm::caching::run),
+    plain("greendm-9.1-9.3", greendm::share::run),
 ];
 
 impl Experiment {

@@ -20,6 +20,8 @@ use crate::compact::Compact;
 
 /// Fast slots kept at most, where the trace touches less than half as many extents.
 const FAST_SLOTS_MAX: u64 = 1 << 26;
+/// Moves at once at most.
+const MOVES_MAX: u32 = 256;
 /// The logical block of a simulated volume, as a power of two: the sector.
 const BLOCK_SHIFT: u32 = 9;
 
@@ -235,14 +237,19 @@ impl Shape {
             .collect();
         let opened = open(&mut ram, &found, Mode::ReadWrite { epoch: 2 })
             .map_err(|e| impossible(e.to_string()))?;
+        let usual = Params::default();
+        // A policy that asks for more moves at once than a live volume has buffers for (GreenDM's MCML of 64) gets them
+        // here, where no buffer holds anything; one that asks for fewer or says nothing has what it would have live.
+        let asked = policy.move_rules().limit.unwrap_or(0).min(MOVES_MAX) as u16;
         let params = Params {
             map_on_read: true,
+            move_buffers: usual.move_buffers.max(asked),
             standby_after: drives
                 .iter()
                 .map(|d| d.device.standby_after_s)
                 .map(|s| s.map(|s| Nanos((s * 1e9) as u64)))
                 .collect(),
-            ..Params::default()
+            ..usual
         };
         Ok((Engine::new(opened, policy, params), drives))
     }

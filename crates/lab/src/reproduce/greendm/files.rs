@@ -135,17 +135,14 @@ fn judge(out: &mut Outcome, all: &[Vec<Named>]) {
         ssd < low && ssd < linear && high < hdd && linear < hdd
     });
     out.judge("energy-order", ordered, words(&energies, "kJ"));
-    let wear: Vec<(f64, f64)> = all.iter().map(|one| hybrids(one, |m| m.wear_10)).collect();
-    order(
-        out,
-        "gamma-wear",
-        &[
-            ("Gamma 16:", wear[2]),
-            ("Gamma 4:", wear[1]),
-            ("Gamma 1:", wear[0]),
-        ],
-        "eu",
-    );
+    let wear = |gamma: usize, mcml: usize| all[gamma][3 + mcml].1.wear_10;
+    let more = (0..MCML.len()).all(|m| wear(2, m) > wear(1, m) && wear(1, m) > wear(0, m));
+    let each = MCML.iter().enumerate().map(|(m, name)| {
+        let of = |gamma| wear(gamma, m);
+        format!("MCML {name}: {:.0}, {:.0}, {:.0} eu", of(0), of(1), of(2))
+    });
+    let why = each.collect::<Vec<_>>().join("; ");
+    out.judge("gamma-wear", more, format!("Gamma 1, 4, 16 with {why}"));
     let mean =
         |one: &[Named]| one[3..].iter().map(|(_, m)| m.mb_s).sum::<f64>() / (one.len() - 3) as f64;
     let (low, high) = ends(all.iter().map(|one| mean(one)));

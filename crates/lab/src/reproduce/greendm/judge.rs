@@ -85,6 +85,14 @@ pub fn only(v: f64) -> (f64, f64) {
     (v, v)
 }
 
+/// Share of the moves up that the engine did not begin, percent: full, busy, over the limit, or while its map was written.
+fn refused(m: &Measured) -> f64 {
+    let up = m.report.moves.as_ref().and_then(|m| m.get("promotions"));
+    up.map_or(f64::NAN, |up| {
+        up.refused.values().sum::<u64>() as f64 / up.proposed.max(1) as f64 * 100.0
+    })
+}
+
 /// A row of the six measures, beside linear. `key` is what the printed values of this row end with.
 pub fn row(out: &Outcome, label: &str, key: &str, m: &Measured, linear: Option<&Measured>) -> Row {
     let by = |f: fn(&Measured) -> f64| linear.map_or(f64::NAN, |l| over(f(m), f(l)));
@@ -109,6 +117,7 @@ pub fn row(out: &Outcome, label: &str, key: &str, m: &Measured, linear: Option<&
             Cell::new("flash hits", "%", m.flash_hits * 100.0),
             Cell::new("promotions", "", (r.promotions + r.fetches) as f64),
             Cell::new("demotions", "", (r.demotions + r.evictions) as f64),
+            Cell::new("moves up refused", "%", refused(m)),
         ],
     }
 }

@@ -8,7 +8,9 @@ use std::sync::{Arc, PoisonError};
 
 use isotherm_core::Nanos;
 use isotherm_models::enclosure::Host;
-use isotherm_models::{Options, Span, sheet};
+use isotherm_models::{DeviceModel, Options, Span, sheet};
+
+use super::unflushed::Unflushed;
 use isotherm_traces::{Op, Record, TraceError};
 
 use crate::LabError;
@@ -71,6 +73,8 @@ pub struct Cell {
     pub drive: Drive,
     /// Extent size.
     pub extent: u32,
+    /// FLUSH costs what it costs; `false`: nothing (see `unflushed.rs`).
+    pub flushes: bool,
 }
 
 /// What was measured.
@@ -78,6 +82,8 @@ pub struct Cell {
 pub struct Measured {
     /// Megabytes a second, of requests.
     pub mb_s: f64,
+    /// Seconds.
+    pub elapsed_s: f64,
     /// Joules of machine and drives.
     pub energy_j: f64,
     /// Mean watts of these.
@@ -195,10 +201,7 @@ impl Records for ScannedReader {
 /// A simulation fails.
 pub fn measure(ctx: &Ctx<'_>, work: &Work, cells: &[Cell]) -> Result<Vec<Arc<Measured>>, LabError> {
     grid::parallel(ctx.threads, cells, |cell| {
-        let key = format!(
-            "{} {} {:?} {}",
-            work.name, work.bytes, cell.drive, cell.extent
-        );
+        let key = format!("{} {} {cell:?}", work.name, work.bytes);
         let memo = || ctx.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(m) = memo().get(&key) {
             return Ok(m.clone());
@@ -272,7 +275,25 @@ fn one(work: &Work, cell: &Cell) -> Result<Measured, LabError> {
         observe: crate::sim::Observe::default(),
     };
     let first = touched(&scanned, cell.extent.trailing_zeros(), None)?;
-    let report = Run::new(&setup, &scanned).touched(&first).full()?;
+    let unflushed = |tier: u8, bytes: u64| -> Box<dyn DeviceModel> {
+        let device = &setup.tiers[usize::from(tier)].devices[0];
+        let options = Options {
+            size: bytes,
+            ..device.options
+        };
+        let sheet = device.sheet_for(bytes);
+        match sheet.map(|s| s.model(&options)) {
+            Ok(Ok(model)) => Box::new(Unflushed::new(model)),
+            // The drives are much larger than any volume here.
+            _ => unreachable!("a preset of the tree cannot be modelled"),
+        }
+    };
+    let run = Run::new(&setup, &scanned).touched(&first);
+    let report = if cell.flushes {
+        run.full()?
+    } else {
+        run.models(&unflushed).full()?
+    };
     Ok(figures(report))
 }
 
@@ -281,6 +302,7 @@ fn figures(report: Report) -> Measured {
     let elapsed_s = usage.elapsed_s;
     let (mut flash_read, mut flash_written, mut operations) = (0.0, 0.0, report.requests as f64);
     let (mut limit, mut drives_j, mut still_s, mut start_stops) = (f64::INFINITY, 0.0, 0.0, 0);
+    let (mut flash, mut disk) = (false, false);
     for m in usage.members.values() {
         operations += (m.reads + m.writes) as f64;
         drives_j += m.energy_j;
@@ -290,17 +312,35 @@ fn figures(report: Report) -> Measured {
             // The thesis' metadata is flushed now and then and not counted.
             flash_written = m.bytes_written.saturating_sub(m.meta_bytes_written) as f64;
             limit = ssd.write_limit_gb * 1e9;
+            flash = true;
         } else {
             still_s = m.standby_s;
             start_stops = m.start_stops;
+            disk = true;
         }
     }
     let busy_s = operations * CPU_S_PER_OPERATION + report.migrated_bytes as f64 / COPY_BYTES_PER_S;
-    let energy_j = drives_j + HOST.energy_j(elapsed_s, busy_s);
+    // Both drives are in the machine whose power the thesis measures; the one that is not used rests.
+    let resting = |name: &str| {
+        let s = sheet(name).ok();
+        let disk_w = s
+            .as_ref()
+            .and_then(|s| s.hdd.as_ref())
+            .map(|h| h.power.standby_w);
+        let flash_w = s
+            .as_ref()
+            .and_then(|s| s.ssd.as_ref())
+            .map(|s| s.power.idle_w);
+        disk_w.or(flash_w).unwrap_or(0.0)
+    };
+    let absent_w =
+        if flash { 0.0 } else { resting(FLASH) } + if disk { 0.0 } else { resting(DISK) };
+    let energy_j = drives_j + absent_w * elapsed_s + HOST.energy_j(elapsed_s, busy_s);
     let wear = |reads_per_write: f64| (flash_written + flash_read / reads_per_write) / limit * 1e6;
     let per_s = |x: f64| if elapsed_s > 0.0 { x / elapsed_s } else { 0.0 };
     Measured {
         mb_s: per_s((report.bytes_read + report.bytes_written) as f64 / 1e6),
+        elapsed_s,
         energy_j,
         power_w: per_s(energy_j),
         spun_down: per_s(still_s),

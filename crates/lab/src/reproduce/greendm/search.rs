@@ -64,6 +64,7 @@ pub fn named(
         .map(|d| Cell {
             drive: d.clone(),
             extent,
+            flushes: true,
         })
         .collect();
     let m = measure(ctx, work, &cells)?;

@@ -1,0 +1,96 @@
+//! `isotherm reproduce` as users call it.
+
+mod common;
+
+use common::{Place, fits};
+use serde_json::Value;
+
+/// Experiments that need no run, claim by claim.
+const ARITHMETIC: &str = "greendm-2.1 greendm-4.4 greendm-4.norm greendm-7.2";
+
+fn claims(value: &Value) -> Vec<&Value> {
+    let each = value["experiments"].as_array().expect("experiments");
+    each.iter()
+        .flat_map(|e| e["claims"].as_array().expect("claims"))
+        .collect()
+}
+
+#[test]
+fn arithmetic_comes_out_exactly() {
+    let place = Place::new();
+    let r = place.json(&format!("reproduce {ARITHMETIC}"), "reproduce");
+    let all = claims(&r);
+    assert!(all.len() >= 18, "{}", all.len());
+    for c in &all {
+        assert!(c["exact"] == true && c["verdict"] == "holds", "{c}");
+    }
+    assert_eq!(r["summary"]["holds"].as_u64(), Some(all.len() as u64));
+    let example = &r["experiments"][3];
+    let total = &example["tables"][0]["rows"][0]["cells"][4];
+    assert_eq!(total["paper"]["low"].as_f64(), Some(122.4219));
+    assert!((total["ours"].as_f64().expect("ours") - 122.5082).abs() < 1e-9);
+}
+
+#[test]
+fn a_simulated_figure_has_its_cells_and_a_reasoned_verdict_on_every_claim() {
+    let place = Place::new();
+    let call = "reproduce greendm-6.5a --scale 0.01 --seed 3";
+    let (a, b) = (place.json(call, "reproduce"), place.json(call, "reproduce"));
+    let e = &a["experiments"][0];
+    assert_eq!(e["id"], "greendm-6.5");
+    assert_eq!(e["scale"].as_f64(), Some(0.01));
+    // Linear, HDD, SSD and three by three of GreenDM.
+    let rows = e["tables"][0]["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 12);
+    let names = |r: &Value| -> Vec<Value> {
+        let cells = r["cells"].as_array().expect("cells");
+        cells.iter().map(|c| c["name"].clone()).collect()
+    };
+    assert!(rows.iter().all(|r| names(r) == names(&rows[0])));
+    let speed = |i: usize| rows[i]["cells"][0]["ours"].as_f64().expect("a figure");
+    assert!(speed(2) > speed(0) && speed(2) > speed(1), "SSD is fastest");
+    for c in claims(&a) {
+        let why = c["why"].as_str().expect("why");
+        assert!(why.len() > 5 && !why.contains("did not come to it"), "{c}");
+    }
+    assert_eq!(a["experiments"][0]["tables"], b["experiments"][0]["tables"]);
+    // The trace is not there: that is said, with what stands for it.
+    let said = e["substitutes"].to_string();
+    assert!(
+        said.contains("gen:web-search") && said.contains("ISOTHERM_TRACES"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_list_names_what_is_here_and_what_is_not() {
+    let place = Place::new();
+    let list: Value = serde_json::from_str(&place.ok("reproduce list --json")).expect("JSON");
+    fits(&list, "reproduce-list");
+    let of = |id: &str| {
+        let all = list.as_array().expect("a list");
+        all.iter().find(|e| e["id"] == id).expect(id).clone()
+    };
+    assert_eq!(of("greendm-6.7")["in_this_build"], true);
+    for paper in ["oodt-4a", "loris-14", "hro-8", "dss-3"] {
+        of(paper);
+    }
+    assert!(place.ok("reproduce").contains("greendm-9.1-9.3"));
+}
+
+#[test]
+fn unknown_experiments_are_wrong_usage_and_name_the_nearest() {
+    let place = Place::new();
+    for (call, needle) in [
+        ("reproduce greendm-6.55", "nearest: `greendm-6.5`"),
+        ("reproduce greendm-7.2 grendm-2.1", "nearest: `greendm-2.1`"),
+        ("reproduce list greendm-7.2", "stands alone"),
+        ("reproduce greendm-7.2 --scale 0", "from 0.001 to 10"),
+    ] {
+        let out = place.run(call);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{call}: {said}");
+        assert!(said.contains(needle), "{call}: {said}");
+        assert!(out.stdout.is_empty(), "{call}");
+    }
+}

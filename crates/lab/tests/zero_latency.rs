@@ -93,7 +93,13 @@ fn decisions(r: &Report) -> (u64, String, u64, u64, u64, u64, u64) {
 
 fn equal_under_every_tiering_preset(trace: &Memory, fast: Size) {
     let mut moved = 0;
-    for preset in PRESETS.iter().filter(|p| p.kind == "tiering") {
+    // cold-DST makes room for a newcomer: without devices it is there at once, on a volume the newcomer does not wait for it
+    // (a demotion takes a commit round, however fast the devices are) and starts on the slow tier instead.
+    let waits = |name: &str| name.starts_with("cold-dst");
+    for preset in PRESETS
+        .iter()
+        .filter(|p| p.kind == "tiering" && !waits(p.name))
+    {
         let policy = preset.name.parse().expect("a preset");
         let setup = Setup {
             time: TimeMode::Trace { acceleration: 1.0 },

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::json::JsonArg;
+use crate::pages::PageArgs;
 
 /// `isotherm reproduce`.
 #[derive(Debug, Args)]
@@ -20,6 +21,9 @@ pub struct ReproduceArgs {
     /// Seed of the generated workloads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Pages and pictures.
+    #[command(flatten)]
+    pub page: PageArgs,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

@@ -198,9 +198,9 @@ pub struct CompareArgs {
     /// How to read the traces.
     #[command(flatten)]
     pub read: TraceOptions,
-    /// Write a page with the table and all figures into this file
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    /// Pages and pictures.
+    #[command(flatten)]
+    pub page: PageArgs,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

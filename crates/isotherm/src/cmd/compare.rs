@@ -1,6 +1,7 @@
 //! `isotherm compare`: policies side by side on a trace.
 
 use isotherm_lab::compare::{Comparison, compare};
+use isotherm_lab::report::comparison_page;
 
 use crate::Failure;
 use crate::args::CompareArgs;
@@ -23,9 +24,8 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
             compare(&base, &args.policies, &source, args.world.hit_only).map_err(|e| failed(&e))?;
         all.push(c);
     }
-    if let Some(path) = &args.html {
-        let page = page(&all)?;
-        std::fs::write(path, page).map_err(|e| Failure::file(path, "write", &e))?;
+    if args.page.wanted() {
+        args.page.write(&comparison_page(&all))?;
     }
     let text = || all.iter().map(text).collect::<Vec<_>>().join("\n");
     if let [one] = &all[..] {
@@ -96,24 +96,4 @@ fn text(c: &Comparison) -> String {
         text.push('\n');
     }
     text
-}
-
-/// The table as a page, with all figures in it as JSON for who draws them.
-fn page(all: &[Comparison]) -> Result<String, Failure> {
-    let escape = |t: &str| {
-        t.replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;")
-    };
-    let json = serde_json::to_string(all).map_err(|e| Failure::failed(e.to_string()))?;
-    let tables: Vec<String> = all
-        .iter()
-        .map(|c| format!("<pre>{}</pre>", escape(&text(c))))
-        .collect();
-    Ok(format!(
-        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>isotherm compare</title>\n{}\n<script type=\"application/json\" id=\"comparison\">{}</script>\n",
-        tables.join("\n"),
-        // A `<` can only stand inside a string there.
-        json.replace('<', "\\u003c")
-    ))
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
+use isotherm_lab::report::outcomes_page;
 use isotherm_lab::reproduce::{
     Claim, Ctx, EXPERIMENTS, Experiment, Outcome, PAPERS, Printed, Table, Verdict,
 };
@@ -41,6 +42,9 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         "experiments": serde_json::to_value(&outcomes).map_err(|e| Failure::failed(e.to_string()))?,
         "summary": summary(&outcomes),
     });
+    if args.page.wanted() {
+        args.page.write(&outcomes_page(&outcomes))?;
+    }
     args.json.print(&whole, || text(&outcomes))?;
     let wrong = outcomes
         .iter()

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use isotherm_lab::report::{cost_curve, run_page};
 use isotherm_lab::sim::{
     Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, Volumes, hit_only_file,
 };
@@ -50,8 +51,10 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
                 "a page is of one run: give one trace, or --side-by-side to play them as one",
             ));
         };
-        args.page
-            .write(&isotherm_lab::report::run_page(report, &[]))?;
+        args.page.write(&run_page(
+            report,
+            &Vec::from_iter(cost_curve(&report.policy, report)),
+        ))?;
     }
     let values = reports
         .iter()

@@ -37,7 +37,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     args.json.print(&summary, || {
         format!(
-            "{}: {} cells, {} were there, {} run, {} failed; cells.json and results.parquet written\n",
+            "{}: {} cells, {} were there, {} run, {} failed; cells.json, results.parquet and index.html written\n",
             args.out.display(),
             summary.cells,
             summary.kept,

@@ -18,6 +18,7 @@
 //!
 //! Never made false: a page loads nothing, and no text given to it becomes markup.
 
+mod bridge;
 mod chart;
 mod compare;
 mod cost;
@@ -31,6 +32,7 @@ mod run;
 mod table;
 mod unit;
 
+pub use bridge::{comparison_page, cost_curve, outcomes_page, sweep_page};
 pub use chart::{
     Axis, BarSeries, Bars, Better, Chart, Heat, Layer, Line, LineStyle, Lines, Metric, Plot, Point,
     Scale, Scatter,

@@ -18,6 +18,7 @@
 //! Nothing here decides placement, and no decision depends on anything but setup and trace: equal runs give equal
 //! [`Report::digest`]s.
 
+mod cost;
 mod digest;
 mod feed;
 mod hit_only;
@@ -29,6 +30,7 @@ mod source;
 mod touched;
 mod world;
 
+pub use cost::Cost;
 pub use digest::Digest;
 pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
 pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
@@ -364,6 +366,7 @@ fn figures(
         seed: setup.seed,
         warm_up: setup.warm_up,
         digest: world.digest.text(),
+        cost: cost::of(&usage),
         usage: Some(usage),
         ..Report::default()
     }

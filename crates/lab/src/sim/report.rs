@@ -6,6 +6,8 @@ use isotherm_core::policy::REFUSALS;
 use isotherm_core::stats::MoveCounters;
 use serde::Serialize;
 
+use super::cost::Cost;
+
 use super::observe::Series;
 
 /// Figures of a run. Those of time and energy are `None` in hit-only runs. They count what came after the warm-up.
@@ -78,7 +80,7 @@ pub struct Report {
     /// Bytes of reads of discarded data, which no device sees; `None` in hit-only runs.
     pub zero_read_bytes: Option<u64>,
     /// Money; filled in by who has prices.
-    pub cost: Option<serde_json::Value>,
+    pub cost: Option<Cost>,
     /// By class of data, classes without accesses left out.
     pub by_class: BTreeMap<String, ClassReport>,
     /// No device time.

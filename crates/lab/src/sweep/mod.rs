@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use crate::LabError;
 use crate::pool::parallel;
+use crate::report::sweep_page;
 use crate::sim::{Digest, Run, Source, Touched, TraceFile, touched};
 
 fn bad(key: &str, what: &str) -> LabError {
@@ -167,6 +168,7 @@ pub fn sweep(
         .collect();
     durable(&out.join("cells.json"), &json!(all).to_string())?;
     table::write(&out.join("results.parquet"), &all)?;
+    durable(&out.join("index.html"), &sweep_page(&all).html())?;
     Ok(Summary {
         cells: cells.len(),
         kept,

@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SEEDS ?= 1000
 
-.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz vm-test report-check fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz vm-test report-check python-test python-check fmt doc bench deps
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -24,6 +24,7 @@ test: deps
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	cd python && $(CARGO) fmt --check && $(CARGO) metadata --locked --format-version 1 >/dev/null
 
 # Quick: does it compile without warnings?
 check:
@@ -58,8 +59,19 @@ report-check:
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium
 	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm-lab --test report_browser -- --nocapture
 
+# The Python package as users get it: built and installed by pip, its tests (a dask cluster among them), the example. Not in
+# `test`: built cold it takes longer than three minutes, and it needs an interpreter and a package index;
+# `test` looks at its formatting and its lock file alone.
+python-test: python-check
+	scripts/python-test
+
+# Its Rust part alone
+python-check:
+	cd python && $(CARGO) fmt --check && $(CARGO) clippy --release --locked --all-targets -- -D warnings
+
 fmt:
 	$(CARGO) fmt --all
+	cd python && $(CARGO) fmt
 
 doc:
 	$(CARGO) doc --workspace --no-deps --locked

@@ -43,5 +43,5 @@ pub use reader::{Options, Reader, Stats, TimeUnit};
 pub use record::{Flags, Op, Record};
 pub use reuse::Reuse;
 pub use sniff::{SNIFF_BYTES, sniff};
-pub use source::Source;
+pub use source::{Source, TRACES_VAR, find};
 pub use write::{WriteOptions, Writer, Written, convert};

@@ -11,6 +11,39 @@ use crate::map::{DeviceSpan, scan_reader};
 use crate::open::open_merged;
 use crate::reader::{Options, Reader};
 
+/// Where traces are looked for that are named without a directory.
+pub const TRACES_VAR: &str = "ISOTHERM_TRACES";
+
+/// The trace or generator as given, or the trace below `$ISOTHERM_TRACES`.
+///
+/// # Errors
+/// It is in neither place; no such generator, or not with these parameters.
+pub fn find(name: &Path) -> Result<PathBuf, TraceError> {
+    if Source::is_generator(name) {
+        Source::of(name)?;
+        return Ok(name.to_owned());
+    }
+    if name.exists() || name.is_absolute() {
+        return Ok(name.to_owned());
+    }
+    match std::env::var_os(TRACES_VAR).map(|dir| PathBuf::from(dir).join(name)) {
+        Some(there) if there.exists() => Ok(there),
+        Some(there) => Err(TraceError::unsupported(
+            name,
+            format!(
+                "no such trace, and none at {} ({TRACES_VAR}) either",
+                there.display()
+            ),
+        )),
+        None => Err(TraceError::unsupported(
+            name,
+            format!(
+                "no such trace (set {TRACES_VAR} to the directory of your traces to name them by file name)"
+            ),
+        )),
+    }
+}
+
 /// What stands where a trace is expected: a path, or `gen:NAME,key=value…`.
 ///
 /// A file whose name begins with `gen:` is named with its directory: `./gen:x`.

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::Failure;
 use crate::args::ReproduceArgs;
 use crate::cmd::sim::failed;
-use crate::cmd::trace::TRACES_VAR;
 use crate::table::table;
 
 /// `isotherm reproduce`.
@@ -33,7 +32,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let mut ctx = Ctx::new(&progress);
     ctx.scale = args.scale;
     ctx.seed = args.seed;
-    ctx.traces = std::env::var_os(TRACES_VAR).map(Into::into);
+    ctx.traces = std::env::var_os(isotherm_traces::TRACES_VAR).map(Into::into);
     let outcomes = wanted
         .iter()
         .map(|e| e.run(&ctx).map_err(|e| failed(&e)))

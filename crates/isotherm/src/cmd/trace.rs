@@ -13,9 +13,6 @@ use crate::args::{
 use crate::table::table;
 use crate::trace_plot;
 
-/// Where traces outside the tree are looked for.
-pub const TRACES_VAR: &str = "ISOTHERM_TRACES";
-
 /// `isotherm trace …`.
 ///
 /// # Errors
@@ -173,26 +170,14 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
 /// # Errors
 /// It is in neither place.
 pub fn find(path: &Path) -> Result<PathBuf, Failure> {
-    if Source::is_generator(path) {
+    isotherm_traces::find(path).map_err(|e| {
         // Wrong names are wrong usage, and found before anything else is done.
-        Source::of(path).map_err(|e| Failure::usage(e.to_string()))?;
-        return Ok(path.to_owned());
-    }
-    if path.exists() || path.is_absolute() {
-        return Ok(path.to_owned());
-    }
-    match std::env::var_os(TRACES_VAR).map(|dir| PathBuf::from(dir).join(path)) {
-        Some(there) if there.exists() => Ok(there),
-        Some(there) => Err(Failure::failed(format!(
-            "{}: no such trace, and none at {} ({TRACES_VAR}) either",
-            path.display(),
-            there.display()
-        ))),
-        None => Err(Failure::failed(format!(
-            "{}: no such trace (set {TRACES_VAR} to the directory of your traces to name them by file name)",
-            path.display()
-        ))),
-    }
+        if Source::is_generator(path) {
+            Failure::usage(e.to_string())
+        } else {
+            failed(&e)
+        }
+    })
 }
 
 /// What the reader is told.

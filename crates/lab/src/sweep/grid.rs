@@ -1,6 +1,6 @@
 //! The grid: a TOML file whose lists are multiplied out into cells.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::bad;
@@ -28,7 +28,8 @@ const KEYS: [&str; 15] = [
 ];
 
 /// One run of the grid, in the words of `isotherm sim`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cell {
     /// Trace, as the grid writes it.
     pub trace: String,
@@ -134,6 +135,16 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Cell>, LabError> {
     let table: Table = toml::from_str(text)
         .map_err(|e| LabError::setup(format!("{file}: {}", e.to_string().trim_end())))?;
     cells(&table).map_err(|e| LabError::setup(format!("{file}: {e}")))
+}
+
+/// As [`parse`], of a grid that is a JSON object with the same keys.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_json(text: &str) -> Result<Vec<Cell>, LabError> {
+    let table: Table = serde_json::from_str(text)
+        .map_err(|e| LabError::setup(format!("the grid is no table of lists: {e}")))?;
+    cells(&table)
 }
 
 fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {

@@ -10,12 +10,13 @@
 mod grid;
 mod table;
 
-pub use grid::{Cell, parse};
+pub use grid::{Cell, parse, parse_json};
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use isotherm_traces::Options;
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 use crate::LabError;
 use crate::pool::parallel;
 use crate::report::sweep_page;
-use crate::sim::{Digest, Run, Source, Touched, TraceFile, touched};
+use crate::sim::{Digest, Run, Source, Touched, TraceFile, Watch, touched};
 
 fn bad(key: &str, what: &str) -> LabError {
     LabError::setup(format!("{key}: {what}"))
@@ -51,13 +52,29 @@ type FirstPass = Arc<Mutex<Option<Arc<Touched>>>>;
 /// Trace, extent size and limit.
 type PassKey = (String, u32, Option<u64>);
 
-/// Runs cells; first passes are made once a trace and extent size.
-struct Runner<'a> {
-    find: &'a (dyn Fn(&str) -> Result<PathBuf, String> + Sync),
+/// Turns the name of a trace, as the grid writes it, into a path.
+pub type Find<'a> = &'a (dyn Fn(&str) -> Result<PathBuf, String> + Sync);
+
+/// Runs cells, of any thread; first passes are made once a trace and extent size, and kept.
+pub struct Runner<'a> {
+    find: Find<'a>,
     passes: Mutex<HashMap<PassKey, FirstPass>>,
+    watch: Watch,
 }
 
-impl Runner<'_> {
+impl<'a> Runner<'a> {
+    /// Without first passes.
+    pub fn new(find: Find<'a>) -> Runner<'a> {
+        Runner {
+            find,
+            passes: Mutex::default(),
+            watch: Watch::default(),
+        }
+    }
+    /// End all runs, now and later, with [`LabError::Stopped`].
+    pub fn stop(&self) {
+        self.watch.stop.store(true, Ordering::Relaxed);
+    }
     fn source(&self, cell: &Cell) -> Result<TraceFile, LabError> {
         Ok(TraceFile {
             path: (self.find)(&cell.trace).map_err(LabError::Setup)?,
@@ -67,9 +84,14 @@ impl Runner<'_> {
     }
     fn key(&self, cell: &Cell) -> Result<String, LabError> {
         let path = self.source(cell)?.path;
-        let bytes = fs::metadata(&path)
-            .map_err(|e| LabError::setup(format!("{}: cannot look at: {e}", path.display())))?
-            .len();
+        // A generator's name says all of its requests.
+        let bytes = if isotherm_traces::Source::is_generator(&path) {
+            0
+        } else {
+            fs::metadata(&path)
+                .map_err(|e| LabError::setup(format!("{}: cannot look at: {e}", path.display())))?
+                .len()
+        };
         let text = format!(
             "{}\n{bytes}\n{}",
             env!("CARGO_PKG_VERSION"),
@@ -101,12 +123,16 @@ impl Runner<'_> {
         *place = Some(t.clone());
         Ok(t)
     }
-    fn run(&self, cell: &Cell) -> Result<Value, LabError> {
+    /// Run `cell`: what `cells.json` has of it, but for the key.
+    ///
+    /// # Errors
+    /// As [`crate::sim::run`]; or the trace is not found.
+    pub fn run(&self, cell: &Cell) -> Result<Value, LabError> {
         let setup = cell.setup()?;
         let source = self.source(cell)?;
         let shift = setup.extent_bytes.trailing_zeros();
         let first = self.first_pass(cell, &source, shift)?;
-        let run = Run::new(&setup, &source).touched(&first);
+        let run = Run::new(&setup, &source).touched(&first).watch(&self.watch);
         let report = if cell.hit_only {
             run.hit_only()?
         } else {
@@ -120,6 +146,75 @@ impl Runner<'_> {
     }
 }
 
+/// A grid and the directory of its results, for whoever spreads the cells by himself.
+pub struct Sweep {
+    cells: Vec<Cell>,
+    keys: Vec<String>,
+    out: PathBuf,
+}
+
+impl Sweep {
+    /// `cells` with results in `out`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or a trace is not there.
+    pub fn open(cells: Vec<Cell>, out: &Path, find: Find<'_>) -> Result<Sweep, LabError> {
+        let dir = out.join("cells");
+        fs::create_dir_all(&dir)
+            .map_err(|e| LabError::setup(format!("{}: cannot make: {e}", dir.display())))?;
+        let runner = Runner::new(find);
+        let keys = cells.iter().map(|c| runner.key(c));
+        Ok(Sweep {
+            keys: keys.collect::<Result<_, _>>()?,
+            cells,
+            out: out.to_owned(),
+        })
+    }
+    /// The grid.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+    fn place(&self, i: usize) -> PathBuf {
+        self.out
+            .join("cells")
+            .join(format!("{}.json", self.keys[i]))
+    }
+    /// Cells without a result, by place in the grid.
+    pub fn missing(&self) -> Vec<usize> {
+        (0..self.cells.len())
+            .filter(|&i| load(&self.place(i)).is_none())
+            .collect()
+    }
+    /// Keep what [`Runner::run`] gave for cell `i`: durable on return.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep(&self, i: usize, result: &Value) -> Result<(), LabError> {
+        durable(&self.place(i), &result.to_string())
+    }
+    /// What to say of cell `i` that failed: the call that runs it alone, and why.
+    pub fn failure(&self, i: usize, why: &str) -> String {
+        format!("isotherm {}: {why}", self.cells[i].args().join(" "))
+    }
+    /// Write the tables of everything that there is; gives what `cells.json` holds.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn finish(&self) -> Result<Vec<Value>, LabError> {
+        let all: Vec<Value> = (0..self.cells.len())
+            .filter_map(|i| {
+                let mut v = load(&self.place(i))?;
+                v["key"] = json!(self.keys[i]);
+                Some(v)
+            })
+            .collect();
+        durable(&self.out.join("cells.json"), &json!(all).to_string())?;
+        table::write(&self.out.join("results.parquet"), &all)?;
+        durable(&self.out.join("index.html"), &sweep_page(&all).html())?;
+        Ok(all)
+    }
+}
+
 /// Run what is missing of `cells` into `out`. `find` turns a trace's name into a path.
 ///
 /// # Errors
@@ -128,47 +223,24 @@ pub fn sweep(
     cells: &[Cell],
     out: &Path,
     threads: usize,
-    find: &(dyn Fn(&str) -> Result<PathBuf, String> + Sync),
+    find: Find<'_>,
     on_done: OnDone<'_>,
 ) -> Result<Summary, LabError> {
-    let dir = out.join("cells");
-    fs::create_dir_all(&dir)
-        .map_err(|e| LabError::setup(format!("{}: cannot make: {e}", dir.display())))?;
-    let runner = Runner {
-        find,
-        passes: Mutex::default(),
-    };
-    let keys = cells
-        .iter()
-        .map(|c| runner.key(c))
-        .collect::<Result<Vec<_>, _>>()?;
-    let place = |i: usize| dir.join(format!("{}.json", keys[i]));
-    let missing: Vec<usize> = (0..cells.len())
-        .filter(|&i| load(&place(i)).is_none())
-        .collect();
+    let sweep = Sweep::open(cells.to_vec(), out, find)?;
+    let runner = Runner::new(find);
+    let missing = sweep.missing();
     let kept = cells.len() - missing.len();
-    let done = std::sync::atomic::AtomicUsize::new(kept);
+    let done = AtomicUsize::new(kept);
     on_done(kept, cells.len());
     let results = parallel(missing.len(), threads, |n| {
         let i = missing[n];
-        let result = runner
-            .run(&cells[i])
-            .and_then(|v| durable(&place(i), &v.to_string()));
-        let now = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        let result = runner.run(&cells[i]).and_then(|v| sweep.keep(i, &v));
+        let now = done.fetch_add(1, Ordering::Relaxed) + 1;
         on_done(now, cells.len());
-        result.map_err(|e| format!("isotherm {}: {e}", cells[i].args().join(" ")))
+        result.map_err(|e| sweep.failure(i, &e.to_string()))
     });
     let failed: Vec<String> = results.into_iter().filter_map(Result::err).collect();
-    let all: Vec<Value> = (0..cells.len())
-        .filter_map(|i| {
-            let mut v = load(&place(i))?;
-            v["key"] = json!(keys[i]);
-            Some(v)
-        })
-        .collect();
-    durable(&out.join("cells.json"), &json!(all).to_string())?;
-    table::write(&out.join("results.parquet"), &all)?;
-    durable(&out.join("index.html"), &sweep_page(&all).html())?;
+    sweep.finish()?;
     Ok(Summary {
         cells: cells.len(),
         kept,

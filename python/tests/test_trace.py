@@ -1,0 +1,71 @@
+"""Traces as Arrow tables."""
+
+import json
+
+import pyarrow
+import pytest
+
+import isotherm
+
+
+def test_a_table_has_what_the_trace_has(mysql):
+    table = isotherm.read_trace(mysql)
+    info = isotherm.trace_info(mysql)
+    assert table.num_rows == info["requests"] == 80794
+    ops = table["op"].combine_chunks().dictionary_decode().to_pylist()
+    assert ops.count("read") == info["reads"] and ops.count("write") == info["writes"]
+    lengths = table["length"].to_pylist()
+    assert sum(n for n, op in zip(lengths, ops) if op == "write") == info["bytes_written"]
+    times = table["time_ns"].to_numpy()
+    assert (times[1:] >= times[:-1]).all()
+    assert table.schema.metadata[b"isotherm.format"] == b"blkreplay"
+    assert json.loads(table.schema.metadata[b"isotherm.stats"])["requests"] == 80794
+
+
+def test_every_field_arrives(little):
+    table = isotherm.read_trace(little)
+    assert table.to_pydict() == {
+        "time_ns": [0, 100, 200],
+        "device": [0, 1, 0],
+        "op": ["read", "write", "flush"],
+        "offset": [0, 8192, 0],
+        "length": [4096, 512, 0],
+        "class": [1, 0, 0],
+        "flags": [0, 1, 0],
+        "file_size": [None, 12345, None],
+        "latency_ns": [7000, None, None],
+    }
+    assert json.loads(table.schema.metadata[b"isotherm.devices"]) == ["7", "3"]
+
+
+def test_streams_come_in_batches_and_begin_anew(mysql):
+    trace = isotherm.open_trace(mysql)
+    for _ in range(2):
+        with pyarrow.RecordBatchReader.from_stream(trace) as stream:
+            assert [b.num_rows for b in stream] == [65536, 80794 - 65536]
+    # Half-read and unread streams are let go of.
+    trace.__arrow_c_stream__()
+    assert next(iter(pyarrow.RecordBatchReader.from_stream(trace))).num_rows == 65536
+
+
+def test_limits_and_generators():
+    table = isotherm.read_trace("gen:postmark,scale=0.001", limit=100)
+    assert table.num_rows == 100
+
+
+def test_bad_records_name_file_and_line(little):
+    little.write_text(little.read_text() + "nonsense\n")
+    with pytest.raises(isotherm.Error, match=r"little\.csv: line 5: expected"):
+        isotherm.read_trace(little)
+    skipped = isotherm.read_trace(little, skip_bad=1)
+    assert skipped.num_rows == 3
+    assert json.loads(skipped.schema.metadata[b"isotherm.stats"])["bad_skipped"] == 1
+
+
+def test_unknown_content_says_what_to_do(tmp_path):
+    file = tmp_path / "x"
+    file.write_bytes(b"\x00\x01\x02 not a trace")
+    with pytest.raises(isotherm.Error, match="name the format"):
+        isotherm.open_trace(file)
+    with pytest.raises(isotherm.Error, match="limit: -1"):
+        isotherm.read_trace(file, limit=-1)

@@ -10,11 +10,17 @@ const TRACE: &str = concat!(
     "/../../fixtures/windows-shared-server.load.zst"
 );
 
+/// More data than a disk's buffer holds: only then is a disk slower at writing.
+const MYSQL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../fixtures/linux-mysql.load.zst"
+);
+
 #[test]
 fn compare_adds_the_baselines_and_no_policy_beats_the_bounds() {
     let place = Place::new();
     let call = format!(
-        "compare {TRACE} --policies lru,greendm,PT=2,hot-dst-recency --fast-size 10% --html page.html"
+        "compare {MYSQL} --limit 3000 --policies lru,greendm,PT=2,hot-dst-recency --fast-size 10% --html page.html"
     );
     let c = place.json(&call, "compare");
     let rows = c["rows"].as_array().expect("rows");
@@ -40,12 +46,9 @@ fn compare_adds_the_baselines_and_no_policy_beats_the_bounds() {
     };
     assert!(elapsed("ssd-only") < elapsed("hdd-only"));
     let page = std::fs::read_to_string(place.path("page.html")).expect("written");
-    let json = page
-        .split_once("id=\"comparison\">")
-        .and_then(|(_, rest)| rest.split_once("</script>"))
-        .expect("there");
-    let again: Value = serde_json::from_str(json.0).expect("JSON");
-    assert_eq!(again[0]["rows"][0]["name"], "lru");
+    for name in ["hdd-only", "ssd-only", "greendm,PT=2", "Belady"] {
+        assert!(page.contains(name), "{name}");
+    }
     place.json(
         &format!("compare {TRACE} --policies lru --fast-size 10% --hit-only"),
         "compare",

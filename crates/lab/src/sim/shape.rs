@@ -237,6 +237,7 @@ impl Shape {
             .map_err(|e| impossible(e.to_string()))?;
         let params = Params {
             map_on_read: true,
+            unread_metadata: true,
             standby_after: drives
                 .iter()
                 .map(|d| d.device.standby_after_s)

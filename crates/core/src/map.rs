@@ -230,6 +230,16 @@ impl ExtentMap {
     pub fn is_partial(&self, e: ExtentId) -> bool {
         self.rows[e.0 as usize].home & PARTIAL != 0
     }
+    /// How many extents from `e` on (at most `most`) have a home, every block valid, and no copy?
+    pub fn plain_run(&self, e: ExtentId, most: u32) -> u32 {
+        let from = e.0 as usize;
+        let to = self.rows.len().min(from + most as usize);
+        let plain = |r: &Row| r.home & (PARTIAL | COPIED) == 0 && r.home & SLOT_MASK != UNMAPPED;
+        self.rows[from..to]
+            .iter()
+            .position(|r| !plain(r))
+            .unwrap_or(to - from) as u32
+    }
     /// Something (a move, a waiting request) wants to be asked before this extent is touched.
     #[inline]
     pub fn is_held(&self, e: ExtentId) -> bool {

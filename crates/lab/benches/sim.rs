@@ -1,7 +1,7 @@
 //! Extent accesses a second of the lab with full models (design.md section 10: at least 5 M on one core), end to end: trace
-//! computed, engine, models and figures included. The first pass is counted apart, since `compare` and `sweep` make it once. Rates are of CPU time.
+//! computed, engine, models and figures included. Equal digests: nothing that is simulated changed. The first pass is counted apart, since `compare` and `sweep` make it once. Rates are of CPU time.
 //!
-//! `cargo bench -p isotherm-lab --bench sim [-- REQUESTS]`
+//! `cargo bench -p isotherm-lab --bench sim [-- REQUESTS] [ssd | hdd [POLICY…]]`
 
 use isotherm_core::Nanos;
 use isotherm_lab::sim::{Device, Run, Setup, Synthetic, TimeMode, touched};
@@ -31,11 +31,12 @@ fn rate(what: &str, policy: &str, source: &Synthetic, depth: u32, ssd_only: bool
         .expect("runs");
     let all = cpu_s() - begun;
     println!(
-        "{what:<34}{policy:<18}{depth:>3}{:>9.2}{:>9.2}{:>9.3}{:>9.1}",
+        "{what:<34}{policy:<18}{depth:>3}{:>9.2}{:>9.2}{:>9.3}{:>9.1}  {}",
         r.accesses as f64 / all / 1e6,
         r.requests as f64 / all / 1e6,
         r.fast_hit_ratio,
         pass * 1e9 / r.requests as f64,
+        r.digest,
     );
 }
 
@@ -53,29 +54,35 @@ fn main() {
         seed: 1,
     };
     println!(
-        "{:<34}{:<18}{:>3}{:>9}{:>9}{:>9}{:>9}",
+        "{:<34}{:<18}{:>3}{:>9}{:>9}{:>9}{:>9}  digest",
         "1 GiB, skewed, 4 KiB extents", "policy", "QD", "Macc/s", "Mreq/s", "hits", "pass ns"
     );
-    for depth in [1, 32] {
+    let named: Vec<String> = std::env::args().skip(1).collect();
+    let has = |what: &str| named.iter().any(|a| a == what);
+    if !has("hdd") {
+        for depth in [1, 32] {
+            rate(
+                "4 KiB reads, SSD alone",
+                "linear",
+                &source(4096, 0),
+                depth,
+                true,
+            );
+        }
         rate(
-            "4 KiB reads, SSD alone",
+            "16 KiB 30 % writes, SSD alone",
             "linear",
-            &source(4096, 0),
-            depth,
+            &source(16_384, 30),
+            8,
             true,
         );
     }
-    rate(
-        "16 KiB 30 % writes, SSD alone",
-        "linear",
-        &source(16_384, 30),
-        8,
-        true,
-    );
-    if std::env::args().any(|a| a == "ssd") {
+    if has("ssd") {
         return;
     }
-    for policy in ["linear", "greendm", "hot-dst-recency"] {
+    let policies = ["linear", "greendm", "hot-dst-recency", "lru"];
+    let some = policies.iter().any(|p| has(p));
+    for policy in policies.into_iter().filter(|p| !some || has(p)) {
         for depth in [1, 32] {
             rate(
                 "4 KiB reads, SSD + HDD",

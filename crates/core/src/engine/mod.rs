@@ -84,6 +84,9 @@ pub struct Params {
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
     pub piece_blocks: u32,
+    /// Nobody asks for the bytes of metadata writes ([`Engine::meta`]), so checkpoints need only have their sizes. For worlds
+    /// that keep no bytes: a volume of this kind cannot be recovered.
+    pub unread_metadata: bool,
     /// A safety rule to leave out, for tests of the tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
@@ -102,6 +105,7 @@ impl Default for Params {
             p99_limit: None,
             pass_discards: true,
             piece_blocks: 256,
+            unread_metadata: false,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -408,21 +412,22 @@ impl Engine {
         result: Result<u32, IoError>,
         out: &mut Vec<Effect>,
     ) {
-        let op = *self.ops.at(id.0);
-        let i = usize::from(op.op.member.0);
+        let op = &self.ops.at(id.0).op;
+        let (i, len) = (usize::from(op.member.0), op.len);
         self.members[i].in_flight -= 1;
         self.members[i].last_used = now;
-        let whole = result.map(|n| n >= op.op.len || self.broken(Mutant::TrustShortTransfer));
+        let whole = result.map(|n| n >= len || self.broken(Mutant::TrustShortTransfer));
         if let Ok(false) = whole {
             // A short transfer: the rest is asked for again, from the block in which the device stopped; one that did not
             // get past its first block is an error, or it would be asked for for ever.
             let n = result.unwrap_or(0) & !(self.space.geo.block_bytes() - 1);
+            let op = *self.ops.at(id.0);
             if n > 0 && matches!(op.op.kind, OpKind::Read | OpKind::Write) {
                 self.resume(op, n, id, out);
                 return;
             }
         }
-        self.ops.remove(id.0);
+        let op = self.ops.remove(id.0);
         let result = match whole {
             Ok(true) => Ok(()),
             Ok(false) => Err(IoError::Io),
@@ -475,30 +480,44 @@ impl Engine {
     /// When [`Engine::tick`] is wanted.
     pub fn next_wake(&self) -> Option<Nanos> {
         // A wake for something that cannot start would come again at once: a disk put to sleep must not cost a whole CPU.
-        let running = self.phase == Phase::Running;
-        let rounds = !self.failed && !self.params.read_only;
-        let mirror_awake = self.mirror_awake();
-        let standby = self
-            .members
-            .iter()
-            .zip(&self.params.standby_after)
-            .filter_map(|(m, after)| {
-                after
-                    .filter(|_| running && !m.asleep && !m.missing && m.in_flight == 0)
-                    .map(|a| m.last_used + a)
-            });
-        [
-            self.policy.next_wake().filter(|_| self.may_move()),
-            self.drain.next_wake().filter(|_| self.may_move()),
-            self.commit.next_wake(mirror_awake).filter(|_| rounds),
-            self.moves
-                .next_wake()
-                .filter(|_| rounds && self.commit.is_idle()),
-        ]
-        .into_iter()
-        .flatten()
-        .chain(standby)
-        .min()
+        let mut first: Option<Nanos> = None;
+        let mut consider = |t: Option<Nanos>| {
+            if let Some(t) = t
+                && first.is_none_or(|f| t < f)
+            {
+                first = Some(t);
+            }
+        };
+        if self.may_move() {
+            consider(self.policy.next_wake());
+            consider(self.drain.next_wake());
+        }
+        if self.commit.is_idle() && !self.failed && !self.params.read_only {
+            consider(self.commit.next_wake(self.mirror_awake()));
+            consider(self.moves.next_wake());
+        }
+        if self.phase == Phase::Running {
+            for (m, after) in self.members.iter().zip(&self.params.standby_after) {
+                if let Some(after) = *after
+                    && !m.asleep
+                    && !m.missing
+                    && m.in_flight == 0
+                {
+                    consider(Some(m.last_used + after));
+                }
+            }
+        }
+        first
+    }
+
+    /// A hint that byte `offset` will be asked for soon: bring its row of the map near. Worth it for a caller that knows many
+    /// requests to come, since the misses of these rows then overlap; without effect on what the engine does.
+    #[inline]
+    pub fn expect(&self, offset: u64) {
+        let e = self.space.geo.extent_at(offset);
+        if e.0 < self.space.geo.extents {
+            core::hint::black_box(self.space.map.is_held(e));
+        }
     }
 
     /// No more requests will come: drain, write everything down.

@@ -31,6 +31,14 @@ pub fn seal(b: &mut [u8], at: usize) -> u32 {
     put(b, at, &crc.to_le_bytes());
     crc
 }
+/// [`seal`] for a block of which everything from `used` on is zero (a multiple of 16 before its end).
+pub fn seal_used(b: &mut [u8], at: usize, used: usize) -> u32 {
+    debug_assert!((b.len() - used).is_multiple_of(16) && b[used..].iter().all(|&x| x == 0));
+    put(b, at, &[0; 4]);
+    let crc = crc32c::update_zeros(crc32c::crc32c(&b[..used]), (b.len() - used) / 16);
+    put(b, at, &crc.to_le_bytes());
+    crc
+}
 /// The checksum at `at` if it is right.
 pub fn sealed(b: &[u8], at: usize) -> Option<u32> {
     let crc = u32_at(b, at);

@@ -10,7 +10,7 @@
 //! or the first of one that names the other's epoch. So blocks left behind by a session whose tail was lost can never be
 //! mistaken for a continuation. A round always starts a new block: what was flushed once is never rewritten.
 
-use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
+use super::codec::{id_at, put, seal_used, sealed, u16_at, u32_at, u64_at};
 use super::{BLOCK, HEADER};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -150,7 +150,7 @@ impl Staging {
         if self.fill == 0 {
             return false;
         }
-        self.fill = 0;
+        let used = core::mem::take(&mut self.fill);
         let seq = self.tip.next_seq;
         let first = self.tip.epoch != self.epoch;
         let at = self.at(seq);
@@ -172,7 +172,7 @@ impl Staging {
         put(b, 40, &seq.to_le_bytes());
         put(b, 48, &self.last_flushed.to_le_bytes());
         put(b, 56, &self.tip.crc.to_le_bytes());
-        let crc = seal(b, CRC_AT);
+        let crc = seal_used(b, CRC_AT, used);
         self.tip = Tip {
             next_seq: seq + 1,
             epoch: self.epoch,

@@ -1,6 +1,5 @@
 //! Records of a trace as requests to the volume.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use isotherm_core::engine::REQUEST_BYTES_MAX;
@@ -10,6 +9,10 @@ use isotherm_traces::{Flags, Op, Record, SideBySide};
 use super::source::{BATCH, Records};
 use super::touched::{Rows, span};
 use crate::LabError;
+
+/// Records that become requests in one go: as many as the misses of their rows can overlap, and not so many that the
+/// first are gone from the caches when they are asked for.
+const AHEAD: usize = 32;
 
 /// A request and the trace's time for it, nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +33,11 @@ pub(crate) struct Feed<'a> {
     batch: Vec<Record>,
     at: usize,
     left: u64,
-    next: Option<Want>,
-    /// What else the record of `next` became: rare.
-    rest: VecDeque<Want>,
+    /// What the last records became, from `next` on still to come.
+    ready: Vec<Want>,
+    next: usize,
+    /// Of these, where those of the record being converted begin.
+    begun: usize,
     pub reading: Duration,
 }
 
@@ -54,33 +59,46 @@ impl<'a> Feed<'a> {
             batch: Vec::with_capacity(BATCH),
             at: 0,
             left: limit.unwrap_or(u64::MAX),
-            next: None,
-            rest: VecDeque::new(),
+            ready: Vec::with_capacity(2 * AHEAD),
+            next: 0,
+            begun: 0,
             reading: Duration::ZERO,
         }
     }
 
-    /// What comes next; `None` at the end.
+    /// What comes next; `None` at the end. Requests that become known are told to `expect`, by offset.
     #[inline]
-    pub fn peek(&mut self) -> Result<Option<Want>, LabError> {
-        if self.next.is_none() {
-            self.next = self.rest.pop_front();
-            while self.next.is_none() {
-                if self.at == self.batch.len() && !self.fill()? {
-                    return Ok(None);
-                }
-                let r = self.batch[self.at];
-                self.at += 1;
-                self.convert(r);
-            }
+    pub fn peek(&mut self, expect: impl FnMut(u64)) -> Result<Option<&Want>, LabError> {
+        if self.next == self.ready.len() {
+            self.more(expect)?;
         }
-        Ok(self.next)
+        Ok(self.ready.get(self.next))
     }
 
     /// What [`Feed::peek`] showed was taken.
     #[inline]
     pub fn taken(&mut self) {
-        self.next = None;
+        self.next += 1;
+    }
+
+    fn more(&mut self, mut expect: impl FnMut(u64)) -> Result<(), LabError> {
+        self.ready.clear();
+        self.next = 0;
+        while self.ready.is_empty() {
+            if self.at == self.batch.len() && !self.fill()? {
+                return Ok(());
+            }
+            let end = self.batch.len().min(self.at + AHEAD);
+            for i in self.at..end {
+                self.begun = self.ready.len();
+                self.convert(self.batch[i]);
+            }
+            self.at = end;
+        }
+        for w in &self.ready {
+            expect(w.req.offset);
+        }
+        Ok(())
     }
 
     pub fn stats(&self) -> isotherm_traces::Stats {
@@ -127,8 +145,7 @@ impl<'a> Feed<'a> {
 
     #[inline]
     fn push(&mut self, r: &Record, op: RequestOp, offset: u64, len: u32) {
-        let first = self.next.is_none();
-        let want = Want {
+        self.ready.push(Want {
             time: r.time.0,
             req: Request {
                 tag: Tag(0),
@@ -138,13 +155,8 @@ impl<'a> Feed<'a> {
                 fua: op == RequestOp::Write && r.flags.contains(Flags::FUA),
                 class: r.class,
             },
-            first,
-        };
-        if first {
-            self.next = Some(want);
-        } else {
-            self.rest.push_back(want);
-        }
+            first: self.ready.len() == self.begun,
+        });
     }
 
     /// Of the range, only touched extents exist: those lie together. One that is touched by nothing else is dropped.

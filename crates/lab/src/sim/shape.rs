@@ -244,6 +244,7 @@ impl Shape {
         let params = Params {
             map_on_read: true,
             move_buffers: usual.move_buffers.max(asked),
+            unread_metadata: true,
             standby_after: drives
                 .iter()
                 .map(|d| d.device.standby_after_s)

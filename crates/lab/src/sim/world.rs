@@ -8,6 +8,8 @@
 //! Never made false: at one instant, what ended comes first, then the engine's own wishes, then new requests, one at a time;
 //! members in their order. So a run is the same wherever it runs.
 
+use std::collections::VecDeque;
+
 use isotherm_core::stats::{CLASSES, Counters, Histogram};
 use isotherm_core::{BufRef, Effect, Engine, Nanos, OpId, OpKind, RequestOp, Tag};
 use isotherm_models::{Counters as DeviceCounters, DeviceModel, ModelOp, Wear};
@@ -30,6 +32,40 @@ pub(crate) struct Device {
     pub model: Box<dyn DeviceModel>,
     pub tier: u8,
     next: u64,
+    /// It tells finish times at the start (flash, remote), as far as is known.
+    timed: bool,
+    /// What it told: (finish, id), in order of time, then of the start.
+    finishing: VecDeque<(u64, u32)>,
+}
+
+impl Device {
+    /// Start an operation.
+    #[inline]
+    fn start(&mut self, now: u64, id: u32, op: ModelOp, offset: u64, len: u32) {
+        if self.timed {
+            if let Some(finish) = self.model.start_timed(Nanos(now), op, offset, len) {
+                // Mostly the last of all, so a look from the back beats a heap.
+                let mut i = self.finishing.len();
+                while i > 0 && self.finishing[i - 1].0 > finish.0 {
+                    i -= 1;
+                }
+                self.finishing.insert(i, (finish.0, id));
+                return self.look();
+            }
+            self.timed = false;
+        }
+        self.model.start(Nanos(now), u64::from(id), op, offset, len);
+        self.look();
+    }
+
+    #[inline]
+    fn look(&mut self) {
+        self.next = self.finishing.front().map_or(u64::MAX, |f| f.0);
+        if !self.timed {
+            let event = self.model.next_event().map_or(u64::MAX, |t| t.0);
+            self.next = self.next.min(event);
+        }
+    }
 }
 
 /// A request on its way.
@@ -140,6 +176,8 @@ impl<'a> World<'a> {
                     model,
                     tier,
                     next: u64::MAX,
+                    timed: true,
+                    finishing: VecDeque::with_capacity(64),
                 })
                 .collect(),
             feed,
@@ -191,8 +229,10 @@ impl<'a> World<'a> {
             }
             let mut next = due.min(wake);
             if self.in_flight < self.places {
-                match self.feed.peek()? {
+                let engine = &self.engine;
+                match self.feed.peek(|offset| engine.expect(offset))? {
                     Some(want) => {
+                        let want = *want;
                         let at = self.arrival(&want);
                         if at <= self.now {
                             self.feed.taken();
@@ -373,11 +413,20 @@ impl<'a> World<'a> {
     #[inline]
     fn finish_operations(&mut self, member: usize) {
         let d = &mut self.devices[member];
-        d.model.poll(Nanos(self.now), &mut self.done);
-        d.next = d.model.next_event().map_or(u64::MAX, |t| t.0);
+        while let Some(&(finish, id)) = d.finishing.front()
+            && finish <= self.now
+        {
+            d.finishing.pop_front();
+            // Whole, whatever its length: models do not fall short.
+            self.engine
+                .complete(Nanos(self.now), OpId(id), Ok(u32::MAX), &mut self.out);
+        }
+        if !d.timed {
+            d.model.poll(Nanos(self.now), &mut self.done);
+        }
+        d.look();
         for i in 0..self.done.len() {
             let id = OpId(self.done[i] as u32);
-            // Whole, whatever its length: models do not fall short.
             self.engine
                 .complete(Nanos(self.now), id, Ok(u32::MAX), &mut self.out);
         }
@@ -420,9 +469,7 @@ impl<'a> World<'a> {
             OpKind::Standby => ModelOp::Standby,
         };
         let d = &mut self.devices[usize::from(op.member.0)];
-        d.model
-            .start(Nanos(self.now), u64::from(op.id.0), kind, op.offset, op.len);
-        d.next = d.model.next_event().map_or(u64::MAX, |t| t.0);
+        d.start(self.now, op.id.0, kind, op.offset, op.len);
         if let (Some(o), BufRef::Request { tag, offset }) = (&mut self.observer, op.buf) {
             let f = &self.flights[tag.0 as usize];
             if f.counts {

@@ -13,7 +13,7 @@ mod ftl;
 mod sheet;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use isotherm_core::Nanos;
 
@@ -83,7 +83,8 @@ pub struct Ssd {
     reads_per_write: f64,
 
     now: u64,
-    units: Vec<u64>,
+    /// When each unit is free, earliest first: which of them it is does not matter.
+    units: VecDeque<u64>,
     /// Interface booked up to here. A virtual clock: it limits the rate without ordering operations.
     interface: u64,
     last_write: u64,
@@ -160,7 +161,7 @@ impl Ssd {
             write_limit_pages: s.write_limit_gb * 1e9 / 4096.0,
             reads_per_write: options.reads_per_write.unwrap_or(s.reads_per_write),
             now: 0,
-            units: vec![0; s.units as usize],
+            units: VecDeque::from(vec![0; s.units as usize]),
             interface: 0,
             last_write: 0,
             reads: Streams::default(),
@@ -184,48 +185,57 @@ impl Ssd {
             .and_then(|f| f.layer.write_amplification())
     }
 
+    /// The unit that is free first takes the work, and `extra` nanoseconds of its own after it: (finish, work).
     #[inline]
-    fn first_free(&self) -> usize {
-        let mut best = 0;
-        for (i, &t) in self.units.iter().enumerate() {
-            if t < self.units[best] {
-                best = i;
-            }
-        }
-        best
-    }
-
-    #[inline]
-    fn transfer(&mut self, cost: Cost, sequential: bool, at: u64, len: u32) -> (u64, u64, usize) {
-        let unit = self.first_free();
-        let begin = at.max(self.units[unit]);
+    fn transfer(
+        &mut self,
+        cost: Cost,
+        sequential: bool,
+        at: u64,
+        len: u32,
+        extra: u64,
+    ) -> (u64, u64) {
+        let begin = at.max(self.units.pop_front().unwrap_or(0));
         let (latency, occupied) = if sequential {
             (cost.sequential, cost.sequential)
         } else {
             (cost.latency, cost.occupied)
         };
-        self.units[unit] = begin + occupied;
+        self.occupy(begin + occupied + extra);
         let move_ns = (f64::from(len) * cost.ns_per_byte) as u64;
         self.interface = self.interface.max(at) + move_ns;
         (
             (begin + latency + move_ns).max(self.interface),
             occupied.max(latency),
-            unit,
         )
     }
 
-    /// What the flash layer does about a write; its collection occupies the unit that took the write.
-    fn programme(&mut self, offset: u64, len: u32, unit: usize) {
-        let Some(f) = &mut self.ftl else { return };
+    /// A unit is busy until `free`. Mostly later than all others, so a look from the back beats a heap.
+    #[inline]
+    fn occupy(&mut self, free: u64) {
+        let mut i = self.units.len();
+        while i > 0 && self.units[i - 1] > free {
+            i -= 1;
+        }
+        if i == self.units.len() {
+            self.units.push_back(free);
+        } else {
+            self.units.insert(i, free);
+        }
+    }
+
+    /// What the flash layer does about a write: nanoseconds of collection, which occupy the unit that takes the write.
+    fn programme(&mut self, offset: u64, len: u32) -> u64 {
+        let Some(f) = &mut self.ftl else { return 0 };
         if len == 0 {
-            return;
+            return 0;
         }
         let first = offset / f.page_bytes;
         let last = (offset + u64::from(len) - 1) / f.page_bytes;
         let work = f.layer.write(first, last);
         let extra = u64::from(work.copies) * f.copy + u64::from(work.erases) * f.erase;
-        self.units[unit] += extra;
         self.write_work += extra;
+        extra
     }
 
     fn awake(&mut self, now: u64) -> u64 {
@@ -258,7 +268,7 @@ impl DeviceModel for Ssd {
                 let at = self.awake(now);
                 let place = self.span.map(offset);
                 let run = self.reads.note(place, place + u64::from(len));
-                let (finish, work, _) = self.transfer(self.read, run, at, len);
+                let (finish, work) = self.transfer(self.read, run, at, len, 0);
                 self.read_work += work;
                 finish
             }
@@ -266,11 +276,13 @@ impl DeviceModel for Ssd {
                 let at = self.awake(now);
                 let place = self.span.map(offset);
                 let run = self.writes.note(place, place + u64::from(len));
-                let (finish, work, unit) = self.transfer(self.write, run, at, len);
+                let extra = if self.ftl.is_some() {
+                    self.programme(offset, len)
+                } else {
+                    0
+                };
+                let (finish, work) = self.transfer(self.write, run, at, len, extra);
                 self.write_work += work;
-                if self.ftl.is_some() {
-                    self.programme(offset, len, unit);
-                }
                 self.last_write = self.last_write.max(finish);
                 finish
             }

@@ -537,7 +537,7 @@ mod tests {
             ),
             ("PT=2", "PTT=2", "no parameter `PTT`: did you mean `PT`?"),
             ("PT=2", "PT=0", "PT: "),
-            ("PT=2", "PT=x", "PT: `x` is not a number"),
+            ("PT=2", "PT=x", "PT: a number"),
             ("PT=2", "PT", "not of the form key=value"),
             ("\"64K\"", "\"60K\"", "extent: 60K is not a power of two"),
             ("\"64K\"", "\"64Q\"", "`64Q` is not a size"),

@@ -340,7 +340,10 @@ impl Policy for TypeAware {
             wanted.extend(next.map(|e| self.up(view, e)));
         }
     }
-    fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
+    fn set(&mut self, key: &str, _value: f64) -> Result<(), ParamError> {
+        if key != "rule" {
+            return Err(ParamError::Unknown(String::from("rule")));
+        }
         Err(ParamError::Range(FORM))
     }
     fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {

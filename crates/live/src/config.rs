@@ -443,6 +443,9 @@ pub fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
             format!("policy: {name} has no parameter `{k}`: {hint}")
         }
         BuildError::Param(k, ParamError::Range(what)) => format!("policy: {k}: {what}"),
+        BuildError::Param(k, ParamError::Value(what, n)) => {
+            format!("policy: {k}: {what}: did you mean `{n}`?")
+        }
     })
 }
 

@@ -54,8 +54,8 @@ pub struct Explained {
     pub why: String,
 }
 
-/// Engine knobs beside the policy's parameters.
-const KNOBS: [&str; 3] = ["move_bytes_per_s", "p99_limit_s", "commit_interval_s"];
+/// Knobs of the engine beside the policy's parameters.
+pub const KNOBS: [&str; 3] = ["move_bytes_per_s", "p99_limit_s", "commit_interval_s"];
 
 impl Engine {
     /// The map and what goes with it.
@@ -83,6 +83,10 @@ impl Engine {
         ));
         v.push((KNOBS[2], self.params.commit_interval.as_secs_f64()));
         v
+    }
+    /// The policy's parameters whose values are names; one that is given several times is there as often.
+    pub fn names(&self) -> Vec<(&'static str, String)> {
+        self.policy.names()
     }
     /// Change a policy parameter or an engine knob (`0` lifts a limit).
     pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {

@@ -34,7 +34,7 @@ mod round;
 mod slab;
 mod switch;
 
-pub use inspect::{Explained, Memory};
+pub use inspect::{Explained, KNOBS, Memory};
 pub use mutants::{MUTANTS, Mutant};
 pub use switch::{Drain, SwitchError, fits};
 
@@ -294,7 +294,7 @@ impl Engine {
             replicas: Replicas::default(),
             copies_fit: opened.superblock.has_room_for_copies(),
             hand: 0,
-            drain: switch::Draining::new(policy.uses(), &space),
+            drain: switch::Draining::new(&*policy, &space),
             reqs: Slab::new(1024),
             ops: Slab::new(1024),
             waiting: VecDeque::with_capacity(256),

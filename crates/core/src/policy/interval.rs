@@ -10,9 +10,12 @@
 //! |---|---|---|---|
 //! | period | 0.001…10⁹ | by preset | seconds between plans |
 //!
+//! Over more than two tiers: `middle.rs`; what a plan does not take to the fastest tier it offers to the next.
+//!
 //! When not to use it: working sets that live shorter than the period.
 
 use super::hold::{FAST, Hold, is_fast, is_large_file};
+use super::middle::Middle;
 use super::{
     Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, matrix, param,
 };
@@ -89,6 +92,9 @@ pub struct Interval {
     /// Passed units when they were last looked through, and whether that is needed.
     passed_then: usize,
     room: bool,
+    middle: Middle,
+    /// The tier that the plan under way fills.
+    level: TierId,
 }
 
 impl Interval {
@@ -112,6 +118,8 @@ impl Interval {
             passed: Raised::default(),
             passed_then: 0,
             room: false,
+            middle: Middle::default(),
+            level: FAST,
         }
     }
     /// Plans made so far.
@@ -169,7 +177,7 @@ impl Interval {
         }
         if large && is_fast(view, e) && !self.sieved.contains(&e) {
             self.sieved.push(e);
-            wanted.push(self.rules.hold.down(view, e));
+            wanted.push(self.rules.hold.out(view, e));
         }
     }
     fn may_come(&self, view: &View<'_>, e: ExtentId) -> bool {
@@ -179,6 +187,7 @@ impl Interval {
     /// Line up the candidates.
     fn begin(&mut self, view: &mut View<'_>) {
         self.plans += 1;
+        self.level = FAST;
         self.collector.settle(view);
         self.queue.clear();
         self.collector.raised(&mut self.queue);
@@ -196,6 +205,8 @@ impl Interval {
             0
         };
         let bar = match self.collector.coldest(view, FAST) {
+            // What is not for the fastest tier may be for the next.
+            _ if self.fills_middle(view) => 0,
             // What is worth no more than the coldest now will not be later in this plan.
             Some(cold) if view.free(FAST) == 0 => bar.max(self.collector.worth(view, cold)),
             _ => bar,
@@ -230,14 +241,22 @@ impl Interval {
         }
         self.passed_then = self.passed.len();
     }
+    /// Are there tiers in between, and does this preset fill them by and by?
+    fn fills_middle(&self, view: &View<'_>) -> bool {
+        self.rules.hold == Hold::Home && !self.rules.all_tiers && view.geo().tiers() > 2
+    }
     /// The next exchange of the plan under way.
     fn step(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if self.level != FAST {
+            return self.step_below(view, wanted);
+        }
         while let Some(e) = self.queue.pop() {
             if !self.may_come(view, e) {
                 continue;
             }
             let worth = self.collector.worth(view, e);
             if self.rules.admission && worth <= self.last_evicted {
+                self.queue.push(e);
                 break;
             }
             if view.free(FAST) > self.waiting.len() as u32 {
@@ -245,12 +264,49 @@ impl Interval {
             }
             let cold = self.collector.coldest(view, FAST);
             let Some(cold) = cold.filter(|&c| self.collector.worth(view, c) < worth) else {
+                self.queue.push(e);
                 break;
             };
             self.waiting.push_back(e);
             return wanted.push(self.rules.hold.down(view, cold));
         }
+        if self.fills_middle(view) && !self.queue.is_empty() {
+            self.level = TierId(1);
+            return self.step_below(view, wanted);
+        }
         self.queue.clear();
+    }
+    /// The same for the tiers below the fastest, one after the other: who was not worth that is worth this, perhaps.
+    fn step_below(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        while self.level < view.geo().slowest()
+            && let Some(&e) = self.queue.last()
+        {
+            let t = self.level;
+            let lower = view.home(e).is_some_and(|s| view.tier_of(s) > t);
+            if !lower || !self.may_come(view, e) {
+                self.queue.pop();
+                continue;
+            }
+            let worth = self.collector.worth(view, e);
+            if view.free(t) == 0 && self.middle.is_clearing(t) {
+                return;
+            }
+            if !self.rules.admission || self.middle.admits(t, worth) {
+                if view.free(t) > 0 {
+                    self.queue.pop();
+                    return self.middle.raise(e, t, wanted);
+                }
+                let cold = self.collector.coldest(view, t);
+                if let Some(cold) = cold.filter(|&c| self.collector.worth(view, c) < worth)
+                    && self.middle.clear(view, t, cold, wanted)
+                {
+                    return;
+                }
+            }
+            self.level = TierId(t.0 + 1);
+        }
+        self.queue.clear();
+        self.level = FAST;
     }
 }
 
@@ -263,6 +319,8 @@ impl Policy for Interval {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.collector.attach(view);
+        self.middle.attach(view);
+        self.level = FAST;
         if self.rules.sieve {
             self.large = Bits::new(view.geo().extents as usize);
             self.passed = Raised::new(view.geo().extents);
@@ -316,7 +374,7 @@ impl Policy for Interval {
         how: Outcome,
         wanted: &mut Vec<Action>,
     ) {
-        if Hold::is_up(action) {
+        if self.middle.settled(view, &*self.collector, action, how) || Hold::is_up(action) {
             return;
         }
         let extent = action.extent();
@@ -344,6 +402,9 @@ impl Policy for Interval {
         {
             wanted.push(Action::Move { extent, to });
         }
+        if self.fills_middle(view) && self.middle.keep_room(view, &mut *self.collector, wanted) {
+            return;
+        }
         // One exchange a call: the next one depends on how this one ends.
         if view.moves() < AT_ONCE && wanted.is_empty() {
             self.step(view, wanted);
@@ -353,7 +414,7 @@ impl Policy for Interval {
         if self.due == Due::Now {
             Some(Nanos(0))
         } else {
-            self.next
+            self.next.into_iter().chain(self.middle.next_wake()).min()
         }
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {

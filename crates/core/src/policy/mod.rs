@@ -18,6 +18,7 @@ mod hystor;
 mod interval;
 mod linear;
 mod matrix;
+mod middle;
 mod opencas;
 mod param;
 mod raf;
@@ -234,6 +235,8 @@ pub enum ParamError {
     Unknown(String),
     /// The value is not in range; what is.
     Range(&'static str),
+    /// No value of that name; what there is, and the nearest.
+    Value(&'static str, String),
 }
 
 /// A placement policy. Deterministic: same calls, same wants.
@@ -243,6 +246,10 @@ pub trait Policy: Send {
     /// What it makes of the faster tiers.
     fn uses(&self) -> Uses {
         Uses::Homes
+    }
+    /// May copies stay dirty? If not, the engine writes home in the background what a policy before left dirty.
+    fn keeps_dirty(&self) -> bool {
+        true
     }
     /// Does it matter to its decisions which extents are neighbours? Then a lab that keeps rows for touched extents only
     /// must not lay together what lies apart on the volume.
@@ -296,7 +303,8 @@ pub trait Policy: Send {
     }
     /// Change a parameter while running.
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError>;
-    /// Change a parameter whose values are names.
+    /// Change a parameter whose values are names. On a running volume names are set by building the policy anew, as a
+    /// change of policy.
     fn set_name(&mut self, key: &str, _name: &str) -> Result<(), ParamError> {
         if self.params().iter().any(|p| p.0 == key) {
             return Err(ParamError::Range("a number"));
@@ -328,6 +336,9 @@ impl Policy for Box<dyn Policy> {
     }
     fn uses(&self) -> Uses {
         (**self).uses()
+    }
+    fn keeps_dirty(&self) -> bool {
+        (**self).keeps_dirty()
     }
     fn minds_gaps(&self) -> bool {
         (**self).minds_gaps()

@@ -487,21 +487,28 @@ pub fn build_with<'a>(
         let set = match v {
             _ if k == WRITE_MODE && preset.kind == "caching" => {
                 let mode = match v {
-                    ParamValue::Name(n) => WriteMode::from_name(n),
-                    ParamValue::Number(_) => None,
+                    ParamValue::Name(n) => WriteMode::parse(n),
+                    ParamValue::Number(_) => Err(ParamError::Range(RANGE)),
                 };
                 match mode {
-                    Some(m) => {
+                    Ok(m) => {
                         policy = Box::new(Moded::new(policy, m));
                         Ok(())
                     }
-                    None => Err(ParamError::Range(RANGE)),
+                    Err(e) => Err(e),
                 }
             }
             ParamValue::Number(n) => policy.set(k, n),
             ParamValue::Name(n) => policy.set_name(k, n),
         };
-        set.map_err(|e| BuildError::Param(String::from(k), e))?;
+        set.map_err(|e| match e {
+            // Policies know their own; there are those that all of a kind have.
+            ParamError::Unknown(_) => {
+                ParamError::Unknown(nearest(k, preset.parameters().map(|p| p.name)))
+            }
+            e => e,
+        })
+        .map_err(|e| BuildError::Param(String::from(k), e))?;
     }
     Ok(policy)
 }
@@ -597,6 +604,12 @@ mod tests {
     #[test]
     fn wrong_names_get_the_nearest() {
         assert_eq!(nearest("grendm", PRESETS.iter().map(|p| p.name)), "greendm");
+        assert!(
+            matches!(build_with("lru", [("write-mod", ParamValue::Name("write-back"))].into_iter()), Err(BuildError::Param(_, ParamError::Unknown(n))) if n == WRITE_MODE)
+        );
+        assert!(
+            matches!(build_with("lru", [(WRITE_MODE, ParamValue::Name("write-arund"))].into_iter()), Err(BuildError::Param(_, ParamError::Value(_, n))) if n == "write-around")
+        );
         assert!(
             matches!(build("greendm", [("PTT", 1.0)].into_iter()), Err(BuildError::Param(_, ParamError::Unknown(n))) if n == "PT")
         );

@@ -112,8 +112,8 @@ pub struct WhyArgs {
 /// `isotherm set`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  isotherm set v PT=2 TW=30 move_bytes_per_s=50M\n  isotherm set v policy=lru\n\n\
-    A policy takes over at once. What it has no use for (copies, or homes on the fast tier) is given up in the background; \
+    after_help = "Examples:\n  isotherm set v PT=2 TW=30 move_bytes_per_s=50M\n  isotherm set v policy=lru\n  isotherm set v write-mode=write-around\n\n\
+    A policy or a write mode takes over at once; what a mode leaves dirty no longer is written home in the background. What it has no use for (copies, or homes on the fast tier) is given up in the background; \
     `isotherm stats` shows under `copies` how far that is."
 )]
 pub struct SetArgs {

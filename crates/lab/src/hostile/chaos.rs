@@ -15,6 +15,8 @@ pub struct Chaos {
     copies: u64,
     /// Mostly write so, if so.
     write: Option<WriteTo>,
+    /// The engine writes home what is dirty, as it comes.
+    cleans: bool,
 }
 
 impl Chaos {
@@ -35,6 +37,7 @@ impl Chaos {
             eager,
             copies,
             write,
+            cleans: seed.count_ones().is_multiple_of(4),
         }
     }
     /// Seeded, about copies only.
@@ -73,6 +76,9 @@ impl Policy for Chaos {
     }
     fn uses(&self) -> Uses {
         Uses::Both
+    }
+    fn keeps_dirty(&self) -> bool {
+        !self.cleans
     }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {

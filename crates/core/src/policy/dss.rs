@@ -20,7 +20,7 @@
 
 use super::classes::{LOWEST, priority};
 use super::hold::FAST;
-use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
+use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::Lists;
 use crate::units::{ExtentId, Slot};
 use alloc::format;
@@ -144,6 +144,14 @@ impl Policy for Dss {
                 let dirty = if view.is_dirty(e) { DIRTY } else { 0 };
                 self.append(s, self.file(0) | dirty);
             }
+        }
+    }
+    fn move_rules(&self) -> MoveRules {
+        // The paper's cache takes in a request of 512 KB whole: 128 entries at once, and the syncer beside them. A volume
+        // with fewer buffers for moves has its own limit.
+        MoveRules {
+            limit: Some(256),
+            ..MoveRules::default()
         }
     }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {

@@ -15,8 +15,8 @@ use crate::size::Size;
 pub struct Store {
     /// The device, as a preset.
     pub preset: &'static str,
-    /// First byte of the device that is used.
-    pub start: u64,
+    /// Where on the device it is.
+    pub span: Span,
     /// How much of the volume it holds. The slowest tier holds everything, whatever this says.
     pub size: Size,
 }
@@ -26,9 +26,16 @@ impl Store {
     pub fn new(preset: &'static str, size: Size) -> Store {
         Store {
             preset,
-            start: 0,
+            span: Span::default(),
             size,
         }
+    }
+
+    /// The same, spread over the whole device: a workload that is scaled down keeps seeks as long as they were.
+    #[must_use]
+    pub fn spread(mut self) -> Store {
+        self.span = Span::Full;
+        self
     }
 
     /// The begin of `preset`, which holds everything.
@@ -69,6 +76,12 @@ impl Cell {
         }
     }
 
+    /// On these tiers instead.
+    #[must_use]
+    pub fn with_tiers(self, tiers: Vec<Store>) -> Cell {
+        Cell { tiers, ..self }
+    }
+
     /// For people.
     pub fn label(&self) -> String {
         match &self.tiers[..] {
@@ -82,7 +95,7 @@ impl Cell {
             let device = Device {
                 model: Model::Sheet(Box::new(sheet(s.preset)?)),
                 options: Options {
-                    span: Span::At { start: s.start },
+                    span: s.span,
                     ..Options::default()
                 },
                 standby_after_s: None,
@@ -122,7 +135,8 @@ pub fn simulate(ctx: &Ctx<'_>, work: &Work, cells: &[Cell]) -> Result<Vec<Arc<Re
             cell.extent >> 10
         ));
         let setup = cell.setup(work.depth)?;
-        let report = Arc::new(Run::new(&setup, &work.memory).full()?);
+        let run = Run::new(&setup, &work.memory).phases(&work.phases);
+        let report = Arc::new(run.full()?);
         memo().insert(key, report.clone());
         Ok(report)
     })

@@ -16,6 +16,7 @@
 
 mod alloc;
 mod cache;
+mod check;
 mod files;
 mod flush;
 mod inode;
@@ -367,6 +368,13 @@ impl FileSystem {
         self.now = Nanos(0);
         self.next_commit = self.config.commit_every;
         self.next_drop = self.config.drop_every.unwrap_or(Nanos(u64::MAX));
+    }
+
+    /// Writes everything back and empties the page cache and the inodes in memory, as unmounting does.
+    pub fn drop_caches(&mut self) {
+        self.write_everything();
+        self.cache.drop_clean();
+        self.known.clear();
     }
 
     /// Lets time pass without requests; what falls due meanwhile is written.

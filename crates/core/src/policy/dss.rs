@@ -30,6 +30,9 @@ use alloc::vec::Vec;
 
 const RINGS: u32 = LOWEST as u32 + 1;
 const DIRTY: u8 = 1 << 7;
+/// Moves at once at most, and of these cleans: misses keep some.
+const AT_ONCE: u32 = 256;
+const CLEANS: u32 = AT_ONCE / 2;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -44,7 +47,10 @@ pub struct Dss {
     state: Vec<u8>,
     clean: u32,
     active: bool,
-    accessed: bool,
+    /// Entries that the syncer may still clean for the accesses so far: requests of many extents are one tick.
+    owed: u32,
+    /// Entries being cleaned.
+    cleaning: u32,
     /// Copies asked for: what they will be.
     coming: Vec<(ExtentId, u8)>,
 }
@@ -61,7 +67,8 @@ impl Dss {
             state: Vec::new(),
             clean: 0,
             active: false,
-            accessed: false,
+            owed: 0,
+            cleaning: 0,
             coming: Vec::new(),
         }
     }
@@ -108,16 +115,23 @@ impl Dss {
     }
     fn sync(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         let (low, high) = self.watermarks();
-        let mut free = view.free(FAST) + view.freeing(FAST) + self.clean;
+        let mut free = view.free(FAST) + view.freeing(FAST) + self.clean + self.cleaning;
         self.active |= free < low;
-        for _ in 0..self.per_access {
-            let Some(extent) = self.head(view, true).filter(|_| self.active) else {
+        // What it did not need it does not save up.
+        if !self.active {
+            self.owed = 0;
+        }
+        while self.active && self.owed > 0 && view.moves() + (wanted.len() as u32) < CLEANS {
+            let Some(extent) = self.head(view, true) else {
+                self.owed = 0;
                 return;
             };
             if let Some(s) = view.copy(extent) {
                 self.take_out(s.0);
             }
             wanted.push(Action::Clean { extent });
+            self.owed -= 1;
+            self.cleaning += 1;
             free += 1;
             self.active = free < high;
         }
@@ -150,7 +164,7 @@ impl Policy for Dss {
         // The paper's cache takes in a request of 512 KB whole: 128 entries at once, and the syncer beside them. A volume
         // with fewer buffers for moves has its own limit.
         MoveRules {
-            limit: Some(256),
+            limit: Some(AT_ONCE),
             ..MoveRules::default()
         }
     }
@@ -172,7 +186,7 @@ impl Policy for Dss {
         self.take_out(slot.0);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        self.accessed = true;
+        self.owed = self.owed.saturating_add(self.per_access);
         let extent = access.extent;
         view.set_last(extent, access.now);
         let state = self.file(access.class) | if access.write { DIRTY } else { 0 };
@@ -205,6 +219,7 @@ impl Policy for Dss {
     ) {
         match action {
             Action::Clean { extent } => {
+                self.cleaning = self.cleaning.saturating_sub(1);
                 if let Some(s) = view.copy(extent) {
                     let p = self.state[s.0 as usize] & !DIRTY;
                     self.append(s.0, p | if view.is_dirty(extent) { DIRTY } else { 0 });
@@ -219,7 +234,7 @@ impl Policy for Dss {
         }
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
-        if core::mem::take(&mut self.accessed) {
+        if self.owed > 0 {
             self.sync(view, wanted);
         }
     }

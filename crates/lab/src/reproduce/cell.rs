@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, PoisonError};
 
-use isotherm_models::{Options, Span, sheet};
+use isotherm_models::{DeviceModel, Options, Span, sheet};
 
+use super::greendm::unflushed::Unflushed;
 use super::{Ctx, Work, grid};
 use crate::LabError;
 use crate::sim::{Device, Model, Observe, Report, Run, Setup, Tier, TimeMode};
@@ -55,6 +56,8 @@ pub struct Cell {
     pub extent: u32,
     /// Requests before anything counts.
     pub warm_up: u64,
+    /// FLUSH costs what it costs; `false`: nothing, for prototypes that keep no durable map (`greendm/unflushed.rs`).
+    pub flushes: bool,
     /// What the report keeps beside the totals.
     pub observe: Observe,
 }
@@ -72,14 +75,9 @@ impl Cell {
             policy: policy.to_owned(),
             extent: 4096,
             warm_up: 0,
+            flushes: true,
             observe: Observe::default(),
         }
-    }
-
-    /// On these tiers instead.
-    #[must_use]
-    pub fn with_tiers(self, tiers: Vec<Store>) -> Cell {
-        Cell { tiers, ..self }
     }
 
     /// For people.
@@ -136,6 +134,24 @@ pub fn simulate(ctx: &Ctx<'_>, work: &Work, cells: &[Cell]) -> Result<Vec<Arc<Re
         ));
         let setup = cell.setup(work.depth)?;
         let run = Run::new(&setup, &work.memory).phases(&work.phases);
+        let unflushed = |tier: u8, bytes: u64| -> Box<dyn DeviceModel> {
+            let device = &setup.tiers[usize::from(tier)].devices[0];
+            let options = Options {
+                size: bytes,
+                ..device.options
+            };
+            let sheet = device.sheet_for(bytes);
+            match sheet.map(|s| s.model(&options)) {
+                Ok(Ok(model)) => Box::new(Unflushed::new(model)),
+                // The run has asked for the sheet before, and presets of the tree can be modelled.
+                _ => unreachable!("a preset of the tree cannot be modelled"),
+            }
+        };
+        let run = if cell.flushes {
+            run
+        } else {
+            run.models(&unflushed)
+        };
         let report = Arc::new(run.full()?);
         memo().insert(key, report.clone());
         Ok(report)

@@ -217,6 +217,11 @@ impl Week {
         self.left
     }
 
+    /// The files, in the order of [`Week::uses`].
+    pub fn files(&self) -> &[Ino] {
+        &self.set.files
+    }
+
     /// How each file was used so far.
     pub fn uses(&self) -> Vec<FileUse> {
         let of = |(last, &file): (&Last, &Ino)| FileUse {

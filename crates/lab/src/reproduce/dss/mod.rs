@@ -16,9 +16,9 @@ mod show;
 pub(super) mod tco;
 pub(super) mod utilities;
 
-/// Usual scale of the file server: 1.8 GB instead of 184.
-pub(super) const FILE_SCALE: f64 = 0.01;
-/// Usual scale of the e-mail server: 2 GB instead of 204.
-pub(super) const EMAIL_SCALE: f64 = 0.01;
+/// Usual scale of the file server: 7 GB instead of 184.
+pub(super) const FILE_SCALE: f64 = 0.04;
+/// Usual scale of the e-mail server: 4 GB instead of 204.
+pub(super) const EMAIL_SCALE: f64 = 0.02;
 /// Usual scale of TPC-H: 0.6 GB instead of 29.
 pub(super) const TPCH_SCALE: f64 = 0.02;

@@ -34,8 +34,11 @@ pub fn by_class(phase: &Phase, f: fn(&PhaseClass) -> u64) -> BTreeMap<u8, u64> {
     phase.classes.iter().map(|(c, x)| (*c, f(x))).collect()
 }
 
-/// Percent of the blocks read that the cache served.
+/// Percent of the blocks read that the cache served; no number without a cache.
 pub fn hits(phase: &Phase) -> f64 {
+    if phase.usage.members.len() < 2 {
+        return f64::NAN;
+    }
     let all = phase.all();
     percent(all.fast_read as f64, all.read as f64)
 }

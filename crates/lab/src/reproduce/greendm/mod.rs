@@ -11,7 +11,7 @@ pub(super) mod online;
 pub(super) mod search;
 pub(super) mod share;
 pub(super) mod tables;
-mod unflushed;
+pub(super) mod unflushed;
 
 /// Usual scale of the web search runs: the paper's.
 pub(super) const SEARCH_SCALE: f64 = 1.0;

@@ -1,6 +1,6 @@
 //! hro-8: bandwidth.
 
-use super::bench::{SYSTEMS, WEEKS, bandwidth, inputs, substitutes, three, work};
+use super::bench::{System, WEEKS, bandwidth, bench, inputs, substitutes, systems};
 use crate::LabError;
 use crate::reproduce::greendm::judge::{over, range};
 use crate::reproduce::outcome::{Cell, Row, Table};
@@ -10,31 +10,35 @@ use crate::reproduce::{Ctx, Outcome};
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let mut gains = Vec::new();
     for week in WEEKS {
-        let work = work(ctx, week)?;
-        let reports = three(ctx, &work)?;
-        inputs(out, &work, &reports);
-        let of: Vec<f64> = reports.iter().map(|r| bandwidth(r)).collect();
-        let row = |(i, name): (usize, &&str)| {
+        let bench = bench(ctx, week)?;
+        let systems = systems(ctx, &bench)?;
+        inputs(out, &bench, &systems);
+        let of: Vec<f64> = systems.iter().map(|s| bandwidth(&s.report)).collect();
+        let row = |(i, s): (usize, &System<'_>)| {
             let key = |base: &str| {
                 (i == 2)
                     .then(|| out.printed(&format!("{week}-{base}")))
                     .flatten()
             };
             Row::new(
-                *name,
+                s.name,
                 vec![
                     Cell::new("bandwidth", "MB/s", of[i]),
                     Cell::new("over HDD", "%", over(of[i], of[0])).beside(key("hdd")),
                     Cell::new("over HOT", "%", over(of[i], of[1])).beside(key("hot")),
                     Cell::new(
-                        "served by the SSD",
+                        "accesses of the SSD",
                         "%",
-                        reports[i].fast_hit_ratio * if i == 0 { 0.0 } else { 100.0 },
+                        if i == 0 {
+                            0.0
+                        } else {
+                            s.report.fast_hit_ratio * 100.0
+                        },
                     ),
                 ],
             )
         };
-        let rows = SYSTEMS.iter().enumerate().map(row).collect();
+        let rows = systems.iter().enumerate().map(row).collect();
         out.tables
             .push(Table::new(format!("figure 8: {week}"), rows));
         gains.push((over(of[2], of[0]), over(of[2], of[1])));

@@ -9,12 +9,14 @@
 
 use std::sync::Arc;
 
+use isotherm_traces::generate::{Campus, Week};
 use isotherm_traces::{Op, Record};
 
+use super::files::{By, choose, relocate};
 use crate::LabError;
 use crate::reproduce::cell::{Cell, Store, simulate};
 use crate::reproduce::{Ctx, Outcome, Work};
-use crate::sim::{Observe, Phase, Report};
+use crate::sim::{Memory, Observe, Phase, Report};
 use crate::size::Size;
 
 /// The SSD (Table III), as a preset.
@@ -22,7 +24,10 @@ pub const SSD: &str = "ocz-agility2-60";
 /// The disk (Table III), as a preset.
 pub const DISK: &str = "wd7500aaks";
 /// The paper's names of the systems.
-pub const SYSTEMS: [&str; 3] = ["HDD", "HOT", "HRO"];
+///
+/// The first three are judged: HOT and HRO place files there, as in the paper. The others are this engine's policies, which
+/// place extents of one size.
+pub const SYSTEMS: [&str; 5] = ["HDD", "HOT", "HRO", "hot, extents", "hro, extents"];
 /// The workloads.
 pub const WEEKS: [&str; 3] = ["mail", "office", "research"];
 
@@ -32,26 +37,93 @@ const TRAINING: f64 = 0.6;
 const PLAN: f64 = 0.8;
 /// The SSD's share of the image (IV): parts per million.
 const FAST: u32 = 50_000;
+/// Extents of the engine's policies: as large as a mean file. (With 4 KiB no request goes on inside an extent where the last one
+/// ended, so R is f and `hro` is `hot`.)
+const EXTENT: u32 = 64 << 10;
 /// Bins over the part that counts, at least.
 const BINS: u32 = 64;
 
 /// What stands for the paper's traces and machine, in words.
 pub const WORDS: [&str; 3] = [
     "the week-long NFS traces of the paper by generators with the totals of Table I, at the scale: gen:mail-hro, gen:office-hro, gen:research-hro on an ext3-like layout; file sizes, locality and interleaving are assumed",
-    "extents of 4 KiB for files: HRO places whole files, hro here places extents by f R, which orders as v/s does for one size; metadata blocks compete for the SSD too, which in the paper stay with the file systems",
-    "one wd7500aaks, the volume spread over all of it, for two; seven days with a migration at each midnight by a training of 60 % of the requests with one plan and its migration at its end, then 40 % that count",
+    "HOT and HRO place whole files by the paper's Algorithms 1 and 2, once, between training and what counts; inodes of these files stay on the disk. Rows `extents`: the engine's hot and hro on extents of 64 KiB, metadata among them, which migrate at the end of the training",
+    "one wd7500aaks, the volume spread over all of it, for two; seven days with a migration at each midnight by a training of 60 % of the operations, then 40 % that count; one request in flight, each begun when the last one ended, as theirs",
 ];
 
+/// A week: the whole of it, and what counts with the chosen files on the SSD.
+pub struct Bench {
+    /// All requests in two phases: training, what counts.
+    pub work: Work,
+    /// HOT and HRO by files: the requests that count, bytes on the SSD, files chosen.
+    by_file: [(Work, u64, usize); 2],
+    files: usize,
+}
+
 /// The workload of a week.
-pub fn work(ctx: &Ctx<'_>, week: &str) -> Result<Arc<Work>, LabError> {
+pub fn bench(ctx: &Ctx<'_>, week: &str) -> Result<Arc<Bench>, LabError> {
     let scale = ctx.scale_or(super::SCALE);
-    let spec = format!("gen:{week}-hro,scale={scale},seed={}", ctx.seed);
-    ctx.once(&spec, || {
-        (ctx.progress)(&format!("{spec}: making the requests"));
-        let mut work = Work::generate(&spec, None, 1)?;
-        let requests = work.memory.records.len() as f64;
-        work.phases = vec![0, (requests * TRAINING) as u64];
-        Ok(work)
+    let name = format!("{week}-hro, scale {scale}, seed {}", ctx.seed);
+    ctx.once(&name, || {
+        (ctx.progress)(&format!("{name}: making the requests"));
+        let campus = match week {
+            "mail" => Campus::Mail,
+            "office" => Campus::Office,
+            _ => Campus::Research,
+        };
+        make(&name, Week::with(campus, scale, ctx.seed).map_err(broken)?)
+    })
+}
+
+fn broken(e: isotherm_traces::layout::LayoutError) -> LabError {
+    LabError::setup(format!("the generated file system: {e}"))
+}
+
+fn make(name: &str, mut week: Week) -> Result<Bench, LabError> {
+    let trained = (week.operations() as f64 * (1.0 - TRAINING)) as u64;
+    let mut records = Vec::new();
+    let mut plan = None;
+    while week.next_operation().map_err(broken)? {
+        week.file_system().drain(&mut records);
+        if plan.is_none() && week.left() <= trained {
+            let (uses, inodes) = (week.uses(), week.files().to_vec());
+            let owners = week.file_system().owners().map_err(LabError::Setup)?;
+            plan = Some((records.len(), uses, inodes, owners));
+        }
+    }
+    week.file_system().sync();
+    week.file_system().drain(&mut records);
+    let (training, uses, inodes, owners) = plan.ok_or_else(|| {
+        LabError::setup(format!("{name}: too few operations, take a larger scale"))
+    })?;
+    let reach = |of: &[Record]| {
+        let end = of.iter().map(Record::end).max().unwrap_or(0);
+        end.next_multiple_of(4 << 20)
+    };
+    let image: u64 = uses.iter().map(|u| u.size).sum();
+    let by_file = [("HOT", By::Frequency), ("HRO", By::Value)].map(|(system, by)| {
+        let chosen = choose(by, &uses, image / 20);
+        let inodes: Vec<_> = chosen.iter().map(|&i| inodes[i]).collect();
+        let (moved, fast) = relocate(&records[training..], &owners, &inodes);
+        let name = format!("{name}, files of {system}");
+        let work = Work {
+            bytes: reach(&moved),
+            memory: Memory::new(&name, moved),
+            name,
+            depth: 1,
+            phases: vec![0],
+        };
+        (work, fast, chosen.len())
+    });
+    Ok(Bench {
+        work: Work {
+            name: name.to_owned(),
+            bytes: reach(&records),
+            memory: Memory::new(name, records),
+            depth: 1,
+            phases: vec![0, training as u64],
+        },
+        by_file,
+        files: uses.len(),
     })
 }
 
@@ -59,9 +131,9 @@ fn disk() -> Store {
     Store::all(DISK).spread()
 }
 
-fn measured(cell: Cell, work: &Work) -> Cell {
+fn measured(cell: Cell, warm_up: u64) -> Cell {
     Cell {
-        warm_up: work.phases[1],
+        warm_up,
         observe: Observe {
             time_bins: BINS,
             address_bins: 0,
@@ -70,48 +142,79 @@ fn measured(cell: Cell, work: &Work) -> Cell {
     }
 }
 
-/// The reports of the three systems.
-pub fn three(ctx: &Ctx<'_>, work: &Work) -> Result<Vec<Arc<Report>>, LabError> {
-    let hdd = simulate(
-        ctx,
-        work,
-        &[measured(Cell::alone(DISK).with_tiers(vec![disk()]), work)],
-    )?;
-    let training_s = hdd[0].phases.first().map_or(0.0, |p| p.elapsed_s);
+/// A system under a week.
+pub struct System<'a> {
+    /// As [`SYSTEMS`].
+    pub name: &'static str,
+    /// What it was given.
+    pub work: &'a Work,
+    /// What came out.
+    pub report: Arc<Report>,
+}
+
+/// [`SYSTEMS`] under a week, in that order.
+pub fn systems<'a>(ctx: &Ctx<'_>, bench: &'a Bench) -> Result<Vec<System<'a>>, LabError> {
+    let work = &bench.work;
+    let warm_up = work.phases[1];
+    let alone = measured(Cell::hybrid("mylinear", vec![disk()]), warm_up);
+    let mut all: Vec<(&Work, Arc<Report>)> = Vec::new();
+    for report in simulate(ctx, work, &[alone])? {
+        all.push((work, report));
+    }
+    let training_s = all[0].1.phases.first().map_or(0.0, |p| p.elapsed_s);
+    for (work, fast, _) in &bench.by_file {
+        let tiers = vec![Store::new(SSD, Size::Bytes((*fast).max(4096))), disk()];
+        let cell = measured(Cell::hybrid("mylinear", tiers), 0);
+        for report in simulate(ctx, work, &[cell])? {
+            all.push((work, report));
+        }
+    }
     let period = (training_s * PLAN).max(0.001);
     let cells = ["hot", "hro"].map(|policy| {
         let fast = Store::new(SSD, Size::Share(FAST));
         let policy = format!("{policy},period={period:.3}");
-        measured(Cell::hybrid(&policy, vec![fast, disk()]), work)
+        Cell {
+            extent: EXTENT,
+            ..measured(Cell::hybrid(&policy, vec![fast, disk()]), warm_up)
+        }
     });
-    let hybrids = simulate(ctx, work, &cells)?;
-    Ok(hdd.into_iter().chain(hybrids).collect())
+    for report in simulate(ctx, work, &cells)? {
+        all.push((work, report));
+    }
+    let named = SYSTEMS.iter().zip(all);
+    Ok(named
+        .map(|(name, (work, report))| System { name, work, report })
+        .collect())
 }
 
 /// The part that counts.
 pub fn counted(report: &Report) -> Phase {
-    report.phases.get(1).cloned().unwrap_or_default()
+    report.phases.last().cloned().unwrap_or_default()
 }
 
-/// What was run, and what stands for what.
-pub fn inputs(out: &mut Outcome, work: &Work, reports: &[Arc<Report>]) {
+/// Say what was run.
+pub fn inputs(out: &mut Outcome, bench: &Bench, systems: &[System<'_>]) {
+    let work = &bench.work;
+    let touched = systems.first().map_or(0.0, |s| {
+        s.report.touched_extents as f64 * f64::from(s.report.extent_bytes) / 1e6
+    });
     out.inputs.push(format!(
-        "{}: {} requests, {} of them training; {:.0} MB touched, a twentieth on the SSD",
+        "{}: {} requests, {} of them training; {touched:.0} MB touched; of {} files HOT puts {} on the SSD, HRO {}",
         work.name,
         work.memory.records.len(),
         work.phases[1],
-        reports.first().map_or(0.0, |r| r.touched_extents as f64
-            * f64::from(r.extent_bytes)
-            / 1e6)
+        bench.files,
+        bench.by_file[0].2,
+        bench.by_file[1].2,
     ));
-    for (name, r) in SYSTEMS.iter().zip(reports).skip(1) {
-        let moved = r.phases.iter().map(|p| p.migrated_bytes).sum::<u64>();
-        let late = counted(r).migrated_bytes;
+    for s in systems.iter().skip(3) {
+        let moved: u64 = s.report.phases.iter().map(|p| p.migrated_bytes).sum();
         out.inputs.push(format!(
-            "{name}: {:.1} MB moved, {:.1} of it after the training; {} moves refused",
+            "{}: {:.1} MB moved, {:.1} of it after the training; {} moves up refused",
+            s.name,
             moved as f64 / 1e6,
-            late as f64 / 1e6,
-            r.phases.iter().map(|p| p.refused_up).sum::<u64>()
+            counted(&s.report).migrated_bytes as f64 / 1e6,
+            s.report.phases.iter().map(|p| p.refused_up).sum::<u64>()
         ));
     }
 }
@@ -144,7 +247,7 @@ pub fn kind(record: &Record) -> Option<Kind> {
 
 /// Mean seconds of the counted requests of that kind, or of all; `None` without any.
 pub fn latency(work: &Work, report: &Report, of: Option<Kind>) -> Option<f64> {
-    let from = work.phases[1] as usize;
+    let from = work.phases.last().map_or(0, |p| *p as usize);
     let records = work.memory.records.iter().zip(&report.replies).skip(from);
     let (mut sum, mut n) = (0.0, 0u64);
     for (record, reply) in records {

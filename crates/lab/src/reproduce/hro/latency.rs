@@ -1,6 +1,6 @@
 //! hro-6: latency by type of operation.
 
-use super::bench::{Kind, SYSTEMS, WEEKS, inputs, latency, substitutes, three, under, work};
+use super::bench::{Kind, WEEKS, bench, inputs, latency, substitutes, systems, under};
 use crate::LabError;
 use crate::reproduce::greendm::judge::range;
 use crate::reproduce::outcome::{Cell, Row, Table};
@@ -18,21 +18,21 @@ const SAME: f64 = 5.0;
 /// See the module.
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     for week in WEEKS {
-        let work = work(ctx, week)?;
-        let reports = three(ctx, &work)?;
-        inputs(out, &work, &reports);
+        let bench = bench(ctx, week)?;
+        let systems = systems(ctx, &bench)?;
+        inputs(out, &bench, &systems);
         let mut rows = Vec::new();
         for (name, kind) in TYPES {
-            let of: Vec<f64> = reports
+            let of: Vec<f64> = systems
                 .iter()
-                .map(|r| latency(&work, r, kind).unwrap_or(f64::NAN))
+                .map(|s| latency(s.work, &s.report, kind).unwrap_or(f64::NAN))
                 .collect();
             let cut = [under(of[2], of[0]), under(of[2], of[1])];
             let key = |i: usize| format!("{week}-{name}{}", ["hdd", "hot"][i]);
-            let mut cells: Vec<Cell> = SYSTEMS
+            let mut cells: Vec<Cell> = systems
                 .iter()
                 .zip(&of)
-                .map(|(system, s)| Cell::new(system, "ms", s * 1e3))
+                .map(|(system, s)| Cell::new(system.name, "ms", s * 1e3))
                 .collect();
             cells.push(Cell::new("HRO under HDD", "%", cut[0]).beside(out.printed(&key(0))));
             cells.push(Cell::new("HRO under HOT", "%", cut[1]).beside(out.printed(&key(1))));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use isotherm_traces::{Op, Record};
 
-use super::bench::{DISK, SSD, inputs, substitutes, three, work};
+use super::bench::{DISK, SSD, bench, inputs, substitutes};
 use crate::LabError;
 use crate::reproduce::cell::{Cell as Measured, Store, simulate};
 use crate::reproduce::outcome::{Cell, Row, Table};
@@ -79,9 +79,9 @@ fn probe(ctx: &Ctx<'_>, preset: &'static str, op: Op) -> Result<f64, LabError> {
 
 /// See the module.
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
-    let work = work(ctx, "mail")?;
-    let reports = three(ctx, &work)?;
-    inputs(out, &work, &reports);
+    let bench = bench(ctx, "mail")?;
+    let work = &bench.work;
+    inputs(out, &bench, &[]);
     substitutes(out);
     out.substitutes.push(format!("random: a request that begins where none of the last {STREAMS} ended; all of them are left out, the paper leaves out most"));
     let share = {
@@ -99,7 +99,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
         };
         simulate(ctx, work, &[cell])
     };
-    let without = filtered(&work);
+    let without = filtered(work);
     out.judge("random", share > 25.0, format!("{share:.1} % of the requests below the page cache begin where none of the last {STREAMS} ended"));
     if without.memory.records.is_empty() {
         for key in ["filtered", "near-zero"] {
@@ -109,7 +109,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
             );
         }
     } else {
-        let (a, b) = (alone(&work)?, alone(&without)?);
+        let (a, b) = (alone(work)?, alone(&without)?);
         let ((all, all_bins), (rest, rest_bins)) = (per_seek(&a[0]), per_seek(&b[0]));
         let row = |name: &str, n: usize, mean: f64, bins: &[f64]| {
             let (l, h) = crate::reproduce::greendm::judge::ends(bins.iter().copied());

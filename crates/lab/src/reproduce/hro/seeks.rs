@@ -1,6 +1,6 @@
 //! hro-7 and hro-9: how far the arm travels under the mail server.
 
-use super::bench::{SYSTEMS, inputs, seek, substitutes, three, under, work};
+use super::bench::{System, bench, inputs, seek, substitutes, systems, under};
 use crate::LabError;
 use crate::reproduce::greendm::judge::range;
 use crate::reproduce::outcome::{Cell, Row, Table};
@@ -33,21 +33,21 @@ fn over_time(report: &Report) -> Vec<f64> {
 
 /// See the module.
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
-    let work = work(ctx, "mail")?;
-    let reports = three(ctx, &work)?;
-    inputs(out, &work, &reports);
+    let bench = bench(ctx, "mail")?;
+    let systems = systems(ctx, &bench)?;
+    inputs(out, &bench, &systems);
     substitutes(out);
     out.substitutes.push("distance in cylinders of the modelled disk, on average over its requests, those that need no movement included; the paper's in sectors, a moving average over 5 requests".to_owned());
-    let of: Vec<(f64, u64)> = reports.iter().map(|r| seek(r)).collect();
-    let row = |(i, name): (usize, &&str)| {
+    let of: Vec<(f64, u64)> = systems.iter().map(|s| seek(&s.report)).collect();
+    let row = |(i, s): (usize, &System<'_>)| {
         let printed = |key: &str| (i == 2).then(|| out.printed(key)).flatten();
-        let disk = super::bench::counted(&reports[i]);
+        let disk = super::bench::counted(&s.report);
         let m = disk.usage.members.values().max_by_key(|m| m.tier);
         let (seeks, per_seek) = m.map_or((0, 0.0), |m| {
             (m.seeks, m.seek_distance as f64 / m.seeks.max(1) as f64)
         });
         Row::new(
-            *name,
+            s.name,
             vec![
                 Cell::new("a request", "cylinders", of[i].0),
                 Cell::new("under HDD", "%", under(of[i].0, of[0].0)).beside(printed("hdd")),
@@ -63,15 +63,15 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
             ],
         )
     };
-    let rows = SYSTEMS.iter().enumerate().map(row).collect();
+    let rows = systems.iter().enumerate().map(row).collect();
     out.tables
         .push(Table::new("figures 7 and 9: seek distance", rows));
-    let times: Vec<Vec<f64>> = reports.iter().map(|r| over_time(r)).collect();
+    let times: Vec<Vec<f64>> = systems.iter().map(|s| over_time(&s.report)).collect();
     let complete = times.iter().all(|t| t.len() == PARTS);
     if complete {
         let row = |i: usize| {
-            let cell = |(name, t): (&&str, &Vec<f64>)| Cell::new(name, "cylinders", t[i]);
-            let cells = SYSTEMS.iter().zip(&times).map(cell).collect();
+            let cell = |(s, t): (&System<'_>, &Vec<f64>)| Cell::new(s.name, "cylinders", t[i]);
+            let cells = systems.iter().zip(&times).map(cell).collect();
             Row::new(format!("part {} of {PARTS}", i + 1), cells)
         };
         let rows = (0..PARTS).map(row).collect();

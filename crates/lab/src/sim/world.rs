@@ -18,6 +18,7 @@ use super::feed::{Feed, Want};
 use super::observe::{Observer, Totals, device_counters};
 use super::phases::Phases;
 use super::setup::TimeMode;
+use super::spread::Spread;
 use super::{Watch, digest::Digest};
 use crate::LabError;
 
@@ -37,6 +38,10 @@ pub(crate) struct Device {
     timed: bool,
     /// What it told: (finish, id), in order of time, then of the start.
     finishing: VecDeque<(u64, u32)>,
+    /// Where its slots lie.
+    spread: Option<Spread>,
+    /// By operation: pieces still to finish beside the first. Short, and mostly empty.
+    more: Vec<(u32, u32)>,
 }
 
 impl Device {
@@ -57,6 +62,39 @@ impl Device {
         }
         self.model.start(Nanos(now), u64::from(id), op, offset, len);
         self.look();
+    }
+
+    /// Start an operation of the engine, which knows slots, where they lie.
+    #[inline]
+    fn start_spread(&mut self, now: u64, id: u32, op: ModelOp, offset: u64, len: u32) {
+        let Some(spread) = self.spread.take() else {
+            return self.start(now, id, op, offset, len);
+        };
+        let mut pieces = 0;
+        spread.pieces(offset, len, |at, n| {
+            pieces += 1;
+            self.start(now, id, op, at, n);
+        });
+        self.spread = Some(spread);
+        if pieces > 1 {
+            self.more.push((id, pieces - 1));
+        }
+    }
+
+    /// A piece of `id` ended: was it the last?
+    #[inline]
+    fn whole(&mut self, id: u32) -> bool {
+        if self.more.is_empty() {
+            return true;
+        }
+        let Some(i) = self.more.iter().position(|m| m.0 == id) else {
+            return true;
+        };
+        self.more[i].1 -= 1;
+        if self.more[i].1 == 0 {
+            self.more.swap_remove(i);
+        }
+        false
     }
 
     #[inline]
@@ -153,7 +191,7 @@ pub(crate) struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(
         engine: Engine,
-        devices: Vec<(Box<dyn DeviceModel>, u8)>,
+        devices: Vec<(Box<dyn DeviceModel>, u8, Option<Spread>)>,
         feed: Feed<'a>,
         mode: TimeMode,
         warm_up: u64,
@@ -177,12 +215,14 @@ impl<'a> World<'a> {
             engine,
             devices: devices
                 .into_iter()
-                .map(|(model, tier)| Device {
+                .map(|(model, tier, spread)| Device {
                     model,
                     tier,
                     next: u64::MAX,
                     timed: true,
                     finishing: VecDeque::with_capacity(64),
+                    spread,
+                    more: Vec::new(),
                 })
                 .collect(),
             feed,
@@ -440,6 +480,9 @@ impl<'a> World<'a> {
             && finish <= self.now
         {
             d.finishing.pop_front();
+            if !d.whole(id) {
+                continue;
+            }
             // Whole, whatever its length: models do not fall short.
             self.engine
                 .complete(Nanos(self.now), OpId(id), Ok(u32::MAX), &mut self.out);
@@ -450,6 +493,9 @@ impl<'a> World<'a> {
         d.look();
         for i in 0..self.done.len() {
             let id = OpId(self.done[i] as u32);
+            if !self.devices[member].whole(id.0) {
+                continue;
+            }
             self.engine
                 .complete(Nanos(self.now), id, Ok(u32::MAX), &mut self.out);
         }
@@ -492,7 +538,7 @@ impl<'a> World<'a> {
             OpKind::Standby => ModelOp::Standby,
         };
         let d = &mut self.devices[usize::from(op.member.0)];
-        d.start(self.now, op.id.0, kind, op.offset, op.len);
+        d.start_spread(self.now, op.id.0, kind, op.offset, op.len);
         if let (Some(p), BufRef::Request { tag, .. }, 0, ModelOp::Read) =
             (&mut self.phases, op.buf, d.tier, kind)
         {

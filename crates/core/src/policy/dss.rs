@@ -15,6 +15,7 @@
 //! | low | 1…slots | max(1, ⌊F/10⌋) | entries on the free list under which the syncer wakes |
 //! | high | low…slots | max(2, ⌊F/5⌋) | entries at which it sleeps |
 //! | sync_per_access | 1…1024 | 1 | entries cleaned after an access while it is awake (the paper gives no rate) |
+//! | sync_batch | 1…128 | 1 | entries that it waits for before it cleans: on a disk each time is a seek there and back |
 //!
 //! 9 bytes a fast slot. When not to use it: `dss-lru-s` without classes is `dss-lru` that caches nothing under pressure.
 
@@ -41,6 +42,7 @@ pub struct Dss {
     low: Option<u32>,
     high: Option<u32>,
     per_access: u32,
+    batch: u32,
     /// Rings 0…12: clean by priority; 13…25: dirty by priority.
     lists: Lists,
     /// By slot: priority and [`DIRTY`].
@@ -63,6 +65,7 @@ impl Dss {
             low: None,
             high: None,
             per_access: 1,
+            batch: 1,
             lists: Lists::new(0, 0),
             state: Vec::new(),
             clean: 0,
@@ -120,6 +123,9 @@ impl Dss {
         // What it did not need it does not save up.
         if !self.active {
             self.owed = 0;
+        }
+        if self.owed < self.batch {
+            return;
         }
         while self.active && self.owed > 0 && view.moves() + (wanted.len() as u32) < CLEANS {
             let Some(extent) = self.head(view, true) else {
@@ -249,8 +255,12 @@ impl Policy for Dss {
                 let what = "a whole number of entries, 1 to 1024";
                 self.per_access = param::whole(value, 1.0, 1024.0, what)? as u32;
             }
+            "sync_batch" => {
+                let what = "a whole number of entries, 1 to 128";
+                self.batch = param::whole(value, 1.0, f64::from(CLEANS), what)? as u32;
+            }
             _ => {
-                let names = ["low", "high", "sync_per_access"];
+                let names = ["low", "high", "sync_per_access", "sync_batch"];
                 return Err(ParamError::Unknown(super::nearest(key, names.into_iter())));
             }
         }
@@ -262,6 +272,7 @@ impl Policy for Dss {
             ("low", f64::from(low)),
             ("high", f64::from(high)),
             ("sync_per_access", f64::from(self.per_access)),
+            ("sync_batch", f64::from(self.batch)),
         ]
     }
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {

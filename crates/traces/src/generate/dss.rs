@@ -142,7 +142,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// At `scale` of the paper's counts; the making of the files is part of it.
+    /// At `scale` of the paper's counts; the making of the files is part of it, and blocks are written under the size that
+    /// their file had when they were added (4.2.1), which the generators' streams do not.
     ///
     /// # Errors
     /// The scale is out of bounds.
@@ -156,10 +157,14 @@ impl Server {
         };
         let mut v = Values::defaults(params, scale);
         v.seed = seed;
-        if let Some(at) = params.iter().position(|p| p.name == PREPARE.name) {
-            v.set(at, 1.0);
+        // The journal shrinks with the rest, or it would fill the cache.
+        let journal = (JOURNAL.default * scale).max(f64::from(1 << 20)) as u64 / 4096 * 4096;
+        for (param, value) in [(PREPARE, 1.0), (JOURNAL, journal as f64)] {
+            if let Some(at) = params.iter().position(|p| p.name == param.name) {
+                v.set(at, value);
+            }
         }
-        Server::new(&v, sizes)
+        Server::make(&v, sizes, true)
     }
 
     /// Makes the next file of the pool; false when all are there.
@@ -246,6 +251,10 @@ impl Server {
     }
 
     pub(super) fn new(v: &Values, sizes: &[(u64, f64)]) -> Result<Server, LayoutError> {
+        Server::make(v, sizes, false)
+    }
+
+    fn make(v: &Values, sizes: &[(u64, f64)], growing: bool) -> Result<Server, LayoutError> {
         let (files, transactions) = (v.scaled("files", 1), v.scaled("transactions", 0));
         let in_the_end = files as f64 + transactions as f64 * (1.0 - v.real("reads"));
         let total: f64 = sizes.iter().map(|s| s.1).sum();
@@ -259,6 +268,7 @@ impl Server {
         let data = in_the_end * mean + 4.0 * largest * in_the_end.sqrt().min(1e3);
         let mut fs = FileSystem::new(Config {
             journal_bytes: v.count("journal"),
+            class_at_growth: growing,
             max_request: (v.count("request") / 4096 * 4096) as u32,
             ..config(v, data, in_the_end as u64)
         })?;

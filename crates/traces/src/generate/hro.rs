@@ -176,7 +176,7 @@ pub struct Week {
 }
 
 impl Week {
-    /// At `scale` of the paper's counts and sizes.
+    /// At `scale` of the paper's counts and sizes, with a page cache of half of the 1 GB that the server has (Table III).
     ///
     /// # Errors
     /// The scale is out of bounds.
@@ -191,6 +191,9 @@ impl Week {
         };
         let mut v = Values::defaults(params, scale);
         v.seed = seed;
+        if let Some(at) = params.iter().position(|p| p.name == CACHE.name) {
+            v.set(at, f64::from(1u32 << 29));
+        }
         Week::new(&v)
     }
 

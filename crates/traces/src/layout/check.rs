@@ -1,19 +1,22 @@
 //! A check of the whole file system, as e2fsck reads it: past the mounted file system, so unclassified (DSS 4.2.1).
 
 use super::inode::Kind;
-use super::{BLOCK, FileSystem, Ino, Owner};
+use super::{BLOCK, FileSystem, INODES_PER_BLOCK, Ino, Owner};
 use crate::record::{Flags, Op};
 
 impl FileSystem {
-    /// Reads all metadata: superblock and descriptors, per group the bitmaps and the whole inode table, indirect blocks, then all
+    /// Reads all metadata: superblock and descriptors, per group the bitmaps and the used part of the inode table, indirect blocks, then all
     /// directories in the order of their blocks. Nothing is kept in the page cache, nothing changes.
     pub fn check(&mut self) {
         self.raw_read(0, 1 + self.shape.descriptor_blocks, Owner::Superblock);
         let mut directories: Vec<u32> = Vec::new();
         for g in 0..self.groups.len() as u32 {
             self.raw_read(self.shape.block_bitmap(g), 2, Owner::Bitmap);
-            let table = (self.shape.inode_table(g), self.shape.table_blocks());
-            self.raw_read(table.0, table.1, Owner::Inodes);
+            // What the volume's size adds to the tables behind the last inode in use is left out, as with uninit_bg.
+            let inodes = &self.groups[g as usize].inodes;
+            let used = inodes.iter().rposition(|i| !matches!(i.kind, Kind::Free));
+            let blocks = used.map_or(0, |i| i as u32 / INODES_PER_BLOCK + 1);
+            self.raw_read(self.shape.inode_table(g), blocks, Owner::Inodes);
             let (indirect, found) = self.maps_of(g);
             directories.extend(found);
             self.raw_reads(indirect);

@@ -69,6 +69,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     out.substitutes.push("TPC-H by gen:tpch-dss: how many lookups and scans the queries take, sizes of single tables and indexes are assumed".to_owned());
     out.substitutes.push(super::bench::ARRAY_WORDS.to_owned());
     out.substitutes.push(super::bench::MAP_WORDS.to_owned());
+    out.substitutes.push(super::bench::SYNCER_WORDS.to_owned());
     out.substitutes.push("iSCSI adds nothing".to_owned());
 
     let first = &runs[0];

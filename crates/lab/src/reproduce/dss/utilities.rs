@@ -13,7 +13,7 @@ use crate::reproduce::{Ctx, Outcome};
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let bench = bench(ctx, Mix::File, super::FILE_SCALE)?;
     inputs(out, &bench);
-    out.substitutes.push("find reads every directory; tar archives every tenth directory onto the same file system (the paper: one subdirectory, size not given); fsck reads bitmaps, inode tables, indirect blocks and directories unclassified; the page cache is emptied before each".to_owned());
+    out.substitutes.push("find reads every directory; tar archives every tenth directory onto the same file system (the paper: one subdirectory, size not given); fsck reads bitmaps, inode tables up to the last inode in use, indirect blocks and directories unclassified; the page cache is emptied before each".to_owned());
     let reports = three(ctx, &bench)?;
     let mut of = Vec::new();
     for (name, at) in [("find", FIND), ("tar", TAR), ("fsck", FSCK)] {

@@ -45,7 +45,7 @@ const BINS: u32 = 64;
 
 /// What stands for the paper's traces and machine, in words.
 pub const WORDS: [&str; 3] = [
-    "the week-long NFS traces of the paper by generators with the totals of Table I, at the scale: gen:mail-hro, gen:office-hro, gen:research-hro on an ext3-like layout; file sizes, locality and interleaving are assumed",
+    "the week-long NFS traces of the paper by generators with the totals of Table I, at the scale: gen:mail-hro, gen:office-hro, gen:research-hro on an ext3-like layout; file sizes, locality and interleaving are assumed, the page cache has 512 MB of the server's 1 GB at the scale",
     "HOT and HRO place whole files by the paper's Algorithms 1 and 2, once, between training and what counts; inodes of these files stay on the disk. Rows `extents`: the engine's hot and hro on extents of 64 KiB, metadata among them, which migrate at the end of the training",
     "one wd7500aaks, the volume spread over all of it, for two; seven days with a migration at each midnight by a training of 60 % of the operations, then 40 % that count; one request in flight, each begun when the last one ended, as theirs",
 ];
@@ -156,7 +156,13 @@ pub struct System<'a> {
 pub fn systems<'a>(ctx: &Ctx<'_>, bench: &'a Bench) -> Result<Vec<System<'a>>, LabError> {
     let work = &bench.work;
     let warm_up = work.phases[1];
-    let alone = measured(Cell::hybrid("mylinear", vec![disk()]), warm_up);
+    let alone = measured(
+        Cell {
+            tiers: vec![disk()],
+            ..Cell::alone(DISK)
+        },
+        warm_up,
+    );
     let mut all: Vec<(&Work, Arc<Report>)> = Vec::new();
     for report in simulate(ctx, work, &[alone])? {
         all.push((work, report));
@@ -195,14 +201,12 @@ pub fn counted(report: &Report) -> Phase {
 /// Say what was run.
 pub fn inputs(out: &mut Outcome, bench: &Bench, systems: &[System<'_>]) {
     let work = &bench.work;
-    let touched = systems.first().map_or(0.0, |s| {
-        s.report.touched_extents as f64 * f64::from(s.report.extent_bytes) / 1e6
-    });
     out.inputs.push(format!(
-        "{}: {} requests, {} of them training; {touched:.0} MB touched; of {} files HOT puts {} on the SSD, HRO {}",
+        "{}: {} requests, {} of them training; a volume of {:.0} MB; of {} files HOT puts {} on the SSD, HRO {}",
         work.name,
         work.memory.records.len(),
         work.phases[1],
+        work.bytes as f64 / 1e6,
         bench.files,
         bench.by_file[0].2,
         bench.by_file[1].2,

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::cost::Cost;
 
 use super::observe::Series;
+use super::phases::{Phase, Reply};
 
 /// Figures of a run. Those of time and energy are `None` in hit-only runs. They count what came after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -99,6 +100,12 @@ pub struct Report {
     pub usage: Option<Usage>,
     /// Series, where asked for.
     pub series: Option<Series>,
+    /// The run in phases, where asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
+    /// Times of every request, warm-up included, where phases were asked for.
+    #[serde(skip)]
+    pub replies: Vec<Reply>,
     /// What the trace's reader counted.
     pub reader: isotherm_traces::Stats,
     /// Real seconds of the whole run.

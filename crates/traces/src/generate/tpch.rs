@@ -53,6 +53,11 @@ pub(super) const TPCH_DSS: &[Param] = &[
         (0.0, 100.0),
         "index lookups of queries 2 and 17, times this (assumed: 60 000 and 240 000 a GB)",
     ),
+    Param::switch(
+        "prepare",
+        false,
+        "the trace begins with the writing of the tables, then of the indexes (DSS 5.7); 0: it finds them made",
+    ),
 ];
 
 /// OODT's sizes for TPC-H: more than 85 % 4 KB, mean 5.3 KB.
@@ -170,6 +175,8 @@ impl Steps for Tpch {
 /// What DSS' run does next.
 #[derive(Clone, Copy)]
 enum Part {
+    /// Tables, then their indexes, are written from first to last: the one with that number, from a page on.
+    Make { what: usize, at: u64 },
     /// Index lookups, each followed by a row.
     Lookups { table: usize, left: u64 },
     /// A scan from a page on, in requests of the largest size; one in `spill` of them is written to a temporary table.
@@ -222,7 +229,7 @@ impl TpchDss {
             at: 0,
             spill,
         };
-        let parts = vec![
+        let mut parts = vec![
             scan(0, 0),
             scan(3, 0),
             Part::Lookups {
@@ -242,6 +249,9 @@ impl TpchDss {
             },
             scan(3, 0),
         ];
+        if v.on("prepare") {
+            parts.push(Part::Make { what: 0, at: 0 });
+        }
         TpchDss {
             rng: Rng::seed_from_u64(v.seed),
             tables,
@@ -261,7 +271,8 @@ impl Steps for TpchDss {
         let Some(part) = self.parts.pop() else {
             return Ok(false);
         };
-        if self.rng.random_range(0..1000) == 0 {
+        let making = matches!(part, Part::Make { .. });
+        if !making && self.rng.random_range(0..1000) == 0 {
             let page = self.rng.random_range(0..self.system.pages);
             self.db.read(self.system, page);
         }
@@ -280,6 +291,21 @@ impl Steps for TpchDss {
                     table,
                     left: left - 1,
                 })
+            }
+            Part::Make { what, at } => {
+                let n = self.tables.len();
+                let (heap, index) = self.tables[what % n];
+                let t = if what < n { heap } else { index };
+                self.db.stream(Op::Write, t, at, self.step_pages);
+                let next = at + self.step_pages;
+                if next < t.pages {
+                    Some(Part::Make { what, at: next })
+                } else {
+                    (what + 1 < 2 * n).then_some(Part::Make {
+                        what: what + 1,
+                        at: 0,
+                    })
+                }
             }
             Part::Scan { table, at, spill } => {
                 let t = self.scanned[table];

@@ -259,6 +259,18 @@ impl FileSystem {
         None
     }
 
+    /// Which data block of a file this is.
+    pub(super) fn position(&self, ino: Ino, block: u32) -> Option<u32> {
+        let mut before = 0;
+        for run in &self.inode(ino)?.runs {
+            if (run.first..run.first + run.blocks).contains(&block) {
+                return Some(before + block - run.first);
+            }
+            before += run.blocks;
+        }
+        None
+    }
+
     /// Reads the indirect blocks that lead to data block `i`.
     pub(super) fn read_path(&mut self, ino: Ino, i: u32) {
         for at in path_to(i) {

@@ -16,6 +16,7 @@
 
 mod alloc;
 mod cache;
+mod check;
 mod files;
 mod flush;
 mod inode;
@@ -95,6 +96,9 @@ pub struct Config {
     pub dirty_percent: u32,
     /// A commit ends with a FLUSH (barriers; off in the ext3 of the papers).
     pub barriers: bool,
+    /// Data of files is written under the class of the size that the file had when the block was added to it (DSS 4.2.1: sizes
+    /// are approximate while a file grows), not of its size when it is written back.
+    pub class_at_growth: bool,
     /// Reads update the access time, so they dirty the inode (off: noatime).
     pub atime: bool,
     /// Inodes that stay in memory with their names: a lookup of these reads nothing. Emptying the page cache leaves them.
@@ -123,6 +127,7 @@ impl Default for Config {
             dirty_age: Nanos::from_secs(30),
             dirty_percent: 20,
             barriers: false,
+            class_at_growth: false,
             atime: false,
             inode_cache: 65_536,
             entry_bytes: 32,
@@ -369,6 +374,13 @@ impl FileSystem {
         self.next_drop = self.config.drop_every.unwrap_or(Nanos(u64::MAX));
     }
 
+    /// Writes everything back and empties the page cache and the inodes in memory, as unmounting does.
+    pub fn drop_caches(&mut self) {
+        self.write_everything();
+        self.cache.drop_clean();
+        self.known.clear();
+    }
+
     /// Lets time pass without requests; what falls due meanwhile is written.
     pub fn idle(&mut self, time: Nanos) {
         self.now.0 = self.now.0.saturating_add(time.0);
@@ -401,6 +413,19 @@ impl FileSystem {
         }
     }
 
+    /// The class that a block is written under.
+    fn written_class(&self, owner: Owner, block: u32) -> u8 {
+        let Owner::File(ino) = owner else {
+            return owner.class(0);
+        };
+        let size = self.size(ino);
+        let grown = self
+            .position(ino, block)
+            .filter(|_| self.config.class_at_growth);
+        let grown = grown.map_or(size, |i| (u64::from(i) + 1) * u64::from(BLOCK));
+        owner.class(size.min(grown))
+    }
+
     /// A request to the disk, and the time it takes.
     fn emit(&mut self, op: Op, block: u32, blocks: u32, owner: Owner, waited: bool) {
         let offset = u64::from(block) * u64::from(BLOCK);
@@ -411,7 +436,10 @@ impl FileSystem {
         };
         self.out.push(Record {
             device: self.config.device,
-            class: owner.class(file_size.unwrap_or(0)),
+            class: match op {
+                Op::Write => self.written_class(owner, block),
+                _ => owner.class(file_size.unwrap_or(0)),
+            },
             flags: owner.flags(op == Op::Write && waited),
             file_size,
             ..Record::new(self.now, op, offset, len)

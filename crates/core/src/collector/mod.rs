@@ -75,6 +75,14 @@ pub trait Collector: Send {
     fn set(&mut self, _key: &str, _value: f64) -> Option<Result<(), &'static str>> {
         None
     }
+    /// The same for a parameter whose values are names.
+    fn set_name(&mut self, _key: &str, _name: &str) -> Option<Result<(), &'static str>> {
+        None
+    }
+    /// Parameters whose values are names, and their values now.
+    fn names(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
     /// Parameters and their values now.
     fn params(&self) -> Vec<(&'static str, f64)> {
         Vec::new()

@@ -114,6 +114,11 @@ impl Interval {
             room: false,
         }
     }
+    fn unknown(&self, key: &str) -> ParamError {
+        let (numbers, names) = (self.params(), self.collector.names());
+        let valid = numbers.iter().map(|p| p.0);
+        ParamError::Unknown(super::nearest(key, valid.chain(names.iter().map(|n| n.0))))
+    }
     /// Plans made so far.
     pub fn plans(&self) -> u64 {
         self.plans
@@ -374,11 +379,20 @@ impl Policy for Interval {
         if let Some(r) = self.collector.set(key, value) {
             return r.map_err(ParamError::Range);
         }
-        let names = self.params();
-        Err(ParamError::Unknown(super::nearest(
-            key,
-            names.iter().map(|p| p.0),
-        )))
+        if self.collector.names().iter().any(|n| n.0 == key) {
+            return Err(ParamError::Range("a name"));
+        }
+        Err(self.unknown(key))
+    }
+    fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
+        match self.collector.set_name(key, name) {
+            Some(r) => r.map_err(ParamError::Range),
+            None if self.params().iter().any(|p| p.0 == key) => Err(ParamError::Range("a number")),
+            None => Err(self.unknown(key)),
+        }
+    }
+    fn names(&self) -> Vec<(&'static str, String)> {
+        self.collector.names()
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
         let every = match self.rules.every {

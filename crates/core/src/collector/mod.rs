@@ -1,5 +1,6 @@
 //! Collectors keep access statistics and order units by worth. Any collector serves any architecture (Loris III).
 
+mod access_queue;
 mod frequency;
 mod heap;
 mod hro;
@@ -11,6 +12,7 @@ mod recency;
 mod streams;
 mod wsclock;
 
+pub use access_queue::{AccessQueue, Pending};
 pub use frequency::Frequency;
 pub use heap::{Coldest, Heap};
 pub use hro::Hro;

@@ -1,8 +1,6 @@
 //! `oodt`: inverse request size after merging through an access queue (OODT III; policy-specs section 4).
 //!
-//! The queue holds pending requests (first block, last block, operation, metadata flag). A block access merges with the
-//! oldest pending request of its operation and flag that it lies in or extends at either end by exactly one block; else it
-//! is appended, and a full queue lets its oldest go first. A request of s blocks that leaves gives each of its blocks
+//! A request of s blocks that leaves the queue (`access_queue.rs`) gives each of its blocks
 //! p = (1/s) · (1 + w_read·\[read\] + w_metadata·\[metadata\]), in binary64. For tiers below the first a second sum leaves the read term
 //! out; it is kept only where there are more than two tiers.
 //!
@@ -24,10 +22,9 @@
 //! Memory: 8 bytes an extent (16 with more than two tiers), 24 a fast slot, 1 bit an extent; with `statistics`, 8 bytes an
 //! extent more for their order. With decay under 1 a migration reads and writes every priority once.
 
-use super::{Coldest, Collector, Lists, Raised, Rank, Streams, weight};
+use super::{AccessQueue, Coldest, Collector, Lists, Pending, Raised, Rank, Streams, weight};
 use crate::policy::{Access, View, is_metadata};
 use crate::units::{ExtentId, Slot, TierId};
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -52,22 +49,12 @@ const COSTS: [(&str, Cost); 4] = [
     ("inverse-bitmap", Cost::InverseBitmap),
 ];
 
-/// A request on its way through the queue; blocks are extents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pending {
-    start: u32,
-    end: u32,
-    write: bool,
-    metadata: bool,
-}
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Oodt {
     cost: Cost,
     streams: Streams,
-    queue: VecDeque<Pending>,
-    queue_max: usize,
+    queue: AccessQueue,
     w_read: f64,
     w_metadata: f64,
     decay: f64,
@@ -90,8 +77,7 @@ impl Default for Oodt {
         Oodt {
             cost: Cost::Queue,
             streams: Streams::default(),
-            queue: VecDeque::new(),
-            queue_max: 8,
+            queue: AccessQueue::default(),
             w_read: 0.1,
             w_metadata: 0.1,
             decay: 1.0,
@@ -170,29 +156,6 @@ impl Oodt {
             Cost::InverseBitmap => Some(f64::from(weight(access.request_bytes)) / 64.0),
         }
     }
-    fn merge(&mut self, b: u32, write: bool, metadata: bool) {
-        for r in &mut self.queue {
-            if (r.write, r.metadata) == (write, metadata)
-                && b.saturating_add(1) >= r.start
-                && b <= r.end.saturating_add(1)
-            {
-                r.start = r.start.min(b);
-                r.end = r.end.max(b);
-                return;
-            }
-        }
-        if self.queue.len() >= self.queue_max
-            && let Some(r) = self.queue.pop_front()
-        {
-            self.score(r);
-        }
-        self.queue.push_back(Pending {
-            start: b,
-            end: b,
-            write,
-            metadata,
-        });
-    }
 }
 
 impl Collector for Oodt {
@@ -213,7 +176,11 @@ impl Collector for Oodt {
         let metadata = is_metadata(access.class);
         let b = access.extent.0;
         match self.share(access) {
-            None => self.merge(b, access.write, metadata),
+            None => {
+                if let Some(r) = self.queue.access(b, access.write, metadata) {
+                    self.score(r);
+                }
+            }
             Some(share) if share > 0.0 => {
                 let alone = Pending {
                     start: b,
@@ -258,7 +225,7 @@ impl Collector for Oodt {
         self.lower.get(i).unwrap_or(&self.priority[i]).to_bits()
     }
     fn settle(&mut self, _view: &mut View<'_>) {
-        while let Some(r) = self.queue.pop_front() {
+        while let Some(r) = self.queue.pop() {
             self.score(r);
         }
         // All shrink alike, so the order stays; decaying before or after ranking is the same.
@@ -287,7 +254,7 @@ impl Collector for Oodt {
                 (1.0..=64.0).contains(&value) && value % 1.0 == 0.0,
                 "pending requests, a whole number from 1 to 64",
             )
-            .map(|()| self.queue_max = value as usize),
+            .map(|()| self.queue.resize(value as usize)),
             "w_read" => check((0.0..=100.0).contains(&value), "a weight from 0 to 100")
                 .map(|()| self.w_read = value),
             "w_metadata" => check((0.0..=100.0).contains(&value), "a weight from 0 to 100")
@@ -307,7 +274,7 @@ impl Collector for Oodt {
             let known = COSTS.iter().find(|c| c.0 == name);
             let cost = known.ok_or("queue, frequency, sequence or inverse-bitmap")?;
             // What waits in the queue was counted by the queue's rule.
-            while let Some(r) = self.queue.pop_front() {
+            while let Some(r) = self.queue.pop() {
                 self.score(r);
             }
             self.cost = cost.1;
@@ -320,7 +287,7 @@ impl Collector for Oodt {
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
         vec![
-            ("queue", self.queue_max as f64),
+            ("queue", self.queue.size() as f64),
             ("w_read", self.w_read),
             ("w_metadata", self.w_metadata),
             ("decay", self.decay),

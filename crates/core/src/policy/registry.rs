@@ -80,7 +80,7 @@ fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Polic
             every_name: "period",
             admission: true,
             sieve: true,
-            all_tiers: false,
+            matrix: false,
             neighbours: false,
         },
     ))
@@ -97,7 +97,7 @@ fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
             every_name: "period",
             admission: false,
             sieve: false,
-            all_tiers: false,
+            matrix: false,
             neighbours: false,
         },
     ))
@@ -113,7 +113,7 @@ fn oodt() -> Box<dyn Policy> {
             every_name: "migrate_every",
             admission: false,
             sieve: false,
-            all_tiers: true,
+            matrix: true,
             neighbours: true,
         },
     ))

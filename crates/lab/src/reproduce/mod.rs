@@ -12,6 +12,7 @@
 //! | `work.rs` | workloads in memory |
 //! | `cell.rs` | simulated cells, each run once |
 //! | `greendm/` | GreenDM's experiments |
+//! | `oodt/` | OODT's experiments |
 //!
 //! To add an experiment: its claims and printed values in `data/PAPER.toml`, a function that fills an [`Outcome`], a row in
 //! [`EXPERIMENTS`]. Never made false: what is printed as ours was computed in this run, and every claim of an experiment that
@@ -20,6 +21,7 @@
 mod cell;
 mod greendm;
 mod grid;
+mod oodt;
 mod outcome;
 mod paper;
 mod work;
@@ -55,6 +57,8 @@ pub struct Ctx<'a> {
     memo: Mutex<HashMap<String, Arc<Measured>>>,
     /// The same of the experiments that measure drives alone.
     reports: Mutex<HashMap<String, Arc<Report>>>,
+    /// Workloads by their specification: experiments share them.
+    works: Mutex<HashMap<String, Arc<Work>>>,
 }
 
 impl<'a> Ctx<'a> {
@@ -68,6 +72,7 @@ impl<'a> Ctx<'a> {
             progress,
             memo: Mutex::default(),
             reports: Mutex::default(),
+            works: Mutex::default(),
         }
     }
 
@@ -82,7 +87,7 @@ impl<'a> Ctx<'a> {
 pub struct Experiment {
     /// As in the papers' data files.
     pub id: &'static str,
-    /// Scale of the simulated workloads when none is asked for; `None`: nothing is scaled.
+    /// Scale of the simulated workloads when none is asked for; `None`: nothing is scaled, or each workload has its own.
     pub scale: Option<f64>,
     run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
 }
@@ -124,6 +129,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
     plain("greendm-7.1-7.3", greendm::cost::run),
     plain("greendm-8.3-8.8", greendm::caching::run),
     plain("greendm-9.1-9.3", greendm::share::run),
+    scaled("oodt-2", oodt::POSTMARK_SCALE, oodt::cost::run),
+    scaled("oodt-4a", oodt::POSTMARK_SCALE, oodt::time::postmark),
+    plain("oodt-4b", oodt::requests::sizes),
+    plain("oodt-4c", oodt::requests::by_files),
+    scaled("oodt-5a", oodt::TPCC_SCALE, oodt::time::tpcc),
+    plain("oodt-5c", oodt::requests::fragmented),
+    scaled("oodt-6a", oodt::TPCH_SCALE, oodt::time::tpch),
+    scaled("oodt-7b", oodt::IOZONE_SCALE, oodt::time::iozone),
+    scaled("oodt-8c", oodt::WEB_SCALE, oodt::time::web),
+    scaled("oodt-5.1", oodt::POSTMARK_SCALE, oodt::memory::run),
+    plain("oodt-9a-f", oodt::blocks::run),
+    plain("oodt-10a", oodt::weights::run),
 ];
 
 impl Experiment {
@@ -183,6 +200,6 @@ mod tests {
         }
         let said = |id: &str| Experiment::find(id).map(|f| f.id).unwrap_err();
         assert!(said("greendm-6.55").contains("nearest: `greendm-6.5`"));
-        assert!(said("oodt-4a").contains("not in this build"));
+        assert!(said("loris-14").contains("not in this build"));
     }
 }

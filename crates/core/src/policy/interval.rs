@@ -31,6 +31,9 @@ const AT_ONCE: u32 = 8;
 /// commits, which is what a migration takes most of its time for on a disk.
 const MATRIX_AT_ONCE: u32 = 16;
 
+/// A plan under way is looked at again after so long without any event.
+const LOOK_AGAIN: Nanos = Nanos(10_000_000);
+
 /// When plans are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Every {
@@ -81,6 +84,8 @@ pub struct Interval {
     plans: u64,
     /// Candidates of the plan under way, hottest last.
     queue: Vec<ExtentId>,
+    /// When a tick last left a plan under way.
+    busy: Option<Nanos>,
     /// What is left of the migration matrix.
     cells: VecDeque<(ExtentId, TierId)>,
     last_evicted: u64,
@@ -108,6 +113,7 @@ impl Interval {
             due: Due::No,
             plans: 0,
             queue: Vec::new(),
+            busy: None,
             cells: VecDeque::new(),
             last_evicted: 0,
             waiting: VecDeque::new(),
@@ -412,9 +418,15 @@ impl Policy for Interval {
         if view.moves() < AT_ONCE && wanted.is_empty() {
             self.step(view, wanted);
         }
+        let under_way = !self.queue.is_empty() || !self.cells.is_empty();
+        self.busy = under_way.then_some(view.now());
     }
     fn next_wake(&self) -> Option<Nanos> {
-        if self.due == Due::Now {
+        if let Some(last) = self.busy {
+            // The next plan waits for this one, however long it is due: its time would wake for nothing, without end.
+            // Moves that settle go on with this one; a look now and then covers those that were all refused.
+            Some(last + LOOK_AGAIN)
+        } else if self.due == Due::Now {
             Some(Nanos(0))
         } else {
             self.next

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::work::migrate_every;
+use super::work::{MIGRATIONS, migrate_every};
 use crate::LabError;
 use crate::reproduce::cell::{Cell, Store, simulate};
 use crate::reproduce::work::Work;
@@ -44,7 +44,7 @@ pub fn disk(ctx: &Ctx<'_>, work: &Work) -> Result<Arc<Report>, LabError> {
 /// What of the set-up is ours.
 pub fn describe(out: &mut Outcome) {
     out.inputs.push(format!(
-        "the share of the touched blocks on {FLASH}, the volume on {DISK}; 50 migrations a run; times over that of {DISK} alone"
+        "the share of the touched blocks on {FLASH}, the volume on {DISK}; {MIGRATIONS} migrations a run; times over that of {DISK} alone"
     ));
     out.substitutes.push(
         "drives: the paper names an OCZ of 40 GB and a Maxtor of 500 GB only; models of typical drives of that name".to_owned(),

@@ -28,7 +28,7 @@ pub(super) const POSTMARK_SCALE: f64 = 0.1;
 pub(super) const TPCC_SCALE: f64 = 0.025;
 /// Usual scale of TPC-H.
 pub(super) const TPCH_SCALE: f64 = 0.2;
-/// Usual scale of IOzone.
-pub(super) const IOZONE_SCALE: f64 = 1.0;
+/// Usual scale of IOzone: a file of 256 MB.
+pub(super) const IOZONE_SCALE: f64 = 0.5;
 /// Usual scale of the web server: the paper's files.
 pub(super) const WEB_SCALE: f64 = 1.0;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::drives::{DISK, FLASH, describe, hybrid, less, oodt, seconds};
-use super::work::{self, Kind};
+use super::work::{self, Kind, MIGRATIONS};
 use crate::LabError;
 use crate::reproduce::cell::{Cell, simulate};
 use crate::reproduce::greendm::judge::{ends, range, span};
@@ -137,7 +137,7 @@ pub fn web(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
 
 /// Seconds between Hystor's plans: as many of them in the disk's time as OODT has migrations.
 fn window(disk: &Report) -> f64 {
-    (seconds(disk) / 50.0).clamp(0.001, 1e6)
+    (seconds(disk) / MIGRATIONS as f64).clamp(0.001, 1e6)
 }
 
 fn run(ctx: &Ctx<'_>, out: &mut Outcome, shown: &Shown) -> Result<(), LabError> {

@@ -9,7 +9,7 @@ use crate::reproduce::{Ctx, Outcome};
 /// Requests in flight: the streams that the access queue is made for (3.2.1: not more than eight).
 const DEPTH: u32 = 8;
 /// Migrations of a run at every scale. The paper leaves their distance to the user.
-const MIGRATIONS: u64 = 50;
+pub const MIGRATIONS: u64 = 10;
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ const COSTS: [&str; 4] = ["frequency", "sequence", "inverse-bitmap", "queue"];
 /// A simulation fails.
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let work = work::work(ctx, Kind::Postmark)?;
-    work::describe(out, &[Kind::Postmark], &[work.clone()]);
+    work::describe(out, &[Kind::Postmark], std::slice::from_ref(&work));
     describe(out);
     out.substitutes.push(
         "the paper does not say the share on flash of figure 2: several; nor whether the others had weights: without, and beside them with OODT's".to_owned(),

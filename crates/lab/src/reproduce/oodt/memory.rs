@@ -16,7 +16,7 @@ const BYTES: f64 = 6.0 + 12.0;
 /// A simulation fails.
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let work = work::work(ctx, Kind::Postmark)?;
-    work::describe(out, &[Kind::Postmark], &[work.clone()]);
+    work::describe(out, &[Kind::Postmark], std::slice::from_ref(&work));
     let cell = hybrid(&oodt(&work, ""), 4);
     let report = &simulate(ctx, &work, &[cell])?[0];
     let ours = report.bytes_per_extent;

@@ -142,7 +142,7 @@ fn window(disk: &Report) -> f64 {
 
 fn run(ctx: &Ctx<'_>, out: &mut Outcome, shown: &Shown) -> Result<(), LabError> {
     let work = work::work(ctx, shown.kind)?;
-    work::describe(out, &[shown.kind], &[work.clone()]);
+    work::describe(out, &[shown.kind], std::slice::from_ref(&work));
     describe(out);
     out.substitutes.push("Hystor and RAF: reconstructed caches (`isotherm policies`), as their papers are not at hand; beside them their way of counting under OODT's migration, which may be what the paper ran".to_owned());
     let alone = simulate(ctx, &work, &[Cell::alone(DISK), Cell::alone(FLASH)])?;

@@ -500,7 +500,7 @@ impl Engine {
         }
         if self.commit.is_idle() && !self.failed && !self.params.read_only {
             consider(self.commit.next_wake(self.mirror_awake()));
-            consider(self.moves.next_wake());
+            consider(self.moves.next_wake(self.is_urgent()));
         }
         if self.phase == Phase::Running {
             for (m, after) in self.members.iter().zip(&self.params.standby_after) {
@@ -601,6 +601,11 @@ impl Engine {
         self.commit
             .mirror()
             .is_some_and(|m| !self.members[usize::from(m.0)].asleep)
+    }
+
+    /// Does anybody wait for a move's end?
+    fn is_urgent(&self) -> bool {
+        !self.waiting.is_empty() || !self.starving.is_empty() || self.phase == Phase::Closing
     }
 
     fn may_move(&self) -> bool {

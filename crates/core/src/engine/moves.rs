@@ -157,7 +157,7 @@ impl Engine {
             .limit
             .unwrap_or(u32::MAX)
             .min(self.moves.list.len() as u32);
-        if self.moves.active >= limit || !self.moves.has_free() {
+        if self.moves.copying() >= limit || !self.moves.has_free() {
             return Err(Refusal::Limit);
         }
         self.moves.refill(now);

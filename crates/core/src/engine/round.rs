@@ -59,7 +59,7 @@ impl Engine {
             || c.half_full()
             || c.mirror_wanted()
             || (closing && !c.is_settled());
-        if !full && !self.moves.want_round(now) {
+        if !full && !self.moves.want_round(now, self.is_urgent()) {
             return false;
         }
         self.drop_stale(now, out);
@@ -163,6 +163,8 @@ impl Engine {
             mirror,
             wrote: [false; 2],
             failed: false,
+            begun: now,
+            moves,
         };
         self.counters.journal_blocks += to - next;
         c.step = Step::FlushingData;
@@ -360,6 +362,9 @@ impl Engine {
         let c = &mut self.commit;
         let round = c.round;
         c.step = Step::Idle;
+        if round.moves > 0 {
+            self.moves.round_took(now.since(round.begun));
+        }
         c.staging.last_flushed = round.to - 1;
         c.committed = round.taken;
         if round.mirror || !c.has_mirror() {

@@ -80,7 +80,7 @@ fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Polic
             every_name: "period",
             admission: true,
             sieve: true,
-            all_tiers: false,
+            matrix: false,
             neighbours: false,
         },
     ))
@@ -97,7 +97,7 @@ fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
             every_name: "period",
             admission: false,
             sieve: false,
-            all_tiers: false,
+            matrix: false,
             neighbours: false,
         },
     ))
@@ -113,7 +113,7 @@ fn oodt() -> Box<dyn Policy> {
             every_name: "migrate_every",
             admission: false,
             sieve: false,
-            all_tiers: true,
+            matrix: true,
             neighbours: true,
         },
     ))
@@ -586,7 +586,8 @@ mod tests {
             let policy = (p.make)();
             let (numbers, names) = (policy.params(), policy.names());
             for q in p.params {
-                let known = numbers.iter().any(|x| x.0 == q.name) || q.name == "rule";
+                let named = names.iter().any(|x| x.0 == q.name);
+                let known = numbers.iter().any(|x| x.0 == q.name) || named || q.name == "rule";
                 assert!(known, "{} lists {}", p.name, q.name);
             }
             for (key, value) in &numbers {
@@ -595,7 +596,13 @@ mod tests {
                 let built = build(p.name, core::iter::once((*key, *value)));
                 assert!(built.is_ok(), "{} refuses its own {key}={value}", p.name);
             }
-            assert!(names.is_empty());
+            for (key, value) in &names {
+                let listed = p.params.iter().any(|q| q.name == *key);
+                assert!(listed, "{} does not list {key}", p.name);
+                let named = |v| build_with(p.name, core::iter::once((*key, ParamValue::Name(v))));
+                assert!(named(value).is_ok(), "{} refuses {key}={value}", p.name);
+                assert!(named("no such").is_err(), "{} takes any {key}", p.name);
+            }
             let modes = p.parameters().filter(|q| q.name == WRITE_MODE).count();
             assert_eq!(modes == 1, p.kind == "caching", "{}", p.name);
         }

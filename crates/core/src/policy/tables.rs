@@ -111,6 +111,11 @@ pub(super) const OODT: &[ParamInfo] = &[
         default: "10000",
     },
     ParamInfo {
+        name: "cost",
+        what: "what an access counts: queue, frequency, sequence or inverse-bitmap (OODT figure 2)",
+        default: "queue",
+    },
+    ParamInfo {
         name: "queue",
         what: "pending requests that accesses merge with, 1 to 64",
         default: "8",

@@ -14,6 +14,7 @@
 //! | `greendm/` | GreenDM's experiments |
 //! | `dss/` | those of DSS |
 //! | `hro/` | those of HRO |
+//! | `oodt/` | OODT's experiments |
 //!
 //! To add an experiment: its claims and printed values in `data/PAPER.toml`, a function that fills an [`Outcome`], a row in
 //! [`EXPERIMENTS`]. Never made false: what is printed as ours was computed in this run, and every claim of an experiment that
@@ -24,6 +25,7 @@ mod dss;
 mod greendm;
 mod grid;
 mod hro;
+mod oodt;
 mod outcome;
 mod paper;
 mod work;
@@ -106,7 +108,7 @@ impl<'a> Ctx<'a> {
 pub struct Experiment {
     /// As in the papers' data files.
     pub id: &'static str,
-    /// Scale of the simulated workloads when none is asked for; `None`: nothing is scaled.
+    /// Scale of the simulated workloads when none is asked for; `None`: nothing is scaled, or each workload has its own.
     pub scale: Option<f64>,
     run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
 }
@@ -161,6 +163,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
     scaled("dss-fs", dss::FILE_SCALE, dss::utilities::run),
     scaled("dss-5", dss::TPCH_SCALE, dss::database::run),
     scaled("dss-tco", dss::FILE_SCALE, dss::tco::run),
+    scaled("oodt-2", oodt::POSTMARK_SCALE, oodt::cost::run),
+    scaled("oodt-4a", oodt::POSTMARK_SCALE, oodt::time::postmark),
+    plain("oodt-4b", oodt::requests::sizes),
+    plain("oodt-4c", oodt::requests::by_files),
+    scaled("oodt-5a", oodt::TPCC_SCALE, oodt::time::tpcc),
+    plain("oodt-5c", oodt::requests::fragmented),
+    scaled("oodt-6a", oodt::TPCH_SCALE, oodt::time::tpch),
+    scaled("oodt-7b", oodt::IOZONE_SCALE, oodt::time::iozone),
+    scaled("oodt-8c", oodt::WEB_SCALE, oodt::time::web),
+    scaled("oodt-5.1", oodt::POSTMARK_SCALE, oodt::memory::run),
+    plain("oodt-9a-f", oodt::blocks::run),
+    plain("oodt-10a", oodt::weights::run),
 ];
 
 impl Experiment {
@@ -220,6 +234,6 @@ mod tests {
         }
         let said = |id: &str| Experiment::find(id).map(|f| f.id).unwrap_err();
         assert!(said("greendm-6.55").contains("nearest: `greendm-6.5`"));
-        assert!(said("oodt-4a").contains("not in this build"));
+        assert!(said("loris-14").contains("not in this build"));
     }
 }

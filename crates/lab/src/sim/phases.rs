@@ -144,7 +144,9 @@ impl Phases {
                 (req.offset + len - 1) >> self.shift,
             );
             let rows = self.of.get_mut(from as usize..=to as usize);
-            rows.into_iter().for_each(|r| r.fill(req.class));
+            for r in rows {
+                r.fill(req.class);
+            }
         }
     }
 

@@ -161,7 +161,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     );
     out.judge(
         "sizes",
-        largest.iter().all(|l| *l < 1048576.0),
+        largest.iter().all(|l| *l < 1_048_576.0),
         format!("largest {} KiB ({three})", list(&largest)),
     );
     out.cannot("sizes-differ", format!("one assumed distribution for all three (medians {} KiB): the paper prints plots only, without data", list(&medians)));

@@ -12,6 +12,7 @@
 //! | `work.rs` | workloads in memory |
 //! | `cell.rs` | simulated cells, each run once |
 //! | `greendm/` | GreenDM's experiments |
+//! | `loris/` | Loris' experiments |
 //!
 //! To add an experiment: its claims and printed values in `data/PAPER.toml`, a function that fills an [`Outcome`], a row in
 //! [`EXPERIMENTS`]. Never made false: what is printed as ours was computed in this run, and every claim of an experiment that
@@ -20,6 +21,7 @@
 mod cell;
 mod greendm;
 mod grid;
+mod loris;
 mod outcome;
 mod paper;
 mod work;
@@ -124,6 +126,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     plain("greendm-7.1-7.3", greendm::cost::run),
     plain("greendm-8.3-8.8", greendm::caching::run),
     plain("greendm-9.1-9.3", greendm::share::run),
+    plain("loris-t1", loris::table::run),
+    scaled("loris-2-5", loris::SCALE, loris::hot::run),
+    scaled("loris-6-9", loris::SCALE, loris::cold::run),
+    scaled("loris-10-13", loris::SCALE, loris::caching::run),
+    scaled("loris-14", loris::SCALE, loris::mixed::run),
 ];
 
 impl Experiment {

@@ -4,7 +4,7 @@ pub(super) mod caching;
 pub(super) mod compress;
 pub(super) mod cost;
 pub(super) mod files;
-mod judge;
+pub(super) mod judge;
 pub(super) mod lba;
 pub(super) mod measure;
 pub(super) mod online;

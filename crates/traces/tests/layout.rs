@@ -410,7 +410,7 @@ fn with_room_of_its_own_a_file_has_its_rooms_for_itself_and_discards_them_when_i
         let file = fs.create(root).expect("room");
         fs.write(file, 0, 1 + i * 97 % 28_000).expect("room");
         files.push(file);
-        if i % 3 == 0 {
+        if i % 3 == 1 {
             let gone = files.remove((i * 7 % files.len() as u64) as usize);
             fs.unlink(gone).expect("it is there");
         }

@@ -15,6 +15,7 @@
 //! | `dss/` | those of DSS |
 //! | `hro/` | those of HRO |
 //! | `oodt/` | OODT's experiments |
+//! | `loris/` | Loris' experiments |
 //!
 //! To add an experiment: its claims and printed values in `data/PAPER.toml`, a function that fills an [`Outcome`], a row in
 //! [`EXPERIMENTS`]. Never made false: what is printed as ours was computed in this run, and every claim of an experiment that
@@ -25,6 +26,7 @@ mod dss;
 mod greendm;
 mod grid;
 mod hro;
+mod loris;
 mod oodt;
 mod outcome;
 mod paper;
@@ -175,6 +177,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     scaled("oodt-5.1", oodt::POSTMARK_SCALE, oodt::memory::run),
     plain("oodt-9a-f", oodt::blocks::run),
     plain("oodt-10a", oodt::weights::run),
+    plain("loris-t1", loris::table::run),
+    scaled("loris-2-5", loris::SCALE, loris::hot::run),
+    scaled("loris-6-9", loris::SCALE, loris::cold::run),
+    scaled("loris-10-13", loris::SCALE, loris::caching::run),
+    scaled("loris-14", loris::SCALE, loris::mixed::run),
 ];
 
 impl Experiment {

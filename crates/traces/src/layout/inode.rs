@@ -391,6 +391,7 @@ impl FileSystem {
         let Some(inode) = self.inode(ino) else {
             return Err(LayoutError::NotFound(ino.0));
         };
+        let file = matches!(inode.kind, Kind::File);
         let mut have = inode.blocks();
         let per_group = self.shape.inodes_per_group;
         let mut goal = match inode.runs.last() {
@@ -408,6 +409,10 @@ impl FileSystem {
                     inode.indirect.push(run.first);
                 }
                 goal = (run.first + 1).min(self.shape.blocks - 1);
+            }
+            if file {
+                let first = self.inode(ino).is_none_or(|i| i.runs.is_empty());
+                goal = self.room(goal, first, blocks - have);
             }
             // Up to the next block that needs another indirect block.
             let until = match have {

@@ -105,6 +105,11 @@ pub struct Config {
     pub inode_cache: u32,
     /// Bytes of a directory entry, 12 … 264 (8 + name).
     pub entry_bytes: u32,
+    /// What is freed is discarded at once, before anything is written back (Loris V-D2: deletes go down the layers immediately).
+    pub discard: bool,
+    /// A file begins at a multiple of so many blocks in room of its own, as long as there is some: 0 (files lie side by side) or a
+    /// power of two up to 64. An extent of that size then holds one file, as with placement by whole files (Loris III-F).
+    pub room_blocks: u32,
     /// Processor time of an operation.
     pub think: Nanos,
     /// The imagined disk.
@@ -131,6 +136,8 @@ impl Default for Config {
             atime: false,
             inode_cache: 65_536,
             entry_bytes: 32,
+            discard: false,
+            room_blocks: 0,
             think: Nanos(20_000),
             service: Service::default(),
             device: 0,
@@ -262,6 +269,11 @@ impl FileSystem {
         check(
             (1..=100).contains(&config.dirty_percent),
             "dirty share (1 to 100 %)",
+        )?;
+        check(
+            config.room_blocks == 0
+                || config.room_blocks.is_power_of_two() && config.room_blocks <= 64,
+            "room of a file (a power of two up to 256 KiB)",
         )?;
         check(config.service.bytes_per_s > 0, "transfer rate (at least 1)")?;
         let blocks = (config.bytes / u64::from(BLOCK)).min(u64::from(u32::MAX)) as u32;
@@ -424,6 +436,21 @@ impl FileSystem {
             .filter(|_| self.config.class_at_growth);
         let grown = grown.map_or(size, |i| (u64::from(i) + 1) * u64::from(BLOCK));
         owner.class(size.min(grown))
+    }
+
+    /// Tells the disk that blocks are free, which takes it no time.
+    fn emit_discard(&mut self, block: u32, blocks: u32) {
+        if self.config.discard && !self.quiet {
+            self.out.push(Record {
+                device: self.config.device,
+                ..Record::new(
+                    self.now,
+                    Op::Discard,
+                    u64::from(block) * u64::from(BLOCK),
+                    blocks * BLOCK,
+                )
+            });
+        }
     }
 
     /// A request to the disk, and the time it takes.

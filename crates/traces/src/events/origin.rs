@@ -179,6 +179,17 @@ fn flag(c: &mut Cursor<'_>) -> Result<bool, Bad> {
     }
 }
 
+/// What came later: it stands at the end, and only where one is set.
+fn budgets(p: &Params) -> [Option<u64>; 5] {
+    [
+        p.moves_max.map(u64::from),
+        p.wear_bytes_per_day,
+        Some(p.wear_burst.0),
+        p.sleep_hold.map(|t| t.0),
+        p.sleep_hold_bytes,
+    ]
+}
+
 impl Origin {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -205,6 +216,11 @@ impl Origin {
         for sb in &self.superblocks {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
+        if budgets(p) != budgets(&Params::default()) {
+            for b in budgets(p) {
+                put_option(&mut out, b);
+            }
+        }
         out
     }
 
@@ -219,7 +235,7 @@ impl Origin {
         };
         // With the core's `mutants` feature there is one field more.
         #[allow(clippy::needless_update)]
-        let params = Params {
+        let mut params = Params {
             move_buffers: c.narrow()?,
             commit_interval: Nanos(c.number()?),
             stage_blocks: c.narrow()?,
@@ -240,6 +256,15 @@ impl Origin {
                 sb => Ok(Some(sb.to_vec())),
             })
             .collect::<Result<_, Bad>>()?;
+        if !c.is_empty() {
+            params.moves_max = option(&mut c)?
+                .map(|n| u16::try_from(n).map_err(|_| "too many moves"))
+                .transpose()?;
+            params.wear_bytes_per_day = option(&mut c)?;
+            params.wear_burst = Nanos(option(&mut c)?.ok_or("a budget without a burst")?);
+            params.sleep_hold = option(&mut c)?.map(Nanos);
+            params.sleep_hold_bytes = option(&mut c)?;
+        }
         if !c.is_empty() {
             return Err("something stands behind the origin");
         }

@@ -130,6 +130,8 @@ impl Engine {
         self.may_wear(to)?;
         let slot = self.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
         self.space.map.add_empty_copy(e, slot);
+        // The write that it is for goes there, not to the home.
+        self.wake_with(None);
         self.tell_copied(now, e, slot);
         Ok(true)
     }

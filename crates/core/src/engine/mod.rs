@@ -614,8 +614,9 @@ impl Engine {
             self.lull.woke();
             self.policy_due |= self.lull.is_on();
         }
-        let on_fastest = self.space.geo.members[usize::from(op.member.0)].tier == TierId(0);
-        if on_fastest && matches!(op.kind, OpKind::Write | OpKind::WriteZeroes) {
+        if matches!(op.kind, OpKind::Write | OpKind::WriteZeroes)
+            && self.space.geo.members[usize::from(op.member.0)].tier == TierId(0)
+        {
             let promised = self.moves.pay(what, op.len);
             self.wear.wrote(op.len, promised);
         }

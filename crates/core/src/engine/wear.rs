@@ -4,8 +4,9 @@
 //! fastest tier is taken out of it: moves, requests and metadata. Requests are never refused, so it may go below zero; what
 //! was overdrawn is worked off before anything is let in again.
 //!
-//! Admission tightens as it empties. At half full and over, every promotion, fetch and allocation passes; below that, the
-//! share 2 · left / burst of them, and none that what is left cannot pay. That is a proportional controller: with a demand of
+//! Admission tightens as it empties. Of what came in (the burst, or less while the budget is young) half is left or more:
+//! every promotion, fetch and allocation passes. Below that, the share 2 · left / came in of them, and none that what is left
+//! cannot pay. That is a proportional controller: with a demand of
 //! D bytes a day and a budget of R < D the level settles where D · share = R, and what passes is thinned out evenly, so an
 //! extent that is asked for often has more chances than one that is asked for once (admission by chance at a rate that
 //! follows a write budget is what flash caches of content delivery networks do). Who passes follows the multiples of the
@@ -43,6 +44,8 @@ pub(super) struct Wear {
     burst: Nanos,
     least: u64,
     level: i64,
+    /// What came in since it began, no more than the burst: full is relative to that, or a young budget would pass as spent.
+    came: i64,
     /// Of `level`, promised to moves that have not written yet.
     reserved: i64,
     /// Filled until then, and what is short of a whole byte, in bytes · ns a day.
@@ -58,6 +61,7 @@ impl Wear {
             burst: Nanos(0),
             least: LEAST_EXTENTS * u64::from(extent_bytes),
             level: 0,
+            came: 0,
             reserved: 0,
             at: now,
             rest: 0,
@@ -69,11 +73,11 @@ impl Wear {
     /// Another budget. One that begins has saved up nothing.
     pub(super) fn set(&mut self, bytes_per_day: Option<u64>, burst: Nanos) {
         if self.bytes_per_day == 0 {
-            (self.level, self.rest) = (self.reserved, 0);
+            (self.level, self.came, self.rest) = (self.reserved, 0, 0);
         }
         self.bytes_per_day = bytes_per_day.unwrap_or(0);
         self.burst = burst;
-        self.level = self.level.min(self.cap());
+        (self.level, self.came) = (self.level.min(self.cap()), self.came.min(self.cap()));
     }
     fn is_on(&self) -> bool {
         self.bytes_per_day > 0
@@ -102,20 +106,22 @@ impl Wear {
         self.rest = (due % DAY) as u64;
         let whole = i64::try_from(due / DAY).unwrap_or(i64::MAX);
         self.level = self.level.saturating_add(whole).min(self.cap());
+        self.came = self.came.saturating_add(whole).min(self.cap());
     }
     /// May something go up that will write `cost` bytes?
     fn admits(&mut self, cost: i64) -> bool {
-        let (left, cap) = (self.level - self.reserved, self.cap());
+        let left = self.level - self.reserved;
+        let full = self.came.max(i64::try_from(self.least).unwrap_or(i64::MAX));
         if left < cost {
             return false;
         }
-        if left >= cap / 2 {
+        if left >= full / 2 {
             return true;
         }
         self.asked = self.asked.wrapping_add(1);
         let turn = u128::from(self.asked.wrapping_mul(GOLDEN));
-        // turn / 2^32 < 2 · left / cap; neither is negative here.
-        turn * (cap as u128) < (left as u128) << 33
+        // turn / 2^32 < 2 · left / full; neither is negative here.
+        turn * (full as u128) < (left as u128) << 33
     }
     /// So many bytes are on their way to the fastest tier, `promised` of them set aside before.
     #[inline]

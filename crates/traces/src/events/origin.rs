@@ -279,3 +279,50 @@ impl Origin {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(params: Params) -> Origin {
+        Origin {
+            program: "isotherm".into(),
+            volume: "v".into(),
+            policy: "lru".into(),
+            epoch: Some(3),
+            time_base: Nanos(5),
+            params,
+            superblocks: vec![None],
+        }
+    }
+
+    #[test]
+    fn budgets_stand_at_the_end_where_one_is_set() {
+        let plain = origin(Params::default()).encode();
+        let all = Params {
+            moves_max: Some(3),
+            wear_bytes_per_day: Some(1 << 40),
+            wear_burst: Nanos::from_secs(7),
+            sleep_hold: Some(Nanos::from_secs(60)),
+            sleep_hold_bytes: Some(9),
+            ..Params::default()
+        };
+        let one = Params {
+            sleep_hold: Some(Nanos(1)),
+            ..Params::default()
+        };
+        for params in [Params::default(), all, one] {
+            let bytes = origin(params.clone()).encode();
+            assert!(
+                bytes.starts_with(&plain)
+                    && (bytes == plain) == (budgets(&params) == budgets(&Params::default()))
+            );
+            let back = Origin::decode(&bytes).map_err(|e| e.to_owned());
+            let back = back.expect("what was written is read").params;
+            assert_eq!(format!("{back:?}"), format!("{params:?}"));
+            for short in plain.len() + 1..bytes.len() {
+                assert!(Origin::decode(&bytes[..short]).is_err(), "{short} bytes");
+            }
+        }
+    }
+}

@@ -205,6 +205,7 @@ impl Engine {
         });
         self.lull.ask_again = None;
         self.policy_due = true;
+        self.drain.hurry(now);
     }
 
     /// What ends every event, of this mode; true if anything was done.
@@ -269,7 +270,9 @@ impl Engine {
         }
         b.next = now + NEXT;
         self.lull.batch = Some(b);
-        if b.hand < fast || self.moves.active() > 0 || !self.commit.is_idle() {
+        // What is given up after a change of policy belongs to the batch.
+        let draining = self.drain.next_wake().is_some();
+        if b.hand < fast || draining || self.moves.active() > 0 || !self.commit.is_idle() {
             return false;
         }
         let left = (0..self.members.len())

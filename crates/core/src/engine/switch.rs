@@ -100,6 +100,10 @@ impl Draining {
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.next
     }
+    /// A disk that it waited for is awake.
+    pub(super) fn hurry(&mut self, now: Nanos) {
+        self.next = self.next.map(|t| t.min(now));
+    }
 }
 
 /// Can a policy with these needs run on a volume of this shape, whose checkpoints have room for copies or not?

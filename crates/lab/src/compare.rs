@@ -104,7 +104,7 @@ pub fn compare(
     };
     let shape = Shape::new(&packed, &first, false, &source.name())?;
     let sequence = Sequence::load(source, &first, &shape, base.limit)?;
-    let prices = prices(base, &shape, sequence.read_share())?;
+    let prices = prices(base, &shape, &first, sequence.read_share())?;
     let bounds = bounds(&sequence, &shape, &prices);
     let mut rows = Vec::new();
     let mut left_out = Vec::new();
@@ -199,7 +199,8 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
 }
 
 /// Measure what an extent costs on the fastest and on the slowest tier, one operation after the other at random places.
-fn prices(setup: &Setup, shape: &Shape, reads: f64) -> Result<Prices, LabError> {
+fn prices(setup: &Setup, shape: &Shape, touched: &Touched, reads: f64) -> Result<Prices, LabError> {
+    let last = setup.tiers.len() - 1;
     let extent = setup.extent_bytes;
     let measure = |tier: usize, op| -> Result<f64, LabError> {
         let device = &setup.tiers[tier].devices[0];
@@ -209,11 +210,15 @@ fn prices(setup: &Setup, shape: &Shape, reads: f64) -> Result<Prices, LabError> 
             .find(|m| usize::from(m.tier) == tier)
             .map_or(1, |m| u64::from(m.slots));
         let bytes = slots << shape.shift;
-        let drive = Drive {
-            sheet: device.sheet_for(bytes)?,
-            device,
-            bytes,
+        let sheet = device.sheet_for(bytes)?;
+        // The slowest tier's data lies where the trace has it.
+        let ends = touched.extents.max().zip(touched.extents.min());
+        let reach = ends.map_or(0, |(max, min)| (max - min + 1) << shape.shift);
+        let bytes = match tier == last {
+            true => reach.clamp(bytes, sheet.capacity()),
+            false => bytes,
         };
+        let drive = Drive::new(device, sheet, bytes);
         let work = Work {
             op,
             len: extent,
@@ -226,7 +231,6 @@ fn prices(setup: &Setup, shape: &Shape, reads: f64) -> Result<Prices, LabError> 
         let (outcome, _) = run(drive.model()?.as_mut(), isotherm_core::Nanos(0), &work);
         Ok(outcome.mean_us / 1e6)
     };
-    let last = setup.tiers.len() - 1;
     let (fr, fw) = (measure(0, ModelOp::Read)?, measure(0, ModelOp::Write)?);
     let (sr, sw) = (
         measure(last, ModelOp::Read)?,
@@ -269,6 +273,6 @@ fn bounds(s: &Sequence, shape: &Shape, p: &Prices) -> Bounds {
 pub fn bounds_of(setup: &Setup, source: &dyn Source, first: &Touched) -> Result<Bounds, LabError> {
     let shape = Shape::new(setup, first, false, &source.name())?;
     let sequence = Sequence::load(source, first, &shape, setup.limit)?;
-    let prices = prices(setup, &shape, sequence.read_share())?;
+    let prices = prices(setup, &shape, first, sequence.read_share())?;
     Ok(bounds(&sequence, &shape, &prices))
 }

@@ -144,7 +144,7 @@ impl Engine {
                 return None;
             }
         }
-        let slot = self.space.take_place(place)?;
+        let slot = self.space.take_home(e, place)?;
         let partial = !self.broken(Mutant::ForgetZeroFill) && !self.params.map_on_read;
         self.space.map.map(e, slot, partial);
         if self.params.map_on_read || !partial {

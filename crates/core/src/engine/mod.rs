@@ -83,6 +83,8 @@ pub struct Params {
     pub stage_blocks: u32,
     /// Reads of unmapped extents give them a home (the lab; live they return zeros).
     pub map_on_read: bool,
+    /// What is not mapped yet lies in the order of addresses on the slowest tier ([`Space::keep_own`]; the lab).
+    pub own_slots: bool,
     /// Serve reads only.
     pub read_only: bool,
     /// Per member: spin down after this long without use.
@@ -120,6 +122,7 @@ impl Default for Params {
             commit_interval: Nanos::from_secs(5),
             stage_blocks: 1024,
             map_on_read: false,
+            own_slots: false,
             read_only: false,
             standby_after: Vec::new(),
             move_bytes_per_s: None,
@@ -275,6 +278,9 @@ impl Engine {
     /// Over an opened volume.
     pub fn new(opened: Opened, mut policy: Box<dyn Policy>, params: Params) -> Engine {
         let mut space = opened.space;
+        if params.own_slots {
+            space.keep_own();
+        }
         let n = space.geo.members.len();
         policy.attach(&mut View::new(
             &mut space,

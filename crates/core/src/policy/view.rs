@@ -1,5 +1,7 @@
 //! What a policy may see.
 
+use super::Place;
+use crate::bits::Bits;
 use crate::geometry::Geometry;
 use crate::map::ExtentMap;
 use crate::pins::Pins;
@@ -17,6 +19,8 @@ pub struct Space {
     pub slots: Slots,
     /// In-flight counts.
     pub pins: Pins,
+    /// Slots kept for the first touch of their extents, where there are such ([`Space::keep_own`]).
+    own: Option<Bits>,
 }
 
 impl Space {
@@ -27,8 +31,47 @@ impl Space {
             slots: Slots::new(&geo),
             // Small, so that it stays in the nearest cache; it grows once to what is in flight.
             pins: Pins::new(32),
+            own: None,
             geo,
         }
+    }
+    /// Until its first touch, extent *e* owns slot *e* of the slowest tier, counted from that tier's first: what was there
+    /// before anybody looked lies in the order of addresses. For an empty volume whose slowest tier has a slot for each extent.
+    pub fn keep_own(&mut self) {
+        let slow = self.geo.tier_slots(self.geo.slowest());
+        let extents = self.geo.extents;
+        if slow.len() < extents as usize {
+            return;
+        }
+        let mut own = Bits::new(extents as usize);
+        for e in 0..extents {
+            if self.slots.take(Slot(slow.start + e)) {
+                own.set(e as usize);
+            }
+        }
+        self.own = Some(own);
+    }
+    /// Hand out a slot for an extent without home: as [`Space::take_place`], except that the extent's own slot goes
+    /// before any other of its tier. The own slot of one that begins elsewhere is free from then on.
+    pub fn take_home(&mut self, e: ExtentId, place: Place) -> Option<Slot> {
+        let Some(own) = self.own.as_mut().filter(|o| o.get(e.0 as usize)) else {
+            return self.take_place(place);
+        };
+        own.clear(e.0 as usize);
+        let slowest = self.geo.slowest();
+        let own = Slot(self.geo.tier_slots(slowest).start + e.0);
+        let elsewhere = match place {
+            Place::Exact(s) if s.0 < self.geo.slots() && self.slots.take(s) => Some(s),
+            Place::Tier(t) => self.take_above(t, slowest),
+            Place::Exact(s) | Place::Near(s) => self.take_above(self.geo.tier_of(s), slowest),
+        };
+        if elsewhere.is_some() {
+            self.slots.put_back(own);
+        }
+        Some(elsewhere.unwrap_or(own))
+    }
+    fn take_above(&mut self, t: TierId, end: TierId) -> Option<Slot> {
+        (t.0..end.0).find_map(|t| self.slots.take_lowest(TierId(t)))
     }
 }
 

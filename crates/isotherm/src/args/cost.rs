@@ -17,7 +17,7 @@ pub struct CostArgs {
     /// Other tables.
     #[command(subcommand)]
     pub command: Option<CostCommand>,
-    /// What is bought: NAME=PRESET[:COUNT] (see `isotherm devices`)
+    /// What is bought (see `isotherm devices`)
     #[arg(long = "device", value_name = "NAME=PRESET[:COUNT]")]
     pub devices: Vec<Device>,
     /// Price of one device instead of its preset's, US dollars

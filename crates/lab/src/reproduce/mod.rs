@@ -8,17 +8,21 @@
 //! |---|---|
 //! | `paper.rs` | what the papers print, read from `data/` |
 //! | `outcome.rs` | tables, claims and verdicts |
-//! | `grid.rs` | simulated cells on all cores, each once |
+//! | `grid.rs` | independent work on all cores |
+//! | `work.rs` | workloads in memory |
+//! | `cell.rs` | simulated cells, each run once |
 //! | `greendm/` | GreenDM's experiments |
 //!
 //! To add an experiment: its claims and printed values in `data/PAPER.toml`, a function that fills an [`Outcome`], a row in
 //! [`EXPERIMENTS`]. Never made false: what is printed as ours was computed in this run, and every claim of an experiment that
 //! ran has a verdict.
 
+mod cell;
 mod greendm;
 mod grid;
 mod outcome;
 mod paper;
+mod work;
 
 pub use outcome::{Cell, Claim, Outcome, Row, Table, Verdict};
 pub use paper::{Entry, How, PAPERS, Paper, Printed};
@@ -31,7 +35,9 @@ use std::time::Instant;
 use isotherm_core::policy::nearest;
 
 use crate::LabError;
+use crate::sim::Report;
 use greendm::measure::Measured;
+use work::Work;
 
 /// What experiments are told.
 pub struct Ctx<'a> {
@@ -47,6 +53,8 @@ pub struct Ctx<'a> {
     pub progress: &'a (dyn Fn(&str) + Sync),
     /// Simulated cells by what they are: experiments share them.
     memo: Mutex<HashMap<String, Arc<Measured>>>,
+    /// The same of the experiments that measure drives alone.
+    reports: Mutex<HashMap<String, Arc<Report>>>,
 }
 
 impl<'a> Ctx<'a> {
@@ -59,6 +67,7 @@ impl<'a> Ctx<'a> {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             progress,
             memo: Mutex::default(),
+            reports: Mutex::default(),
         }
     }
 

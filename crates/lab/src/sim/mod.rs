@@ -9,6 +9,7 @@
 //! | `source.rs` | where requests come from |
 //! | `touched.rs` | the first pass; rows of the map |
 //! | `shape.rs` | slots, members, the volume's metadata, the engine over it |
+//! | `spread.rs` | where slots of the slowest tier lie on the drive |
 //! | `feed.rs` | records as requests |
 //! | `world.rs` | time, devices, replies |
 //! | `observe.rs` | series |
@@ -27,6 +28,7 @@ mod report;
 mod setup;
 mod shape;
 mod source;
+mod spread;
 mod touched;
 mod world;
 
@@ -209,14 +211,14 @@ impl<'a> Run<'a> {
         let mut own = None;
         let touched = self.prepare(&mut own)?;
         let shape = Shape::new(setup, touched, policy.minds_gaps(), &source.name())?;
-        let (engine, drives) = shape.build(setup, policy)?;
+        let (engine, drives) = shape.build(setup, touched, policy)?;
         let mut devices = Vec::new();
         for (d, p) in drives.iter().zip(&shape.members) {
             let model = match make {
-                Some(make) => make(p.tier, d.bytes),
+                Some(make) => make(p.tier, d.reach()),
                 None => d.model()?,
             };
-            devices.push((model, p.tier));
+            devices.push((model, p.tier, d.spread.clone()));
         }
         let observer = (setup.observe != Observe::default()).then(|| {
             let bytes = shape.extents << shape.shift;

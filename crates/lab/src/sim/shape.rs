@@ -12,6 +12,7 @@ use isotherm_core::{Engine, MemberId, Nanos, TierId};
 use isotherm_models::{DeviceModel, Options, Sheet};
 
 use super::setup::{Device, Setup, check_setting};
+use super::spread::Spread;
 use super::touched::{Rows, Touched};
 use crate::LabError;
 use roaring::RoaringTreemap;
@@ -216,17 +217,29 @@ impl Shape {
     pub fn build<'a>(
         &self,
         setup: &'a Setup,
+        touched: &Touched,
         policy: Box<dyn Policy>,
     ) -> Result<(Engine, Vec<Drive<'a>>), LabError> {
         self.geometry()?;
+        let addresses = self.padded.as_ref().unwrap_or(&touched.extents);
         let sb = self.superblock(&setup.policy.to_string());
         let mut drives = Vec::new();
+        let last = self.members.last().map_or(0, |m| m.tier);
+        let mut first = 0;
         for (p, entry) in self.members.iter().zip(&sb.members) {
             let device = &setup.tiers[usize::from(p.tier)].devices[p.index];
+            let sheet = device.sheet_for(entry.bytes)?;
+            let spread = (p.tier == last && self.from.is_none()).then(|| {
+                let slots = first..first + u64::from(p.slots);
+                first = slots.end;
+                let room = sheet.capacity().saturating_sub(entry.data_offset) >> self.shift;
+                Spread::new(slots, addresses, room, entry.data_offset, self.shift)
+            });
             drives.push(Drive {
-                sheet: device.sheet_for(entry.bytes)?,
+                sheet,
                 device,
                 bytes: entry.bytes,
+                spread,
             });
         }
         let mut ram = Ram::default();
@@ -243,6 +256,7 @@ impl Shape {
         let asked = policy.move_rules().limit.unwrap_or(0).min(MOVES_MAX) as u16;
         let params = Params {
             map_on_read: true,
+            own_slots: self.from.is_none() && self.members.len() > 1,
             move_buffers: usual.move_buffers.max(asked),
             unread_metadata: true,
             standby_after: drives
@@ -263,7 +277,7 @@ impl Shape {
 }
 
 /// A member's device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Drive<'a> {
     /// Its data sheet.
     pub sheet: &'a Sheet,
@@ -271,16 +285,32 @@ pub struct Drive<'a> {
     pub device: &'a Device,
     /// Bytes that the volume uses of it.
     pub bytes: u64,
+    /// Where its slots lie, on the slowest tier.
+    pub(super) spread: Option<Spread>,
 }
 
-impl Drive<'_> {
+impl<'a> Drive<'a> {
+    /// The first `bytes` of a device.
+    pub fn new(device: &'a Device, sheet: &'a Sheet, bytes: u64) -> Drive<'a> {
+        Drive {
+            sheet,
+            device,
+            bytes,
+            spread: None,
+        }
+    }
+
+    /// Bytes up to the last one in use.
+    pub fn reach(&self) -> u64 {
+        self.spread.as_ref().map_or(self.bytes, Spread::end)
+    }
     /// Its model.
     ///
     /// # Errors
     /// An option does not fit the sheet.
     pub fn model(&self) -> Result<Box<dyn DeviceModel>, LabError> {
         Ok(self.sheet.model(&Options {
-            size: self.bytes,
+            size: self.reach(),
             ..self.device.options
         })?)
     }

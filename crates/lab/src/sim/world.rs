@@ -17,6 +17,7 @@ use isotherm_models::{Counters as DeviceCounters, DeviceModel, ModelOp, Wear};
 use super::feed::{Feed, Want};
 use super::observe::{Observer, Totals, device_counters};
 use super::setup::TimeMode;
+use super::spread::Spread;
 use super::{Watch, digest::Digest};
 use crate::LabError;
 
@@ -36,6 +37,10 @@ pub(crate) struct Device {
     timed: bool,
     /// What it told: (finish, id), in order of time, then of the start.
     finishing: VecDeque<(u64, u32)>,
+    /// Where its slots lie.
+    spread: Option<Spread>,
+    /// By operation: pieces still to finish beside the first. Short, and mostly empty.
+    more: Vec<(u32, u32)>,
 }
 
 impl Device {
@@ -56,6 +61,39 @@ impl Device {
         }
         self.model.start(Nanos(now), u64::from(id), op, offset, len);
         self.look();
+    }
+
+    /// Start an operation of the engine, which knows slots, where they lie.
+    #[inline]
+    fn start_spread(&mut self, now: u64, id: u32, op: ModelOp, offset: u64, len: u32) {
+        let Some(spread) = self.spread.take() else {
+            return self.start(now, id, op, offset, len);
+        };
+        let mut pieces = 0;
+        spread.pieces(offset, len, |at, n| {
+            pieces += 1;
+            self.start(now, id, op, at, n);
+        });
+        self.spread = Some(spread);
+        if pieces > 1 {
+            self.more.push((id, pieces - 1));
+        }
+    }
+
+    /// A piece of `id` ended: was it the last?
+    #[inline]
+    fn whole(&mut self, id: u32) -> bool {
+        if self.more.is_empty() {
+            return true;
+        }
+        let Some(i) = self.more.iter().position(|m| m.0 == id) else {
+            return true;
+        };
+        self.more[i].1 -= 1;
+        if self.more[i].1 == 0 {
+            self.more.swap_remove(i);
+        }
+        false
     }
 
     #[inline]
@@ -149,7 +187,7 @@ pub(crate) struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(
         engine: Engine,
-        devices: Vec<(Box<dyn DeviceModel>, u8)>,
+        devices: Vec<(Box<dyn DeviceModel>, u8, Option<Spread>)>,
         feed: Feed<'a>,
         mode: TimeMode,
         warm_up: u64,
@@ -172,12 +210,14 @@ impl<'a> World<'a> {
             engine,
             devices: devices
                 .into_iter()
-                .map(|(model, tier)| Device {
+                .map(|(model, tier, spread)| Device {
                     model,
                     tier,
                     next: u64::MAX,
                     timed: true,
                     finishing: VecDeque::with_capacity(64),
+                    spread,
+                    more: Vec::new(),
                 })
                 .collect(),
             feed,
@@ -417,6 +457,9 @@ impl<'a> World<'a> {
             && finish <= self.now
         {
             d.finishing.pop_front();
+            if !d.whole(id) {
+                continue;
+            }
             // Whole, whatever its length: models do not fall short.
             self.engine
                 .complete(Nanos(self.now), OpId(id), Ok(u32::MAX), &mut self.out);
@@ -427,6 +470,9 @@ impl<'a> World<'a> {
         d.look();
         for i in 0..self.done.len() {
             let id = OpId(self.done[i] as u32);
+            if !self.devices[member].whole(id.0) {
+                continue;
+            }
             self.engine
                 .complete(Nanos(self.now), id, Ok(u32::MAX), &mut self.out);
         }
@@ -469,7 +515,7 @@ impl<'a> World<'a> {
             OpKind::Standby => ModelOp::Standby,
         };
         let d = &mut self.devices[usize::from(op.member.0)];
-        d.start(self.now, op.id.0, kind, op.offset, op.len);
+        d.start_spread(self.now, op.id.0, kind, op.offset, op.len);
         if let (Some(o), BufRef::Request { tag, offset }) = (&mut self.observer, op.buf) {
             let f = &self.flights[tag.0 as usize];
             if f.counts {

@@ -2,12 +2,13 @@
 
 use super::cost::totals;
 use super::judge::{Named, over, range, row};
-use super::measure::{Drive, Measured, Work};
+use super::measure::{Drive, Measured};
 use super::search::{MCML, PT, describe};
 use super::{files, online, search};
 use crate::LabError;
 use crate::reproduce::Ctx;
 use crate::reproduce::outcome::{Outcome, Table};
+use crate::reproduce::work::Work;
 
 /// Said where copies are refused.
 const MISSING: &str = "caching is not in this build: the engine with devices refused every copy that greendm-cache asked for";

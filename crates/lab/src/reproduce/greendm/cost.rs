@@ -7,12 +7,13 @@ use isotherm_models::cost::{MemberPrice, MemberUsage, Prices, Rounding, Tariff, 
 use isotherm_models::sheet;
 
 use super::judge::{Named, ends, order, range};
-use super::measure::{DISK, Drive, FLASH, Measured, Work};
+use super::measure::{DISK, Drive, FLASH, Measured};
 use super::search::{MCML, PT};
 use super::{files, online, search};
 use crate::LabError;
 use crate::reproduce::Ctx;
 use crate::reproduce::outcome::{Cell, Outcome, Row, Table};
+use crate::reproduce::work::Work;
 
 /// Time factors of the figures.
 pub const FACTORS: [u64; 6] = [1, 10, 100, 1000, 10_000, 100_000];

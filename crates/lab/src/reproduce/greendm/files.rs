@@ -2,11 +2,12 @@
 //! disk, extents of 128 KB, PT 1, MCML 4, 16, 64.
 
 use super::judge::{Named, ends, greater, only, order, over, range, row};
-use super::measure::{Drive, Measured, Work};
+use super::measure::{Drive, Measured};
 use super::search::{MCML, describe, named};
 use crate::LabError;
 use crate::reproduce::Ctx;
 use crate::reproduce::outcome::{Outcome, Table};
+use crate::reproduce::work::Work;
 
 /// Shapes of the Gamma distribution.
 pub const GAMMA: [u32; 3] = [1, 4, 16];

@@ -14,10 +14,9 @@ use super::unflushed::Unflushed;
 use isotherm_traces::{Op, Record, TraceError};
 
 use crate::LabError;
+use crate::reproduce::work::Work;
 use crate::reproduce::{Ctx, grid};
-use crate::sim::{
-    Device, Memory, Model, Records, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, touched,
-};
+use crate::sim::{Device, Model, Records, Report, Run, Setup, Source, Tier, TimeMode, touched};
 use crate::size::Size;
 
 /// The flash drive, as a preset.
@@ -42,18 +41,6 @@ const COPY_BYTES_PER_S: f64 = 1.5e9;
 
 /// What stands for the thesis' machine, in words.
 pub const HOST_WORDS: &str = "host: 60 W idle and 20 W more while a core works, 30 us for each request and device operation and 1.5 GB/s for what moves; the thesis prints no watts, so this is typical of a 2008 desktop";
-
-/// A workload in memory, and the volume it is on.
-pub struct Work {
-    /// Its name, which also tells it from others.
-    pub name: String,
-    /// The requests.
-    pub memory: Memory,
-    /// Bytes of the volume.
-    pub bytes: u64,
-    /// Requests in flight.
-    pub depth: u32,
-}
 
 /// What is measured under a workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,51 +87,6 @@ pub struct Measured {
     pub flash_hits: f64,
     /// Everything else.
     pub report: Report,
-}
-
-impl Work {
-    /// The generator `spec`, all of it, on a volume of `bytes`; `None`: as far as it reaches, in whole 4 MiB.
-    ///
-    /// # Errors
-    /// The specification is wrong or the generator fails.
-    pub fn generate(spec: &str, bytes: Option<u64>, depth: u32) -> Result<Work, LabError> {
-        let file = TraceFile::new(spec, isotherm_traces::Options::default());
-        let memory = Memory::load(&file)?;
-        let reach = memory.records.iter().map(Record::end).max().unwrap_or(0);
-        Ok(Work {
-            name: spec.to_owned(),
-            memory,
-            bytes: bytes.unwrap_or(0).max(reach).next_multiple_of(4 << 20),
-            depth,
-        })
-    }
-}
-
-impl Work {
-    /// A trace file; its devices side by side are the volume.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn extract(path: &std::path::Path, label: &str, depth: u32) -> Result<Work, LabError> {
-        let file = TraceFile {
-            label: label.to_owned(),
-            ..TraceFile::new(path, isotherm_traces::Options::default())
-        };
-        let memory = Memory::load(&file)?;
-        let places = touched(&memory, 20, None)?.devices;
-        let mut records = memory.records.to_vec();
-        for r in &mut records {
-            places.map(r);
-            r.device = 0;
-        }
-        let bytes = records.iter().map(Record::end).max().unwrap_or(0);
-        Ok(Work {
-            name: label.to_owned(),
-            memory: Memory::new(label, records),
-            bytes: bytes.next_multiple_of(4 << 20),
-            depth,
-        })
-    }
 }
 
 /// The whole volume read once in order, then a workload.

@@ -1,11 +1,12 @@
 //! Figure 6.6: FIU online on 2 GB of flash and 6 GB of disk, extents of 4, 16, 64 KB, PT 1, MCML 16.
 
 use super::judge::{Named, ends, only, order, over, range, row};
-use super::measure::{Cell, Drive, Measured, Work, measure};
+use super::measure::{Cell, Drive, Measured, measure};
 use super::search::{common, describe};
 use crate::LabError;
 use crate::reproduce::Ctx;
 use crate::reproduce::outcome::{Outcome, Table};
+use crate::reproduce::work::Work;
 
 /// Extent sizes.
 pub const EXTENTS: [u32; 3] = [4 << 10, 16 << 10, 64 << 10];

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::judge::{Named, ends, greater, only, order, over, range, row};
-use super::measure::{Cell, DISK, Drive, FLASH, HOST_WORDS, Measured, Work, measure};
+use super::measure::{Cell, DISK, Drive, FLASH, HOST_WORDS, Measured, measure};
 use crate::LabError;
 use crate::reproduce::Ctx;
 use crate::reproduce::outcome::{Outcome, Table};
+use crate::reproduce::work::Work;
 
 /// Promotion thresholds.
 pub const PT: [u32; 3] = [1, 4, 16];

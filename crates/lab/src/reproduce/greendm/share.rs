@@ -3,11 +3,12 @@
 use super::caching::{searched, works};
 use super::cost::totals;
 use super::judge::{Named, ends, over, range, row, span};
-use super::measure::{Drive, Measured, Work};
+use super::measure::{Drive, Measured};
 use super::{files, online, search};
 use crate::LabError;
 use crate::reproduce::Ctx;
 use crate::reproduce::outcome::{Outcome, Table};
+use crate::reproduce::work::Work;
 
 /// Said where copies are refused.
 const MISSING: &str = "caching is not in this build";

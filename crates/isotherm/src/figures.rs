@@ -93,6 +93,10 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
     });
     let rest = json!({
         "energy_j": energy, "mean_power_w": energy.filter(|_| seconds > 0.0).map(|j| j / seconds),
+        "sleep_batches": c.sleep_batches, "sleep_limits": c.sleep_limits,
+        "wear_budget": engine.wear_budget().map(|b| json!({
+            "bytes_per_day": b.bytes_per_day, "burst_bytes": b.burst_bytes, "left_bytes": b.left_bytes,
+        })),
         "spin_downs": c.members.iter().map(|m| m.spin_downs).sum::<u64>(),
         "fast_read_bytes": fast(|m| m.bytes_read), "fast_write_bytes": fast(|m| m.bytes_written),
         "wear_eu": wear, "accesses": c.accesses,

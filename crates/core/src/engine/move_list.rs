@@ -1,6 +1,6 @@
 //! Moves under way, and what limits them. What happens to them is in `moves.rs` and `copies.rs`.
 
-use super::Params;
+use super::{Params, What};
 use crate::bits::Bits;
 use crate::policy::Action;
 use crate::stats::Histogram;
@@ -63,6 +63,8 @@ pub(super) struct Move {
     pub(super) failed: bool,
     /// Overtaken by a write or discard: the copy must not be used.
     pub(super) stale: bool,
+    /// Bytes of the wear budget that are set aside for it.
+    pub(super) owed: u32,
 }
 
 impl Move {
@@ -228,7 +230,21 @@ impl Moves {
     pub(super) fn round_took(&mut self, time: Nanos) {
         self.calm_wait = Nanos(time.0.saturating_mul(2)).min(CALM_WAIT_MAX);
     }
+    /// A write to the fastest tier begins: how much of it was set aside before.
+    pub(super) fn pay(&mut self, what: What, len: u32) -> u32 {
+        let What::Move { index } = what else { return 0 };
+        let Some(m) = &mut self.list[usize::from(index)] else {
+            return 0;
+        };
+        let paid = m.owed.min(len);
+        m.owed -= paid;
+        paid
+    }
     pub(super) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
+        if self.bytes_per_s.is_none() {
+            // What was moved while there was no limit is not owed.
+            self.budget = 0;
+        }
         self.bytes_per_s = bytes_per_s;
     }
     pub(super) fn refill(&mut self, now: Nanos) {

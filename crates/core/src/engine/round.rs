@@ -58,6 +58,7 @@ impl Engine {
             || c.building.is_some()
             || c.half_full()
             || c.mirror_wanted()
+            || self.lull.wants_round()
             || (closing && !c.is_settled());
         if !full && !self.moves.want_round(now, self.is_urgent()) {
             return false;
@@ -84,7 +85,9 @@ impl Engine {
         let mirror = closing
             || (for_space && self.freeing.wants_mirror())
             || c.mirror_wanted()
+            || self.lull.wants_round()
             || (mirror_awake && c.mirror_due.is_some_and(|t| t <= now));
+        self.lull.round_began();
         self.begin_round(now, full, mirror, out);
         true
     }

@@ -5,7 +5,7 @@
 //! written home first. Where it keeps copies but leaves none dirty (a write mode that writes through or around), dirty ones are
 //! written home and stay. The same happens when a volume is opened with such a policy, so a crash on the way does no harm.
 
-use super::Engine;
+use super::{Engine, LOOKS, lull};
 use crate::geometry::Geometry;
 use crate::policy::{Action, Policy, Space, Uses, View};
 use crate::units::{ExtentId, Nanos, Slot};
@@ -14,8 +14,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Slots looked at in one go: about 20 µs.
-const LOOKS: u32 = 2048;
 /// The next look comes after this, so that a long list does not stall requests.
 const NEXT: Nanos = Nanos::from_millis(1);
 /// What could not be given up just now is tried again after this.
@@ -109,6 +107,10 @@ impl Draining {
     }
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.next
+    }
+    /// A disk that it waited for is awake.
+    pub(super) fn hurry(&mut self, now: Nanos) {
+        self.next = self.next.map(|t| t.min(now));
     }
 }
 
@@ -220,6 +222,10 @@ impl Engine {
         let fast = self.space.geo.tier_slots(slowest).start;
         if !self.may_move() {
             self.drain.next = Some(now + AGAIN);
+            return false;
+        }
+        if self.may_disturb(now, &[], true).is_err() {
+            self.drain.next = Some(now + lull::ASK_AGAIN);
             return false;
         }
         for _ in 0..LOOKS.min(fast) {

@@ -190,10 +190,14 @@ pub enum Refusal {
     Closed,
     /// The volume's checkpoints have no room for copies.
     NoCopies,
+    /// The wear budget of the fastest tier does not allow it now.
+    WearBudget,
+    /// It needs a disk that sleeps, and waits until that is awake or a limit is reached.
+    Asleep,
 }
 
 /// Names of the refusals, in the order of the enum, for counters.
-pub const REFUSALS: [&str; 8] = [
+pub const REFUSALS: [&str; 10] = [
     "pointless",
     "busy",
     "full",
@@ -202,6 +206,8 @@ pub const REFUSALS: [&str; 8] = [
     "throttled",
     "closed",
     "no_copies",
+    "wear_budget",
+    "asleep",
 ];
 
 /// A policy's own limits on moves; the engine's safety rules come on top.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isotherm_core::engine::KNOBS;
+use isotherm_core::engine::is_knob;
 use isotherm_core::{Nanos, World};
 use isotherm_live::nbd::server::{Address, Config, Server as NbdServer};
 use isotherm_live::port::Port;
@@ -383,12 +383,12 @@ impl Live {
     ) -> Result<Value, String> {
         let _one = self.setting();
         let (knobs, params): (Vec<_>, Vec<_>) =
-            (values.iter().cloned()).partition(|(k, _)| KNOBS.contains(&k.as_str()));
+            (values.iter().cloned()).partition(|(k, _)| is_knob(k));
         for (k, v) in words {
             if v.contains(',') {
                 return Err(format!("{k}={v}: a value has no comma"));
             }
-            if KNOBS.contains(&k.as_str()) {
+            if is_knob(k) {
                 return Err(format!("{k}={v}: the value must be a number"));
             }
         }

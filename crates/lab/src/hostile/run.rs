@@ -8,7 +8,7 @@ use super::disk::{Disk, Disks};
 use super::truth::{self, CELL, Truth};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Drain, Mutant, Params};
-use isotherm_core::policy::{self, Policy};
+use isotherm_core::policy::{self, Policy, Refusal};
 use isotherm_core::store::open::{Mode, OpenError};
 use isotherm_core::store::superblock::{MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
@@ -107,6 +107,12 @@ pub struct Did {
     pub from_ram: u64,
     /// Crashes survived.
     pub crashes: u64,
+    /// Times that held work was done in a batch.
+    pub batches: u64,
+    /// Actions that the wear budget refused.
+    pub worn: u64,
+    /// Actions refused because a disk slept.
+    pub asleep: u64,
     /// Device changes in the first life.
     pub steps: u64,
     /// Digest of all replies and their order.
@@ -302,6 +308,29 @@ impl Run {
         }
     }
 
+    /// Budgets and sleep, by lots of their own: half of all lives have none.
+    fn budgets(&self, life: u32) -> Params {
+        let mut rng = Rng::new(self.s.seed ^ u64::from(life) << 40 ^ 0x0b0d_6e75);
+        let mut p = Params::default();
+        if rng.one_in(4) {
+            // A move a millisecond at most, some every second at least.
+            p.wear_bytes_per_day = Some(86_400 * 4096 * (1 + rng.below(1000)));
+            p.wear_burst = Nanos::from_millis(1 + rng.below(1000));
+        }
+        if rng.one_in(3) {
+            let members = self.sb.members.len();
+            let asleep =
+                |rng: &mut Rng| (!rng.one_in(4)).then(|| Nanos::from_micros(50 + rng.below(5000)));
+            p.standby_after = (0..members).map(|_| asleep(&mut rng)).collect();
+            p.sleep_hold = (!rng.one_in(4)).then(|| Nanos::from_millis(1 + rng.below(100)));
+            p.sleep_hold_bytes = rng.one_in(2).then(|| 4096 * (1 + rng.below(8)));
+        }
+        if rng.one_in(6) {
+            p.moves_max = Some(1 + rng.below(3) as u16);
+        }
+        p
+    }
+
     /// Open, with recovery losing power a few times first.
     fn open(&mut self, disks: &mut [Disk]) -> Result<isotherm_core::store::Opened, String> {
         for _ in 0..self.rng.below(3) {
@@ -340,7 +369,7 @@ impl Run {
             piece_blocks: 1 + self.rng.below(3) as u32,
             pass_discards: self.rng.one_in(2),
             mutant: self.s.mutant,
-            ..Params::default()
+            ..self.budgets(life)
         };
         let mut engine = Engine::new(opened, self.policy(life)?, params);
         let rng = Rng::new(self.rng.draw());
@@ -370,6 +399,17 @@ impl Run {
         self.did.fetches += c.fetches.done;
         self.did.evictions += c.evictions.done;
         self.did.writebacks += c.writebacks.done;
+        self.did.batches += c.sleep_batches + c.sleep_limits;
+        for m in [
+            &c.promotions,
+            &c.demotions,
+            &c.fetches,
+            &c.evictions,
+            &c.writebacks,
+        ] {
+            self.did.worn += m.refused[Refusal::WearBudget as usize];
+            self.did.asleep += m.refused[Refusal::Asleep as usize];
+        }
         self.did.checkpoints += c.checkpoints;
         self.did.edges += c.edge_writes;
         self.did.from_ram += c.served_from_ram;

@@ -111,6 +111,7 @@ impl Cell {
             host_w: 0.0,
             discards: true,
             observe: self.observe,
+            settings: Vec::new(),
         })
     }
 }

@@ -39,7 +39,7 @@ pub use digest::Digest;
 pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
 pub use phases::{Phase, PhaseClass, Reply};
 pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
-pub use setup::{Device, Model, Observe, Setup, Tier, TimeMode};
+pub use setup::{Device, Model, Observe, Setup, Tier, TimeMode, check_setting};
 pub use shape::{Drive, Place, Shape};
 pub use source::{BATCH, Memory, Records, Source, Synthetic, TraceFile, Volumes};
 pub(crate) use touched::each_batch;
@@ -383,6 +383,10 @@ fn figures(
         migrated_bytes: carried(c) - carried(w),
         ram_read_bytes: Some(s.from_moves),
         zero_read_bytes: Some(s.zeros),
+        settings: setup.settings.iter().cloned().collect(),
+        sleep_batches: Some(c.sleep_batches - w.sleep_batches),
+        sleep_limits: Some(c.sleep_limits - w.sleep_limits),
+        wear_budget_left_bytes: world.engine.wear_budget().map(|b| b.left_bytes),
         by_class,
         seed: setup.seed,
         warm_up: setup.warm_up,

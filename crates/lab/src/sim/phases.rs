@@ -144,8 +144,8 @@ impl Phases {
                 (req.offset + len - 1) >> self.shift,
             );
             let rows = self.of.get_mut(from as usize..=to as usize);
-            for r in rows {
-                r.fill(req.class);
+            if let Some(rows) = rows {
+                rows.fill(req.class);
             }
         }
     }

@@ -84,7 +84,8 @@ mod tests {
             cell(indicators, 0, "none", "read"),
             cell(indicators, 0, "none", "written"),
         );
-        assert_eq!(read, cell(indicators, 0, "LRU-S", "read"));
+        let same = cell(indicators, 0, "LRU-S", "read");
+        assert!((read - same).abs() < f64::EPSILON, "{read} {same}");
         assert!(read > written && written > 0.0, "two reads to a write");
         // Without a cache there is nothing to hit or to clean.
         let none = &indicators.tables[0].rows[0].cells;
@@ -92,7 +93,7 @@ mod tests {
             none.iter()
                 .any(|c| c.name == "read hits" && c.ours.is_none())
         );
-        assert_eq!(cell(indicators, 0, "none", "syncer"), 0.0);
+        assert!(cell(indicators, 0, "none", "syncer") <= 0.0);
         // What find reads, fsck reads again.
         let utilities = find("dss-fs");
         assert!(cell(utilities, 2, "none", "read") > cell(utilities, 0, "none", "read"));

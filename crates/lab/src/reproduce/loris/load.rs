@@ -191,6 +191,7 @@ impl Load {
         let work = Work {
             name: format!("{}, preparation", self.work.name),
             memory: Memory::new(&self.work.memory.label, records.to_vec()),
+            phases: Vec::new(),
             ..self.work
         };
         Load {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use isotherm_core::policy::PRESETS;
+use isotherm_core::policy::{PRESETS, build};
 
 use crate::policy_spec::Param;
 use crate::size::Size;
@@ -128,8 +128,8 @@ pub enum Setting {
 /// Is `key` a knob of the engine, or a parameter of some preset, that takes numbers?
 fn is_number(key: &str) -> bool {
     let of_preset = |p: &isotherm_core::policy::Preset| {
-        let policy = (p.make)();
-        policy.params().iter().any(|(name, _)| *name == key)
+        let policy = build(p.name, core::iter::empty());
+        policy.is_ok_and(|p| p.params().iter().any(|(name, _)| *name == key))
     };
     isotherm_core::engine::is_knob(key) || PRESETS.iter().any(of_preset)
 }

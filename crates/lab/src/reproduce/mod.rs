@@ -243,7 +243,10 @@ mod tests {
         assert!(said("greendm-6.55").contains("nearest: `greendm-6.5`"));
         // All that the papers' data files know can be run.
         for entry in PAPERS.iter().flat_map(|p| &p.experiments) {
-            assert_eq!(Experiment::find(&entry.id).map(|e| e.id), Ok(entry.id.as_str()));
+            assert_eq!(
+                Experiment::find(&entry.id).map(|e| e.id),
+                Ok(entry.id.as_str())
+            );
         }
     }
 }

@@ -3,6 +3,7 @@
 mod budgets;
 
 use crate::error::{Error, ErrorKind};
+use isotherm_core::engine::Params;
 use isotherm_core::policy::{self, BuildError, ParamError, ParamValue, Policy, nearest};
 use isotherm_models::{DeviceModel, Options, Span, preset};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -145,7 +146,7 @@ impl MemberConfig {
 pub struct IoConfig {
     /// Request memory, locked and registered.
     pub buffers: Size,
-    /// Extent-sized move buffers: moves under way at most.
+    /// Extent-sized move buffers: moves under way at most, those that wait for their record among them.
     pub move_buffers: u16,
     /// Submission queue entries.
     pub queue_depth: u32,
@@ -186,6 +187,16 @@ pub struct IoConfig {
     /// No more dirty bytes than this wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_hold_bytes: Option<Size>,
+}
+
+impl IoConfig {
+    /// The usual settings for a volume with extents of that size.
+    pub fn for_extents(bytes: u64) -> IoConfig {
+        IoConfig {
+            move_buffers: Params::buffers_for(u32::try_from(bytes).unwrap_or(u32::MAX)),
+            ..IoConfig::default()
+        }
+    }
 }
 
 impl Default for IoConfig {

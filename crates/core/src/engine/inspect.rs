@@ -90,7 +90,7 @@ impl Engine {
             (c, self.space.geo.tier_of(c), member, at)
         });
         let (copied_blocks, dirty_blocks) = (map.copied_blocks(extent), map.dirty_blocks(extent));
-        let view = View::new(&mut self.space, now, self.moves.active(), false, 0);
+        let view = View::new(&mut self.space, now, self.moves.copying(), false, 0);
         let in_flight = view.in_flight(extent);
         let why = self.policy.explain(&view, extent);
         Explained {

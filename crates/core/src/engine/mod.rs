@@ -75,7 +75,8 @@ const LOOKS: u32 = 2048;
 /// What the engine needs to know beyond the volume itself.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// Extent-sized move buffers that the world has: moves under way at most.
+    /// Extent-sized move buffers that the world has: moves under way at most, those that wait for their record among them
+    /// ([`Params::buffers_for`]).
     pub move_buffers: u16,
     /// Records wait at most this long for a FLUSH to carry them.
     pub commit_interval: Nanos,
@@ -113,6 +114,14 @@ pub struct Params {
     /// A safety rule to leave out, for tests of the tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
+}
+
+impl Params {
+    /// Move buffers for extents of that size: 16 MiB of them, 16 to 128. A move keeps its buffer until it is on record, and
+    /// one flush serves all that wait: few buffers mean many flushes.
+    pub fn buffers_for(extent_bytes: u32) -> u16 {
+        ((16 << 20) / extent_bytes.max(1)).clamp(16, 128) as u16
+    }
 }
 
 impl Default for Params {
@@ -651,7 +660,7 @@ impl Engine {
         let flushing = self.commit.writing_metadata();
         (
             self.policy.as_mut(),
-            View::new(&mut self.space, now, self.moves.active(), flushing, budget),
+            View::new(&mut self.space, now, self.moves.copying(), flushing, budget),
             &mut self.wanted,
         )
     }

@@ -13,8 +13,11 @@ const BATCH_WAIT: Nanos = Nanos::from_millis(5);
 /// The longest that they wait when nobody does. Otherwise they wait twice as long as the last such round took: moves then keep
 /// the devices flushing for a third of the time at most.
 const CALM_WAIT_MAX: Nanos = Nanos::from_millis(100);
-/// Copied moves that are reason enough for a round.
-const BATCH: u32 = 8;
+/// Copied moves that are reason enough for a round: a disk writes so many at random places in about 0.2 s, for which requests wait.
+const BATCH: u32 = 32;
+/// Moves that read or write at once, where neither policy nor settings say how many. More of them would only stand in the
+/// devices' queues, before requests.
+pub(super) const AT_WORK: u32 = 16;
 /// How often foreground latency is judged against its limit.
 const FEEDBACK_EVERY: Nanos = Nanos::from_millis(500);
 
@@ -136,7 +139,7 @@ impl Moves {
             bytes_per_s: p.move_bytes_per_s,
             budget: 0,
             refilled: Nanos(0),
-            allowed: u32::from(n),
+            allowed: AT_WORK,
             window: Histogram::default(),
             window_start: Nanos(0),
         }
@@ -210,7 +213,8 @@ impl Moves {
         let Some(since) = self.copied_since else {
             return false;
         };
-        self.copied >= BATCH
+        // With half of the buffers waiting, the other half goes on copying while the round is under way.
+        self.copied >= BATCH.min(self.list.len() as u32 / 2).max(1)
             || self.active as usize == self.list.len()
             || (urgent && self.copied == self.active)
             || now.since(since) >= self.wait(urgent)
@@ -269,7 +273,7 @@ impl Moves {
             self.allowed = if over {
                 self.allowed / 2
             } else {
-                (self.allowed + 1).min(self.list.len() as u32)
+                (self.allowed + 1).min(AT_WORK)
             };
             self.window.clear();
             self.window_start = now;
@@ -277,8 +281,11 @@ impl Moves {
     }
     /// Moves that latency feedback allows. Without a limit, or without traffic that could suffer, all of them.
     pub(super) fn allowed(&mut self, now: Nanos, limit: Option<Nanos>) -> u32 {
-        if limit.is_none() || now.since(self.window_start) >= FEEDBACK_EVERY + FEEDBACK_EVERY {
-            self.allowed = self.list.len() as u32;
+        if limit.is_none() {
+            return u32::MAX;
+        }
+        if now.since(self.window_start) >= FEEDBACK_EVERY + FEEDBACK_EVERY {
+            self.allowed = AT_WORK;
         }
         self.allowed
     }

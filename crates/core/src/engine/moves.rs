@@ -7,7 +7,7 @@
 //! was flushed before the record was issued. The source slot is free only after the record is durable and unread.
 
 use super::commit::MetaSource;
-use super::move_list::{Kind, Move, Step};
+use super::move_list::{AT_WORK, Kind, Move, Step};
 use super::{Engine, Mutant, What};
 use crate::bits::Bits;
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind};
@@ -160,14 +160,14 @@ impl Engine {
         }
         let limit = rules
             .limit
-            .unwrap_or(u32::MAX)
+            .unwrap_or(AT_WORK)
             .min(self.moves.list.len() as u32)
             .min(self.params.moves_max.map_or(u32::MAX, u32::from));
         if self.moves.copying() >= limit || !self.moves.has_free() {
             return Err(Refusal::Limit);
         }
         self.moves.refill(now);
-        if self.moves.active >= self.moves.allowed(now, self.params.p99_limit)
+        if self.moves.copying() >= self.moves.allowed(now, self.params.p99_limit)
             || (self.moves.bytes_per_s.is_some() && self.moves.budget < 0)
         {
             return Err(Refusal::Throttled);

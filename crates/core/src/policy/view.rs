@@ -169,7 +169,7 @@ impl<'a> View<'a> {
         };
         on(self.home(e)) + on(self.copy(e))
     }
-    /// Moves under way.
+    /// Moves that read or write just now; those that only wait for their record do not count.
     pub fn moves(&self) -> u32 {
         self.moves
     }

@@ -195,7 +195,7 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
             .policy
             .as_ref()
             .map_or_else(|| "greendm".to_owned(), ToString::to_string),
-        io: isotherm_live::config::IoConfig::default(),
+        io: isotherm_live::config::IoConfig::for_extents(u64::from(extent)),
         members,
     })
 }

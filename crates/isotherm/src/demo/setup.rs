@@ -74,7 +74,7 @@ impl SetUp {
             uuid: None,
             extent: Size(EXTENT),
             policy: policy.into(),
-            io: IoConfig::default(),
+            io: IoConfig::for_extents(EXTENT),
             members,
         }
     }

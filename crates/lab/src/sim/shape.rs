@@ -257,7 +257,7 @@ impl Shape {
         let params = Params {
             map_on_read: true,
             own_slots: self.from.is_none() && self.members.len() > 1,
-            move_buffers: usual.move_buffers.max(asked),
+            move_buffers: Params::buffers_for(1 << self.shift).max(asked),
             unread_metadata: true,
             standby_after: drives
                 .iter()

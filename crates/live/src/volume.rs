@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::paced::Pacer;
 use isotherm_core::policy::{Policy, Uses};
-use isotherm_core::store::superblock::{MemberEntry, State, SuperblockError};
+use isotherm_core::store::superblock::{Follow, MemberEntry, State, SuperblockError};
 use isotherm_core::store::{self, BLOCK, Layout, Media, MetaArea, Opened, Superblock};
 use isotherm_core::{MemberId, Nanos, TierId, engine};
 use std::ffi::OsString;
@@ -139,6 +139,9 @@ impl Plan {
             prev_epoch: 0,
             first_seq: 1,
             prev_first_seq: 1,
+            follow: Follow::Unknown,
+            prev_follow: Follow::Unknown,
+            absent: 0,
             state: State::Clean,
             extent_shift: extent.trailing_zeros(),
             block_shift: align.trailing_zeros(),

@@ -81,7 +81,7 @@ impl Draining {
     }
     pub(super) fn new(uses: Uses, space: &Space) -> Draining {
         let fast = space.geo.tier_slots(space.geo.slowest()).start;
-        let free = |t| space.slots.free(TierId(t));
+        let free = |t| space.slots.free(TierId(t)) + space.slots.lost(TierId(t));
         let used: u32 = fast - (0..space.geo.slowest().0).map(free).sum::<u32>();
         let due = match uses {
             Uses::Homes => space.map.copied() > 0,
@@ -166,7 +166,11 @@ impl Engine {
         }
         let geo = &self.space.geo;
         let fast = geo.tier_slots(geo.slowest()).start;
-        let free = |t| self.space.slots.free(TierId(t)) + self.space.slots.freeing(TierId(t));
+        let slots = &self.space.slots;
+        let free = |t| {
+            let t = TierId(t);
+            slots.free(t) + slots.freeing(t) + slots.lost(t)
+        };
         let used = fast - (0..geo.slowest().0).map(free).sum::<u32>();
         match self.drain.uses {
             Uses::Homes => Drain::Copies(self.space.map.copied()),

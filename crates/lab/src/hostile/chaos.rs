@@ -15,6 +15,8 @@ pub struct Chaos {
     copies: u64,
     /// Mostly write so, if so.
     write: Option<WriteTo>,
+    /// Keep copies only, and say so; `true`: never dirty ones.
+    cache: Option<bool>,
 }
 
 impl Chaos {
@@ -35,6 +37,7 @@ impl Chaos {
             eager,
             copies,
             write,
+            cache: None,
         }
     }
     /// Seeded, about copies only.
@@ -44,6 +47,13 @@ impl Chaos {
             copies: 4,
             write: None,
             ..Chaos::new(seed)
+        }
+    }
+    /// Seeded, a cache; with `through`, one that never holds anything that the home lacks.
+    pub fn cache(seed: u64, through: bool) -> Chaos {
+        Chaos {
+            cache: Some(through),
+            ..Chaos::copies(seed)
         }
     }
     fn about(&mut self, extent: ExtentId, to: TierId) -> Action {
@@ -72,7 +82,10 @@ impl Policy for Chaos {
         "chaos"
     }
     fn uses(&self) -> Uses {
-        Uses::Both
+        match self.cache {
+            Some(_) => Uses::Copies,
+            None => Uses::Both,
+        }
     }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
@@ -95,6 +108,7 @@ impl Policy for Chaos {
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         let any = [WriteTo::Copy, WriteTo::Both, WriteTo::Home][self.rng.below(3) as usize];
         match self.write {
+            _ if self.cache == Some(true) && any == WriteTo::Copy => WriteTo::Both,
             Some(w) if !self.rng.one_in(4) => w,
             _ => any,
         }

@@ -244,7 +244,8 @@ impl Engine {
         if self.space.map.is_held(extent) || self.has_writers(extent) {
             return Some(false);
         }
-        Some(if is_copy {
+        // (A home on a middle tier may have a copy on the fastest, which must go before the home can move.)
+        Some(if is_copy || self.space.map.copy(extent).is_some() {
             self.give_up_copy(now, extent, out);
             true
         } else {

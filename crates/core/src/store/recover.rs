@@ -311,12 +311,15 @@ fn replay<M: Media + ?Sized>(
         .iter_mut()
         .filter(|r| r.member == layout.primary || sb.state == State::Clean || session.sole)
     {
+        let primary = r.member == layout.primary;
         for seq in end..end + ring {
             let Some(b) = r.block(media, &layout, seq) else {
                 continue;
             };
-            let later =
-                journal::decode(b, &sb.uuid).is_some_and(|h| h.seq > end && h.last_flushed >= end);
+            // (A mirror that became the only one may hold more of the session before than the chain up to here.)
+            let counts = |h: &journal::BlockHeader| primary || h.epoch == session.epoch;
+            let later = journal::decode(b, &sb.uuid)
+                .is_some_and(|h| h.seq > end && h.last_flushed >= end && counts(&h));
             if later {
                 return Err(OpenError::JournalHole { seq: end });
             }

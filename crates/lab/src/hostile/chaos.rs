@@ -17,6 +17,8 @@ pub struct Chaos {
     write: Option<WriteTo>,
     /// Keep copies only, and say so; `true`: never dirty ones.
     cache: Option<bool>,
+    /// Whatever is written gets a copy, if there is room, and is written there alone: homes hardly change.
+    hungry: bool,
 }
 
 impl Chaos {
@@ -38,6 +40,7 @@ impl Chaos {
             copies,
             write,
             cache: None,
+            hungry: false,
         }
     }
     /// Seeded, about copies only.
@@ -51,9 +54,13 @@ impl Chaos {
     }
     /// Seeded, a cache; with `through`, one that never holds anything that the home lacks.
     pub fn cache(seed: u64, through: bool) -> Chaos {
+        let mut chaos = Chaos::copies(seed);
+        let hungry = !through && chaos.rng.one_in(2);
         Chaos {
             cache: Some(through),
-            ..Chaos::copies(seed)
+            hungry,
+            eager: if hungry { 0 } else { chaos.eager },
+            ..chaos
         }
     }
     fn about(&mut self, extent: ExtentId, to: TierId) -> Action {
@@ -99,7 +106,11 @@ impl Policy for Chaos {
         }
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        if self.rng.one_in(3) {
+        let extent = access.extent;
+        if self.hungry && access.write && access.copy.is_none() {
+            let to = TierId(0);
+            wanted.push(Action::Allocate { extent, to });
+        } else if self.rng.one_in(3) {
             let to = TierId(self.rng.below(2) as u8);
             wanted.push(self.about(access.extent, to));
         }
@@ -108,6 +119,7 @@ impl Policy for Chaos {
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         let any = [WriteTo::Copy, WriteTo::Both, WriteTo::Home][self.rng.below(3) as usize];
         match self.write {
+            _ if self.hungry => WriteTo::Copy,
             _ if self.cache == Some(true) && any == WriteTo::Copy => WriteTo::Both,
             Some(w) if !self.rng.one_in(4) => w,
             _ => any,

@@ -217,6 +217,10 @@ pub struct Counters {
     pub journal_records: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
+    /// Times that held work was done because a disk was about to sleep.
+    pub sleep_batches: u64,
+    /// Times that it was done because it had been held long enough, or was too much.
+    pub sleep_limits: u64,
     /// Odd requests that needed read-modify-write.
     pub edge_writes: u64,
     /// Requests that failed.

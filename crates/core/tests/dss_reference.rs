@@ -86,3 +86,17 @@ fn dss_lru_s_golden() {
     let c = counts(&e);
     assert_eq!((c.fetches, c.evictions, c.writebacks), (7, 4, 2));
 }
+
+/// Worked by hand. F = 3: low = 1, high = 2.
+#[test]
+fn a_batch_waits_until_so_many_entries_are_owed() {
+    let mut e = engine("dss-lru", &[("sync_batch", 2.0)], 8, &[3, 8]);
+    touch(&mut e, &io(0, true, 0));
+    touch(&mut e, &io(1, true, 0));
+    touch(&mut e, &io(2, true, 0)); // free list 0: awake, one entry owed
+    assert_eq!(counts(&e).writebacks, 0);
+    touch(&mut e, &io(2, true, 0)); // two owed: 0 and 1 are cleaned, asleep
+    assert_eq!(counts(&e).writebacks, 2);
+    touch(&mut e, &io(2, true, 0));
+    assert_eq!(counts(&e).writebacks, 2);
+}

@@ -4,8 +4,11 @@
 mod planned;
 mod reference;
 
+use isotherm_core::policy::{ParamValue, build_with};
 use planned::{Hro, Oodt, OodtParams};
-use reference::{Draw, Naive, Touch, Work, compare, counts, engine, fast_slots, random, touch};
+use reference::{
+    Draw, Naive, Touch, Work, compare, counts, engine, engine_of, fast_slots, random, touch,
+};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -196,6 +199,51 @@ fn oodt_on_three_tiers() {
                 assert_eq!(home, naive.tier(u), "{what}: unit {u}");
             }
         }
+    }
+}
+
+/// OODT figure 2: which block each way of counting prefers. F = 1, writes only, worked by hand.
+#[test]
+fn oodt_cost_functions() {
+    // Three requests of two blocks (1, 2), four of sixteen (4 to 19), two of one (30), taking turns; then the migration.
+    let request = |unit: u32, blocks: u32| {
+        (0..blocks).map(move |i| Touch {
+            write: true,
+            unit: unit + i,
+            offset: u64::from(unit) << 12,
+            bytes: blocks << 12,
+            first: i == 0,
+            ..read(0.0, 0, 0, 0)
+        })
+    };
+    let turns = [4, 1, 30, 4, 1, 30, 4, 1, 4];
+    let work = turns.map(|unit| {
+        let blocks = [(1, 2), (4, 16), (30, 1)];
+        let blocks = blocks.iter().find(|b| b.0 == unit).map_or(1, |b| b.1);
+        request(unit, blocks).collect::<Vec<_>>()
+    });
+    for (cost, first) in [
+        ("frequency", 4),       // 4 times; 1: 3, 30: 2
+        ("sequence", 1),        // 3 times; 64 KiB counts nothing
+        ("inverse-bitmap", 30), // 2; 1: 3/2, 4: 4/16
+        ("queue", 30),
+    ] {
+        let params = [
+            ("cost", ParamValue::Name(cost)),
+            ("migrate_every", ParamValue::Number(9.0)),
+            ("queue", ParamValue::Number(1.0)),
+        ];
+        let mut e = engine_of(
+            build_with("oodt", params.into_iter()).expect("valid"),
+            32,
+            &[1, 32],
+        );
+        for t in work.iter().flatten() {
+            touch(&mut e, t);
+        }
+        touch(&mut e, &read(0.0, 25, 0, 4096));
+        let up = (0..32).find(|&u| e.home(isotherm_core::ExtentId(u)).is_some_and(|s| s.0 == 0));
+        assert_eq!(up, Some(first), "{cost}");
     }
 }
 

@@ -93,6 +93,10 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
     });
     let rest = json!({
         "energy_j": energy, "mean_power_w": energy.filter(|_| seconds > 0.0).map(|j| j / seconds),
+        "sleep_batches": c.sleep_batches, "sleep_limits": c.sleep_limits,
+        "wear_budget": engine.wear_budget().map(|b| json!({
+            "bytes_per_day": b.bytes_per_day, "burst_bytes": b.burst_bytes, "left_bytes": b.left_bytes,
+        })),
         "spin_downs": c.members.iter().map(|m| m.spin_downs).sum::<u64>(),
         "fast_read_bytes": fast(|m| m.bytes_read), "fast_write_bytes": fast(|m| m.bytes_written),
         "wear_eu": wear, "accesses": c.accesses,
@@ -124,6 +128,23 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
     all
 }
 
+/// Parameters of the policy and knobs of the engine; a list where one is given several times.
+pub fn params(engine: &Engine) -> Value {
+    let mut all: Map<String, Value> = engine
+        .knobs()
+        .into_iter()
+        .map(|(k, v)| (k.to_owned(), json!(v)))
+        .collect();
+    for (k, v) in engine.names() {
+        match all.get_mut(k) {
+            Some(Value::Array(list)) => list.push(json!(v)),
+            Some(one) => *one = json!([one.clone(), v]),
+            None => drop(all.insert(k.to_owned(), json!(v))),
+        }
+    }
+    Value::Object(all)
+}
+
 /// Copies that there are, and what is being given up after a change of policy.
 pub fn copies(engine: &Engine) -> Value {
     let (extents, dirty, dirty_bytes) = engine.copies();
@@ -131,6 +152,7 @@ pub fn copies(engine: &Engine) -> Value {
         Drain::None => (Value::Null, 0),
         Drain::Copies(n) => (json!("copies"), n),
         Drain::Homes(n) => (json!("homes"), n),
+        Drain::Dirty(n) => (json!("dirty"), n),
     };
     json!({
         "extents": extents, "dirty_extents": dirty, "dirty_bytes": dirty_bytes,

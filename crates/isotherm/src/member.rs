@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::policy_spec::Param;
 use crate::size::Size;
 
 /// `PATH[:SIZE]`.
@@ -102,7 +103,12 @@ pub fn knob(text: &str) -> Result<(String, f64), String> {
         .and_then(|(k, v)| Some((k.to_owned(), v.parse::<Size>().ok()?.bytes()? as f64)));
     match sized {
         Some((k, v)) if !k.is_empty() => Ok((k, v)),
-        _ => crate::policy_spec::param(text),
+        _ => match crate::policy_spec::name_and_value(text)? {
+            (k, Param::Number(v)) => Ok((k, v)),
+            _ => Err(format!(
+                "`{text}`: the value of a parameter is a number, as in PT=2"
+            )),
+        },
     }
 }
 
@@ -111,18 +117,29 @@ pub fn knob(text: &str) -> Result<(String, f64), String> {
 pub enum Setting {
     /// A parameter or knob.
     Knob(String, f64),
+    /// A parameter whose value is a name.
+    Word(String, String),
     /// The policy itself.
     Policy(crate::policy_spec::PolicySpec),
 }
 
-/// `KEY=VALUE` as in [`knob`], or `policy=NAME,KEY=VALUE,…`.
+/// `KEY=VALUE` as in [`knob`] or with a name as value, or `policy=NAME,KEY=VALUE,…`.
 ///
 /// # Errors
 /// Says what to write.
 pub fn setting(text: &str) -> Result<Setting, String> {
     match text.strip_prefix("policy=") {
         Some(spec) => spec.parse().map(Setting::Policy),
-        None => knob(text).map(|(k, v)| Setting::Knob(k, v)),
+        None => match knob(text) {
+            Ok((k, v)) => Ok(Setting::Knob(k, v)),
+            Err(_) => match crate::policy_spec::name_and_value(text)? {
+                (_, Param::Name(v)) if v.contains(',') => Err(format!(
+                    "`{text}`: one KEY=VALUE at a time, with spaces between them"
+                )),
+                (k, Param::Name(v)) => Ok(Setting::Word(k, v)),
+                (k, Param::Number(v)) => Ok(Setting::Knob(k, v)),
+            },
+        },
     }
 }
 
@@ -175,6 +192,11 @@ mod tests {
         assert!(matches!(setting("policy=lru"), Ok(Setting::Policy(p)) if p.name == "lru"));
         assert!(setting("policy=lrv").is_err_and(|e| e.contains("lru")));
         assert_eq!(setting("a=1"), Ok(Setting::Knob("a".into(), 1.0)));
+        assert_eq!(
+            setting("write-mode=write-around"),
+            Ok(Setting::Word("write-mode".into(), "write-around".into()))
+        );
+        assert!(setting("a").is_err() && setting("=x").is_err() && setting("a=x,b=y").is_err());
         assert!(knob("a").is_err() && knob("=1").is_err() && knob("a=x").is_err());
     }
 }

@@ -94,6 +94,17 @@ fn a_life_over_nbd() {
     assert!(place.fails("serve v --nbd unix:m").contains("in use"));
     let set = place.json("set v PT=5 move_bytes_per_s=1G", "set");
     assert_eq!(set["params"]["PT"], json!(5.0));
+    let budgets = "set v wear_bytes_per_day=100G wear_burst_h=6 sleep_hold_s=600 sleep_hold_bytes=8M moves_max=4";
+    let set = place.json(budgets, "set");
+    assert_eq!(
+        set["params"]["wear_bytes_per_day"],
+        json!((100u64 << 30) as f64)
+    );
+    assert!(place.fails("set v wear_burst_h=0").contains("hours"));
+    assert_eq!(
+        place.json("stats v", "stats")["wear_budget"]["burst_bytes"],
+        json!((100u64 << 30) / 4)
+    );
     assert!(place.fails("set v PT=6 PTT=1").contains("nearest: `PT`"));
     assert_eq!(
         place.json("status v", "status")["params"]["PT"],
@@ -111,11 +122,17 @@ fn a_life_over_nbd() {
     );
     let served = place.serve("v --nbd unix:n");
     assert!(copy_out(&place, data.len()) == data);
-    assert_eq!(
-        place.json("status v", "status")["params"]["PT"],
-        json!(5.0),
-        "parameters are kept"
-    );
+    let params = place.json("status v", "status")["params"].clone();
+    for (key, value) in [
+        ("PT", 5.0),
+        ("wear_bytes_per_day", (100u64 << 30) as f64),
+        ("wear_burst_h", 6.0),
+        ("sleep_hold_s", 600.0),
+        ("sleep_hold_bytes", f64::from(8 << 20)),
+        ("moves_max", 4.0),
+    ] {
+        assert_eq!(params[key], json!(value), "{key} is kept");
+    }
     assert_eq!(served.terminate(), Some(0));
     assert!(!place.path("v.sock").exists() && !place.path("n").exists());
 }

@@ -214,9 +214,10 @@ fn prices(setup: &Setup, shape: &Shape, touched: &Touched, reads: f64) -> Result
         // The slowest tier's data lies where the trace has it.
         let ends = touched.extents.max().zip(touched.extents.min());
         let reach = ends.map_or(0, |(max, min)| (max - min + 1) << shape.shift);
-        let bytes = match tier == last {
-            true => reach.clamp(bytes, sheet.capacity()),
-            false => bytes,
+        let bytes = if tier == last {
+            reach.clamp(bytes, sheet.capacity())
+        } else {
+            bytes
         };
         let drive = Drive::new(device, sheet, bytes);
         let work = Work {

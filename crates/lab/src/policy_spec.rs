@@ -78,29 +78,16 @@ impl FromStr for PolicySpec {
 }
 
 /// `KEY=VALUE` with any value; the policy says what it takes.
-fn name_and_value(text: &str) -> Result<(String, Param), String> {
+///
+/// # Errors
+/// Says what to write instead.
+pub fn name_and_value(text: &str) -> Result<(String, Param), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => {
             let Ok(value) = value.parse();
             Ok((key.to_owned(), value))
         }
         _ => Err(format!("`{text}` is no parameter: write KEY=VALUE")),
-    }
-}
-
-/// `KEY=VALUE` with a finite number.
-///
-/// # Errors
-/// Says what to write instead.
-pub fn param(text: &str) -> Result<(String, f64), String> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("`{text}` is no parameter: write KEY=VALUE"))?;
-    match value.parse::<f64>() {
-        Ok(v) if v.is_finite() && !key.is_empty() => Ok((key.to_owned(), v)),
-        _ => Err(format!(
-            "`{text}`: the value of a parameter is a number, as in PT=2"
-        )),
     }
 }
 
@@ -159,6 +146,9 @@ pub fn param_words(of: &str, key: &str, error: &ParamError) -> String {
             format!("{of} has no parameter `{key}`; nearest: `{nearest}`")
         }
         ParamError::Range(range) => format!("{of}: parameter `{key}` must be {range}"),
+        ParamError::Value(range, nearest) => {
+            format!("{of}: parameter `{key}` must be {range}; nearest: `{nearest}`")
+        }
     }
 }
 

@@ -52,6 +52,9 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
         sum.losses += d.losses;
         sum.accepted += d.accepted;
         sum.refused += d.refused;
+        sum.batches += d.batches;
+        sum.worn += d.worn;
+        sum.asleep += d.asleep;
     }
     println!("{name}: {} seeds, {sum:?}", list.len());
     sum
@@ -70,6 +73,9 @@ fn crashes_lose_nothing_that_was_flushed() {
             && did.edges > 0
             && did.from_ram > 0
             && did.crashes > 0
+            && did.batches > 0
+            && did.worn > 0
+            && did.asleep > 0
     );
 }
 

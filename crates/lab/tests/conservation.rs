@@ -52,13 +52,21 @@ fn setup() -> impl Strategy<Value = Setup> {
         (1u32..9).prop_map(|depth| TimeMode::Closed { depth }),
         (0.1..10.0f64).prop_map(|acceleration| TimeMode::Trace { acceleration }),
     ];
+    let settings = prop::sample::select(vec![
+        vec![],
+        vec![("wear_bytes_per_day", 1e12), ("wear_burst_h", 0.001)],
+        vec![("moves_max", 2.0), ("move_bytes_per_s", 1e6)],
+    ]);
+    let policy = (policy, settings);
     (policy, time, 12u32..17, 5u32..60, any::<bool>()).prop_map(
-        |(policy, time, shift, share, third)| {
+        |((policy, settings), time, shift, share, third)| {
             let policy = policy.parse().expect("a preset");
             let mut s = Setup::pair(policy, Size::Share(share * 10_000)).expect("sheets");
             s.time = time;
             s.extent_bytes = 1 << shift;
             s.host_w = 10.0;
+            let owned = |(k, v): (&str, f64)| (k.to_owned(), v);
+            s.settings = settings.into_iter().map(owned).collect();
             s.observe = Observe {
                 time_bins: 8,
                 address_bins: 4,

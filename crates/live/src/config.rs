@@ -1,5 +1,7 @@
 //! The description of a volume, `p/v.toml`: read, checked as a whole, written.
 
+mod budgets;
+
 use crate::error::{Error, ErrorKind};
 use isotherm_core::policy::{self, BuildError, ParamError, ParamValue, Policy, nearest};
 use isotherm_models::{DeviceModel, Options, Span, preset};
@@ -163,6 +165,27 @@ pub struct IoConfig {
     /// Foreground 99th percentile that moves yield to, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_limit_ms: Option<f64>,
+    /// Moves under way at once at most, whatever the policy allows itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moves_max: Option<u16>,
+    /// Wear budget: bytes that the fastest tier may be written in a day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wear_per_day: Option<Size>,
+    /// Or: years that the fastest tier must last, ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wear_years: Option<f64>,
+    /// ... and terabytes (10^12 bytes) that may be written to it in its life. Default: by the data sheets of its paced members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wear_tbw: Option<f64>,
+    /// Hours for which unused wear budget can be saved up; 24 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wear_burst_h: Option<f64>,
+    /// Background work waits for a sleeping disk so long, seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sleep_hold_s: Option<f64>,
+    /// No more dirty bytes than this wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sleep_hold_bytes: Option<Size>,
 }
 
 impl Default for IoConfig {
@@ -178,6 +201,13 @@ impl Default for IoConfig {
             pass_discards: true,
             move_rate: None,
             p99_limit_ms: None,
+            moves_max: None,
+            wear_per_day: None,
+            wear_years: None,
+            wear_tbw: None,
+            wear_burst_h: None,
+            sleep_hold_s: None,
+            sleep_hold_bytes: None,
         }
     }
 }
@@ -221,6 +251,13 @@ const IO: &[&str] = &[
     "pass_discards",
     "move_rate",
     "p99_limit_ms",
+    "moves_max",
+    "wear_per_day",
+    "wear_years",
+    "wear_tbw",
+    "wear_burst_h",
+    "sleep_hold_s",
+    "sleep_hold_bytes",
 ];
 
 /// Every key of `table` must be one of `valid`.
@@ -368,6 +405,7 @@ impl VolumeConfig {
             io.p99_limit_ms.is_none_or(|p| p.is_finite() && p > 0.0),
             "p99_limit_ms: more than 0, or leave it out",
         )?;
+        self.check_budgets().map_err(|e| format!("[io]: {e}"))?;
         if self.members.is_empty() || self.members.len() > 16 {
             return Err("members: a volume has 1 to 16".into());
         }
@@ -443,6 +481,9 @@ pub fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
             format!("policy: {name} has no parameter `{k}`: {hint}")
         }
         BuildError::Param(k, ParamError::Range(what)) => format!("policy: {k}: {what}"),
+        BuildError::Param(k, ParamError::Value(what, n)) => {
+            format!("policy: {k}: {what}: did you mean `{n}`?")
+        }
     })
 }
 

@@ -39,6 +39,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Driver {
     engine: Engine,
     recorder: Option<Box<Recorder>>,
+    /// The policy that took over last, if one did.
+    policy: Option<String>,
     /// A recording that is to begin at the next quiet moment.
     pub(crate) wish: Option<Wish>,
 }
@@ -59,6 +61,7 @@ impl Driver {
         Driver {
             engine,
             recorder,
+            policy: None,
             wish: None,
         }
     }
@@ -129,11 +132,19 @@ impl Driver {
         policy: Box<dyn Policy>,
     ) -> Result<(), SwitchError> {
         let result = self.engine.set_policy(now, policy);
+        if result.is_ok() {
+            self.policy = Some(text.to_owned());
+        }
         if self.recorder.is_some() {
             let text = text.to_owned();
             self.record(now, &Call::Policy { text }, &[]);
         }
         result
+    }
+
+    /// The policy that took over since the start, as it was described.
+    pub(crate) fn policy(&self) -> Option<&str> {
+        self.policy.as_deref()
     }
 
     /// See [`Engine::explain`]; it changes nothing.

@@ -152,6 +152,10 @@ impl Session {
             .map_err(|e| Error::new(ErrorKind::Volume, format!("opening again to record: {e}")))?;
         // Engine time goes on: the world's clock has not been away.
         opened.time_base = opened.time_base.max(now);
+        // The one that serves now, which need not be the one of the start.
+        if let Some(text) = self.engine.policy() {
+            text.clone_into(&mut self.config.policy);
+        }
         let policy = self
             .config
             .build_policy()

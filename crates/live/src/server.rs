@@ -139,6 +139,13 @@ impl Prepared {
                 .collect(),
             move_bytes_per_s: io.move_rate.map(|r| r.0),
             p99_limit: io.p99_limit_ms.map(|p| Nanos((p * 1e6) as u64)),
+            moves_max: io.moves_max,
+            wear_bytes_per_day: config
+                .wear_bytes_per_day()
+                .map_err(|e| Error::new(ErrorKind::Config, format!("[io]: {e}")))?,
+            wear_burst: io.wear_burst(),
+            sleep_hold: io.sleep_hold_s.map(|s| Nanos((s * 1e9) as u64)),
+            sleep_hold_bytes: io.sleep_hold_bytes.map(|b| b.0),
             pass_discards: io.pass_discards,
             ..Params::default()
         };

@@ -10,6 +10,7 @@
 
 pub mod cost;
 pub mod enclosure;
+mod endurance;
 pub mod hdd;
 pub mod measure;
 mod model;
@@ -22,6 +23,7 @@ pub mod smr;
 mod span;
 pub mod ssd;
 
+pub use endurance::bytes_per_day;
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
 pub use preset::{Options, preset, presets, sheet};
 pub use sheet::{Metric, Published, Sheet, SheetError};

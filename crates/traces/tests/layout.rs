@@ -393,3 +393,51 @@ fn an_image_made_quietly_is_the_same_image() {
     };
     assert_eq!(run(true), run(false));
 }
+
+#[test]
+fn with_room_of_its_own_a_file_has_its_rooms_for_itself_and_discards_them_when_it_goes() {
+    const ROOM: u64 = 8;
+    let mut fs = FileSystem::new(Config {
+        bytes: 64 << 20,
+        room_blocks: ROOM as u32,
+        discard: true,
+        ..Config::default()
+    })
+    .expect("a sound configuration");
+    let root = fs.root();
+    let mut files = Vec::new();
+    for i in 0..300u64 {
+        let file = fs.create(root).expect("room");
+        fs.write(file, 0, 1 + i * 97 % 28_000).expect("room");
+        files.push(file);
+        if i % 3 == 1 {
+            let gone = files.remove((i * 7 % files.len() as u64) as usize);
+            fs.unlink(gone).expect("it is there");
+        }
+        // Growth stays in the room, whatever was made in between.
+        let grown = files[(i * 5 % files.len() as u64) as usize];
+        let size = fs.size(grown);
+        fs.append(grown, (28_000 - size).min(5000)).expect("room");
+    }
+    let mut rooms: BTreeMap<Ino, BTreeSet<u64>> = BTreeMap::new();
+    for (block, owner) in fs.owners().expect("sound") {
+        if let Owner::File(file) = owner {
+            rooms.entry(file).or_default().insert(block / ROOM);
+        }
+    }
+    assert_eq!(rooms.len(), files.len());
+    let all: BTreeSet<u64> = rooms.values().flatten().copied().collect();
+    assert_eq!(all.len(), rooms.len(), "one room each, none shared");
+
+    let mut before = Vec::new();
+    fs.drain(&mut before);
+    fs.unlink(files[0]).expect("it is there");
+    let mut after = Vec::new();
+    fs.drain(&mut after);
+    let gone: Vec<_> = after.iter().filter(|r| r.op == Op::Discard).collect();
+    let blocks = fs.owners().expect("sound");
+    assert_eq!(gone.len(), 1);
+    let range = gone[0].offset / 4096..gone[0].end() / 4096;
+    assert_eq!(Some(&(range.start / ROOM)), rooms[&files[0]].first());
+    assert!(range.clone().all(|b| !blocks.contains_key(&b)));
+}

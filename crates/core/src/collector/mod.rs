@@ -1,5 +1,6 @@
 //! Collectors keep access statistics and order units by worth. Any collector serves any architecture (Loris III).
 
+mod access_queue;
 mod frequency;
 mod heap;
 mod hro;
@@ -11,6 +12,7 @@ mod recency;
 mod streams;
 mod wsclock;
 
+pub use access_queue::{AccessQueue, Pending};
 pub use frequency::Frequency;
 pub use heap::{Coldest, Heap};
 pub use hro::Hro;
@@ -74,6 +76,14 @@ pub trait Collector: Send {
     /// Change a parameter: `None` if it has none of that name, else whether the value is in range.
     fn set(&mut self, _key: &str, _value: f64) -> Option<Result<(), &'static str>> {
         None
+    }
+    /// The same for a parameter whose values are names.
+    fn set_name(&mut self, _key: &str, _name: &str) -> Option<Result<(), &'static str>> {
+        None
+    }
+    /// Parameters whose values are names, and their values now.
+    fn names(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
     /// Parameters and their values now.
     fn params(&self) -> Vec<(&'static str, f64)> {

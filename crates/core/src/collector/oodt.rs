@@ -1,15 +1,18 @@
 //! `oodt`: inverse request size after merging through an access queue (OODT III; policy-specs section 4).
 //!
-//! The queue holds pending requests (first block, last block, operation, metadata flag). A block access merges with the
-//! oldest pending request of its operation and flag that it lies in or extends at either end by exactly one block; else it
-//! is appended, and a full queue lets its oldest go first. A request of s blocks that leaves gives each of its blocks
+//! A request of s blocks that leaves the queue (`access_queue.rs`) gives each of its blocks
 //! p = (1/s) · (1 + w_read·\[read\] + w_metadata·\[metadata\]), in binary64. For tiers below the first a second sum leaves the read term
 //! out; it is kept only where there are more than two tiers.
 //!
 //! Metadata is what classes 1…7 say (policy-specs section 9).
 //!
+//! For comparison (OODT figure 2), `cost` takes what earlier work counts instead of 1/s, without a queue and for every access:
+//! `frequency` 1; `sequence` 1, or nothing if the request continues one of the last 32 streams or is of 64 KiB or more, as in
+//! `raf`; `inverse-bitmap` that collector's counter over 64. The weights apply to all.
+//!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
+//! | cost | `queue`, `frequency`, `sequence`, `inverse-bitmap` | `queue` | what an access counts |
 //! | queue | 1…64 | 8 | pending requests |
 //! | w_read | 0…100 | 0.1 | extra weight of reads |
 //! | w_metadata | 0…100 | 0.1 | extra weight of metadata |
@@ -19,29 +22,39 @@
 //! Memory: 8 bytes an extent (16 with more than two tiers), 24 a fast slot, 1 bit an extent; with `statistics`, 8 bytes an
 //! extent more for their order. With decay under 1 a migration reads and writes every priority once.
 
-use super::{Coldest, Collector, Lists, Raised, Rank};
+use super::{AccessQueue, Coldest, Collector, Lists, Pending, Raised, Rank, Streams, weight};
 use crate::policy::{Access, View, is_metadata};
 use crate::units::{ExtentId, Slot, TierId};
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A request on its way through the queue; blocks are extents.
+/// Bytes from which a request is sequential by itself under [`Cost::Sequence`].
+const SEQUENTIAL: u32 = 65_536;
+
+/// What an access counts, before the weights of reads and metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pending {
-    start: u32,
-    end: u32,
-    write: bool,
-    metadata: bool,
+enum Cost {
+    Queue,
+    Frequency,
+    Sequence,
+    InverseBitmap,
 }
+
+const COSTS: [(&str, Cost); 4] = [
+    ("queue", Cost::Queue),
+    ("frequency", Cost::Frequency),
+    ("sequence", Cost::Sequence),
+    ("inverse-bitmap", Cost::InverseBitmap),
+];
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Oodt {
-    queue: VecDeque<Pending>,
-    queue_max: usize,
+    cost: Cost,
+    streams: Streams,
+    queue: AccessQueue,
     w_read: f64,
     w_metadata: f64,
     decay: f64,
@@ -62,8 +75,9 @@ pub struct Oodt {
 impl Default for Oodt {
     fn default() -> Oodt {
         Oodt {
-            queue: VecDeque::new(),
-            queue_max: 8,
+            cost: Cost::Queue,
+            streams: Streams::default(),
+            queue: AccessQueue::default(),
             w_read: 0.1,
             w_metadata: 0.1,
             decay: 1.0,
@@ -86,7 +100,10 @@ fn rank(p: f64, e: ExtentId) -> Rank {
 
 impl Oodt {
     fn score(&mut self, r: Pending) {
-        let share = 1.0 / f64::from(r.end - r.start + 1);
+        self.gain(r, 1.0 / f64::from(r.end - r.start + 1));
+    }
+    /// Each block of `r` gains `share` and what the weights make of it.
+    fn gain(&mut self, r: Pending, share: f64) {
         let metadata = if r.metadata { self.w_metadata } else { 0.0 };
         let read = if r.write { 0.0 } else { self.w_read };
         for b in r.start..=r.end {
@@ -126,28 +143,18 @@ impl Oodt {
         let i = e.0 as usize;
         (self.priority[i], self.lower.get(i).copied())
     }
-    fn merge(&mut self, b: u32, write: bool, metadata: bool) {
-        for r in &mut self.queue {
-            if (r.write, r.metadata) == (write, metadata)
-                && b.saturating_add(1) >= r.start
-                && b <= r.end.saturating_add(1)
-            {
-                r.start = r.start.min(b);
-                r.end = r.end.max(b);
-                return;
+    /// What `access` counts by itself; `None` under the queue.
+    fn share(&mut self, access: &Access) -> Option<f64> {
+        match self.cost {
+            Cost::Queue => None,
+            Cost::Frequency => Some(1.0),
+            Cost::Sequence => {
+                let continues = self.streams.note(access).0;
+                let random = !continues && access.request_bytes < SEQUENTIAL;
+                Some(f64::from(u8::from(random)))
             }
+            Cost::InverseBitmap => Some(f64::from(weight(access.request_bytes)) / 64.0),
         }
-        if self.queue.len() >= self.queue_max
-            && let Some(r) = self.queue.pop_front()
-        {
-            self.score(r);
-        }
-        self.queue.push_back(Pending {
-            start: b,
-            end: b,
-            write,
-            metadata,
-        });
     }
 }
 
@@ -167,7 +174,24 @@ impl Collector for Oodt {
     }
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
         let metadata = is_metadata(access.class);
-        self.merge(access.extent.0, access.write, metadata);
+        let b = access.extent.0;
+        match self.share(access) {
+            None => {
+                if let Some(r) = self.queue.access(b, access.write, metadata) {
+                    self.score(r);
+                }
+            }
+            Some(share) if share > 0.0 => {
+                let alone = Pending {
+                    start: b,
+                    end: b,
+                    write: access.write,
+                    metadata,
+                };
+                self.gain(alone, share);
+            }
+            Some(_) => {}
+        }
         view.set_last(access.extent, access.now);
     }
     fn placed(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
@@ -201,7 +225,7 @@ impl Collector for Oodt {
         self.lower.get(i).unwrap_or(&self.priority[i]).to_bits()
     }
     fn settle(&mut self, _view: &mut View<'_>) {
-        while let Some(r) = self.queue.pop_front() {
+        while let Some(r) = self.queue.pop() {
             self.score(r);
         }
         // All shrink alike, so the order stays; decaying before or after ranking is the same.
@@ -230,7 +254,7 @@ impl Collector for Oodt {
                 (1.0..=64.0).contains(&value) && value % 1.0 == 0.0,
                 "pending requests, a whole number from 1 to 64",
             )
-            .map(|()| self.queue_max = value as usize),
+            .map(|()| self.queue.resize(value as usize)),
             "w_read" => check((0.0..=100.0).contains(&value), "a weight from 0 to 100")
                 .map(|()| self.w_read = value),
             "w_metadata" => check((0.0..=100.0).contains(&value), "a weight from 0 to 100")
@@ -245,9 +269,25 @@ impl Collector for Oodt {
             _ => return None,
         })
     }
+    fn set_name(&mut self, key: &str, name: &str) -> Option<Result<(), &'static str>> {
+        (key == "cost").then(|| {
+            let known = COSTS.iter().find(|c| c.0 == name);
+            let cost = known.ok_or("queue, frequency, sequence or inverse-bitmap")?;
+            // What waits in the queue was counted by the queue's rule.
+            while let Some(r) = self.queue.pop() {
+                self.score(r);
+            }
+            self.cost = cost.1;
+            Ok(())
+        })
+    }
+    fn names(&self) -> Vec<(&'static str, String)> {
+        let name = COSTS.iter().find(|c| c.1 == self.cost).map(|c| c.0);
+        vec![("cost", String::from(name.unwrap_or_default()))]
+    }
     fn params(&self) -> Vec<(&'static str, f64)> {
         vec![
-            ("queue", self.queue_max as f64),
+            ("queue", self.queue.size() as f64),
             ("w_read", self.w_read),
             ("w_metadata", self.w_metadata),
             ("decay", self.decay),
@@ -258,6 +298,7 @@ impl Collector for Oodt {
         (self.priority.len() + self.lower.len()) * 8
             + self.coldest.bytes()
             + self.raised.bytes()
+            + self.streams.bytes()
             + self.known.as_ref().map_or(0, Lists::bytes)
     }
 }

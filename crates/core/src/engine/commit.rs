@@ -69,6 +69,9 @@ pub(super) struct Round {
     /// Metadata flush needed: (primary, mirror).
     pub(super) wrote: [bool; 2],
     pub(super) failed: bool,
+    pub(super) begun: Nanos,
+    /// Moves that it carries.
+    pub(super) moves: u32,
 }
 
 /// A checkpoint being written.

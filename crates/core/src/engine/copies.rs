@@ -56,6 +56,12 @@ impl Engine {
             return Err(Refusal::Busy);
         }
         self.may_copy(now, e, true)?;
+        // A copy needs no record.
+        self.may_disturb(now, &[src], false)?;
+        if kind != Kind::Fill && self.space.slots.free(to) == 0 {
+            return Err(Refusal::Full);
+        }
+        self.may_wear(to)?;
         let dst = match copy {
             Some(c) if kind == Kind::Fill => c,
             _ => self.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
@@ -118,8 +124,14 @@ impl Engine {
         if self.space.map.is_held(e) || self.has_writers(e) {
             return Err(Refusal::Busy);
         }
+        if self.space.slots.free(to) == 0 {
+            return Err(Refusal::Full);
+        }
+        self.may_wear(to)?;
         let slot = self.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
         self.space.map.add_empty_copy(e, slot);
+        // The write that it is for goes there, not to the home.
+        self.wake_with(None);
         self.tell_copied(now, e, slot);
         Ok(true)
     }
@@ -166,6 +178,9 @@ impl Engine {
             return Err(Refusal::Busy);
         }
         self.may_copy(now, e, false)?;
+        if let Some(home) = self.space.map.home(e) {
+            self.may_disturb(now, &[home], true)?;
+        }
         let evict = matches!(action, Action::Evict { .. });
         self.start_clean(action, e, evict, false, out);
         Ok(false)

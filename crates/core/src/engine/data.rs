@@ -186,7 +186,10 @@ impl Engine {
         policy.on_access(&mut view, &told, wanted);
         self.policy_due = true;
         if !self.wanted.is_empty() {
+            // Served at the home, it wakes the disk whatever the policy wants.
+            self.wake_with(access.home.filter(|_| access.copy.is_none()));
             self.try_wanted(now, out);
+            self.wake_with(None);
         }
     }
 

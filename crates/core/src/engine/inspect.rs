@@ -1,7 +1,7 @@
-//! Looking at a running engine: counters, explanations, knobs.
+//! Looking at a running engine: counters, explanations.
 
 use super::Engine;
-use crate::policy::{ParamError, Policy, Space, View, nearest};
+use crate::policy::{Policy, Space, View};
 use crate::stats::Counters;
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
 use alloc::string::String;
@@ -54,9 +54,6 @@ pub struct Explained {
     pub why: String,
 }
 
-/// Engine knobs beside the policy's parameters.
-const KNOBS: [&str; 3] = ["move_bytes_per_s", "p99_limit_s", "commit_interval_s"];
-
 impl Engine {
     /// The map and what goes with it.
     pub fn space(&self) -> &Space {
@@ -70,62 +67,9 @@ impl Engine {
     pub fn policy_name(&self) -> &'static str {
         self.policy.name()
     }
-    /// The policy's parameters and the engine's knobs, with their values.
-    pub fn knobs(&self) -> Vec<(&'static str, f64)> {
-        let mut v = self.policy.params();
-        v.push((
-            KNOBS[0],
-            self.params.move_bytes_per_s.map_or(0.0, |b| b as f64),
-        ));
-        v.push((
-            KNOBS[1],
-            self.params.p99_limit.map_or(0.0, Nanos::as_secs_f64),
-        ));
-        v.push((KNOBS[2], self.params.commit_interval.as_secs_f64()));
-        v
-    }
-    /// Change a policy parameter or an engine knob (`0` lifts a limit).
-    pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
-        let range = |max: f64, what| {
-            if (0.0..=max).contains(&value) {
-                Ok(())
-            } else {
-                Err(ParamError::Range(what))
-            }
-        };
-        match key {
-            "move_bytes_per_s" => {
-                range(
-                    1e12,
-                    "move_bytes_per_s: bytes per second, 0 (no limit) to 10^12",
-                )?;
-                self.params.move_bytes_per_s = (value > 0.0).then_some(value as u64);
-                self.moves.set_rate(self.params.move_bytes_per_s);
-            }
-            "p99_limit_s" => {
-                range(3600.0, "p99_limit_s: seconds, 0 (no limit) to 3600")?;
-                self.params.p99_limit = (value > 0.0).then_some(Nanos((value * 1e9) as u64));
-            }
-            "commit_interval_s" => {
-                if value < 0.01 {
-                    return Err(ParamError::Range(
-                        "commit_interval_s: seconds, 0.01 to 3600",
-                    ));
-                }
-                range(3600.0, "commit_interval_s: seconds, 0.01 to 3600")?;
-                self.params.commit_interval = Nanos((value * 1e9) as u64);
-            }
-            _ => match self.policy.set(key, value) {
-                Err(ParamError::Unknown(_)) => {
-                    let params = self.policy.params();
-                    let names = params.iter().map(|p| p.0).chain(KNOBS);
-                    return Err(ParamError::Unknown(nearest(key, names)));
-                }
-                r => r?,
-            },
-        }
-        self.policy_due = true;
-        Ok(())
+    /// The policy's parameters whose values are names; one that is given several times is there as often.
+    pub fn names(&self) -> Vec<(&'static str, String)> {
+        self.policy.names()
     }
     /// Where an extent is, and what would move it.
     pub fn explain(&mut self, now: Nanos, extent: ExtentId) -> Explained {

@@ -18,6 +18,8 @@
 //! | `follow.rs` | what the mirror must know before anything is acknowledged |
 //! | `free.rs` | slots between "given up" and "free" |
 //! | `switch.rs` | another policy for a running volume |
+//! | `knobs.rs` | what can be set while it runs, beside the policy's parameters |
+//! | `wear.rs`, `lull.rs` | the wear budget; what waits while a disk sleeps |
 
 mod commit;
 mod copies;
@@ -28,6 +30,8 @@ mod follow;
 mod free;
 mod gate;
 mod inspect;
+mod knobs;
+mod lull;
 mod move_list;
 mod moves;
 mod mutants;
@@ -35,16 +39,19 @@ mod replicas;
 mod round;
 mod slab;
 mod switch;
+mod wear;
 
 pub use inspect::{Explained, Memory};
+pub use knobs::{KNOBS, Knob, is_knob, knob};
 pub use mutants::{MUTANTS, Mutant};
 pub use switch::{Drain, SwitchError, fits};
+pub use wear::WearBudget;
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request, RequestOp, Tag};
 use crate::policy::{Action, Policy, Space, Uses, View};
 use crate::stats::{CLASSES, ClassCounters, Counters, MemberCounters};
 use crate::store::{self, Opened};
-use crate::units::{ExtentId, MemberId, Nanos, Slot};
+use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -52,9 +59,11 @@ use alloc::vec::Vec;
 use commit::Commit;
 use edges::Edges;
 use free::Freeing;
+use lull::Lull;
 use move_list::Moves;
 use replicas::Replicas;
 use slab::Slab;
+use wear::Wear;
 
 /// Longest read or write.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -62,6 +71,8 @@ pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 const SCAN_BUDGET: u32 = 2048;
 /// Times that a policy may react to how its wants ended within one event.
 const WANT_TURNS: u32 = 64;
+/// Slots looked at in one go in the background: about 20 µs.
+const LOOKS: u32 = 2048;
 
 /// What the engine needs to know beyond the volume itself.
 #[derive(Clone, Debug)]
@@ -84,6 +95,16 @@ pub struct Params {
     pub move_bytes_per_s: Option<u64>,
     /// Foreground 99th percentile that moves yield to.
     pub p99_limit: Option<Nanos>,
+    /// Moves under way at most, whatever the policy allows itself; `None`: as many as there are buffers.
+    pub moves_max: Option<u16>,
+    /// Bytes that the fastest tier may be written in a day (`wear.rs`).
+    pub wear_bytes_per_day: Option<u64>,
+    /// What is not used of it can be saved up for this long.
+    pub wear_burst: Nanos,
+    /// While a disk sleeps, hold background work that needs it for at most this long (`lull.rs`); `None`: do not hold it.
+    pub sleep_hold: Option<Nanos>,
+    /// And no more dirty bytes than this, in whole extents.
+    pub sleep_hold_bytes: Option<u64>,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
@@ -108,6 +129,11 @@ impl Default for Params {
             standby_after: Vec::new(),
             move_bytes_per_s: None,
             p99_limit: None,
+            moves_max: None,
+            wear_bytes_per_day: None,
+            wear_burst: Nanos::from_secs(86_400),
+            sleep_hold: None,
+            sleep_hold_bytes: None,
             pass_discards: true,
             piece_blocks: 256,
             unread_metadata: false,
@@ -236,6 +262,8 @@ pub struct Engine {
     /// What the policy has no use for, and is given up in the background.
     drain: switch::Draining,
     moves: Moves,
+    wear: Wear,
+    lull: Lull,
     commit: Commit,
     freeing: Freeing,
     members: Vec<MemberState>,
@@ -307,11 +335,13 @@ impl Engine {
             commit,
             freeing: Freeing::default(),
             moves: Moves::new(&params),
+            wear: Wear::new(&params, space.geo.extent_bytes(), opened.time_base),
+            lull: Lull::new(params.sleep_hold, params.sleep_hold_bytes, opened.time_base),
             edges: Edges::default(),
             replicas: Replicas::default(),
             copies_fit: opened.superblock.has_room_for_copies(),
             hand: 0,
-            drain: switch::Draining::new(policy.uses(), &space),
+            drain: switch::Draining::new(&*policy, &space),
             reqs: Slab::new(1024),
             ops: Slab::new(1024),
             waiting: VecDeque::with_capacity(256),
@@ -334,6 +364,7 @@ impl Engine {
 
     /// A request arrived.
     pub fn submit(&mut self, now: Nanos, req: Request, out: &mut Vec<Effect>) {
+        self.wear.pass(now);
         if let Err(error) = self.admissible(&req) {
             self.counters.errors += 1;
             out.push(Effect::Reply {
@@ -435,10 +466,13 @@ impl Engine {
         result: Result<u32, IoError>,
         out: &mut Vec<Effect>,
     ) {
-        let op = &self.ops.at(id.0).op;
-        let (i, len) = (usize::from(op.member.0), op.len);
+        self.wear.pass(now);
+        let op = self.ops.at(id.0);
+        let (i, len, what) = (usize::from(op.op.member.0), op.op.len, op.what);
         self.members[i].in_flight -= 1;
-        self.members[i].last_used = now;
+        if !self.is_background(what) {
+            self.members[i].last_used = now;
+        }
         let whole = result.map(|n| n >= len || self.broken(Mutant::TrustShortTransfer));
         if let Ok(false) = whole {
             // A short transfer: the rest is asked for again, from the block in which the device stopped; one that did not
@@ -495,8 +529,9 @@ impl Engine {
 
     /// Time passed.
     pub fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.wear.pass(now);
         self.policy_due = true;
-        self.sleepy(now, out);
+        self.put_to_sleep(now, true, out);
         self.upkeep(now, out);
     }
 
@@ -512,16 +547,29 @@ impl Engine {
             }
         };
         if self.may_move() {
-            consider(self.policy.next_wake());
+            let rest = self.lull.not_before();
+            consider(
+                self.policy
+                    .next_wake()
+                    .max(rest.filter(|_| self.policy.next_wake().is_some())),
+            );
             consider(self.drain.next_wake());
+            consider(self.lull_wake());
         }
         if self.commit.is_idle() && !self.failed && !self.params.read_only {
             consider(self.commit.next_wake(self.mirror_awake()));
-            consider(self.moves.next_wake());
+            consider(self.moves.next_wake(self.is_urgent()));
         }
         if self.phase == Phase::Running {
-            for (m, after) in self.members.iter().zip(&self.params.standby_after) {
+            let batching = self.lull.is_batching();
+            for (i, (m, after)) in self
+                .members
+                .iter()
+                .zip(&self.params.standby_after)
+                .enumerate()
+            {
                 if let Some(after) = *after
+                    && !(batching && self.is_sleeper(i))
                     && !m.asleep
                     && !m.missing
                     && m.in_flight == 0
@@ -545,6 +593,7 @@ impl Engine {
 
     /// No more requests will come: drain, write everything down.
     pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.wear.pass(now);
         if self.phase == Phase::Running {
             self.phase = Phase::Closing;
             for i in 0..self.moves.len() {
@@ -583,7 +632,17 @@ impl Engine {
         op.id = OpId(self.ops.insert(Op { what, op, meta }));
         let m = &mut self.members[usize::from(op.member.0)];
         m.in_flight += 1;
-        m.asleep &= matches!(op.kind, OpKind::Standby);
+        if m.asleep && op.kind != OpKind::Standby {
+            m.asleep = false;
+            self.lull.woke();
+            self.policy_due |= self.lull.is_on();
+        }
+        if matches!(op.kind, OpKind::Write | OpKind::WriteZeroes)
+            && self.space.geo.members[usize::from(op.member.0)].tier == TierId(0)
+        {
+            let promised = self.moves.pay(what, op.len);
+            self.wear.wrote(op.len, promised);
+        }
         let c = &mut self.counters.members[usize::from(op.member.0)];
         let (is_move, is_meta) = (matches!(what, What::Move { .. }), op.buf == BufRef::Meta);
         match op.kind {
@@ -620,6 +679,11 @@ impl Engine {
             .is_some_and(|m| !self.members[usize::from(m.0)].asleep)
     }
 
+    /// Does anybody wait for a move's end?
+    fn is_urgent(&self) -> bool {
+        !self.waiting.is_empty() || !self.starving.is_empty() || self.phase == Phase::Closing
+    }
+
     fn may_move(&self) -> bool {
         self.phase == Phase::Running && !self.failed && !self.params.read_only
     }
@@ -642,12 +706,14 @@ impl Engine {
                 self.retry_starving(now, out);
             } else if self.policy_due {
                 self.policy_due = false;
-                if self.may_move() {
+                if self.may_move() && !self.lets_policy_rest(now) {
                     let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
                     policy.tick(&mut view, wanted);
                 }
             } else if self.drain.is_due(now) && self.drain_step(now, out) {
                 // Looked at some slots, or started a move.
+            } else if self.lull.is_on() && self.lull_step(now, out) {
+                // A step of a batch.
             } else if !self.start_round_if_due(now, out) {
                 break;
             }
@@ -664,8 +730,8 @@ impl Engine {
             && (self.failed || self.params.read_only || self.commit.is_settled())
     }
 
-    /// Send idle disks to sleep (GreenDM 6.1.4).
-    fn sleepy(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+    /// Send idle disks to sleep (GreenDM 6.1.4); `first`, do what was held for them.
+    fn put_to_sleep(&mut self, now: Nanos, first: bool, out: &mut Vec<Effect>) {
         for i in 0..self.members.len() {
             let m = self.members[i];
             let Some(after) = self.params.standby_after.get(i).copied().flatten() else {
@@ -677,6 +743,9 @@ impl Engine {
                 && now.since(m.last_used) >= after
                 && self.phase == Phase::Running
             {
+                if first && self.batch_first(now, i) {
+                    continue;
+                }
                 let op = DeviceOp {
                     id: OpId(0),
                     member: MemberId(i as u8),

@@ -1,14 +1,20 @@
 //! Moves under way, and what limits them. What happens to them is in `moves.rs` and `copies.rs`.
 
-use super::Params;
+use super::{Params, What};
 use crate::bits::Bits;
 use crate::policy::Action;
 use crate::stats::Histogram;
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::vec::Vec;
 
-/// Moves whose copies are complete wait this long for company, so that one flush serves a batch.
+/// Moves whose copies are complete wait at most this long for company, so that one flush serves a batch, when somebody waits for
+/// one of them.
 const BATCH_WAIT: Nanos = Nanos::from_millis(5);
+/// The longest that they wait when nobody does. Otherwise they wait twice as long as the last such round took: moves then keep
+/// the devices flushing for a third of the time at most.
+const CALM_WAIT_MAX: Nanos = Nanos::from_millis(100);
+/// Copied moves that are reason enough for a round.
+const BATCH: u32 = 8;
 /// How often foreground latency is judged against its limit.
 const FEEDBACK_EVERY: Nanos = Nanos::from_millis(500);
 
@@ -57,6 +63,8 @@ pub(super) struct Move {
     pub(super) failed: bool,
     /// Overtaken by a write or discard: the copy must not be used.
     pub(super) stale: bool,
+    /// Bytes of the wear budget that are set aside for it.
+    pub(super) owed: u32,
 }
 
 impl Move {
@@ -97,6 +105,8 @@ pub(super) struct Moves {
     /// Since when a copied move waits for a round.
     copied_since: Option<Nanos>,
     copied: u32,
+    /// How long they wait when nobody waits for them.
+    calm_wait: Nanos,
     pub(super) bytes_per_s: Option<u64>,
     /// Bytes that may be moved now; negative after a burst.
     pub(super) budget: i64,
@@ -122,6 +132,7 @@ impl Moves {
             active: 0,
             copied_since: None,
             copied: 0,
+            calm_wait: BATCH_WAIT,
             bytes_per_s: p.move_bytes_per_s,
             budget: 0,
             refilled: Nanos(0),
@@ -190,19 +201,50 @@ impl Moves {
             m.own = true;
         }
     }
-    /// Should a round be started for the moves that wait?
-    pub(super) fn want_round(&self, now: Nanos) -> bool {
-        self.copied > 0
-            && (self.copied == self.active
-                || self.copied >= 8
-                || self
-                    .copied_since
-                    .is_some_and(|t| now.since(t) >= BATCH_WAIT))
+    /// Moves that still read or write: what MCML counts. One that only waits for its record burdens nobody.
+    pub(super) fn copying(&self) -> u32 {
+        self.active - self.copied
     }
-    pub(super) fn next_wake(&self) -> Option<Nanos> {
-        self.copied_since.map(|t| t + BATCH_WAIT)
+    /// Should a round be started for the moves that wait? `urgent`: somebody waits for an extent or a slot.
+    pub(super) fn want_round(&self, now: Nanos, urgent: bool) -> bool {
+        let Some(since) = self.copied_since else {
+            return false;
+        };
+        self.copied >= BATCH
+            || self.active as usize == self.list.len()
+            || (urgent && self.copied == self.active)
+            || now.since(since) >= self.wait(urgent)
+    }
+    /// When [`Moves::want_round`] will say so if nothing else happens.
+    pub(super) fn next_wake(&self, urgent: bool) -> Option<Nanos> {
+        self.copied_since.map(|t| t + self.wait(urgent))
+    }
+    fn wait(&self, urgent: bool) -> Nanos {
+        if urgent {
+            BATCH_WAIT.min(self.calm_wait)
+        } else {
+            self.calm_wait
+        }
+    }
+    /// A round that carried moves took that long.
+    pub(super) fn round_took(&mut self, time: Nanos) {
+        self.calm_wait = Nanos(time.0.saturating_mul(2)).min(CALM_WAIT_MAX);
+    }
+    /// A write to the fastest tier begins: how much of it was set aside before.
+    pub(super) fn pay(&mut self, what: What, len: u32) -> u32 {
+        let What::Move { index } = what else { return 0 };
+        let Some(m) = &mut self.list[usize::from(index)] else {
+            return 0;
+        };
+        let paid = m.owed.min(len);
+        m.owed -= paid;
+        paid
     }
     pub(super) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
+        if self.bytes_per_s.is_none() {
+            // What was moved while there was no limit is not owed.
+            self.budget = 0;
+        }
         self.bytes_per_s = bytes_per_s;
     }
     pub(super) fn refill(&mut self, now: Nanos) {

@@ -122,6 +122,11 @@ impl Engine {
         let (policy, view, _) = self.view(now, 0);
         let near = policy.near(&view, extent, to);
         let dst = self.space.take_on(to, near).ok_or(Refusal::Full)?;
+        let may = self.may_disturb(now, &[src, dst], true);
+        if let Err(why) = may.and_then(|()| self.may_wear(to)) {
+            self.space.slots.put_back(dst);
+            return Err(why);
+        }
         self.start_move(action, extent, (src, dst), Kind::Rehome, up, false, out);
         Ok(false)
     }
@@ -156,8 +161,9 @@ impl Engine {
         let limit = rules
             .limit
             .unwrap_or(u32::MAX)
-            .min(self.moves.list.len() as u32);
-        if self.moves.active >= limit || !self.moves.has_free() {
+            .min(self.moves.list.len() as u32)
+            .min(self.params.moves_max.map_or(u32::MAX, u32::from));
+        if self.moves.copying() >= limit || !self.moves.has_free() {
             return Err(Refusal::Limit);
         }
         self.moves.refill(now);
@@ -188,6 +194,7 @@ impl Engine {
         out: &mut Vec<Effect>,
     ) {
         let index = self.next_move();
+        let owed = self.reserve_wear(kind, dst);
         self.moves.budget -= i64::from(self.space.geo.extent_bytes());
         self.moves.list[usize::from(index)] = Some(Move {
             action,
@@ -201,6 +208,7 @@ impl Engine {
             left: 0,
             failed: false,
             stale: false,
+            owed,
         });
         self.moves.active += 1;
         self.space.map.hold(extent, true);
@@ -348,6 +356,7 @@ impl Engine {
     pub(super) fn end_move(&mut self, now: Nanos, index: u16, out: &mut Vec<Effect>) -> Move {
         let m = self.moves.get(index);
         self.moves.list[usize::from(index)] = None;
+        self.wear.release(m.owed);
         self.moves.active -= 1;
         self.moves.recount(now);
         if self.space.pins.unpin(m.src, false) {

@@ -225,6 +225,7 @@ impl Engine {
                 if self.space.map.copy_dirty(e, from, to) {
                     self.commit.note(e, now, self.params.commit_interval);
                 }
+                self.soiled(now);
             }
             WriteTo::Both => self.space.map.copy_validate(e, from, to),
         }

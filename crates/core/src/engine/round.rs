@@ -58,8 +58,9 @@ impl Engine {
             || c.building.is_some()
             || c.half_full()
             || c.mirror_wanted()
+            || self.lull.wants_round()
             || (closing && !c.is_settled());
-        if !full && !self.moves.want_round(now) {
+        if !full && !self.moves.want_round(now, self.is_urgent()) {
             return false;
         }
         self.drop_stale(now, out);
@@ -85,7 +86,9 @@ impl Engine {
         let mirror = closing
             || (for_space && self.freeing.wants_mirror())
             || c.mirror_wanted()
+            || self.lull.wants_round()
             || (mirror_awake && c.mirror_due.is_some_and(|t| t <= now));
+        self.lull.round_began();
         self.begin_round(now, full, mirror, out);
         true
     }
@@ -174,6 +177,8 @@ impl Engine {
             mirror,
             wrote: [false; 2],
             failed: false,
+            begun: now,
+            moves,
         };
         self.counters.journal_blocks += to - next;
         c.step = Step::FlushingData;
@@ -371,6 +376,9 @@ impl Engine {
         let c = &mut self.commit;
         let round = c.round;
         c.step = Step::Idle;
+        if round.moves > 0 {
+            self.moves.round_took(now.since(round.begun));
+        }
         c.staging.last_flushed = round.to - 1;
         c.committed = round.taken;
         if round.mirror || !c.has_mirror() {

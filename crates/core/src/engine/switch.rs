@@ -2,9 +2,10 @@
 //!
 //! The new policy takes over at once: it sees the space as it is. What it has no use for (the copies, if it keeps none; homes
 //! on the faster tiers, if it keeps copies there) is given up in the background while the volume serves: dirty copies are
-//! written home first. The same happens when a volume is opened with such a policy, so a crash on the way does no harm.
+//! written home first. Where it keeps copies but leaves none dirty (a write mode that writes through or around), dirty ones are
+//! written home and stay. The same happens when a volume is opened with such a policy, so a crash on the way does no harm.
 
-use super::Engine;
+use super::{Engine, LOOKS, lull};
 use crate::geometry::Geometry;
 use crate::policy::{Action, Policy, Space, Uses, View};
 use crate::units::{ExtentId, Nanos, Slot};
@@ -13,8 +14,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Slots looked at in one go: about 20 µs.
-const LOOKS: u32 = 2048;
 /// The next look comes after this, so that a long list does not stall requests.
 const NEXT: Nanos = Nanos::from_millis(1);
 /// What could not be given up just now is tried again after this.
@@ -61,12 +60,16 @@ pub enum Drain {
     Copies(u32),
     /// Homes on the faster tiers: at most so many are left.
     Homes(u32),
+    /// Nothing, but dirty copies are written home: so many are left.
+    Dirty(u32),
 }
 
 /// How far giving up has come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draining {
     uses: Uses,
+    /// Dirty copies are written home.
+    cleans: bool,
     /// `None`: done, or nothing to do.
     next: Option<Nanos>,
     hand: u32,
@@ -79,7 +82,8 @@ impl Draining {
     pub(super) fn uses(&self) -> Uses {
         self.uses
     }
-    pub(super) fn new(uses: Uses, space: &Space) -> Draining {
+    pub(super) fn new(policy: &dyn Policy, space: &Space) -> Draining {
+        let (uses, cleans) = (policy.uses(), !policy.keeps_dirty());
         let fast = space.geo.tier_slots(space.geo.slowest()).start;
         let free = |t| space.slots.free(TierId(t)) + space.slots.lost(TierId(t));
         let used: u32 = fast - (0..space.geo.slowest().0).map(free).sum::<u32>();
@@ -88,8 +92,10 @@ impl Draining {
             Uses::Copies => used > space.map.copied(),
             Uses::Both => false,
         };
+        let due = due || cleans && space.map.dirty() > 0;
         Draining {
             uses,
+            cleans,
             next: due.then_some(Nanos(0)),
             hand: 0,
             idle: 0,
@@ -101,6 +107,10 @@ impl Draining {
     }
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.next
+    }
+    /// A disk that it waited for is awake.
+    pub(super) fn hurry(&mut self, now: Nanos) {
+        self.next = self.next.map(|t| t.min(now));
     }
 }
 
@@ -153,7 +163,7 @@ impl Engine {
         }
         let mut view = View::new(&mut self.space, now, self.moves.active(), false, u32::MAX);
         policy.attach(&mut view);
-        self.drain = Draining::new(policy.uses(), &self.space);
+        self.drain = Draining::new(&*policy, &self.space);
         self.policy = policy;
         self.policy_due = true;
         Ok(())
@@ -174,7 +184,11 @@ impl Engine {
         let used = fast - (0..geo.slowest().0).map(free).sum::<u32>();
         match self.drain.uses {
             Uses::Homes => Drain::Copies(self.space.map.copied()),
-            _ => Drain::Homes(used.saturating_sub(self.space.map.copied())),
+            Uses::Copies if used > self.space.map.copied() => {
+                Drain::Homes(used - self.space.map.copied())
+            }
+            _ if self.drain.cleans => Drain::Dirty(self.space.map.dirty()),
+            _ => Drain::Homes(0),
         }
     }
 
@@ -197,12 +211,25 @@ impl Engine {
         }
     }
 
+    /// A write that was on its way when the policy changed made a copy dirty: if the policy leaves none so, it is written home.
+    #[inline]
+    pub(super) fn soiled(&mut self, now: Nanos) {
+        if self.drain.cleans {
+            self.drain.next.get_or_insert(now + AGAIN);
+            self.drain.idle = 0;
+        }
+    }
+
     /// Look at some slots; true if anything was done.
     pub(super) fn drain_step(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
         let slowest = self.space.geo.slowest();
         let fast = self.space.geo.tier_slots(slowest).start;
         if !self.may_move() {
             self.drain.next = Some(now + AGAIN);
+            return false;
+        }
+        if self.may_disturb(now, &[], true).is_err() {
+            self.drain.next = Some(now + lull::ASK_AGAIN);
             return false;
         }
         for _ in 0..LOOKS.min(fast) {
@@ -233,7 +260,13 @@ impl Engine {
     fn drain_slot(&mut self, now: Nanos, s: Slot, out: &mut Vec<Effect>) -> Option<bool> {
         let extent = self.space.map.owner(s)?;
         let is_copy = self.copy_in(s) == Some(extent);
-        if is_copy != (self.drain.uses == Uses::Homes) {
+        let dirty = is_copy && self.drain.cleans && self.space.map.is_dirty(extent);
+        let must_go = match self.drain.uses {
+            Uses::Homes => is_copy,
+            Uses::Copies => !is_copy,
+            Uses::Both => false,
+        };
+        if !must_go && !dirty {
             return None;
         }
         // At most half of the buffers: the policy wants some, too.
@@ -244,12 +277,17 @@ impl Engine {
         if self.space.map.is_held(extent) || self.has_writers(extent) {
             return Some(false);
         }
-        // (A home on a middle tier may have a copy on the fastest, which must go before the home can move.)
-        Some(if is_copy || self.space.map.copy(extent).is_some() {
+        // A home on a middle tier may have a copy on the fastest, which must go before the home can move.
+        let covered = !is_copy && self.space.map.copy(extent).is_some();
+        Some(if !is_copy && !covered {
+            self.own_move(extent, self.space.geo.slowest(), out)
+        } else if must_go || covered {
             self.give_up_copy(now, extent, out);
             true
         } else {
-            self.own_move(extent, self.space.geo.slowest(), out)
+            self.counters.writebacks.proposed += 1;
+            self.start_clean(Action::Clean { extent }, extent, false, true, out);
+            true
         })
     }
 

@@ -7,6 +7,7 @@
 //!
 //! Parameters: none. The cleaner's victims count as evicted for the admission rule: the cleaner is the same one, run by
 //! another thread. Extents of files over 1 MiB (classes 13…18) start on the slowest tier.
+//! Over more than two tiers: `middle.rs`.
 //! Live, a newcomer does not wait for room: it goes to a slower tier and the room made serves the next one.
 //!
 //! When not to use it: fast tiers much smaller than what is written once and not read soon; each new extent then costs
@@ -16,7 +17,7 @@ use super::hold::{FAST, Hold, is_fast, is_large_file};
 use super::hot_dst::HotDst;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, View};
 use crate::collector::Collector;
-use crate::units::{ExtentId, Slot};
+use crate::units::{ExtentId, Nanos, Slot};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -107,7 +108,8 @@ impl Policy for ColdDst {
         self.base.on_settled(view, action, how, wanted);
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
-        if self.kind != Cold::BackgroundClean {
+        self.base.tick(view, wanted);
+        if self.kind != Cold::BackgroundClean || !wanted.is_empty() {
             return;
         }
         if self.base.forced != self.seen {
@@ -123,6 +125,9 @@ impl Policy for ColdDst {
                 0
             };
         }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.base.next_wake()
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         self.base.set(key, value)

@@ -15,12 +15,13 @@
 //! | low | 1…slots | max(1, ⌊F/10⌋) | entries on the free list under which the syncer wakes |
 //! | high | low…slots | max(2, ⌊F/5⌋) | entries at which it sleeps |
 //! | sync_per_access | 1…1024 | 1 | entries cleaned after an access while it is awake (the paper gives no rate) |
+//! | sync_batch | 1…128 | 1 | entries that it waits for before it cleans: on a disk each time is a seek there and back |
 //!
 //! 9 bytes a fast slot. When not to use it: `dss-lru-s` without classes is `dss-lru` that caches nothing under pressure.
 
 use super::classes::{LOWEST, priority};
 use super::hold::FAST;
-use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
+use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::Lists;
 use crate::units::{ExtentId, Slot};
 use alloc::format;
@@ -30,6 +31,9 @@ use alloc::vec::Vec;
 
 const RINGS: u32 = LOWEST as u32 + 1;
 const DIRTY: u8 = 1 << 7;
+/// Moves at once at most, and of these cleans: misses keep some.
+const AT_ONCE: u32 = 256;
+const CLEANS: u32 = AT_ONCE / 2;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -38,13 +42,17 @@ pub struct Dss {
     low: Option<u32>,
     high: Option<u32>,
     per_access: u32,
+    batch: u32,
     /// Rings 0…12: clean by priority; 13…25: dirty by priority.
     lists: Lists,
     /// By slot: priority and [`DIRTY`].
     state: Vec<u8>,
     clean: u32,
     active: bool,
-    accessed: bool,
+    /// Entries that the syncer may still clean for the accesses so far: requests of many extents are one tick.
+    owed: u32,
+    /// Entries being cleaned.
+    cleaning: u32,
     /// Copies asked for: what they will be.
     coming: Vec<(ExtentId, u8)>,
 }
@@ -57,11 +65,13 @@ impl Dss {
             low: None,
             high: None,
             per_access: 1,
+            batch: 1,
             lists: Lists::new(0, 0),
             state: Vec::new(),
             clean: 0,
             active: false,
-            accessed: false,
+            owed: 0,
+            cleaning: 0,
             coming: Vec::new(),
         }
     }
@@ -108,16 +118,26 @@ impl Dss {
     }
     fn sync(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         let (low, high) = self.watermarks();
-        let mut free = view.free(FAST) + view.freeing(FAST) + self.clean;
+        let mut free = view.free(FAST) + view.freeing(FAST) + self.clean + self.cleaning;
         self.active |= free < low;
-        for _ in 0..self.per_access {
-            let Some(extent) = self.head(view, true).filter(|_| self.active) else {
+        // What it did not need it does not save up.
+        if !self.active {
+            self.owed = 0;
+        }
+        if self.owed < self.batch {
+            return;
+        }
+        while self.active && self.owed > 0 && view.moves() + (wanted.len() as u32) < CLEANS {
+            let Some(extent) = self.head(view, true) else {
+                self.owed = 0;
                 return;
             };
             if let Some(s) = view.copy(extent) {
                 self.take_out(s.0);
             }
             wanted.push(Action::Clean { extent });
+            self.owed -= 1;
+            self.cleaning += 1;
             free += 1;
             self.active = free < high;
         }
@@ -146,6 +166,14 @@ impl Policy for Dss {
             }
         }
     }
+    fn move_rules(&self) -> MoveRules {
+        // The paper's cache takes in a request of 512 KB whole: 128 entries at once, and the syncer beside them. A volume
+        // with fewer buffers for moves has its own limit.
+        MoveRules {
+            limit: Some(AT_ONCE),
+            ..MoveRules::default()
+        }
+    }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())
     }
@@ -164,7 +192,7 @@ impl Policy for Dss {
         self.take_out(slot.0);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        self.accessed = true;
+        self.owed = self.owed.saturating_add(self.per_access);
         let extent = access.extent;
         view.set_last(extent, access.now);
         let state = self.file(access.class) | if access.write { DIRTY } else { 0 };
@@ -197,6 +225,7 @@ impl Policy for Dss {
     ) {
         match action {
             Action::Clean { extent } => {
+                self.cleaning = self.cleaning.saturating_sub(1);
                 if let Some(s) = view.copy(extent) {
                     let p = self.state[s.0 as usize] & !DIRTY;
                     self.append(s.0, p | if view.is_dirty(extent) { DIRTY } else { 0 });
@@ -211,7 +240,7 @@ impl Policy for Dss {
         }
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
-        if core::mem::take(&mut self.accessed) {
+        if self.owed > 0 {
             self.sync(view, wanted);
         }
     }
@@ -226,8 +255,12 @@ impl Policy for Dss {
                 let what = "a whole number of entries, 1 to 1024";
                 self.per_access = param::whole(value, 1.0, 1024.0, what)? as u32;
             }
+            "sync_batch" => {
+                let what = "a whole number of entries, 1 to 128";
+                self.batch = param::whole(value, 1.0, f64::from(CLEANS), what)? as u32;
+            }
             _ => {
-                let names = ["low", "high", "sync_per_access"];
+                let names = ["low", "high", "sync_per_access", "sync_batch"];
                 return Err(ParamError::Unknown(super::nearest(key, names.into_iter())));
             }
         }
@@ -239,6 +272,7 @@ impl Policy for Dss {
             ("low", f64::from(low)),
             ("high", f64::from(high)),
             ("sync_per_access", f64::from(self.per_access)),
+            ("sync_batch", f64::from(self.batch)),
         ]
     }
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {

@@ -1,6 +1,7 @@
 //! Tiering moves the home, caching keeps a copy beside it (Loris III-C). An architecture written against [`Hold`] serves
 //! both: Loris' on-demand caching is its dynamic hot-DST with copies, and decides alike.
 
+use super::middle::Middle;
 use super::{Access, Action, Uses, View};
 use crate::units::{ExtentId, TierId};
 
@@ -31,8 +32,19 @@ impl Hold {
             Hold::Copy => Action::Fetch { extent, to: FAST },
         }
     }
-    /// Make a unit leave the fast tier.
+    /// Make a unit leave the tier that it is on, to make room: a home goes to the next slower tier that has room.
     pub fn down(self, view: &View<'_>, extent: ExtentId) -> Action {
+        let from = view.home(extent).map_or(FAST, |s| view.tier_of(s));
+        match self {
+            Hold::Home => Action::Move {
+                extent,
+                to: Middle::below(view, from).unwrap_or(view.geo().slowest()),
+            },
+            Hold::Copy => Action::Evict { extent },
+        }
+    }
+    /// Make a unit leave because it should not be on any faster tier.
+    pub fn out(self, view: &View<'_>, extent: ExtentId) -> Action {
         match self {
             Hold::Home => Action::Move {
                 extent,

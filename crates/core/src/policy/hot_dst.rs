@@ -8,12 +8,15 @@
 //! files over 1 MiB (classes 13…18) are kept out, and leave when the file grows past it; that leaving is no eviction in
 //! the sense of the admission rule ("evicted … during cleanup").
 //!
+//! Over more than two tiers: `middle.rs`.
+//!
 //! Parameters: none of its own. When not to use it: write-mostly work (writes do not promote), scans.
 
 use super::hold::{FAST, Hold, is_fast, is_large_file};
+use super::middle::Middle;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::collector::Collector;
-use crate::units::{ExtentId, Slot};
+use crate::units::{ExtentId, Nanos, Slot};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -34,6 +37,7 @@ pub struct HotDst {
     sieved: Vec<ExtentId>,
     /// Evictions asked for because a newcomer needed the room.
     pub(super) forced: u64,
+    pub(super) middle: Middle,
 }
 
 impl HotDst {
@@ -51,6 +55,7 @@ impl HotDst {
             waiting: VecDeque::with_capacity(WAITING_MAX),
             sieved: Vec::new(),
             forced: 0,
+            middle: Middle::default(),
         }
     }
     /// Ask for the coldest to leave; false if there is none to take.
@@ -70,7 +75,7 @@ impl HotDst {
         let large = is_large_file(access);
         if large && is_fast(view, access.extent) && !self.sieved.contains(&access.extent) {
             self.sieved.push(access.extent);
-            wanted.push(self.hold.down(view, access.extent));
+            wanted.push(self.hold.out(view, access.extent));
         }
         large
     }
@@ -85,6 +90,7 @@ impl Policy for HotDst {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.collector.attach(view);
+        self.middle.attach(view);
     }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         Place::Tier(view.geo().slowest())
@@ -109,11 +115,14 @@ impl Policy for HotDst {
         self.collector.left(view, extent, slot);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        if self.note(view, access, wanted)
-            || access.write
-            || is_fast(view, access.extent)
-            || self.collector.worth(view, access.extent) <= self.last_evicted
-        {
+        if self.note(view, access, wanted) || access.write || is_fast(view, access.extent) {
+            return;
+        }
+        let worth = self.collector.worth(view, access.extent);
+        if worth <= self.last_evicted {
+            if self.hold == Hold::Home {
+                self.middle.rise(view, access.extent, worth, wanted);
+            }
             return;
         }
         if view.free(FAST) > 0 {
@@ -134,7 +143,7 @@ impl Policy for HotDst {
         how: Outcome,
         wanted: &mut Vec<Action>,
     ) {
-        if Hold::is_up(action) {
+        if self.middle.settled(view, &*self.collector, action, how) || Hold::is_up(action) {
             return;
         }
         let extent = action.extent();
@@ -151,6 +160,14 @@ impl Policy for HotDst {
     }
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         WriteTo::Both
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if self.hold == Hold::Home {
+            self.middle.keep_room(view, &mut *self.collector, wanted);
+        }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.middle.next_wake()
     }
     fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
         Err(ParamError::Unknown(String::new()))

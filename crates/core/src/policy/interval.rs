@@ -10,9 +10,12 @@
 //! |---|---|---|---|
 //! | period | 0.001…10⁹ | by preset | seconds between plans |
 //!
+//! Over more than two tiers: `middle.rs`; what a plan does not take to the fastest tier it offers to the next.
+//!
 //! When not to use it: working sets that live shorter than the period.
 
 use super::hold::{FAST, Hold, is_fast, is_large_file};
+use super::middle::Middle;
 use super::{
     Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, matrix, param,
 };
@@ -27,6 +30,12 @@ use alloc::vec::Vec;
 
 /// Exchanges under way at once, live.
 const AT_ONCE: u32 = 8;
+/// Moves of a migration under way at once: as many as a live volume has buffers for. They share the flushes of their
+/// commits, which is what a migration takes most of its time for on a disk.
+const MATRIX_AT_ONCE: u32 = 16;
+
+/// A plan under way is looked at again after so long without any event.
+const LOOK_AGAIN: Nanos = Nanos(10_000_000);
 
 /// When plans are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,8 +68,9 @@ pub struct Rules {
     pub admission: bool,
     /// Units of large files stay off fast.
     pub sieve: bool,
-    /// Over three tiers and more, fill all of them.
-    pub all_tiers: bool,
+    /// A plan is a migration matrix (OODT III-A): made as a whole, demotions first, each cell by address, over all tiers.
+    /// Otherwise exchanges with the fastest tier are made one by one, the hottest first.
+    pub matrix: bool,
     /// On slower tiers logical neighbours lie next to each other, where there is room (OODT III-C).
     pub neighbours: bool,
 }
@@ -77,7 +87,9 @@ pub struct Interval {
     plans: u64,
     /// Candidates of the plan under way, hottest last.
     queue: Vec<ExtentId>,
-    /// What is left of the migration matrix, over more than two tiers.
+    /// When a tick last left a plan under way.
+    busy: Option<Nanos>,
+    /// What is left of the migration matrix.
     cells: VecDeque<(ExtentId, TierId)>,
     last_evicted: u64,
     waiting: VecDeque<ExtentId>,
@@ -89,6 +101,9 @@ pub struct Interval {
     /// Passed units when they were last looked through, and whether that is needed.
     passed_then: usize,
     room: bool,
+    middle: Middle,
+    /// The tier that the plan under way fills.
+    level: TierId,
 }
 
 impl Interval {
@@ -104,6 +119,7 @@ impl Interval {
             due: Due::No,
             plans: 0,
             queue: Vec::new(),
+            busy: None,
             cells: VecDeque::new(),
             last_evicted: 0,
             waiting: VecDeque::new(),
@@ -112,7 +128,14 @@ impl Interval {
             passed: Raised::default(),
             passed_then: 0,
             room: false,
+            middle: Middle::default(),
+            level: FAST,
         }
+    }
+    fn unknown(&self, key: &str) -> ParamError {
+        let (numbers, names) = (self.params(), self.collector.names());
+        let valid = numbers.iter().map(|p| p.0);
+        ParamError::Unknown(super::nearest(key, valid.chain(names.iter().map(|n| n.0))))
     }
     /// Plans made so far.
     pub fn plans(&self) -> u64 {
@@ -169,7 +192,7 @@ impl Interval {
         }
         if large && is_fast(view, e) && !self.sieved.contains(&e) {
             self.sieved.push(e);
-            wanted.push(self.rules.hold.down(view, e));
+            wanted.push(self.rules.hold.out(view, e));
         }
     }
     fn may_come(&self, view: &View<'_>, e: ExtentId) -> bool {
@@ -179,10 +202,11 @@ impl Interval {
     /// Line up the candidates.
     fn begin(&mut self, view: &mut View<'_>) {
         self.plans += 1;
+        self.level = FAST;
         self.collector.settle(view);
         self.queue.clear();
         self.collector.raised(&mut self.queue);
-        if self.rules.all_tiers && view.geo().tiers() > 2 {
+        if self.rules.matrix && view.geo().tiers() > 2 {
             self.queue.clear();
             self.cells = matrix::plan(view, &*self.collector);
             return;
@@ -196,6 +220,8 @@ impl Interval {
             0
         };
         let bar = match self.collector.coldest(view, FAST) {
+            // What is not for the fastest tier may be for the next.
+            _ if self.fills_middle(view) => 0,
             // What is worth no more than the coldest now will not be later in this plan.
             Some(cold) if view.free(FAST) == 0 => bar.max(self.collector.worth(view, cold)),
             _ => bar,
@@ -210,6 +236,57 @@ impl Interval {
         ranked.sort_unstable();
         self.queue.clear();
         self.queue.extend(ranked.iter().map(|x| x.1));
+        if self.rules.matrix {
+            self.exchange_all(view);
+        }
+    }
+    /// The matrix of two tiers, from the candidates: as many of the coldest go down as the hottest need room.
+    fn exchange_all(&mut self, view: &mut View<'_>) {
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let mut free = view.free(FAST);
+        while let Some(e) = self.queue.pop() {
+            if free > 0 {
+                free -= 1;
+            } else {
+                let worth = self.collector.worth(view, e);
+                let cold = self.collector.coldest(view, FAST);
+                let cold = cold.filter(|&c| self.collector.worth(view, c) < worth);
+                let Some((cold, slot)) = cold.and_then(|c| Some((c, view.home(c)?))) else {
+                    break;
+                };
+                // Out of the order, so that the next coldest is found; it returns if it does not leave.
+                self.collector.left(view, cold, slot);
+                down.push(cold);
+            }
+            up.push(e);
+        }
+        self.queue.clear();
+        down.sort_unstable();
+        up.sort_unstable();
+        let slowest = view.geo().slowest();
+        self.cells.extend(down.into_iter().map(|e| (e, slowest)));
+        self.cells.extend(up.into_iter().map(|e| (e, FAST)));
+    }
+    /// The next moves of the matrix: of those up, no more than there are free slots.
+    fn cells(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        let mut up = 0;
+        while view.moves() + (wanted.len() as u32) < MATRIX_AT_ONCE
+            && let Some(&(extent, to)) = self.cells.front()
+        {
+            if to == FAST {
+                if view.free(FAST) <= up {
+                    if view.moves() + view.freeing(FAST) > 0 || !wanted.is_empty() {
+                        return;
+                    }
+                    // Nobody will make room any more: not every demotion came about.
+                    self.cells.pop_front();
+                    continue;
+                }
+                up += 1;
+            }
+            self.cells.pop_front();
+            wanted.push(Action::Move { extent, to });
+        }
     }
     /// A large file that leaves makes room outside a plan: then those count too that were only just not good enough.
     fn keep_passed(&mut self, view: &View<'_>) {
@@ -230,14 +307,22 @@ impl Interval {
         }
         self.passed_then = self.passed.len();
     }
+    /// Are there tiers in between, and does this preset fill them by and by?
+    fn fills_middle(&self, view: &View<'_>) -> bool {
+        self.rules.hold == Hold::Home && !self.rules.matrix && view.geo().tiers() > 2
+    }
     /// The next exchange of the plan under way.
     fn step(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if self.level != FAST {
+            return self.step_below(view, wanted);
+        }
         while let Some(e) = self.queue.pop() {
             if !self.may_come(view, e) {
                 continue;
             }
             let worth = self.collector.worth(view, e);
             if self.rules.admission && worth <= self.last_evicted {
+                self.queue.push(e);
                 break;
             }
             if view.free(FAST) > self.waiting.len() as u32 {
@@ -245,12 +330,49 @@ impl Interval {
             }
             let cold = self.collector.coldest(view, FAST);
             let Some(cold) = cold.filter(|&c| self.collector.worth(view, c) < worth) else {
+                self.queue.push(e);
                 break;
             };
             self.waiting.push_back(e);
             return wanted.push(self.rules.hold.down(view, cold));
         }
+        if self.fills_middle(view) && !self.queue.is_empty() {
+            self.level = TierId(1);
+            return self.step_below(view, wanted);
+        }
         self.queue.clear();
+    }
+    /// The same for the tiers below the fastest, one after the other: who was not worth that is worth this, perhaps.
+    fn step_below(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        while self.level < view.geo().slowest()
+            && let Some(&e) = self.queue.last()
+        {
+            let t = self.level;
+            let lower = view.home(e).is_some_and(|s| view.tier_of(s) > t);
+            if !lower || !self.may_come(view, e) {
+                self.queue.pop();
+                continue;
+            }
+            let worth = self.collector.worth(view, e);
+            if view.free(t) == 0 && self.middle.is_clearing(t) {
+                return;
+            }
+            if !self.rules.admission || self.middle.admits(t, worth) {
+                if view.free(t) > 0 {
+                    self.queue.pop();
+                    return self.middle.raise(e, t, wanted);
+                }
+                let cold = self.collector.coldest(view, t);
+                if let Some(cold) = cold.filter(|&c| self.collector.worth(view, c) < worth)
+                    && self.middle.clear(view, t, cold, wanted)
+                {
+                    return;
+                }
+            }
+            self.level = TierId(t.0 + 1);
+        }
+        self.queue.clear();
+        self.level = FAST;
     }
 }
 
@@ -263,6 +385,8 @@ impl Policy for Interval {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.collector.attach(view);
+        self.middle.attach(view);
+        self.level = FAST;
         if self.rules.sieve {
             self.large = Bits::new(view.geo().extents as usize);
             self.passed = Raised::new(view.geo().extents);
@@ -316,10 +440,18 @@ impl Policy for Interval {
         how: Outcome,
         wanted: &mut Vec<Action>,
     ) {
-        if Hold::is_up(action) {
+        if self.middle.settled(view, &*self.collector, action, how) || Hold::is_up(action) {
             return;
         }
         let extent = action.extent();
+        if self.rules.matrix {
+            if how != Outcome::Done
+                && let Some(s) = view.home(extent)
+            {
+                self.collector.placed(view, extent, s);
+            }
+            return;
+        }
         if let Some(i) = self.sieved.iter().position(|&e| e == extent) {
             self.sieved.swap_remove(i);
             self.room = true;
@@ -339,21 +471,26 @@ impl Policy for Interval {
         if self.queue.is_empty() && self.cells.is_empty() && self.is_due(view.now()) {
             self.begin(view);
         }
-        while view.moves() + (wanted.len() as u32) < AT_ONCE
-            && let Some((extent, to)) = self.cells.pop_front()
-        {
-            wanted.push(Action::Move { extent, to });
-        }
+        self.cells(view, wanted);
+        let makes_room =
+            self.fills_middle(view) && self.middle.keep_room(view, &mut *self.collector, wanted);
         // One exchange a call: the next one depends on how this one ends.
-        if view.moves() < AT_ONCE && wanted.is_empty() {
+        if !makes_room && view.moves() < AT_ONCE && wanted.is_empty() {
             self.step(view, wanted);
         }
+        let under_way = !self.queue.is_empty() || !self.cells.is_empty();
+        self.busy = under_way.then_some(view.now());
     }
     fn next_wake(&self) -> Option<Nanos> {
-        if self.due == Due::Now {
+        if let Some(last) = self.busy {
+            // The next plan waits for this one, however long it is due: its time would wake for nothing, without end.
+            // Moves that settle go on with this one; a look now and then covers those that were all refused.
+            let look = Some(last + LOOK_AGAIN);
+            look.into_iter().chain(self.middle.next_wake()).min()
+        } else if self.due == Due::Now {
             Some(Nanos(0))
         } else {
-            self.next
+            self.next.into_iter().chain(self.middle.next_wake()).min()
         }
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
@@ -374,11 +511,20 @@ impl Policy for Interval {
         if let Some(r) = self.collector.set(key, value) {
             return r.map_err(ParamError::Range);
         }
-        let names = self.params();
-        Err(ParamError::Unknown(super::nearest(
-            key,
-            names.iter().map(|p| p.0),
-        )))
+        if self.collector.names().iter().any(|n| n.0 == key) {
+            return Err(ParamError::Range("a name"));
+        }
+        Err(self.unknown(key))
+    }
+    fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
+        match self.collector.set_name(key, name) {
+            Some(r) => r.map_err(ParamError::Range),
+            None if self.params().iter().any(|p| p.0 == key) => Err(ParamError::Range("a number")),
+            None => Err(self.unknown(key)),
+        }
+    }
+    fn names(&self) -> Vec<(&'static str, String)> {
+        self.collector.names()
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
         let every = match self.rules.every {

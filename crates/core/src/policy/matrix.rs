@@ -51,6 +51,20 @@ pub fn plan(view: &View<'_>, collector: &dyn Collector) -> VecDeque<(ExtentId, T
     order(to, (0..tiers).map(|t| view.free(TierId(t))).collect())
 }
 
+/// These moves (extent, from, to), in an order in which every target has a free slot; those for which there is none are left out.
+pub fn in_order(
+    view: &View<'_>,
+    moves: impl Iterator<Item = (ExtentId, TierId, TierId)>,
+) -> VecDeque<(ExtentId, TierId)> {
+    let tiers = view.geo().tiers();
+    let mut to: Vec<Vec<Cell>> = vec![Vec::new(); usize::from(tiers)];
+    for (extent, from, target) in moves {
+        let from = from.0;
+        to[usize::from(target.0)].push(Cell { from, extent });
+    }
+    order(to, (0..tiers).map(|t| view.free(TierId(t))).collect())
+}
+
 /// Put the moves of a matrix, given by target, into an order in which every target has a free slot.
 fn order(mut to: Vec<Vec<Cell>>, mut free: Vec<u32>) -> VecDeque<(ExtentId, TierId)> {
     let slowest = to.len() - 1;

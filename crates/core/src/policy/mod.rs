@@ -18,6 +18,7 @@ mod hystor;
 mod interval;
 mod linear;
 mod matrix;
+mod middle;
 mod opencas;
 mod param;
 mod raf;
@@ -189,10 +190,14 @@ pub enum Refusal {
     Closed,
     /// The volume's checkpoints have no room for copies.
     NoCopies,
+    /// The wear budget of the fastest tier does not allow it now.
+    WearBudget,
+    /// It needs a disk that sleeps, and waits until that is awake or a limit is reached.
+    Asleep,
 }
 
 /// Names of the refusals, in the order of the enum, for counters.
-pub const REFUSALS: [&str; 8] = [
+pub const REFUSALS: [&str; 10] = [
     "pointless",
     "busy",
     "full",
@@ -201,6 +206,8 @@ pub const REFUSALS: [&str; 8] = [
     "throttled",
     "closed",
     "no_copies",
+    "wear_budget",
+    "asleep",
 ];
 
 /// A policy's own limits on moves; the engine's safety rules come on top.
@@ -234,6 +241,8 @@ pub enum ParamError {
     Unknown(String),
     /// The value is not in range; what is.
     Range(&'static str),
+    /// No value of that name; what there is, and the nearest.
+    Value(&'static str, String),
 }
 
 /// A placement policy. Deterministic: same calls, same wants.
@@ -243,6 +252,10 @@ pub trait Policy: Send {
     /// What it makes of the faster tiers.
     fn uses(&self) -> Uses {
         Uses::Homes
+    }
+    /// May copies stay dirty? If not, the engine writes home in the background what a policy before left dirty.
+    fn keeps_dirty(&self) -> bool {
+        true
     }
     /// Does it matter to its decisions which extents are neighbours? Then a lab that keeps rows for touched extents only
     /// must not lay together what lies apart on the volume.
@@ -296,7 +309,8 @@ pub trait Policy: Send {
     }
     /// Change a parameter while running.
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError>;
-    /// Change a parameter whose values are names.
+    /// Change a parameter whose values are names. On a running volume names are set by building the policy anew, as a
+    /// change of policy.
     fn set_name(&mut self, key: &str, _name: &str) -> Result<(), ParamError> {
         if self.params().iter().any(|p| p.0 == key) {
             return Err(ParamError::Range("a number"));
@@ -328,6 +342,9 @@ impl Policy for Box<dyn Policy> {
     }
     fn uses(&self) -> Uses {
         (**self).uses()
+    }
+    fn keeps_dirty(&self) -> bool {
+        (**self).keeps_dirty()
     }
     fn minds_gaps(&self) -> bool {
         (**self).minds_gaps()

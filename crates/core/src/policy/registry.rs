@@ -80,7 +80,7 @@ fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Polic
             every_name: "period",
             admission: true,
             sieve: true,
-            all_tiers: false,
+            matrix: false,
             neighbours: false,
         },
     ))
@@ -97,7 +97,7 @@ fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
             every_name: "period",
             admission: false,
             sieve: false,
-            all_tiers: false,
+            matrix: false,
             neighbours: false,
         },
     ))
@@ -113,7 +113,7 @@ fn oodt() -> Box<dyn Policy> {
             every_name: "migrate_every",
             admission: false,
             sieve: false,
-            all_tiers: true,
+            matrix: true,
             neighbours: true,
         },
     ))
@@ -487,21 +487,28 @@ pub fn build_with<'a>(
         let set = match v {
             _ if k == WRITE_MODE && preset.kind == "caching" => {
                 let mode = match v {
-                    ParamValue::Name(n) => WriteMode::from_name(n),
-                    ParamValue::Number(_) => None,
+                    ParamValue::Name(n) => WriteMode::parse(n),
+                    ParamValue::Number(_) => Err(ParamError::Range(RANGE)),
                 };
                 match mode {
-                    Some(m) => {
+                    Ok(m) => {
                         policy = Box::new(Moded::new(policy, m));
                         Ok(())
                     }
-                    None => Err(ParamError::Range(RANGE)),
+                    Err(e) => Err(e),
                 }
             }
             ParamValue::Number(n) => policy.set(k, n),
             ParamValue::Name(n) => policy.set_name(k, n),
         };
-        set.map_err(|e| BuildError::Param(String::from(k), e))?;
+        set.map_err(|e| match e {
+            // Policies know their own; there are those that all of a kind have.
+            ParamError::Unknown(_) => {
+                ParamError::Unknown(nearest(k, preset.parameters().map(|p| p.name)))
+            }
+            e => e,
+        })
+        .map_err(|e| BuildError::Param(String::from(k), e))?;
     }
     Ok(policy)
 }
@@ -579,7 +586,8 @@ mod tests {
             let policy = (p.make)();
             let (numbers, names) = (policy.params(), policy.names());
             for q in p.params {
-                let known = numbers.iter().any(|x| x.0 == q.name) || q.name == "rule";
+                let named = names.iter().any(|x| x.0 == q.name);
+                let known = numbers.iter().any(|x| x.0 == q.name) || named || q.name == "rule";
                 assert!(known, "{} lists {}", p.name, q.name);
             }
             for (key, value) in &numbers {
@@ -588,7 +596,13 @@ mod tests {
                 let built = build(p.name, core::iter::once((*key, *value)));
                 assert!(built.is_ok(), "{} refuses its own {key}={value}", p.name);
             }
-            assert!(names.is_empty());
+            for (key, value) in &names {
+                let listed = p.params.iter().any(|q| q.name == *key);
+                assert!(listed, "{} does not list {key}", p.name);
+                let named = |v| build_with(p.name, core::iter::once((*key, ParamValue::Name(v))));
+                assert!(named(value).is_ok(), "{} refuses {key}={value}", p.name);
+                assert!(named("no such").is_err(), "{} takes any {key}", p.name);
+            }
             let modes = p.parameters().filter(|q| q.name == WRITE_MODE).count();
             assert_eq!(modes == 1, p.kind == "caching", "{}", p.name);
         }
@@ -597,6 +611,12 @@ mod tests {
     #[test]
     fn wrong_names_get_the_nearest() {
         assert_eq!(nearest("grendm", PRESETS.iter().map(|p| p.name)), "greendm");
+        assert!(
+            matches!(build_with("lru", [("write-mod", ParamValue::Name("write-back"))].into_iter()), Err(BuildError::Param(_, ParamError::Unknown(n))) if n == WRITE_MODE)
+        );
+        assert!(
+            matches!(build_with("lru", [(WRITE_MODE, ParamValue::Name("write-arund"))].into_iter()), Err(BuildError::Param(_, ParamError::Value(_, n))) if n == "write-around")
+        );
         assert!(
             matches!(build("greendm", [("PTT", 1.0)].into_iter()), Err(BuildError::Param(_, ParamError::Unknown(n))) if n == "PT")
         );

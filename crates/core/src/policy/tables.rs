@@ -51,6 +51,11 @@ pub(super) const DSS: &[ParamInfo] = &[
         what: "entries cleaned after an access while it is awake, 1 to 1024",
         default: "1",
     },
+    ParamInfo {
+        name: "sync_batch",
+        what: "entries that it waits for before it cleans, 1 to 128",
+        default: "1",
+    },
 ];
 
 pub(super) const EDT: &[ParamInfo] = &[
@@ -104,6 +109,11 @@ pub(super) const OODT: &[ParamInfo] = &[
         name: "migrate_every",
         what: "requests between migrations, 1 to 10^12",
         default: "10000",
+    },
+    ParamInfo {
+        name: "cost",
+        what: "what an access counts: queue, frequency, sequence or inverse-bitmap (OODT figure 2)",
+        default: "queue",
     },
     ParamInfo {
         name: "queue",

@@ -10,6 +10,8 @@
 //! share takes from itself. An extent whose class changes goes over to its new sub-policy with its counter; from one that keeps off
 //! fast it may return.
 //!
+//! Over more than two tiers: `middle.rs`.
+//!
 //! | parameter | range | default |
 //! |---|---|---|
 //! | rule | see above, up to 16 times | none |
@@ -18,9 +20,10 @@
 //! apart, and one of its sub-policies alone does the same.
 
 use super::hold::{FAST, Hold, is_fast};
+use super::middle::Middle;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::collector::{Coldest, Collector, InverseBitmap};
-use crate::units::{ExtentId, Slot};
+use crate::units::{ExtentId, Nanos, Slot};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -137,6 +140,7 @@ pub struct TypeAware {
     subs: Vec<Sub>,
     waiting: VecDeque<ExtentId>,
     leaving: Vec<ExtentId>,
+    middle: Middle,
 }
 
 impl Default for TypeAware {
@@ -146,6 +150,7 @@ impl Default for TypeAware {
             subs: vec![Sub::new("all", Selector::All, Kind::HotDst, 0)],
             waiting: VecDeque::new(),
             leaving: Vec::new(),
+            middle: Middle::default(),
         }
     }
 }
@@ -208,12 +213,14 @@ impl TypeAware {
             self.subs[from].coldest.leave(FAST, slot);
         }
     }
-    fn down(view: &View<'_>, e: ExtentId) -> Action {
-        let hold = match view.copy(e) {
+    fn hold(view: &View<'_>, e: ExtentId) -> Hold {
+        match view.copy(e) {
             Some(_) => Hold::Copy,
             None => Hold::Home,
-        };
-        hold.down(view, e)
+        }
+    }
+    fn down(view: &View<'_>, e: ExtentId) -> Action {
+        Self::hold(view, e).down(view, e)
     }
     fn up(&self, view: &View<'_>, e: ExtentId) -> Action {
         match self.subs[self.sub_of(view, e)].kind {
@@ -232,6 +239,7 @@ impl Policy for TypeAware {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.counters.attach(view);
+        self.middle.attach(view);
         let f = view.geo().tier_slots(FAST).end;
         let given: u32 = self.subs.iter().map(|s| s.percent).sum();
         let (last, empty) = (self.subs.len() - 1, Coldest::empty(view));
@@ -270,6 +278,7 @@ impl Policy for TypeAware {
             self.enter(view, extent, slot);
         } else {
             self.leave(view, extent);
+            self.counters.placed(view, extent, slot); // the order of the tiers in between
         }
     }
     fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
@@ -295,13 +304,16 @@ impl Policy for TypeAware {
         let fast = is_fast(view, e);
         if kind == Kind::Slow && fast && !self.leaving.contains(&e) {
             self.leaving.push(e);
-            wanted.push(Self::down(view, e));
+            wanted.push(Self::hold(view, e).out(view, e));
         }
-        if matches!(kind, Kind::Slow | Kind::ColdPlain)
-            || access.write
-            || fast
-            || self.counters.worth(view, e) <= self.subs[sub].last_evicted
-        {
+        if matches!(kind, Kind::Slow | Kind::ColdPlain) || access.write || fast {
+            return;
+        }
+        let worth = self.counters.worth(view, e);
+        if worth <= self.subs[sub].last_evicted {
+            if kind != Kind::Cache {
+                self.middle.rise(view, e, worth, wanted);
+            }
             return;
         }
         if view.free(FAST) > 0 {
@@ -324,7 +336,7 @@ impl Policy for TypeAware {
         how: Outcome,
         wanted: &mut Vec<Action>,
     ) {
-        if Hold::is_up(action) {
+        if self.middle.settled(view, &self.counters, action, how) || Hold::is_up(action) {
             return;
         }
         let extent = action.extent();
@@ -339,6 +351,12 @@ impl Policy for TypeAware {
             let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
             wanted.extend(next.map(|e| self.up(view, e)));
         }
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        self.middle.keep_room(view, &mut self.counters, wanted);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.middle.next_wake()
     }
     fn set(&mut self, key: &str, _value: f64) -> Result<(), ParamError> {
         if key != "rule" {

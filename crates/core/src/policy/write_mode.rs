@@ -12,10 +12,11 @@
 //!
 //! (Loris II-B names the write-through and write-around modes; the others are those of the kernel's caches and Open CAS.) Without the
 //! parameter a preset writes as published. Under modes that leave nothing dirty the preset sees writes as reads: its dirty lists stay
-//! empty. Presets that fill their cache at intervals go on doing so.
+//! empty; and what is dirty when such a mode takes over a volume is written home in the background ([`Policy::keeps_dirty`]). Presets that fill their cache at intervals go on doing so.
 
 use super::{
     Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Refusal, Uses, View, WriteTo,
+    nearest,
 };
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::boxed::Box;
@@ -70,6 +71,14 @@ impl WriteMode {
         ];
         WRITE_MODES.iter().position(|n| *n == name).map(|i| all[i])
     }
+    /// By name.
+    ///
+    /// # Errors
+    /// There is none of that name; the nearest.
+    pub fn parse(name: &str) -> Result<WriteMode, ParamError> {
+        WriteMode::from_name(name)
+            .ok_or_else(|| ParamError::Value(RANGE, nearest(name, WRITE_MODES.into_iter())))
+    }
     /// Its name.
     pub fn name(self) -> &'static str {
         WRITE_MODES[self as usize]
@@ -105,6 +114,9 @@ impl Policy for Moded {
     }
     fn uses(&self) -> Uses {
         self.inner.uses()
+    }
+    fn keeps_dirty(&self) -> bool {
+        matches!(self.mode, WriteBack | WriteOnly)
     }
     fn minds_gaps(&self) -> bool {
         self.inner.minds_gaps()
@@ -182,7 +194,7 @@ impl Policy for Moded {
         if key != "write-mode" {
             return self.inner.set_name(key, name);
         }
-        self.mode = WriteMode::from_name(name).ok_or(ParamError::Range(RANGE))?;
+        self.mode = WriteMode::parse(name)?;
         Ok(())
     }
     fn params(&self) -> Vec<(&'static str, f64)> {

@@ -114,6 +114,16 @@ pub fn engine(
     units: u32,
     tiers: &[u32],
 ) -> NullEngine<Box<dyn Policy>> {
+    let policy = build(name, params.iter().copied()).expect("valid parameters");
+    engine_of(policy, units, tiers)
+}
+
+/// The same of a policy that is there.
+pub fn engine_of(
+    policy: Box<dyn Policy>,
+    units: u32,
+    tiers: &[u32],
+) -> NullEngine<Box<dyn Policy>> {
     let members = (0..).zip(tiers).map(|(t, &slots)| Member {
         tier: TierId(t),
         first_slot: 0,
@@ -121,10 +131,7 @@ pub fn engine(
         data_offset: 0,
     });
     let geo = Geometry::new(SHIFT, 9, units, members.collect()).expect("a valid shape");
-    NullEngine::new(
-        geo,
-        build(name, params.iter().copied()).expect("valid parameters"),
-    )
+    NullEngine::new(geo, policy)
 }
 
 /// One access of the null engine.

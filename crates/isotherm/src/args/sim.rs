@@ -14,7 +14,9 @@ use crate::size::{self, Size};
 #[command(
     after_help = "Examples:\n  isotherm sim web.spc.zst --policy greendm,PT=2 --fast-size 10%\n  \
     isotherm sim a.csv --policy linear --fast-size 1G --extent 64K --hit-only --json=out.json\n  \
-    isotherm sim a.csv --policy greendm --tier nvme-tlc:1% --tier intel-320-300:10% --tier exos-18tb --time trace --html=run.html"
+    isotherm sim a.csv --policy greendm --tier nvme-tlc:1% --tier intel-320-300:10% --tier exos-18tb --time trace --html=run.html\n  \
+    isotherm sim a.csv --policy lru --fast-size 10% --fast nvme-tlc --time trace --wear-years 5 --set wear_burst_h=6\n  \
+    isotherm sim a.csv --policy lru --fast-size 10% --time trace --standby 0,60 --set sleep_hold_s=3600 --set sleep_hold_bytes=1G"
 )]
 pub struct SimArgs {
     /// Trace files or generators (gen:NAME,KEY=VALUE,...), each a run of its own; formats are sniffed, .zst and .gz read directly
@@ -81,6 +83,17 @@ pub struct WorldArgs {
         conflicts_with = "hit_only"
     )]
     pub standby: Vec<f64>,
+    /// Setting of the engine, which works with every policy: move_bytes_per_s, p99_limit_s, moves_max (throttles),
+    /// wear_bytes_per_day, wear_burst_h (wear budget), sleep_hold_s, sleep_hold_bytes (work that waits for a sleeping disk),
+    /// commit_interval_s; see docs/policies.md, "Budgets"
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "hit_only", value_parser = setting)]
+    pub set: Vec<(String, f64)>,
+    /// Years that the fast tier must last: sets wear_bytes_per_day to what its data sheet (or --wear-tbw) allows
+    #[arg(long, value_name = "YEARS", conflicts_with = "hit_only")]
+    pub wear_years: Option<f64>,
+    /// Terabytes (10^12 bytes) that may be written to the fast tier in its life, instead of what the data sheet says
+    #[arg(long, value_name = "TB", requires = "wear_years")]
+    pub wear_tbw: Option<f64>,
     /// Power of the host beside the devices, watts
     #[arg(
         long,
@@ -114,6 +127,13 @@ pub struct WorldArgs {
     /// Stop after so many requests
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
+}
+
+/// `KEY=VALUE` of the engine.
+fn setting(text: &str) -> Result<(String, f64), String> {
+    let (key, value) = crate::member::knob(text)?;
+    isotherm_lab::sim::check_setting(&key, value)?;
+    Ok((key, value))
 }
 
 /// `PRESET` or `PRESET:SIZE`.

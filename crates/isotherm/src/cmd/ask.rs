@@ -110,16 +110,20 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
             policy: spec.to_string(),
         })?,
         all => {
-            let knobs = all.iter().map(|s| match s {
-                Setting::Knob(k, v) => Ok((k.clone(), *v)),
-                Setting::Policy(p) => Err(Failure::usage(format!(
-                    "policy={p}: set the policy by itself, its parameters behind its name: policy={},KEY=VALUE",
-                    p.name
-                ))),
-            });
-            client.ask(&Request::Set {
-                values: knobs.collect::<Result<_, _>>()?,
-            })?
+            let (mut values, mut words) = (Vec::new(), Vec::new());
+            for s in all {
+                match s {
+                    Setting::Knob(k, v) => values.push((k.clone(), *v)),
+                    Setting::Word(k, v) => words.push((k.clone(), v.clone())),
+                    Setting::Policy(p) => {
+                        return Err(Failure::usage(format!(
+                            "policy={p}: set the policy by itself, its parameters behind its name: policy={},KEY=VALUE",
+                            p.name
+                        )));
+                    }
+                }
+            }
+            client.ask(&Request::Set { values, words })?
         }
     };
     args.json.print(&answer, || lines(&answer["params"], ""))

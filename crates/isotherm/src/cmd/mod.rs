@@ -12,6 +12,7 @@ mod record_events;
 pub mod replay_events;
 pub mod reproduce;
 pub mod serve;
+mod settings;
 pub mod sim;
 pub mod sweep;
 pub mod tables;

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use isotherm_core::engine::is_knob;
 use isotherm_core::{Nanos, World};
 use isotherm_live::nbd::server::{Address, Config, Server as NbdServer};
 use isotherm_live::port::Port;
@@ -13,6 +14,7 @@ use isotherm_live::{Handle, OpenMode, Volume, VolumeConfig, block_file};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::settings::{keep_value, with_param, with_words};
 use crate::args::ServeArgs;
 use crate::control::entry::Entry;
 use crate::control::server::{Control, Service};
@@ -91,6 +93,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             .map_err(|e| Failure::file(&args.volume, "find its place", &e))?,
         volume: args.volume.clone(),
         config: Mutex::new(config.clone()),
+        settings: Mutex::default(),
         begun: Instant::now(),
         front_ends: front_end_names(args, &config),
         read_only: args.read_only,
@@ -267,6 +270,8 @@ struct Live {
     volume: PathBuf,
     file: PathBuf,
     config: Mutex<VolumeConfig>,
+    /// One change of settings at a time.
+    settings: Mutex<()>,
     begun: Instant,
     front_ends: Vec<String>,
     read_only: bool,
@@ -281,6 +286,10 @@ impl Live {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    fn setting(&self) -> MutexGuard<'_, ()> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn elapsed(&self) -> Nanos {
@@ -301,14 +310,11 @@ impl Live {
     fn status(&self) -> Result<Value, String> {
         let config = self.config();
         let mut status = super::ask::describe(&self.volume, &config);
-        let (geo, mapped, knobs, copies) = self.on_engine(|e, _| {
+        let (geo, mapped, params, copies) = self.on_engine(|e, _| {
             let mapped = e.space().map.mapped();
-            (e.space().geo.clone(), mapped, e.knobs(), figures::copies(e))
+            let geo = e.space().geo.clone();
+            (geo, mapped, figures::params(e), figures::copies(e))
         })?;
-        let params: serde_json::Map<String, Value> = knobs
-            .into_iter()
-            .map(|(k, v)| (k.to_owned(), json!(v)))
-            .collect();
         for (k, v) in [
             ("state", json!("serving")),
             ("read_only", json!(self.read_only)),
@@ -318,7 +324,7 @@ impl Live {
             ("block_bytes", json!(geo.block_bytes())),
             ("mapped_extents", json!(mapped)),
             ("copies", copies),
-            ("params", json!(params)),
+            ("params", params),
             ("front_ends", json!(self.front_ends)),
             ("pid", json!(std::process::id())),
             ("elapsed_s", json!(self.elapsed().as_secs_f64())),
@@ -329,9 +335,11 @@ impl Live {
         Ok(status)
     }
 
+    /// Set numbers, all or none.
     fn set(&self, values: &[(String, f64)]) -> Result<Value, String> {
+        let _one = self.setting();
         let wanted = values.to_vec();
-        let (outcome, knobs, name) = self.on_engine(move |engine, world| {
+        let (outcome, params, name) = self.on_engine(move |engine, world| {
             let now = world.now();
             let before = engine.knobs();
             let mut outcome = Ok(());
@@ -345,32 +353,79 @@ impl Live {
                     break;
                 }
             }
-            (outcome, engine.knobs(), engine.policy_name())
+            (outcome, figures::params(engine), engine.policy_name())
         })?;
         outcome
             .map_err(|(key, e)| param_words(&format!("policy `{name}` or the engine"), &key, &e))?;
         self.keep(values)?;
-        let after: serde_json::Map<String, Value> = knobs
-            .into_iter()
-            .map(|(k, v)| (k.to_owned(), json!(v)))
-            .collect();
-        Ok(json!({"params": after}))
+        Ok(json!({"params": params}))
+    }
+
+    /// Set names, and numbers with them, all or none. A name may change what a policy is (a write mode, a rule), so the policy is
+    /// built anew and takes over as after `policy=`: recordings and the next start know it by its description alone.
+    fn set_words(
+        &self,
+        values: &[(String, f64)],
+        words: &[(String, String)],
+    ) -> Result<Value, String> {
+        let _one = self.setting();
+        let (knobs, params): (Vec<_>, Vec<_>) =
+            (values.iter().cloned()).partition(|(k, _)| is_knob(k));
+        for (k, v) in words {
+            if v.contains(',') {
+                return Err(format!("{k}={v}: a value has no comma"));
+            }
+            if is_knob(k) {
+                return Err(format!("{k}={v}: the value must be a number"));
+            }
+        }
+        let mut text = with_words(&self.config().policy, words);
+        for (k, v) in &params {
+            text = with_param(&text, k, *v);
+        }
+        let policy = isotherm_live::config::build_policy(&text)?;
+        let (wanted, told) = (knobs.clone(), text.clone());
+        let answer = self.on_engine(move |engine, world| {
+            let now = world.now();
+            let before = engine.knobs();
+            let mut outcome = Ok(());
+            for (key, value) in &wanted {
+                let set = engine.set(now, key, *value);
+                outcome = outcome.and(set.map_err(|e| param_words("the engine", key, &e)));
+            }
+            let outcome = outcome.and_then(|()| {
+                let switched = engine.set_policy(now, &told, policy);
+                switched.map_err(|e| format!("policy: {told}: {e}"))
+            });
+            if outcome.is_err() {
+                for (k, v) in &before {
+                    let _ = engine.set(now, k, *v); // accepted once
+                }
+            }
+            outcome.map(|()| {
+                json!({"policy": told, "params": figures::params(engine), "copies": figures::copies(engine)})
+            })
+        })??;
+        self.keep_config(|config| {
+            for (key, value) in &knobs {
+                keep_value(config, key, *value);
+            }
+            config.policy = text;
+        })?;
+        Ok(answer)
     }
 
     /// Let another policy take over, and keep the choice for the next start.
     fn set_policy(&self, text: &str) -> Result<Value, String> {
+        let _one = self.setting();
         let policy = isotherm_live::config::build_policy(text)?;
         let told = text.to_owned();
-        let (outcome, knobs, copies) = self.on_engine(move |engine, world| {
+        let (outcome, params, copies) = self.on_engine(move |engine, world| {
             let outcome = engine.set_policy(world.now(), &told, policy);
-            (outcome, engine.knobs(), figures::copies(engine))
+            (outcome, figures::params(engine), figures::copies(engine))
         })?;
         outcome.map_err(|e| format!("policy: {text}: {e}"))?;
         self.keep_config(|config| text.clone_into(&mut config.policy))?;
-        let params: serde_json::Map<String, Value> = knobs
-            .into_iter()
-            .map(|(k, v)| (k.to_owned(), json!(v)))
-            .collect();
         Ok(json!({"policy": text, "params": params, "copies": copies}))
     }
 
@@ -395,30 +450,6 @@ impl Live {
     }
 }
 
-fn keep_value(config: &mut VolumeConfig, key: &str, value: f64) {
-    match key {
-        "move_bytes_per_s" => {
-            config.io.move_rate =
-                (value >= 1.0).then_some(isotherm_live::config::Size(value as u64));
-        }
-        "p99_limit_s" => config.io.p99_limit_ms = (value > 0.0).then_some(value * 1e3),
-        "commit_interval_s" => {
-            config.io.commit_interval_ms = ((value * 1e3) as u64).max(1);
-        }
-        _ => config.policy = with_param(&config.policy, key, value),
-    }
-}
-
-/// `name,k=v` with one parameter added or replaced.
-fn with_param(policy: &str, key: &str, value: f64) -> String {
-    let kept = policy
-        .split(',')
-        .filter(|p| p.split_once('=').is_none_or(|(k, _)| k.trim() != key));
-    let mut parts: Vec<String> = kept.map(str::to_owned).collect();
-    parts.push(format!("{key}={value}"));
-    parts.join(",")
-}
-
 impl Service for Live {
     fn answer(&self, request: &Request) -> Result<Value, String> {
         match request {
@@ -431,7 +462,8 @@ impl Service for Live {
                 let (config, offset) = (self.config(), *offset);
                 self.on_engine(move |e, w| figures::why(e, w.now(), &config, offset))?
             }
-            Request::Set { values } => self.set(values),
+            Request::Set { values, words } if words.is_empty() => self.set(values),
+            Request::Set { values, words } => self.set_words(values, words),
             Request::Policy { policy } => self.set_policy(policy),
             Request::Stop => {
                 let (outcome, wait) = mpsc::channel();

@@ -163,6 +163,10 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
             "--depth is of the closed loop: leave it out with --time trace",
         ));
     }
+    let mut settings = args.set.clone();
+    if let Some(years) = args.wear_years {
+        settings.push(wear_setting(&tiers[0], years, args.wear_tbw)?);
+    }
     let setup = Setup {
         tiers,
         extent_bytes: args.extent,
@@ -177,9 +181,35 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
             time_bins: args.time_bins,
             address_bins: args.address_bins,
         },
+        settings,
     };
     setup.check().map_err(|e| Failure::usage(e.to_string()))?;
     Ok(setup)
+}
+
+/// The budget by which a tier lasts so long.
+fn wear_setting(tier: &Tier, years: f64, tbw: Option<f64>) -> Result<(String, f64), Failure> {
+    let sheets = tier.devices.iter().map(|d| d.sheet_for(0));
+    let from_sheets = || -> Result<f64, Failure> {
+        let mut sum = 0.0;
+        for s in sheets {
+            let s = s.map_err(|e| failed(&e))?;
+            sum += s.write_limit_bytes().ok_or_else(|| {
+                Failure::usage(format!(
+                    "--wear-years: the data sheet of `{}` has no limit of writes: add --wear-tbw",
+                    s.name
+                ))
+            })?;
+        }
+        Ok(sum)
+    };
+    let limit = match tbw {
+        Some(tb) => tb * 1e12,
+        None => from_sheets()?,
+    };
+    let rate = isotherm_models::bytes_per_day(limit, years)
+        .map_err(|e| Failure::usage(format!("--wear-years: {e}")))?;
+    Ok(("wear_bytes_per_day".to_owned(), rate as f64))
 }
 
 /// A page shows series, so it asks for them unless the command line says how many.

@@ -35,6 +35,9 @@ pub enum Request {
     Set {
         /// Names and values; all or none are set.
         values: Vec<(String, f64)>,
+        /// The same for parameters whose values are names; one that is there several times has all of them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        words: Vec<(String, String)>,
     },
     /// Let another policy take over.
     Policy {
@@ -120,8 +123,18 @@ mod tests {
         );
         let set = Request::Set {
             values: vec![("PT".into(), 2.0)],
+            words: vec![],
         };
         assert_eq!(text(&set), r#"{"cmd":"set","values":[["PT",2.0]]}"#);
+        assert_eq!(serde_json::from_str::<Request>(&text(&set)).ok(), Some(set));
+        let set = Request::Set {
+            values: vec![],
+            words: vec![("write-mode".into(), "write-around".into())],
+        };
+        assert_eq!(
+            text(&set),
+            r#"{"cmd":"set","values":[],"words":[["write-mode","write-around"]]}"#
+        );
         assert_eq!(serde_json::from_str::<Request>(&text(&set)).ok(), Some(set));
         for hostile in [
             "",

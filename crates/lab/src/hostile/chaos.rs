@@ -19,6 +19,8 @@ pub struct Chaos {
     cache: Option<bool>,
     /// Whatever is written gets a copy, if there is room, and is written there alone: homes hardly change.
     hungry: bool,
+    /// The engine writes home what is dirty, as it comes.
+    cleans: bool,
 }
 
 impl Chaos {
@@ -41,6 +43,7 @@ impl Chaos {
             write,
             cache: None,
             hungry: false,
+            cleans: seed.count_ones().is_multiple_of(4),
         }
     }
     /// Seeded, about copies only.
@@ -93,6 +96,9 @@ impl Policy for Chaos {
             Some(_) => Uses::Copies,
             None => Uses::Both,
         }
+    }
+    fn keeps_dirty(&self) -> bool {
+        !self.cleans
     }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {

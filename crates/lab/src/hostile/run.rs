@@ -8,7 +8,7 @@ use super::disk::{Disk, Disks};
 use super::truth::{self, CELL, Truth};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Drain, Mutant, Params};
-use isotherm_core::policy::{self, Policy};
+use isotherm_core::policy::{self, Policy, Refusal};
 use isotherm_core::store::open::{Mode, OpenError};
 use isotherm_core::store::superblock::{Follow, MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
@@ -119,6 +119,12 @@ pub struct Did {
     pub accepted: u64,
     /// Times that it refused.
     pub refused: u64,
+    /// Times that held work was done in a batch.
+    pub batches: u64,
+    /// Actions that the wear budget refused.
+    pub worn: u64,
+    /// Actions refused because a disk slept.
+    pub asleep: u64,
     /// Device changes in the first life.
     pub steps: u64,
     /// Digest of all replies and their order.
@@ -268,11 +274,20 @@ impl Run {
         }))
     }
 
-    /// A policy that keeps no copies, then one that keeps nothing else: each ends up with what it can use.
-    fn settle_down(engine: &mut Engine, world: &mut Hostile) -> Result<(), String> {
+    /// A policy that leaves no copy dirty (for every other seed), one that keeps no copies, then one that keeps nothing else: each ends
+    /// up with what it can use.
+    fn settle_down(engine: &mut Engine, world: &mut Hostile, seed: u64) -> Result<(), String> {
         let mut out = Vec::new();
-        for name in ["linear", "lru"] {
-            let policy = policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}"))?;
+        for name in ["write-around", "linear", "lru"] {
+            let policy = match name {
+                "write-around" if seed.is_multiple_of(2) => continue,
+                "write-around" => {
+                    let mode = ("write-mode", policy::ParamValue::Name(name));
+                    policy::build_with("lru", [mode].into_iter())
+                }
+                _ => policy::build(name, core::iter::empty()),
+            };
+            let policy = policy.map_err(|e| format!("{e:?}"))?;
             if engine.set_policy(world.now(), policy).is_err() {
                 continue;
             }
@@ -292,7 +307,12 @@ impl Run {
             let high = (0..space.geo.extents)
                 .filter_map(|e| space.map.home(ExtentId(e)))
                 .any(|s| space.geo.tier_of(s) != slowest);
-            if (name == "linear" && space.map.copied() > 0) || (name == "lru" && high) {
+            let left = match name {
+                "linear" => space.map.copied() > 0,
+                "lru" => high,
+                _ => high || space.map.dirty() > 0,
+            };
+            if left {
                 return Err(format!("{name} is left with what it has no use for"));
             }
         }
@@ -303,9 +323,39 @@ impl Run {
         // Every preset must bear what any other left behind.
         let all = policy::PRESETS;
         match all.get(self.rng.below(3 * all.len() as u64 / 2) as usize) {
-            Some(p) => policy::build(p.name, core::iter::empty()).map_err(|e| format!("{e:?}")),
+            Some(p) => {
+                let modes = policy::WRITE_MODES;
+                let mode = (p.kind == "caching")
+                    .then(|| modes.get(self.rng.below(2 * modes.len() as u64) as usize))
+                    .flatten();
+                let mode = mode.map(|m| ("write-mode", policy::ParamValue::Name(m)));
+                policy::build_with(p.name, mode.into_iter()).map_err(|e| format!("{e:?}"))
+            }
             None => Ok(Box::new(Chaos::new(self.rng.draw()))),
         }
+    }
+
+    /// Budgets and sleep, by lots of their own: half of all lives have none.
+    fn budgets(&self, life: u32) -> Params {
+        let mut rng = Rng::new(self.s.seed ^ u64::from(life) << 40 ^ 0x0b0d_6e75);
+        let mut p = Params::default();
+        if rng.one_in(4) {
+            // A move a millisecond at most, some every second at least.
+            p.wear_bytes_per_day = Some(86_400 * 4096 * (1 + rng.below(1000)));
+            p.wear_burst = Nanos::from_millis(1 + rng.below(1000));
+        }
+        if rng.one_in(3) {
+            let members = self.sb.members.len();
+            let asleep =
+                |rng: &mut Rng| (!rng.one_in(4)).then(|| Nanos::from_micros(50 + rng.below(5000)));
+            p.standby_after = (0..members).map(|_| asleep(&mut rng)).collect();
+            p.sleep_hold = (!rng.one_in(4)).then(|| Nanos::from_millis(1 + rng.below(100)));
+            p.sleep_hold_bytes = rng.one_in(2).then(|| 4096 * (1 + rng.below(8)));
+        }
+        if rng.one_in(6) {
+            p.moves_max = Some(1 + rng.below(3) as u16);
+        }
+        p
     }
 
     /// Open, with recovery losing power a few times first.
@@ -361,7 +411,7 @@ impl Run {
             piece_blocks: 1 + self.rng.below(3) as u32,
             pass_discards: self.rng.one_in(2),
             mutant: self.s.mutant,
-            ..Params::default()
+            ..self.budgets(life)
         };
         let mut engine = Engine::new(opened, self.policy(life)?, params);
         let rng = Rng::new(self.rng.draw());
@@ -383,7 +433,7 @@ impl Run {
         let alive = self.work(&mut engine, &mut world, volume, crash_at)?;
         audit(&engine)?;
         if self.s.switch && alive && !engine.has_failed() {
-            Self::settle_down(&mut engine, &mut world)?;
+            Self::settle_down(&mut engine, &mut world, self.s.seed)?;
         }
         let c = engine.counters();
         self.did.moves += c.promotions.done + c.demotions.done;
@@ -391,6 +441,17 @@ impl Run {
         self.did.fetches += c.fetches.done;
         self.did.evictions += c.evictions.done;
         self.did.writebacks += c.writebacks.done;
+        self.did.batches += c.sleep_batches + c.sleep_limits;
+        for m in [
+            &c.promotions,
+            &c.demotions,
+            &c.fetches,
+            &c.evictions,
+            &c.writebacks,
+        ] {
+            self.did.worn += m.refused[Refusal::WearBudget as usize];
+            self.did.asleep += m.refused[Refusal::Asleep as usize];
+        }
         self.did.checkpoints += c.checkpoints;
         self.did.edges += c.edge_writes;
         self.did.from_ram += c.served_from_ram;

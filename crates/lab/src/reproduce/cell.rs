@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, PoisonError};
 
-use isotherm_models::{Options, Span, sheet};
+use isotherm_models::{DeviceModel, Options, Span, sheet};
 
+use super::greendm::unflushed::Unflushed;
 use super::{Ctx, Work, grid};
 use crate::LabError;
 use crate::sim::{Device, Model, Observe, Report, Run, Setup, Tier, TimeMode};
@@ -15,8 +16,8 @@ use crate::size::Size;
 pub struct Store {
     /// The device, as a preset.
     pub preset: &'static str,
-    /// First byte of the device that is used.
-    pub start: u64,
+    /// Where on the device it is.
+    pub span: Span,
     /// How much of the volume it holds. The slowest tier holds everything, whatever this says.
     pub size: Size,
 }
@@ -26,9 +27,16 @@ impl Store {
     pub fn new(preset: &'static str, size: Size) -> Store {
         Store {
             preset,
-            start: 0,
+            span: Span::default(),
             size,
         }
+    }
+
+    /// The same, spread over the whole device: a workload that is scaled down keeps seeks as long as they were.
+    #[must_use]
+    pub fn spread(mut self) -> Store {
+        self.span = Span::Full;
+        self
     }
 
     /// The begin of `preset`, which holds everything.
@@ -48,6 +56,8 @@ pub struct Cell {
     pub extent: u32,
     /// Requests before anything counts.
     pub warm_up: u64,
+    /// FLUSH costs what it costs; `false`: nothing, for prototypes that keep no durable map (`greendm/unflushed.rs`).
+    pub flushes: bool,
     /// What the report keeps beside the totals.
     pub observe: Observe,
 }
@@ -65,6 +75,7 @@ impl Cell {
             policy: policy.to_owned(),
             extent: 4096,
             warm_up: 0,
+            flushes: true,
             observe: Observe::default(),
         }
     }
@@ -82,7 +93,7 @@ impl Cell {
             let device = Device {
                 model: Model::Sheet(Box::new(sheet(s.preset)?)),
                 options: Options {
-                    span: Span::At { start: s.start },
+                    span: s.span,
                     ..Options::default()
                 },
                 standby_after_s: None,
@@ -100,6 +111,7 @@ impl Cell {
             host_w: 0.0,
             discards: true,
             observe: self.observe,
+            settings: Vec::new(),
         })
     }
 }
@@ -122,7 +134,26 @@ pub fn simulate(ctx: &Ctx<'_>, work: &Work, cells: &[Cell]) -> Result<Vec<Arc<Re
             cell.extent >> 10
         ));
         let setup = cell.setup(work.depth)?;
-        let report = Arc::new(Run::new(&setup, &work.memory).full()?);
+        let run = Run::new(&setup, &work.memory).phases(&work.phases);
+        let unflushed = |tier: u8, bytes: u64| -> Box<dyn DeviceModel> {
+            let device = &setup.tiers[usize::from(tier)].devices[0];
+            let options = Options {
+                size: bytes,
+                ..device.options
+            };
+            let sheet = device.sheet_for(bytes);
+            match sheet.map(|s| s.model(&options)) {
+                Ok(Ok(model)) => Box::new(Unflushed::new(model)),
+                // The run has asked for the sheet before, and presets of the tree can be modelled.
+                _ => unreachable!("a preset of the tree cannot be modelled"),
+            }
+        };
+        let run = if cell.flushes {
+            run
+        } else {
+            run.models(&unflushed)
+        };
+        let report = Arc::new(run.full()?);
         memo().insert(key, report.clone());
         Ok(report)
     })

@@ -12,14 +12,22 @@
 //! | `work.rs` | workloads in memory |
 //! | `cell.rs` | simulated cells, each run once |
 //! | `greendm/` | GreenDM's experiments |
+//! | `dss/` | those of DSS |
+//! | `hro/` | those of HRO |
+//! | `oodt/` | OODT's experiments |
+//! | `loris/` | Loris' experiments |
 //!
 //! To add an experiment: its claims and printed values in `data/PAPER.toml`, a function that fills an [`Outcome`], a row in
 //! [`EXPERIMENTS`]. Never made false: what is printed as ours was computed in this run, and every claim of an experiment that
 //! ran has a verdict.
 
 mod cell;
+mod dss;
 mod greendm;
 mod grid;
+mod hro;
+mod loris;
+mod oodt;
 mod outcome;
 mod paper;
 mod work;
@@ -27,9 +35,10 @@ mod work;
 pub use outcome::{Cell, Claim, Outcome, Row, Table, Verdict};
 pub use paper::{Entry, How, PAPERS, Paper, Printed};
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use isotherm_core::policy::nearest;
@@ -55,6 +64,8 @@ pub struct Ctx<'a> {
     memo: Mutex<HashMap<String, Arc<Measured>>>,
     /// The same of the experiments that measure drives alone.
     reports: Mutex<HashMap<String, Arc<Report>>>,
+    /// Workloads and other things that several experiments take.
+    made: Mutex<HashMap<String, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl<'a> Ctx<'a> {
@@ -68,7 +79,24 @@ impl<'a> Ctx<'a> {
             progress,
             memo: Mutex::default(),
             reports: Mutex::default(),
+            made: Mutex::default(),
         }
+    }
+
+    /// What `make` gives, made once for all experiments that ask for `name`.
+    fn once<T: Any + Send + Sync>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Result<T, LabError>,
+    ) -> Result<Arc<T>, LabError> {
+        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = made().get(name).cloned();
+        if let Some(Ok(t)) = known.map(Arc::downcast::<T>) {
+            return Ok(t);
+        }
+        let t = Arc::new(make()?);
+        made().insert(name.to_owned(), t.clone());
+        Ok(t)
     }
 
     /// The scale to run at.
@@ -82,7 +110,7 @@ impl<'a> Ctx<'a> {
 pub struct Experiment {
     /// As in the papers' data files.
     pub id: &'static str,
-    /// Scale of the simulated workloads when none is asked for; `None`: nothing is scaled.
+    /// Scale of the simulated workloads when none is asked for; `None`: nothing is scaled, or each workload has its own.
     pub scale: Option<f64>,
     run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
 }
@@ -124,6 +152,36 @@ pub const EXPERIMENTS: &[Experiment] = &[
     plain("greendm-7.1-7.3", greendm::cost::run),
     plain("greendm-8.3-8.8", greendm::caching::run),
     plain("greendm-9.1-9.3", greendm::share::run),
+    scaled("hro-2", hro::SCALE, hro::motive::run),
+    scaled("hro-3", hro::SCALE, hro::uses::run),
+    scaled("hro-6", hro::SCALE, hro::latency::run),
+    scaled("hro-7", hro::SCALE, hro::seeks::run),
+    scaled("hro-8", hro::SCALE, hro::bandwidth::run),
+    scaled("hro-t2", hro::SCALE, hro::entry::run),
+    scaled("dss-2", dss::FILE_SCALE, dss::contents::run),
+    scaled("dss-3", dss::FILE_SCALE, dss::indicators::run),
+    scaled("dss-4", dss::FILE_SCALE, dss::latencies::run),
+    scaled("dss-email", dss::EMAIL_SCALE, dss::email::run),
+    scaled("dss-fs", dss::FILE_SCALE, dss::utilities::run),
+    scaled("dss-5", dss::TPCH_SCALE, dss::database::run),
+    scaled("dss-tco", dss::FILE_SCALE, dss::tco::run),
+    scaled("oodt-2", oodt::POSTMARK_SCALE, oodt::cost::run),
+    scaled("oodt-4a", oodt::POSTMARK_SCALE, oodt::time::postmark),
+    plain("oodt-4b", oodt::requests::sizes),
+    plain("oodt-4c", oodt::requests::by_files),
+    scaled("oodt-5a", oodt::TPCC_SCALE, oodt::time::tpcc),
+    plain("oodt-5c", oodt::requests::fragmented),
+    scaled("oodt-6a", oodt::TPCH_SCALE, oodt::time::tpch),
+    scaled("oodt-7b", oodt::IOZONE_SCALE, oodt::time::iozone),
+    scaled("oodt-8c", oodt::WEB_SCALE, oodt::time::web),
+    scaled("oodt-5.1", oodt::POSTMARK_SCALE, oodt::memory::run),
+    plain("oodt-9a-f", oodt::blocks::run),
+    plain("oodt-10a", oodt::weights::run),
+    plain("loris-t1", loris::table::run),
+    scaled("loris-2-5", loris::SCALE, loris::hot::run),
+    scaled("loris-6-9", loris::SCALE, loris::cold::run),
+    scaled("loris-10-13", loris::SCALE, loris::caching::run),
+    scaled("loris-14", loris::SCALE, loris::mixed::run),
 ];
 
 impl Experiment {
@@ -183,6 +241,6 @@ mod tests {
         }
         let said = |id: &str| Experiment::find(id).map(|f| f.id).unwrap_err();
         assert!(said("greendm-6.55").contains("nearest: `greendm-6.5`"));
-        assert!(said("oodt-4a").contains("not in this build"));
+        assert!(said("loris-14").contains("not in this build"));
     }
 }

@@ -15,6 +15,8 @@ pub struct Work {
     pub bytes: u64,
     /// Requests in flight.
     pub depth: u32,
+    /// Requests before each of its phases, if it has any: the report then has them one by one.
+    pub phases: Vec<u64>,
 }
 
 impl Work {
@@ -31,6 +33,7 @@ impl Work {
             memory,
             bytes: bytes.unwrap_or(0).max(reach).next_multiple_of(4 << 20),
             depth,
+            phases: Vec::new(),
         })
     }
 
@@ -56,6 +59,7 @@ impl Work {
             memory: Memory::new(label, records),
             bytes: bytes.next_multiple_of(4 << 20),
             depth,
+            phases: Vec::new(),
         })
     }
 }

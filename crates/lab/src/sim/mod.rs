@@ -13,6 +13,7 @@
 //! | `feed.rs` | records as requests |
 //! | `world.rs` | time, devices, replies |
 //! | `observe.rs` | series |
+//! | `phases.rs` | a run in phases, by class |
 //! | `hit_only.rs` | the same policies without time |
 //! | `report.rs` | the figures |
 //!
@@ -24,6 +25,7 @@ mod digest;
 mod feed;
 mod hit_only;
 mod observe;
+mod phases;
 mod report;
 mod setup;
 mod shape;
@@ -35,8 +37,9 @@ mod world;
 pub use cost::Cost;
 pub use digest::Digest;
 pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
+pub use phases::{Phase, PhaseClass, Reply};
 pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
-pub use setup::{Device, Model, Observe, Setup, Tier, TimeMode};
+pub use setup::{Device, Model, Observe, Setup, Tier, TimeMode, check_setting};
 pub use shape::{Drive, Place, Shape};
 pub use source::{BATCH, Memory, Records, Source, Synthetic, TraceFile, Volumes};
 pub(crate) use touched::each_batch;
@@ -86,6 +89,7 @@ pub struct Run<'a> {
     policy: Option<Box<dyn Policy>>,
     models: Option<MakeModel<'a>>,
     watch: Option<&'a Watch>,
+    phases: &'a [u64],
 }
 
 /// Play `source` under `setup`, with times and energy.
@@ -133,6 +137,7 @@ impl<'a> Run<'a> {
             policy: None,
             models: None,
             watch: None,
+            phases: &[],
         }
     }
     /// The first pass was made before, for the same trace, limit and extent size.
@@ -151,6 +156,12 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn models(mut self, make: MakeModel<'a>) -> Run<'a> {
         self.models = Some(make);
+        self
+    }
+    /// Report in phases: requests before each of them, rising; and keep every reply's time.
+    #[must_use]
+    pub fn phases(mut self, begins: &'a [u64]) -> Run<'a> {
+        self.phases = begins;
         self
     }
     /// Show how far the run is.
@@ -234,6 +245,10 @@ impl<'a> Run<'a> {
         );
         let played = Instant::now();
         let mut world = World::new(engine, devices, feed, setup.time, setup.warm_up, observer);
+        if !self.phases.is_empty() {
+            let phases = phases::Phases::new(self.phases, shape.extents, shape.shift);
+            world.phases = Some(Box::new(phases));
+        }
         let (begin, end) = world.play(watch)?;
         let simulating = played.elapsed();
         let names: Vec<(String, u8)> = shape
@@ -252,6 +267,10 @@ impl<'a> Run<'a> {
         }
         let usage = usage(setup, &shape, &drives, &begin, &end);
         let mut report = figures(setup, &shape, &world, &begin, &end, usage);
+        if let Some(p) = world.phases.take() {
+            report.phases = p.finish(|a, b| self::usage(setup, &shape, &drives, a, b));
+            report.replies = p.replies;
+        }
         report.trace = source.name();
         report.touched_extents = touched.extents.len();
         report.series = series;
@@ -364,6 +383,10 @@ fn figures(
         migrated_bytes: carried(c) - carried(w),
         ram_read_bytes: Some(s.from_moves),
         zero_read_bytes: Some(s.zeros),
+        settings: setup.settings.iter().cloned().collect(),
+        sleep_batches: Some(c.sleep_batches - w.sleep_batches),
+        sleep_limits: Some(c.sleep_limits - w.sleep_limits),
+        wear_budget_left_bytes: world.engine.wear_budget().map(|b| b.left_bytes),
         by_class,
         seed: setup.seed,
         warm_up: setup.warm_up,

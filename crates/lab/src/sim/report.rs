@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::cost::Cost;
 
 use super::observe::Series;
+use super::phases::{Phase, Reply};
 
 /// Figures of a run. Those of time and energy are `None` in hit-only runs. They count what came after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -79,6 +80,14 @@ pub struct Report {
     pub ram_read_bytes: Option<u64>,
     /// Bytes of reads of discarded data, which no device sees; `None` in hit-only runs.
     pub zero_read_bytes: Option<u64>,
+    /// Knobs of the engine that were set.
+    pub settings: BTreeMap<String, f64>,
+    /// Times that work held for a sleeping disk was done before it slept again; `None` in hit-only runs.
+    pub sleep_batches: Option<u64>,
+    /// Times that it was done because it had been held long enough, or was too much; `None` in hit-only runs.
+    pub sleep_limits: Option<u64>,
+    /// What is left of the wear budget at the end, bytes; negative where requests wrote more than it. `None` without one.
+    pub wear_budget_left_bytes: Option<i64>,
     /// Money; filled in by who has prices.
     pub cost: Option<Cost>,
     /// By class of data, classes without accesses left out.
@@ -99,6 +108,12 @@ pub struct Report {
     pub usage: Option<Usage>,
     /// Series, where asked for.
     pub series: Option<Series>,
+    /// The run in phases, where asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
+    /// Times of every request, warm-up included, where phases were asked for.
+    #[serde(skip)]
+    pub replies: Vec<Reply>,
     /// What the trace's reader counted.
     pub reader: isotherm_traces::Stats,
     /// Real seconds of the whole run.

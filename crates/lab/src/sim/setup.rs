@@ -1,5 +1,7 @@
 //! What a run is told.
 
+use isotherm_core::engine::knob;
+use isotherm_core::policy::ParamError;
 use isotherm_models::{Options, Sheet, SheetError, Span, sheet};
 
 use crate::LabError;
@@ -167,6 +169,8 @@ pub struct Setup {
     pub discards: bool,
     /// What to keep beside the totals.
     pub observe: Observe,
+    /// Knobs of the engine: budgets and throttles ([`isotherm_core::engine::KNOBS`]).
+    pub settings: Vec<(String, f64)>,
 }
 
 impl Setup {
@@ -189,6 +193,7 @@ impl Setup {
             host_w: 0.0,
             discards: true,
             observe: Observe::default(),
+            settings: Vec::new(),
         })
     }
 
@@ -217,6 +222,9 @@ impl Setup {
         if !(0.0..=1e6).contains(&self.host_w) {
             return bad("host power: must be within 0 and 1000000 W");
         }
+        for (name, value) in &self.settings {
+            check_setting(name, *value).map_err(LabError::setup)?;
+        }
         let standby = self.tiers.iter().flat_map(|t| &t.devices);
         if standby
             .filter_map(|d| d.standby_after_s)
@@ -225,5 +233,19 @@ impl Setup {
             return bad("standby: must be within 0.001 and 1000000000 seconds");
         }
         Ok(())
+    }
+}
+
+/// Is there a knob of that name, and does it take the value?
+///
+/// # Errors
+/// Names the nearest knob, or the range.
+pub fn check_setting(name: &str, value: f64) -> Result<(), String> {
+    match knob(name, value) {
+        Ok(_) => Ok(()),
+        Err(ParamError::Range(what) | ParamError::Value(what, _)) => Err(what.to_owned()),
+        Err(ParamError::Unknown(near)) => Err(format!(
+            "the engine has no setting `{name}`: did you mean `{near}`? (parameters of a policy follow its name: NAME,{name}=VALUE)"
+        )),
     }
 }

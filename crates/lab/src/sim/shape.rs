@@ -11,7 +11,7 @@ use isotherm_core::store::{BLOCK, Layout, Media, MediaError, MetaArea, Superbloc
 use isotherm_core::{Engine, MemberId, Nanos, TierId};
 use isotherm_models::{DeviceModel, Options, Sheet};
 
-use super::setup::{Device, Setup};
+use super::setup::{Device, Setup, check_setting};
 use super::spread::Spread;
 use super::touched::{Rows, Touched};
 use crate::LabError;
@@ -269,7 +269,13 @@ impl Shape {
                 .collect(),
             ..usual
         };
-        Ok((Engine::new(opened, policy, params), drives))
+        let mut engine = Engine::new(opened, policy, params);
+        for (name, value) in &setup.settings {
+            check_setting(name, *value).map_err(LabError::setup)?;
+            let set = engine.set(name, *value);
+            set.map_err(|e| impossible(format!("{name}: {e:?}")))?;
+        }
+        Ok((engine, drives))
     }
 }
 

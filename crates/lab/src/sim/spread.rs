@@ -31,12 +31,15 @@ impl Spread {
         let n = (slots.end - slots.start) as usize;
         let mine = || addresses.iter().skip(slots.start as usize).take(n);
         let first = mine().next().unwrap_or(0);
-        let last = mine().last().unwrap_or(first);
+        let last = mine().max().unwrap_or(first);
         let gaps = (last - first + 1).saturating_sub(n as u64);
         let room = room.min(u64::from(u32::MAX)).saturating_sub(n as u64);
-        let share = |gap: u64| match gaps <= room {
-            true => gap,
-            false => (u128::from(gap) * u128::from(room) / u128::from(gaps)) as u64,
+        let share = |gap: u64| {
+            if gaps <= room {
+                gap
+            } else {
+                (u128::from(gap) * u128::from(room) / u128::from(gaps)) as u64
+            }
         };
         let at = mine()
             .enumerate()

@@ -16,6 +16,7 @@ use isotherm_models::{Counters as DeviceCounters, DeviceModel, ModelOp, Wear};
 
 use super::feed::{Feed, Want};
 use super::observe::{Observer, Totals, device_counters};
+use super::phases::Phases;
 use super::setup::TimeMode;
 use super::spread::Spread;
 use super::{Watch, digest::Digest};
@@ -115,6 +116,8 @@ struct Flight {
     kind: Kind,
     class: u8,
     counts: bool,
+    /// Which request of the trace, from 0.
+    number: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +185,7 @@ pub(crate) struct World<'a> {
     pub digest: Digest,
     observer: Option<Box<Observer>>,
     boundary: u64,
+    pub phases: Option<Box<Phases>>,
 }
 
 impl<'a> World<'a> {
@@ -204,6 +208,7 @@ impl<'a> World<'a> {
             kind: Kind::Other,
             class: 0,
             counts: false,
+            number: 0,
         };
         let boundary = observer.as_ref().map_or(u64::MAX, Observer::boundary);
         World {
@@ -243,6 +248,7 @@ impl<'a> World<'a> {
             digest: Digest::default(),
             observer: observer.map(Box::new),
             boundary,
+            phases: None,
         }
     }
 
@@ -304,6 +310,9 @@ impl<'a> World<'a> {
             w.note(self.submitted)?;
         }
         let end = self.mark(self.last_reply.max(self.base));
+        if let Some(p) = &mut self.phases {
+            p.end(end.clone(), self.submitted, &self.engine);
+        }
         let Some(begin) = self.warm.take() else {
             return Err(LabError::setup(format!(
                 "warm-up: the trace has only {} requests, nothing is left to count",
@@ -398,6 +407,16 @@ impl<'a> World<'a> {
     #[inline]
     fn submit(&mut self, want: &Want, at: u64) {
         if want.first {
+            if self
+                .phases
+                .as_ref()
+                .is_some_and(|p| p.begins_at(self.submitted))
+            {
+                let mark = self.mark(self.now);
+                if let Some(p) = &mut self.phases {
+                    p.end(mark, self.submitted, &self.engine);
+                }
+            }
             self.submitted += 1;
             if self.submitted == self.warm_up + 1 && self.warm.is_none() {
                 self.begin_counting();
@@ -419,7 +438,11 @@ impl<'a> World<'a> {
             kind,
             class: req.class,
             counts,
+            number: self.submitted.saturating_sub(1),
         };
+        if let Some(p) = &mut self.phases {
+            p.submitted(self.now, &req, want.first);
+        }
         if counts {
             self.count(&req, want.first, kind);
         }
@@ -516,6 +539,11 @@ impl<'a> World<'a> {
         };
         let d = &mut self.devices[usize::from(op.member.0)];
         d.start_spread(self.now, op.id.0, kind, op.offset, op.len);
+        if let (Some(p), BufRef::Request { tag, .. }, 0, ModelOp::Read) =
+            (&mut self.phases, op.buf, d.tier, kind)
+        {
+            p.served_by_fastest(self.flights[tag.0 as usize].class, op.len);
+        }
         if let (Some(o), BufRef::Request { tag, offset }) = (&mut self.observer, op.buf) {
             let f = &self.flights[tag.0 as usize];
             if f.counts {
@@ -532,6 +560,9 @@ impl<'a> World<'a> {
         let latency = self.now - f.arrived.min(self.now);
         self.digest.mix(self.now ^ u64::from(tag.0) << 40);
         self.sums.errors += u64::from(failed);
+        if let Some(p) = &mut self.phases {
+            p.answered(f.number, self.now);
+        }
         if !f.counts {
             return;
         }

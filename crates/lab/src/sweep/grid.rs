@@ -9,7 +9,7 @@ use crate::policy_spec::PolicySpec;
 use crate::sim::{Device, Setup, TimeMode};
 use crate::size::{self, Size};
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "traces",
     "policies",
     "params",
@@ -25,6 +25,7 @@ const KEYS: [&str; 15] = [
     "limit",
     "hit_only",
     "host_power",
+    "set",
 ];
 
 /// One run of the grid, in the words of `isotherm sim`.
@@ -57,6 +58,9 @@ pub struct Cell {
     pub hit_only: bool,
     /// Power of the host, watts.
     pub host_power: f64,
+    /// Settings of the engine, `KEY=VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
 }
 
 impl Cell {
@@ -82,6 +86,9 @@ impl Cell {
             return a;
         }
         put("host-power", self.host_power.to_string());
+        for s in &self.set {
+            put("set", s.clone());
+        }
         if let Some(d) = self.depth {
             put("time", "closed".to_owned());
             put("depth", d.to_string());
@@ -122,6 +129,11 @@ impl Cell {
         setup.limit = self.limit;
         setup.seed = self.seed;
         setup.host_w = self.host_power;
+        for s in &self.set {
+            let (key, value) = s.split_once('=').unwrap_or((s, ""));
+            let value = value.parse().map_err(|_| bad(key, "a number"))?;
+            setup.settings.push((key.to_owned(), value));
+        }
         setup.check()?;
         Ok(setup)
     }
@@ -203,6 +215,7 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
         limit: limit.map(|n| n as u64),
         hit_only,
         host_power,
+        set: Vec::new(),
     }];
     // The last one turns fastest.
     grow(&mut cells, &traces, |c, v| c.trace.clone_from(v));
@@ -215,10 +228,28 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
         (c.depth, c.accelerate) = (v.depth, v.accelerate);
     });
     grow(&mut cells, &seeds, |c, v| c.seed = *v);
+    for (key, values) in settings(t, hit_only)? {
+        grow(&mut cells, &values, |c, v| c.set.push(format!("{key}={v}")));
+    }
     for c in &cells {
         c.setup()?;
     }
     Ok(cells)
+}
+
+/// The lists of `set`, by key.
+fn settings(t: &Table, hit_only: bool) -> Result<Vec<(String, Vec<f64>)>, LabError> {
+    let Some(v) = t.get("set") else {
+        return Ok(Vec::new());
+    };
+    let table = v.as_table().ok_or_else(|| bad("set", "a table of lists"))?;
+    if hit_only && !table.is_empty() {
+        return Err(bad("set", "left out with hit_only, which has no time"));
+    }
+    let lists = table
+        .keys()
+        .map(|k| Ok((k.clone(), numbers(table, k, 0.0)?)));
+    lists.collect()
 }
 
 /// Multiply `cells` by `values`; a value given twice counts once.

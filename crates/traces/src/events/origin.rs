@@ -179,6 +179,17 @@ fn flag(c: &mut Cursor<'_>) -> Result<bool, Bad> {
     }
 }
 
+/// What came later: it stands at the end, and only where one is set.
+fn budgets(p: &Params) -> [Option<u64>; 5] {
+    [
+        p.moves_max.map(u64::from),
+        p.wear_bytes_per_day,
+        Some(p.wear_burst.0),
+        p.sleep_hold.map(|t| t.0),
+        p.sleep_hold_bytes,
+    ]
+}
+
 impl Origin {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -205,6 +216,11 @@ impl Origin {
         for sb in &self.superblocks {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
+        if budgets(p) != budgets(&Params::default()) {
+            for b in budgets(p) {
+                put_option(&mut out, b);
+            }
+        }
         out
     }
 
@@ -219,7 +235,7 @@ impl Origin {
         };
         // With the core's `mutants` feature there is one field more.
         #[allow(clippy::needless_update)]
-        let params = Params {
+        let mut params = Params {
             move_buffers: c.narrow()?,
             commit_interval: Nanos(c.number()?),
             stage_blocks: c.narrow()?,
@@ -241,6 +257,15 @@ impl Origin {
             })
             .collect::<Result<_, Bad>>()?;
         if !c.is_empty() {
+            params.moves_max = option(&mut c)?
+                .map(|n| u16::try_from(n).map_err(|_| "too many moves"))
+                .transpose()?;
+            params.wear_bytes_per_day = option(&mut c)?;
+            params.wear_burst = Nanos(option(&mut c)?.ok_or("a budget without a burst")?);
+            params.sleep_hold = option(&mut c)?.map(Nanos);
+            params.sleep_hold_bytes = option(&mut c)?;
+        }
+        if !c.is_empty() {
             return Err("something stands behind the origin");
         }
         Ok(Origin {
@@ -252,5 +277,52 @@ impl Origin {
             params,
             superblocks,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(params: Params) -> Origin {
+        Origin {
+            program: "isotherm".into(),
+            volume: "v".into(),
+            policy: "lru".into(),
+            epoch: Some(3),
+            time_base: Nanos(5),
+            params,
+            superblocks: vec![None],
+        }
+    }
+
+    #[test]
+    fn budgets_stand_at_the_end_where_one_is_set() {
+        let plain = origin(Params::default()).encode();
+        let all = Params {
+            moves_max: Some(3),
+            wear_bytes_per_day: Some(1 << 40),
+            wear_burst: Nanos::from_secs(7),
+            sleep_hold: Some(Nanos::from_secs(60)),
+            sleep_hold_bytes: Some(9),
+            ..Params::default()
+        };
+        let one = Params {
+            sleep_hold: Some(Nanos(1)),
+            ..Params::default()
+        };
+        for params in [Params::default(), all, one] {
+            let bytes = origin(params.clone()).encode();
+            assert!(
+                bytes.starts_with(&plain)
+                    && (bytes == plain) == (budgets(&params) == budgets(&Params::default()))
+            );
+            let back = Origin::decode(&bytes).map_err(str::to_owned);
+            let back = back.expect("what was written is read").params;
+            assert_eq!(format!("{back:?}"), format!("{params:?}"));
+            for short in plain.len() + 1..bytes.len() {
+                assert!(Origin::decode(&bytes[..short]).is_err(), "{short} bytes");
+            }
+        }
     }
 }

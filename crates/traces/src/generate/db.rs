@@ -12,6 +12,7 @@ use crate::record::{Flags, Op, Record};
 /// Classes of DSS Table 6.
 pub(super) mod class {
     pub const INODE: u8 = 4;
+    pub const INDIRECT: u8 = 5;
     pub const LOG: u8 = 19;
     pub const SYSTEM: u8 = 20;
     pub const FREE_SPACE: u8 = 21;

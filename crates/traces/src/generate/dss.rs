@@ -11,7 +11,7 @@ use super::dist::Sizes;
 use super::fileset::{FileSet, config};
 use super::param::{Param, Values};
 use super::run::{FileSteps, Rng};
-use crate::layout::{Config, FileSystem, LayoutError};
+use crate::layout::{Config, FileSystem, Ino, LayoutError};
 
 const FILES: Param = Param::count("files", 262_144, (1, 1 << 26), "files made first (DSS 5.2)");
 const DIRS: Param = Param::count("dirs", 8_738, (1, 1 << 22), "directories (DSS 5.2)");
@@ -70,6 +70,9 @@ pub(super) const EMAIL: &[Param] = &[
     REQUEST,
 ];
 
+/// Bytes of a member's header in an archive, with what rounds it up.
+const TAR_HEADER: u64 = 1024;
+
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
 
@@ -106,8 +109,27 @@ pub(super) const EMAIL_SIZES: &[(u64, f64)] = &[
     (10 * M, 1.0),
 ];
 
-/// The workload.
-pub(super) struct Server {
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// SPECsfs' file sizes.
+    File,
+    /// The e-mail server's.
+    Email,
+}
+
+/// What a transaction did, for who wants to know how long whole files take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// It made a file; else it read one.
+    pub write: bool,
+    /// Bytes of the file.
+    pub size: u64,
+}
+
+/// The workload. Under the generators' reader it is a stream of requests; driven from outside it also tells where
+/// transactions begin and end, and lets the utilities of DSS 5.6 run over the image that it leaves.
+pub struct Server {
     fs: FileSystem,
     set: FileSet,
     rng: Rng,
@@ -120,7 +142,119 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub fn new(v: &Values, sizes: &[(u64, f64)]) -> Result<Server, LayoutError> {
+    /// At `scale` of the paper's counts; the making of the files is part of it, and blocks are written under the size that
+    /// their file had when they were added (4.2.1), which the generators' streams do not.
+    ///
+    /// # Errors
+    /// The scale is out of bounds.
+    pub fn with(mix: Mix, scale: f64, seed: u64) -> Result<Server, LayoutError> {
+        if !(1e-6..=1.0).contains(&scale) {
+            return Err(LayoutError::Config("scale (0.000001 to 1)"));
+        }
+        let (params, sizes) = match mix {
+            Mix::File => (SPECSFS, SPECSFS_SIZES),
+            Mix::Email => (EMAIL, EMAIL_SIZES),
+        };
+        let mut v = Values::defaults(params, scale);
+        v.seed = seed;
+        // The journal shrinks with the rest, or it would fill the cache.
+        let journal = (JOURNAL.default * scale).max(f64::from(1 << 20)) as u64 / 4096 * 4096;
+        for (param, value) in [(PREPARE, 1.0), (JOURNAL, journal as f64)] {
+            if let Some(at) = params.iter().position(|p| p.name == param.name) {
+                v.set(at, value);
+            }
+        }
+        Server::make(&v, sizes, true)
+    }
+
+    /// Makes the next file of the pool; false when all are there.
+    ///
+    /// # Errors
+    /// The volume is full.
+    pub fn prepare(&mut self) -> Result<bool, LayoutError> {
+        if self.set.files.len() as u64 >= self.files {
+            return Ok(false);
+        }
+        self.add()?;
+        Ok(true)
+    }
+
+    /// The next transaction; `None` after the last.
+    ///
+    /// # Errors
+    /// The volume is full.
+    pub fn transaction(&mut self) -> Result<Option<Transaction>, LayoutError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        match self.set.any(&mut self.rng) {
+            Some(file) if self.rng.random::<f64>() < self.reads => {
+                let size = self.fs.size(file);
+                self.fs.read(file, 0, size)?;
+                Ok(Some(Transaction { write: false, size }))
+            }
+            _ => {
+                self.add()?;
+                let size = self.set.files.last().map_or(0, |f| self.fs.size(*f));
+                Ok(Some(Transaction { write: true, size }))
+            }
+        }
+    }
+
+    /// The file system that it works on.
+    pub fn file_system(&mut self) -> &mut FileSystem {
+        &mut self.fs
+    }
+
+    /// Its directories.
+    pub fn directories(&self) -> &[Ino] {
+        &self.set.directories
+    }
+
+    /// Looks for a file that is not there: every directory is read (find, DSS 5.6).
+    ///
+    /// # Errors
+    /// None, unless the layout is broken.
+    pub fn find(&mut self) -> Result<(), LayoutError> {
+        self.fs.readdir(self.fs.root())?;
+        for &directory in &self.set.directories {
+            self.fs.readdir(directory)?;
+        }
+        Ok(())
+    }
+
+    /// Reads every file below the first `directories` and writes them to one new file (tar, DSS 5.6).
+    ///
+    /// # Errors
+    /// The volume is full.
+    pub fn tar(&mut self, directories: usize) -> Result<(), LayoutError> {
+        let archive = self.fs.create(self.fs.root())?;
+        let mut inside: Vec<(Ino, Ino)> = Vec::new();
+        for &file in &self.set.files {
+            let above = self.fs.parent(file).unwrap_or_default();
+            inside.push((above, file));
+        }
+        // A directory is read as a whole, and its files in the order of their names, which is that of their making.
+        inside.sort_unstable();
+        for &directory in self.set.directories.iter().take(directories) {
+            self.fs.readdir(directory)?;
+            let from = inside.partition_point(|x| x.0 < directory);
+            for &(_, file) in inside[from..].iter().take_while(|x| x.0 == directory) {
+                let size = self.fs.size(file);
+                self.fs.read(file, 0, size)?;
+                self.fs.append(archive, size + TAR_HEADER)?;
+            }
+        }
+        self.fs.sync();
+        Ok(())
+    }
+
+    pub(super) fn new(v: &Values, sizes: &[(u64, f64)]) -> Result<Server, LayoutError> {
+        Server::make(v, sizes, false)
+    }
+
+    fn make(v: &Values, sizes: &[(u64, f64)], growing: bool) -> Result<Server, LayoutError> {
         let (files, transactions) = (v.scaled("files", 1), v.scaled("transactions", 0));
         let in_the_end = files as f64 + transactions as f64 * (1.0 - v.real("reads"));
         let total: f64 = sizes.iter().map(|s| s.1).sum();
@@ -134,6 +268,7 @@ impl Server {
         let data = in_the_end * mean + 4.0 * largest * in_the_end.sqrt().min(1e3);
         let mut fs = FileSystem::new(Config {
             journal_bytes: v.count("journal"),
+            class_at_growth: growing,
             max_request: (v.count("request") / 4096 * 4096) as u32,
             ..config(v, data, in_the_end as u64)
         })?;
@@ -180,18 +315,7 @@ impl FileSteps for Server {
             }
             return Ok(true);
         }
-        if self.left == 0 {
-            return Ok(false);
-        }
-        self.left -= 1;
-        match self.set.any(&mut self.rng) {
-            Some(file) if self.rng.random::<f64>() < self.reads => {
-                let size = self.fs.size(file);
-                self.fs.read(file, 0, size)?;
-            }
-            _ => self.add()?,
-        }
-        Ok(true)
+        Ok(self.transaction()?.is_some())
     }
 }
 

@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Gamma};
 
 use super::dist::{Scatter, Zipf};
-use super::fileset::{FileSet, config, drop_every};
+use super::fileset::{DISCARD, FileSet, INODES, ROOM, config, drop_every};
 use super::param::{Param, Values};
 use super::run::{FileSteps, Rng};
 use crate::layout::{Config, FileSystem, Ino, LayoutError};
@@ -102,7 +102,7 @@ const GAMMA: Param = Param::real(
 /// Loris' web server.
 pub(super) const WEB: &[Param] = &[
     FILES, SIZE, WIDTH, READS, LOG, LOOPS, SETS, ZIPF, SHIFTS, PREPARE, JOURNAL, CACHE, SYNC, DROP,
-    REQUEST,
+    REQUEST, INODES, ROOM,
 ];
 
 /// Loris' web server with Zipf.
@@ -122,6 +122,8 @@ pub(super) const WEB_ZIPF: &[Param] = &[
     SYNC,
     DROP,
     REQUEST,
+    INODES,
+    ROOM,
 ];
 
 /// OODT's web server.
@@ -157,6 +159,9 @@ pub(super) const FILE: &[Param] = &[
     SYNC,
     DROP,
     REQUEST,
+    DISCARD,
+    INODES,
+    ROOM,
 ];
 
 /// GreenDM's file server.
@@ -434,8 +439,12 @@ pub(super) const MIXED: &[Param] = &[
         "files of the web server (Loris V-E: as alone)",
     ),
     Param::count("loops", 10_000, (0, 1 << 40), "rounds of each workload"),
+    SETS,
     PREPARE,
     CACHE,
+    DISCARD,
+    INODES,
+    ROOM,
 ];
 
 /// The file server on device 0 and the web server on device 1 (Loris V-E: two volumes).
@@ -446,7 +455,9 @@ pub(super) fn mixed(v: &Values) -> Result<(FileServer, Web), LayoutError> {
         for (at, p) in params.iter().enumerate() {
             match p.name {
                 "files" => of.set(at, v.real(files)),
-                "loops" | "prepare" | "cache" => of.set(at, v.real(p.name)),
+                "loops" | "prepare" | "cache" | "sets" | "discard" | "inodes" | "room" => {
+                    of.set(at, v.real(p.name));
+                }
                 _ => {}
             }
         }

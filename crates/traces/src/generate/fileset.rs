@@ -3,20 +3,48 @@
 use isotherm_core::Nanos;
 use rand::RngExt;
 
-use super::param::Values;
+use super::param::{Param, Values};
 use super::run::Rng;
 use crate::layout::{Config, FileSystem, Ino, LayoutError};
 
+/// Deletes reach the disk.
+pub(super) const DISCARD: Param = Param::switch(
+    "discard",
+    false,
+    "what is deleted is discarded at once (Loris V-D2; off: the disk does not learn of it)",
+);
+/// Names and inodes in memory beside the page cache.
+pub(super) const INODES: Param = Param::count(
+    "inodes",
+    65_536,
+    (1, 1 << 30),
+    "inodes in memory beside the page cache, not scaled (assumed)",
+);
+
+/// One file, one extent.
+pub(super) const ROOM: Param = Param::bytes(
+    "room",
+    0,
+    (0, 256 << 10),
+    "a file begins at a multiple of this in room of its own, so that extents of this size hold one file; 0: side by side",
+);
 /// Most of what the parameters of a file-level workload say about the volume.
 pub(super) fn config(v: &Values, data_bytes: f64, files: u64) -> Config {
     // Room for the data, its rounding to blocks, the inode tables and journals, and a quarter to spare for good allocation.
     let needed = (data_bytes + files as f64 * 6144.0) * 1.25 + f64::from(128 << 20);
     let bytes_per_inode = (data_bytes / files.max(1) as f64 / 2.0).clamp(4096.0, 16_384.0) as u32;
+    let usual = Config::default();
+    let room = if v.has("room") { v.real("room") } else { 0.0 };
+    let needed = needed + files as f64 * room * 1.25;
+    let inodes = v.has("inodes").then(|| v.count("inodes") as u32);
     Config {
+        discard: v.has("discard") && v.on("discard"),
+        room_blocks: (room / 4096.0) as u32,
+        inode_cache: inodes.unwrap_or(usual.inode_cache),
         bytes: (needed as u64).next_multiple_of(128 << 20).min(16 << 40),
         bytes_per_inode: bytes_per_inode / 4096 * 4096,
         cache_bytes: (v.real("cache") * v.scale) as u64,
-        ..Config::default()
+        ..usual
     }
 }
 

@@ -112,6 +112,41 @@ pub(super) const RESEARCH: &[Param] =
 /// Files per directory (assumed; HRO does not say).
 const WIDTH: u64 = 50;
 
+/// Which of the three weeks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Campus {
+    /// The departmental office server.
+    Office,
+    /// The campus mail server.
+    Mail,
+    /// The research server.
+    Research,
+}
+
+/// How a file was used: HRO's hash entry, as far as it is about worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileUse {
+    /// Bytes of the file in the end.
+    pub size: u64,
+    /// Reads and writes.
+    pub frequency: u64,
+    /// Segments that these make (Algorithm 1).
+    pub randomness: u64,
+}
+
+/// The last access of a file, and its counts.
+#[derive(Clone, Copy, Default)]
+struct Last {
+    write: bool,
+    time: u64,
+    end: u64,
+    frequency: u64,
+    randomness: u64,
+}
+
+/// Accesses further apart are not one segment (Algorithm 1), nanoseconds.
+const WINDOW_NS: u64 = 500_000_000;
+
 /// A user's place in a file.
 #[derive(Clone, Copy, Default)]
 struct Stream {
@@ -119,8 +154,8 @@ struct Stream {
     at: u64,
 }
 
-/// The workload.
-pub(super) struct Hro {
+/// The workload. Driven from outside, it also tells how its files were used.
+pub struct Week {
     fs: FileSystem,
     set: FileSet,
     rng: Rng,
@@ -128,7 +163,9 @@ pub(super) struct Hro {
     zipf: Zipf,
     scatter: Scatter,
     streams: Vec<Stream>,
+    last: Vec<Last>,
     files: u64,
+    total: u64,
     left: u64,
     meta: f64,
     read: f64,
@@ -138,8 +175,79 @@ pub(super) struct Hro {
     running: bool,
 }
 
-impl Hro {
-    pub fn new(v: &Values) -> Result<Hro, LayoutError> {
+impl Week {
+    /// At `scale` of the paper's counts and sizes, with a page cache of half of the 1 GB that the server has (Table III).
+    ///
+    /// # Errors
+    /// The scale is out of bounds.
+    pub fn with(campus: Campus, scale: f64, seed: u64) -> Result<Week, LayoutError> {
+        if !(1e-6..=1.0).contains(&scale) {
+            return Err(LayoutError::Config("scale (0.000001 to 1)"));
+        }
+        let params = match campus {
+            Campus::Office => OFFICE,
+            Campus::Mail => MAIL,
+            Campus::Research => RESEARCH,
+        };
+        let mut v = Values::defaults(params, scale);
+        v.seed = seed;
+        if let Some(at) = params.iter().position(|p| p.name == CACHE.name) {
+            v.set(at, f64::from(1u32 << 29));
+        }
+        Week::new(&v)
+    }
+
+    /// The next operation of the week, or the making of the next file; false when it is over.
+    ///
+    /// # Errors
+    /// The volume is full.
+    pub fn next_operation(&mut self) -> Result<bool, LayoutError> {
+        FileSteps::step(self)
+    }
+
+    /// The file system that it works on.
+    pub fn file_system(&mut self) -> &mut FileSystem {
+        &mut self.fs
+    }
+
+    /// Operations of the whole week.
+    pub fn operations(&self) -> u64 {
+        self.total
+    }
+
+    /// Operations still to come.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The files, in the order of [`Week::uses`].
+    pub fn files(&self) -> &[Ino] {
+        &self.set.files
+    }
+
+    /// How each file was used so far.
+    pub fn uses(&self) -> Vec<FileUse> {
+        let of = |(last, &file): (&Last, &Ino)| FileUse {
+            size: self.fs.size(file),
+            frequency: last.frequency,
+            randomness: last.randomness,
+        };
+        self.last.iter().zip(&self.set.files).map(of).collect()
+    }
+
+    fn note(&mut self, file: usize, write: bool, at: u64, len: u64) {
+        let now = self.fs.now().0;
+        let l = &mut self.last[file];
+        let same = l.frequency > 0
+            && l.write == write
+            && now.saturating_sub(l.time) < WINDOW_NS
+            && l.end == at;
+        l.randomness += u64::from(!same);
+        l.frequency += 1;
+        (l.write, l.time, l.end) = (write, now, at + len);
+    }
+
+    pub(super) fn new(v: &Values) -> Result<Week, LayoutError> {
         let image = v.scaled("image", 1 << 20);
         let files = (image / v.count("file")).max(16);
         let mut fs = FileSystem::new(Config {
@@ -150,7 +258,7 @@ impl Hro {
         fs.make_image();
         let set = FileSet::tree(&mut fs, files, WIDTH)?;
         let shape = 0.5;
-        Ok(Hro {
+        Ok(Week {
             fs,
             set,
             rng: Rng::seed_from_u64(v.seed),
@@ -159,7 +267,9 @@ impl Hro {
             zipf: Zipf::new(files, v.real("exponent")),
             scatter: Scatter::new(files),
             streams: vec![Stream::default(); v.count("streams") as usize],
+            last: vec![Last::default(); files as usize],
             files,
+            total: v.scaled("ops", 0),
             left: v.scaled("ops", 0),
             meta: v.real("meta"),
             read: v.real("read"),
@@ -229,16 +339,22 @@ impl Hro {
             at
         };
         self.streams[user] = s;
+        // Inside the file, unless it is shorter than the write: the image keeps its size.
+        let at = if write {
+            at.min(size.saturating_sub(len))
+        } else {
+            at
+        };
+        self.note(s.file, write, at, len);
         if write {
-            // Inside the file, unless it is shorter than the write: the image keeps its size.
-            self.fs.write(file, at.min(size.saturating_sub(len)), len)
+            self.fs.write(file, at, len)
         } else {
             self.fs.read(file, at, len)
         }
     }
 }
 
-impl FileSteps for Hro {
+impl FileSteps for Week {
     fn fs(&mut self) -> &mut FileSystem {
         &mut self.fs
     }

@@ -24,6 +24,8 @@ mod spec;
 mod tpcc;
 mod tpch;
 
+pub use dss::{Mix, Server, Transaction};
+pub use hro::{Campus, FileUse, Week};
 pub use param::{Param, Unit};
 pub use registry::{Generator, generators};
 pub use spec::{BadSpec, PREFIX, Spec};

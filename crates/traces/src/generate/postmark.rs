@@ -11,7 +11,7 @@
 
 use rand::{RngExt, SeedableRng};
 
-use super::fileset::{FileSet, config, drop_every};
+use super::fileset::{DISCARD, FileSet, INODES, ROOM, config, drop_every};
 use super::param::{Param, Values};
 use super::run::{FileSteps, Rng};
 use crate::layout::{Config, FileSystem, LayoutError};
@@ -91,6 +91,9 @@ pub(super) const LORIS: &[Param] = &[
     CACHE.or(67_108_864.0),
     REQUEST.or(524_288.0),
     END,
+    DISCARD,
+    INODES,
+    ROOM,
 ];
 
 enum Stage {

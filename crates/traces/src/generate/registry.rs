@@ -193,7 +193,7 @@ static TABLE: &[Generator] = &[
             "stand-in for a week of a campus mail server",
             "HRO Table I, figure 3",
             hro::MAIL,
-            |v| Ok(stepped(hro::Hro::new(v)?)),
+            |v| Ok(stepped(hro::Week::new(v)?)),
         )
     },
     Generator {
@@ -203,7 +203,7 @@ static TABLE: &[Generator] = &[
             "stand-in for a week of an office server",
             "HRO Table I, figure 3",
             hro::OFFICE,
-            |v| Ok(stepped(hro::Hro::new(v)?)),
+            |v| Ok(stepped(hro::Week::new(v)?)),
         )
     },
     Generator {
@@ -213,7 +213,7 @@ static TABLE: &[Generator] = &[
             "stand-in for a week of a research server",
             "HRO Table I, figure 3",
             hro::RESEARCH,
-            |v| Ok(stepped(hro::Hro::new(v)?)),
+            |v| Ok(stepped(hro::Week::new(v)?)),
         )
     },
     row(

@@ -44,6 +44,12 @@ pub(super) const TPCC: &[Param] = &[
         "read on a miss in a table (calibrated: mean request 22 KB)",
     ),
     Param::bytes("request", 128 << 10, (4 << 10, 4 << 20), "largest request"),
+    Param::bytes(
+        "log",
+        10 << 20,
+        (1 << 20, 1 << 40),
+        "log, written round and round (MySQL's default, two files of 5 MB: OODT 4.3.2)",
+    ),
     Param::real(
         "checkpoint",
         0.4,
@@ -98,7 +104,8 @@ impl Tpcc {
         let transactions = v.scaled("transactions", 0);
         let page = v.count("page") / 4096 * 4096;
         let pool = (v.real("pool") * v.scale) as u64;
-        let mut db = Db::new(page, v.count("request"), pool, 64 << 20);
+        let log = (v.real("log") * v.scale) as u64;
+        let mut db = Db::new(page, v.count("request"), pool, log);
         let bytes = |rows: (u64, u64)| warehouses * rows.0 * rows.1;
         // Ten of 22 transactions make an order.
         let new = transactions * 45 / 100;

@@ -2,7 +2,9 @@
 //!
 //! - OODT 4.3.3: scale factor 10 on MyISAM; more than 85 % of requests are 4 KB, mean 5.3 KB, 99 % reads, most writes are
 //!   metadata of the database's files. The sizes are drawn: they are all that the paper gives. Which pages are read follows from
-//!   index lookups (Zipf) that lead to rows in the window of a query (assumed).
+//!   index lookups (Zipf) that lead to rows in the window of a query (assumed). All the blocks accessed most are metadata, as the
+//!   page cache is emptied every second (4.1): on ext2, a page of a large file that is read at random then takes its
+//!   indirect block first, which leads to 1024 pages and lies before them.
 //! - DSS 5.2, 5.7: PostgreSQL, scale factor 8, 29 GB, queries 2, 17, 18, 19 back to back, indexes made last. Assumed: how many
 //!   lookups and scans each query takes, sizes of the single tables and indexes (their sum is the paper's).
 
@@ -29,6 +31,12 @@ pub(super) const TPCH: &[Param] = &[
     Param::count("requests", 1_000_000, (0, 1 << 40), "requests (assumed)"),
     Param::real("reads", 0.99, (0.0, 1.0), "share of reads (OODT 4.3.3)"),
     Param::real(
+        "indirect",
+        0.8,
+        (0.0, 1.0),
+        "data reads that take their indirect block from the disk first (OODT 4.1, 4.3.3; share assumed)",
+    ),
+    Param::real(
         "exponent",
         0.7,
         (0.0, 5.0),
@@ -53,15 +61,47 @@ pub(super) const TPCH_DSS: &[Param] = &[
         (0.0, 100.0),
         "index lookups of queries 2 and 17, times this (assumed: 60 000 and 240 000 a GB)",
     ),
+    Param::switch(
+        "prepare",
+        false,
+        "the trace begins with the writing of the tables, then of the indexes (DSS 5.7); 0: it finds them made",
+    ),
 ];
 
-/// OODT's sizes for TPC-H: more than 85 % 4 KB, mean 5.3 KB.
+/// OODT's sizes for TPC-H: more than 85 % 4 KB, mean 5.3 KB, with the indirect blocks that are 4 KB each.
 pub(super) const TPCH_SIZES: &[(u64, f64)] = &[
-    (4 << 10, 0.88),
-    (8 << 10, 0.06),
-    (16 << 10, 0.04),
-    (32 << 10, 0.02),
+    (4 << 10, 0.78),
+    (8 << 10, 0.11),
+    (16 << 10, 0.08),
+    (32 << 10, 0.03),
 ];
+
+/// Pages that an indirect block leads to.
+const POINTERS: u64 = 1024;
+
+/// A large file of the database: each indirect block, then the pages that it leads to.
+#[derive(Clone, Copy, Debug)]
+struct File {
+    table: Table,
+    /// Without indirect blocks.
+    pages: u64,
+}
+
+impl File {
+    fn new(db: &mut Db, gb: f64, class: u8) -> File {
+        let bytes = ((gb * f64::from(1 << 30)) as u64).max(1 << 20);
+        let groups = (bytes / TPCH_PAGE).div_ceil(POINTERS);
+        File {
+            table: db.table(groups * (POINTERS + 1) * TPCH_PAGE, class),
+            pages: groups * POINTERS,
+        }
+    }
+    /// Where page `page` and its indirect block lie.
+    fn places(page: u64) -> (u64, u64) {
+        let block = page / POINTERS * (POINTERS + 1);
+        (block + 1 + page % POINTERS, block)
+    }
+}
 
 /// Pages of 4 KiB, as MyISAM leaves caching rows to the page cache.
 const TPCH_PAGE: u64 = 4096;
@@ -72,36 +112,40 @@ pub(super) struct Tpch {
     rng: Rng,
     left: u64,
     per_query: u64,
-    reads: f64,
+    query: Option<u64>,
+    /// Odds of a write.
+    writes: f64,
+    indirect: f64,
     sizes: Sizes,
     indexes: Zipf,
-    index: Table,
-    tables: [Table; 2],
+    index: File,
+    tables: [File; 2],
     inodes: Table,
-    temporary: Table,
+    temporary: File,
     window: (u64, u64),
-    table: Table,
+    table: File,
 }
 
 impl Tpch {
     pub fn new(v: &Values) -> Tpch {
         let sf = v.real("sf") * v.scale;
-        let gb = |x: f64| ((x * sf * (1u64 << 30) as f64) as u64).max(1 << 20);
         let mut db = Db::new(TPCH_PAGE, 32 << 10, 1 << 16, 1 << 20);
         let inodes = db.table(64 << 10, class::INODE);
-        let index = db.table(gb(0.4), class::INDEX);
+        let index = File::new(&mut db, 0.4 * sf, class::INDEX);
         // Lineitem; the other tables together.
-        let tables = [
-            db.table(gb(0.75), class::RANDOM),
-            db.table(gb(0.35), class::RANDOM),
-        ];
-        let temporary = db.table(gb(0.05), class::TEMPORARY);
+        let tables = [0.75, 0.35].map(|gb| File::new(&mut db, gb * sf, class::RANDOM));
+        let temporary = File::new(&mut db, 0.05 * sf, class::TEMPORARY);
+        let indirect = v.real("indirect");
+        let writes = 1.0 - v.real("reads");
         let requests = v.scaled("requests", 0);
         Tpch {
             rng: Rng::seed_from_u64(v.seed),
             left: requests,
             per_query: requests / 22 + 1,
-            reads: v.real("reads"),
+            query: None,
+            // Reads come with those of indirect blocks, which count.
+            writes: writes * (1.0 + indirect) / (1.0 + writes * indirect),
+            indirect,
             sizes: Sizes::new(TPCH_SIZES),
             indexes: Zipf::new(index.pages, v.real("exponent")),
             index,
@@ -132,36 +176,39 @@ impl Steps for Tpch {
         if self.left == 0 {
             return Ok(false);
         }
-        if self.left.is_multiple_of(self.per_query) {
+        let query = Some(self.left / self.per_query);
+        if self.query != query {
+            self.query = query;
             self.next_query();
         }
-        self.left -= 1;
+        let read = self.rng.random::<f64>() >= self.writes;
         let pages = self.sizes.draw(&mut self.rng) / TPCH_PAGE;
-        let read = self.rng.random::<f64>() < self.reads;
-        let (op, table, page) = if read && self.rng.random_range(0..100) < 40 {
-            (Op::Read, self.index, self.indexes.rank(&mut self.rng))
+        let (file, page) = if read && self.rng.random_range(0..100) < 40 {
+            (self.index, self.indexes.rank(&mut self.rng))
         } else if read {
-            (
-                Op::Read,
-                self.table,
-                self.window.0 + self.rng.random_range(0..self.window.1),
-            )
-        } else if self.rng.random_range(0..100) < 80 {
-            // Most writes update the metadata of the database's files (OODT 4.3.3).
-            (
-                Op::Write,
-                self.inodes,
-                self.rng.random_range(0..self.inodes.pages),
-            )
+            let (from, width) = self.window;
+            (self.table, from + self.rng.random_range(0..width))
         } else {
-            (
-                Op::Write,
-                self.temporary,
-                self.rng.random_range(0..self.temporary.pages),
-            )
+            let page = self.rng.random_range(0..self.temporary.pages);
+            (self.temporary, page)
         };
-        let page = page.min(table.pages.saturating_sub(pages));
-        self.db.request(op, table, page, pages as u32);
+        // A request does not reach beyond the next indirect block.
+        let pages = pages.min(POINTERS - page % POINTERS) as u32;
+        let (at, indirect) = File::places(page);
+        let metadata = file.table.as_class(class::INDIRECT);
+        if !read && self.rng.random_range(0..100) < 80 {
+            // Most writes update the metadata of the database's files (OODT 4.3.3).
+            let page = self.rng.random_range(0..self.inodes.pages);
+            self.db.request(Op::Write, self.inodes, page, 1);
+        } else if !read {
+            self.db.request(Op::Write, file.table, at, pages);
+        } else {
+            if self.left > 1 && self.rng.random::<f64>() < self.indirect {
+                self.db.request(Op::Read, metadata, indirect, 1);
+            }
+            self.db.request(Op::Read, file.table, at, pages);
+        }
+        self.left -= self.db.out.len() as u64;
         out.append(&mut self.db.out);
         Ok(self.left > 0)
     }
@@ -170,6 +217,8 @@ impl Steps for Tpch {
 /// What DSS' run does next.
 #[derive(Clone, Copy)]
 enum Part {
+    /// Tables, then their indexes, are written from first to last: the one with that number, from a page on.
+    Make { what: usize, at: u64 },
     /// Index lookups, each followed by a row.
     Lookups { table: usize, left: u64 },
     /// A scan from a page on, in requests of the largest size; one in `spill` of them is written to a temporary table.
@@ -222,7 +271,7 @@ impl TpchDss {
             at: 0,
             spill,
         };
-        let parts = vec![
+        let mut parts = vec![
             scan(0, 0),
             scan(3, 0),
             Part::Lookups {
@@ -242,6 +291,9 @@ impl TpchDss {
             },
             scan(3, 0),
         ];
+        if v.on("prepare") {
+            parts.push(Part::Make { what: 0, at: 0 });
+        }
         TpchDss {
             rng: Rng::seed_from_u64(v.seed),
             tables,
@@ -261,7 +313,8 @@ impl Steps for TpchDss {
         let Some(part) = self.parts.pop() else {
             return Ok(false);
         };
-        if self.rng.random_range(0..1000) == 0 {
+        let making = matches!(part, Part::Make { .. });
+        if !making && self.rng.random_range(0..1000) == 0 {
             let page = self.rng.random_range(0..self.system.pages);
             self.db.read(self.system, page);
         }
@@ -280,6 +333,21 @@ impl Steps for TpchDss {
                     table,
                     left: left - 1,
                 })
+            }
+            Part::Make { what, at } => {
+                let n = self.tables.len();
+                let (heap, index) = self.tables[what % n];
+                let t = if what < n { heap } else { index };
+                self.db.stream(Op::Write, t, at, self.step_pages);
+                let next = at + self.step_pages;
+                if next < t.pages {
+                    Some(Part::Make { what, at: next })
+                } else {
+                    (what + 1 < 2 * n).then_some(Part::Make {
+                        what: what + 1,
+                        at: 0,
+                    })
+                }
             }
             Part::Scan { table, at, spill } => {
                 let t = self.scanned[table];

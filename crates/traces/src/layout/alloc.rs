@@ -71,6 +71,27 @@ impl Group {
         Some(Run { first, blocks })
     }
 
+    /// The first free block, at or after `from` if possible, of `rooms` free rooms of `room` blocks in a row.
+    fn free_rooms(&self, from: u32, room: u32, rooms: u32) -> Option<u32> {
+        let mask = u64::MAX >> (64 - room);
+        let empty = |r: u32| {
+            let bit = r * room;
+            self.used[(bit / 64) as usize] >> (bit % 64) & mask == 0
+        };
+        let (all, begin) = (GROUP_BLOCKS / room, from.div_ceil(room));
+        let find = |begin: u32| {
+            let mut row = 0;
+            for r in begin..all {
+                row = if empty(r) { row + 1 } else { 0 };
+                if row == rooms {
+                    return Some((r + 1 - rooms) * room);
+                }
+            }
+            None
+        };
+        find(begin).or_else(|| find(0))
+    }
+
     fn give_back(&mut self, run: Run) {
         for bit in run.first..run.first + run.blocks {
             debug_assert!(self.is_used(bit), "a block is freed twice");
@@ -81,6 +102,30 @@ impl Group {
 }
 
 impl FileSystem {
+    /// Where `want` blocks of a file go that has none yet, or whose last room is full or taken: its own room, if there is any
+    /// in a group with enough of it; else `goal`.
+    pub(super) fn room(&self, goal: u32, first: bool, want: u32) -> u32 {
+        let room = self.config.room_blocks;
+        if room == 0 {
+            return goal;
+        }
+        let at = (goal / GROUP_BLOCKS, goal % GROUP_BLOCKS);
+        let inside = !first && !at.1.is_multiple_of(room);
+        if inside && !self.groups[at.0 as usize].is_used(at.1) {
+            return goal;
+        }
+        let groups = self.groups.len() as u32;
+        let found = (0..groups).find_map(|step| {
+            let g = (at.0 + step) % groups;
+            let from = if step == 0 { at.1 } else { 0 };
+            let group = &self.groups[g as usize];
+            let enough = group.free_blocks >= want.next_multiple_of(room);
+            let free = enough.then(|| group.free_rooms(from, room, want.div_ceil(room)));
+            Some(g * GROUP_BLOCKS + free??)
+        });
+        found.unwrap_or(goal)
+    }
+
     /// Takes up to `want` neighbouring blocks, as near after `goal` as there are: in its group, else in the next that has some.
     pub(super) fn allocate(&mut self, goal: u32, want: u32) -> Result<Run, LayoutError> {
         let groups = self.groups.len() as u32;
@@ -111,6 +156,7 @@ impl FileSystem {
             self.cache.forget(block);
             self.journal.running.remove(&block);
         }
+        self.emit_discard(run.first, run.blocks);
         // A run grows by appending and so may reach into the next group.
         let (mut first, mut left) = (run.first, run.blocks);
         while left > 0 {

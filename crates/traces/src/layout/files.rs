@@ -35,6 +35,11 @@ impl FileSystem {
         self.inode(ino).map_or(0, |i| i.size)
     }
 
+    /// The directory that names a file or directory.
+    pub fn parent(&self, ino: Ino) -> Option<Ino> {
+        self.inode(ino).map(|i| i.parent)
+    }
+
     /// Reads the inode and what leads to it.
     ///
     /// # Errors

@@ -155,9 +155,13 @@ impl FileSystem {
         let most = self.config.max_request / BLOCK;
         let mut rest = &picked[..];
         while let [(first, owner), ..] = *rest {
+            let growing = self.config.class_at_growth;
+            let class = self.written_class(owner, first);
             let together = |i: usize| {
                 let (block, next) = rest[i];
-                block == first + i as u32 && owner.joins(next)
+                block == first + i as u32
+                    && owner.joins(next)
+                    && (!growing || self.written_class(next, block) == class)
             };
             let n = (1..rest.len().min(most as usize))
                 .take_while(|&i| together(i))

@@ -259,6 +259,18 @@ impl FileSystem {
         None
     }
 
+    /// Which data block of a file this is.
+    pub(super) fn position(&self, ino: Ino, block: u32) -> Option<u32> {
+        let mut before = 0;
+        for run in &self.inode(ino)?.runs {
+            if (run.first..run.first + run.blocks).contains(&block) {
+                return Some(before + block - run.first);
+            }
+            before += run.blocks;
+        }
+        None
+    }
+
     /// Reads the indirect blocks that lead to data block `i`.
     pub(super) fn read_path(&mut self, ino: Ino, i: u32) {
         for at in path_to(i) {
@@ -379,6 +391,7 @@ impl FileSystem {
         let Some(inode) = self.inode(ino) else {
             return Err(LayoutError::NotFound(ino.0));
         };
+        let file = matches!(inode.kind, Kind::File);
         let mut have = inode.blocks();
         let per_group = self.shape.inodes_per_group;
         let mut goal = match inode.runs.last() {
@@ -396,6 +409,10 @@ impl FileSystem {
                     inode.indirect.push(run.first);
                 }
                 goal = (run.first + 1).min(self.shape.blocks - 1);
+            }
+            if file {
+                let first = self.inode(ino).is_none_or(|i| i.runs.is_empty());
+                goal = self.room(goal, first, blocks - have);
             }
             // Up to the next block that needs another indirect block.
             let until = match have {

@@ -16,6 +16,7 @@
 
 mod alloc;
 mod cache;
+mod check;
 mod files;
 mod flush;
 mod inode;
@@ -95,12 +96,20 @@ pub struct Config {
     pub dirty_percent: u32,
     /// A commit ends with a FLUSH (barriers; off in the ext3 of the papers).
     pub barriers: bool,
+    /// Data of files is written under the class of the size that the file had when the block was added to it (DSS 4.2.1: sizes
+    /// are approximate while a file grows), not of its size when it is written back.
+    pub class_at_growth: bool,
     /// Reads update the access time, so they dirty the inode (off: noatime).
     pub atime: bool,
     /// Inodes that stay in memory with their names: a lookup of these reads nothing. Emptying the page cache leaves them.
     pub inode_cache: u32,
     /// Bytes of a directory entry, 12 … 264 (8 + name).
     pub entry_bytes: u32,
+    /// What is freed is discarded at once, before anything is written back (Loris V-D2: deletes go down the layers immediately).
+    pub discard: bool,
+    /// A file begins at a multiple of so many blocks in room of its own, as long as there is some: 0 (files lie side by side) or a
+    /// power of two up to 64. An extent of that size then holds one file, as with placement by whole files (Loris III-F).
+    pub room_blocks: u32,
     /// Processor time of an operation.
     pub think: Nanos,
     /// The imagined disk.
@@ -123,9 +132,12 @@ impl Default for Config {
             dirty_age: Nanos::from_secs(30),
             dirty_percent: 20,
             barriers: false,
+            class_at_growth: false,
             atime: false,
             inode_cache: 65_536,
             entry_bytes: 32,
+            discard: false,
+            room_blocks: 0,
             think: Nanos(20_000),
             service: Service::default(),
             device: 0,
@@ -258,6 +270,11 @@ impl FileSystem {
             (1..=100).contains(&config.dirty_percent),
             "dirty share (1 to 100 %)",
         )?;
+        check(
+            config.room_blocks == 0
+                || config.room_blocks.is_power_of_two() && config.room_blocks <= 64,
+            "room of a file (a power of two up to 256 KiB)",
+        )?;
         check(config.service.bytes_per_s > 0, "transfer rate (at least 1)")?;
         let blocks = (config.bytes / u64::from(BLOCK)).min(u64::from(u32::MAX)) as u32;
         let mut groups = blocks.div_ceil(GROUP_BLOCKS);
@@ -369,6 +386,13 @@ impl FileSystem {
         self.next_drop = self.config.drop_every.unwrap_or(Nanos(u64::MAX));
     }
 
+    /// Writes everything back and empties the page cache and the inodes in memory, as unmounting does.
+    pub fn drop_caches(&mut self) {
+        self.write_everything();
+        self.cache.drop_clean();
+        self.known.clear();
+    }
+
     /// Lets time pass without requests; what falls due meanwhile is written.
     pub fn idle(&mut self, time: Nanos) {
         self.now.0 = self.now.0.saturating_add(time.0);
@@ -401,6 +425,34 @@ impl FileSystem {
         }
     }
 
+    /// The class that a block is written under.
+    fn written_class(&self, owner: Owner, block: u32) -> u8 {
+        let Owner::File(ino) = owner else {
+            return owner.class(0);
+        };
+        let size = self.size(ino);
+        let grown = self
+            .position(ino, block)
+            .filter(|_| self.config.class_at_growth);
+        let grown = grown.map_or(size, |i| (u64::from(i) + 1) * u64::from(BLOCK));
+        owner.class(size.min(grown))
+    }
+
+    /// Tells the disk that blocks are free, which takes it no time.
+    fn emit_discard(&mut self, block: u32, blocks: u32) {
+        if self.config.discard && !self.quiet {
+            self.out.push(Record {
+                device: self.config.device,
+                ..Record::new(
+                    self.now,
+                    Op::Discard,
+                    u64::from(block) * u64::from(BLOCK),
+                    blocks * BLOCK,
+                )
+            });
+        }
+    }
+
     /// A request to the disk, and the time it takes.
     fn emit(&mut self, op: Op, block: u32, blocks: u32, owner: Owner, waited: bool) {
         let offset = u64::from(block) * u64::from(BLOCK);
@@ -411,7 +463,10 @@ impl FileSystem {
         };
         self.out.push(Record {
             device: self.config.device,
-            class: owner.class(file_size.unwrap_or(0)),
+            class: match op {
+                Op::Write => self.written_class(owner, block),
+                _ => owner.class(file_size.unwrap_or(0)),
+            },
             flags: owner.flags(op == Op::Write && waited),
             file_size,
             ..Record::new(self.now, op, offset, len)

@@ -25,7 +25,8 @@ pub fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
         })
 }
 
-fn show(value: f64) -> String {
+/// Three digits or so.
+pub fn show(value: f64) -> String {
     match value.abs() {
         a if a >= 100.0 => format!("{value:.0}"),
         a if a >= 10.0 => format!("{value:.1}"),

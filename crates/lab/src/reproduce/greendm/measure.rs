@@ -215,6 +215,7 @@ fn one(work: &Work, cell: &Cell) -> Result<Measured, LabError> {
         host_w: 0.0,
         discards: true,
         observe: crate::sim::Observe::default(),
+        settings: Vec::new(),
     };
     let first = touched(&scanned, cell.extent.trailing_zeros(), None)?;
     let unflushed = |tier: u8, bytes: u64| -> Box<dyn DeviceModel> {

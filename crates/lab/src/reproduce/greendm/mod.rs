@@ -4,14 +4,14 @@ pub(super) mod caching;
 pub(super) mod compress;
 pub(super) mod cost;
 pub(super) mod files;
-mod judge;
+pub(super) mod judge;
 pub(super) mod lba;
 pub(super) mod measure;
 pub(super) mod online;
 pub(super) mod search;
 pub(super) mod share;
 pub(super) mod tables;
-mod unflushed;
+pub(super) mod unflushed;
 
 /// Usual scale of the web search runs: the paper's.
 pub(super) const SEARCH_SCALE: f64 = 1.0;

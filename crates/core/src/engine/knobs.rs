@@ -1,0 +1,181 @@
+//! Knobs of the engine, which work with every policy, beside the policy's own parameters.
+
+use super::{Engine, Params};
+use crate::policy::{ParamError, Policy, nearest};
+use crate::units::Nanos;
+use alloc::vec::Vec;
+
+/// A knob.
+#[derive(Clone, Copy, Debug)]
+pub struct Knob {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub what: &'static str,
+    /// Unit and range, as errors say it.
+    pub range: &'static str,
+    /// Lowest and highest value.
+    pub limits: (f64, f64),
+    /// Zero lifts the limit, even where that is below the lowest value.
+    pub zero: bool,
+    get: fn(&Params) -> f64,
+    put: fn(&mut Params, f64),
+}
+
+/// Seconds of one hour.
+const HOUR: f64 = 3600.0;
+
+fn seconds(t: Option<Nanos>) -> f64 {
+    t.map_or(0.0, Nanos::as_secs_f64)
+}
+fn nanos(seconds: f64) -> Nanos {
+    Nanos((seconds * 1e9) as u64)
+}
+fn unless_zero(v: f64) -> Option<f64> {
+    (v > 0.0).then_some(v)
+}
+fn number(n: Option<u64>) -> f64 {
+    n.map_or(0.0, |n| n as f64)
+}
+
+/// All of them. Bounds, throttles and budgets are off unless set.
+pub const KNOBS: [Knob; 8] = [
+    Knob {
+        name: "move_bytes_per_s",
+        what: "bandwidth for moves",
+        range: "move_bytes_per_s: bytes per second, 0 (no limit) to 10^12",
+        limits: (0.0, 1e12),
+        zero: true,
+        get: |p| number(p.move_bytes_per_s),
+        put: |p, v| p.move_bytes_per_s = unless_zero(v).map(|v| v as u64),
+    },
+    Knob {
+        name: "p99_limit_s",
+        what: "foreground 99th percentile that moves yield to",
+        range: "p99_limit_s: seconds, 0 (no limit) to 3600",
+        limits: (0.0, HOUR),
+        zero: true,
+        get: |p| seconds(p.p99_limit),
+        put: |p, v| p.p99_limit = unless_zero(v).map(nanos),
+    },
+    Knob {
+        name: "commit_interval_s",
+        what: "longest time that a mapping waits for a FLUSH to record it",
+        range: "commit_interval_s: seconds, 0.01 to 3600",
+        limits: (0.01, HOUR),
+        zero: false,
+        get: |p| p.commit_interval.as_secs_f64(),
+        put: |p, v| p.commit_interval = nanos(v),
+    },
+    Knob {
+        name: "moves_max",
+        what: "moves under way at once at most",
+        range: "moves_max: whole number of moves, 0 (as many as there are buffers) to 65535",
+        limits: (0.0, 65_535.0),
+        zero: true,
+        get: |p| p.moves_max.map_or(0.0, f64::from),
+        put: |p, v| p.moves_max = unless_zero(v).map(|v| v as u16),
+    },
+    Knob {
+        name: "wear_bytes_per_day",
+        what: "bytes that the fastest tier may be written in a day",
+        range: "wear_bytes_per_day: bytes per day, 0 (no limit) or 1 to 10^16",
+        limits: (1.0, 1e16),
+        zero: true,
+        get: |p| number(p.wear_bytes_per_day),
+        put: |p, v| p.wear_bytes_per_day = unless_zero(v).map(|v| v as u64),
+    },
+    Knob {
+        name: "wear_burst_h",
+        what: "hours for which unused wear budget can be saved up",
+        range: "wear_burst_h: hours, 0.001 to 8760",
+        limits: (0.001, 8760.0),
+        zero: false,
+        get: |p| p.wear_burst.as_secs_f64() / HOUR,
+        put: |p, v| p.wear_burst = nanos(v * HOUR),
+    },
+    Knob {
+        name: "sleep_hold_s",
+        what: "longest time that background work waits for a sleeping disk",
+        range: "sleep_hold_s: seconds, 0 (does not wait) or 0.001 to 10^7",
+        limits: (0.001, 1e7),
+        zero: true,
+        get: |p| seconds(p.sleep_hold),
+        put: |p, v| p.sleep_hold = unless_zero(v).map(nanos),
+    },
+    Knob {
+        name: "sleep_hold_bytes",
+        what: "dirty bytes that may wait for a sleeping disk",
+        range: "sleep_hold_bytes: bytes, 0 (no limit) to 10^16",
+        limits: (0.0, 1e16),
+        zero: true,
+        get: |p| number(p.sleep_hold_bytes),
+        put: |p, v| p.sleep_hold_bytes = unless_zero(v).map(|v| v as u64),
+    },
+];
+
+impl Knob {
+    /// Is `value` one that it takes?
+    fn takes(&self, value: f64) -> bool {
+        (self.zero && value == 0.0) || (self.limits.0..=self.limits.1).contains(&value)
+    }
+}
+
+/// Is there a knob of that name?
+pub fn is_knob(name: &str) -> bool {
+    KNOBS.iter().any(|k| k.name == name)
+}
+
+/// The knob of that name, which takes `value`.
+///
+/// # Errors
+/// There is none (the nearest is named), or it does not.
+pub fn knob(name: &str, value: f64) -> Result<&'static Knob, ParamError> {
+    let Some(k) = KNOBS.iter().find(|k| k.name == name) else {
+        return Err(ParamError::Unknown(nearest(
+            name,
+            KNOBS.iter().map(|k| k.name),
+        )));
+    };
+    if k.takes(value) {
+        Ok(k)
+    } else {
+        Err(ParamError::Range(k.range))
+    }
+}
+
+impl Engine {
+    /// The policy's parameters and the engine's knobs, with their values.
+    pub fn knobs(&self) -> Vec<(&'static str, f64)> {
+        let own = KNOBS.iter().map(|k| (k.name, (k.get)(&self.params)));
+        self.policy.params().into_iter().chain(own).collect()
+    }
+
+    /// Change a policy parameter or an engine knob (`0` lifts a limit).
+    ///
+    /// # Errors
+    /// Neither policy nor engine has such a one, or it does not take the value.
+    pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        match knob(key, value) {
+            Ok(k) => {
+                (k.put)(&mut self.params, value);
+                let p = &self.params;
+                self.moves.set_rate(p.move_bytes_per_s);
+                self.wear.set(p.wear_bytes_per_day, p.wear_burst);
+                self.lull.set(p.sleep_hold, p.sleep_hold_bytes);
+            }
+            Err(e @ (ParamError::Range(_) | ParamError::Value(..))) => return Err(e),
+            Err(ParamError::Unknown(_)) => match self.policy.set(key, value) {
+                Err(ParamError::Unknown(_)) => {
+                    let params = self.policy.params();
+                    let names = params.iter().map(|p| p.0);
+                    let names = names.chain(KNOBS.iter().map(|k| k.name));
+                    return Err(ParamError::Unknown(nearest(key, names)));
+                }
+                r => r?,
+            },
+        }
+        self.policy_due = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Homes on the tiers between the fastest and the slowest, for architectures that were published for two (`hot-dst-*`, `cold-dst-*`,
+//! `type-aware`, `hro`, `hot`).
+//!
+//! Each of these tiers is to the slower ones what the fastest is to all: what leaves a tier goes to the next slower one that has
+//! room ([`crate::policy::hold::Hold::down`]), some slots of each are kept free for that (a sixteenth, 1 to 16), the coldest making room;
+//! and what is not worth enough for the fastest tier may rise to one of these, by the same rule: it must be worth more than
+//! what left there last. Over two tiers there is nothing of all this.
+
+use super::{Action, Outcome, View};
+use crate::collector::Collector;
+use crate::units::{ExtentId, Nanos, TierId};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Own moves under way at once.
+const AT_ONCE: usize = 16;
+/// A demotion that was refused is not tried again before this.
+const AGAIN: Nanos = Nanos::from_millis(5);
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Middle {
+    /// By tier: what the last home that left was worth then. That of the fastest tier is the architecture's own.
+    left: Vec<u64>,
+    /// Own moves under way, and the tier that each leaves, if it makes room there.
+    own: Vec<(ExtentId, Option<TierId>)>,
+    wake: Option<Nanos>,
+}
+
+impl Middle {
+    /// The shape is known.
+    pub fn attach(&mut self, view: &View<'_>) {
+        *self = Middle {
+            left: vec![0; usize::from(view.geo().tiers())],
+            ..Middle::default()
+        };
+    }
+    /// The tiers between the fastest and the slowest, fastest first.
+    fn tiers(view: &View<'_>) -> impl Iterator<Item = TierId> + use<> {
+        (1..view.geo().slowest().0).map(TierId)
+    }
+    /// The next slower tier with a free slot.
+    pub fn below(view: &View<'_>, from: TierId) -> Option<TierId> {
+        (from.0 + 1..view.geo().tiers())
+            .map(TierId)
+            .find(|&t| view.free(t) > 0)
+    }
+    /// Is room being made on `tier`?
+    pub fn is_clearing(&self, tier: TierId) -> bool {
+        self.own.iter().any(|o| o.1 == Some(tier))
+    }
+    /// Send the home of `extent`, on `from`, down to make room. False if that cannot be now.
+    pub fn clear(
+        &mut self,
+        view: &View<'_>,
+        from: TierId,
+        extent: ExtentId,
+        wanted: &mut Vec<Action>,
+    ) -> bool {
+        let waits = self.wake.is_some_and(|t| t > view.now());
+        let may = !waits && self.own.len() < AT_ONCE;
+        let to = Middle::below(view, from).filter(|_| may);
+        if let Some(to) = to {
+            self.own.push((extent, Some(from)));
+            wanted.push(Action::Move { extent, to });
+        }
+        to.is_some()
+    }
+    /// Let `extent` rise to `to`, which has room.
+    pub fn raise(&mut self, extent: ExtentId, to: TierId, wanted: &mut Vec<Action>) {
+        self.own.push((extent, None));
+        wanted.push(Action::Move { extent, to });
+    }
+    /// May something worth that much rise to `tier`?
+    pub fn admits(&self, tier: TierId, worth: u64) -> bool {
+        self.own.len() < AT_ONCE && worth > self.left[usize::from(tier.0)]
+    }
+    /// `extent` was read and is not for the fastest tier: let it rise to the fastest of the others that it is worth, if there
+    /// is room.
+    pub fn rise(
+        &mut self,
+        view: &View<'_>,
+        extent: ExtentId,
+        worth: u64,
+        wanted: &mut Vec<Action>,
+    ) {
+        let Some(at) = view.home(extent).map(|s| view.tier_of(s)) else {
+            return;
+        };
+        let to = Middle::tiers(view)
+            .take_while(|&t| t < at)
+            .find(|&t| view.free(t) > 0 && self.admits(t, worth));
+        if let Some(to) = to.filter(|_| self.own.iter().all(|o| o.0 != extent)) {
+            self.raise(extent, to, wanted);
+        }
+    }
+    /// Keep some slots of each tier free. True if something is on its way now that was not before.
+    pub fn keep_room(
+        &mut self,
+        view: &mut View<'_>,
+        collector: &mut dyn Collector,
+        wanted: &mut Vec<Action>,
+    ) -> bool {
+        self.wake = self.wake.filter(|&t| t > view.now());
+        // The slowest of them first, so that the others have somewhere to go.
+        for t in (1..view.geo().slowest().0).rev().map(TierId) {
+            let slots = view.geo().tier_slots(t).len() as u32;
+            let going = self.own.iter().filter(|o| o.1 == Some(t)).count() as u32;
+            let room = view.free(t) + view.freeing(t) + going;
+            // A tier of one slot would never hold anything.
+            if slots == 1 || room >= (slots / 16).clamp(1, 16) {
+                continue;
+            }
+            if let Some(cold) = collector.coldest(view, t)
+                && self.own.iter().all(|o| o.0 != cold)
+                && self.clear(view, t, cold, wanted)
+            {
+                return true;
+            }
+        }
+        false
+    }
+    /// An action ended; true if it was one of these, and no eviction of the architecture's.
+    pub fn settled(
+        &mut self,
+        view: &View<'_>,
+        collector: &dyn Collector,
+        action: Action,
+        how: Outcome,
+    ) -> bool {
+        let extent = action.extent();
+        let Some(i) = self.own.iter().position(|o| o.0 == extent) else {
+            return false;
+        };
+        if !matches!(action, Action::Move { .. }) {
+            return false;
+        }
+        let (_, from) = self.own.swap_remove(i);
+        match (from, how) {
+            (Some(t), Outcome::Done) => {
+                self.left[usize::from(t.0)] = collector.worth(view, extent);
+            }
+            (Some(_), _) => self.wake = Some(view.now() + AGAIN),
+            _ => {}
+        }
+        true
+    }
+    /// When to try again.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        self.wake
+    }
+}

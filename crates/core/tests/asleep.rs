@@ -1,0 +1,229 @@
+//! Work that waits for a sleeping disk.
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use isotherm_core::engine::Params;
+use isotherm_core::policy::Refusal;
+use isotherm_core::*;
+use rig::{EXTENT, Run};
+
+fn params(hold: Option<Nanos>, bytes: Option<u64>) -> Params {
+    Params {
+        standby_after: vec![None, Some(Nanos::from_secs(5))],
+        sleep_hold: hold,
+        sleep_hold_bytes: bytes,
+        ..Params::default()
+    }
+}
+
+fn pass(run: &mut Run, t: Nanos) -> u32 {
+    let until = run.now + t;
+    run.run(until)
+}
+
+/// Times that the slow member was woken since it first slept, and by what.
+fn wakes(run: &Run) -> Vec<OpKind> {
+    run.naps.iter().filter_map(|n| n.1).collect()
+}
+
+/// A cache that is warm and clean over a disk that sleeps.
+fn asleep(policy: &str, params: Params) -> Run {
+    let mut run = Run::new(policy, params);
+    for e in 0..8 {
+        run.submit(RequestOp::Read, e);
+        pass(&mut run, Nanos::from_millis(20));
+    }
+    pass(&mut run, Nanos::from_secs(30));
+    assert!(run.engine.is_asleep(MemberId(1)));
+    run
+}
+
+#[test]
+fn dirty_copies_wait_for_the_disk_and_none_is_left_when_it_sleeps_again() {
+    let mut run = asleep("lru", params(Some(Nanos::from_secs(3600)), None));
+    let naps = run.naps.len();
+    for i in 0..200u64 {
+        run.submit(RequestOp::Write, i % 8);
+        if i % 10 == 0 {
+            run.submit(RequestOp::Flush, 0);
+        }
+        pass(&mut run, Nanos::from_secs(1));
+    }
+    assert_eq!(run.naps.len(), naps, "nothing woke it: {:?}", wakes(&run));
+    assert_eq!(run.engine.copies().1, 8);
+    // A read that the cache lacks wakes it. It is used for nothing else until it would sleep again.
+    run.submit(RequestOp::Read, 20);
+    pass(&mut run, Nanos::from_secs(2));
+    assert!(!run.engine.is_asleep(MemberId(1)));
+    assert_eq!(run.engine.copies().1, 8);
+    let began = run.now;
+    pass(&mut run, Nanos::from_secs(20));
+    assert_eq!(run.engine.copies().1, 0, "all written home");
+    assert_eq!(
+        run.engine.counters().sleep_batches,
+        2,
+        "one before the first sleep, for what had to be flushed"
+    );
+    assert!(run.engine.is_asleep(MemberId(1)));
+    let slept = run.naps.last().unwrap().0;
+    assert!(
+        slept.since(began) < Nanos::from_secs(4),
+        "the batch itself keeps it awake no longer than it takes"
+    );
+    // So there is nothing left for which a FLUSH would wake it.
+    run.submit(RequestOp::Flush, 0);
+    pass(&mut run, Nanos::from_secs(100));
+    assert!(run.engine.is_asleep(MemberId(1)) && run.naps.last().unwrap().0 == slept);
+    assert_eq!(run.replies, run.tag);
+}
+
+#[test]
+fn age_and_size_limits_wake_it() {
+    let hold = Nanos::from_secs(60);
+    let mut run = asleep("lru", params(Some(hold), None));
+    run.submit(RequestOp::Write, 1);
+    let (written, naps) = (run.now, run.naps.len());
+    pass(&mut run, Nanos::from_secs(59));
+    assert_eq!(run.naps.len(), naps);
+    pass(&mut run, Nanos::from_secs(3));
+    let woke = run.naps[naps].0;
+    assert!(woke >= written + hold && woke < written + hold + Nanos::from_secs(1));
+    assert_eq!(
+        (run.engine.copies().1, run.engine.counters().sleep_limits),
+        (0, 1)
+    );
+    assert!(
+        run.engine.is_asleep(MemberId(1)),
+        "nobody else needs it: it sleeps at once"
+    );
+
+    let mut run = asleep(
+        "lru",
+        params(Some(Nanos::from_secs(1_000_000)), Some(3 * EXTENT)),
+    );
+    for e in 0..2 {
+        run.submit(RequestOp::Write, e);
+        pass(&mut run, Nanos::from_secs(5));
+    }
+    assert_eq!(
+        (run.engine.copies().1, run.engine.counters().sleep_limits),
+        (2, 0)
+    );
+    run.submit(RequestOp::Write, 2);
+    pass(&mut run, Nanos::from_secs(5));
+    assert_eq!(
+        (run.engine.copies().1, run.engine.counters().sleep_limits),
+        (0, 1)
+    );
+    assert!(run.engine.is_asleep(MemberId(1)));
+}
+
+#[test]
+fn what_policies_want_waits_and_is_asked_for_again() {
+    // Tiering: new data comes to fast, the clock wants to make room; write-back cleaners want to clean.
+    for name in [
+        "greendm",
+        "cold-dst-dynamic-bgclean",
+        "dss-lru",
+        "bcache-like",
+        "opencas-like",
+        "smq",
+        "greendm-cache",
+    ] {
+        let busy = |hold| {
+            let mut run = Run::new(name, params(hold, None));
+            for e in 0..12 {
+                run.submit(RequestOp::Write, e);
+                pass(&mut run, Nanos::from_millis(20));
+            }
+            pass(&mut run, Nanos::from_secs(40));
+            let first = run.naps.len();
+            let mut ticks = 0;
+            for round in 0..120u64 {
+                run.submit(RequestOp::Write, round % 12);
+                run.submit(RequestOp::Read, (round + 5) % 12);
+                ticks += pass(&mut run, Nanos::from_secs(10));
+            }
+            assert_eq!(run.replies, run.tag, "{name}");
+            (run.naps.len() - first, ticks, run)
+        };
+        let (without, _, _) = busy(None);
+        let (with, ticks, mut run) = busy(Some(Nanos::from_secs(600)));
+        // Held at most 600 s: twice in 1200 s it is woken, though a policy that never cleans would let it sleep.
+        assert!(
+            with <= without.max(4),
+            "{name}: {with} wakes and sleeps, {without} without"
+        );
+        assert!(
+            without < 50 || with * 4 < without,
+            "{name}: {with} of {without}"
+        );
+        // 1200 s with 240 requests and at most a try a second.
+        assert!(ticks < 6000, "{name}: {ticks} wake-ups of the engine");
+        pass(&mut run, Nanos::from_secs(700));
+        assert_eq!(
+            run.engine.copies().1,
+            0,
+            "{name}: held no longer than the limit"
+        );
+    }
+}
+
+#[test]
+fn a_demotion_is_held_and_done_in_the_batch() {
+    let mut run = Run::new("greendm", params(Some(Nanos::from_secs(100)), None));
+    // One slot of fast is free; the clock wants two once there is none.
+    for e in 0..15 {
+        run.submit(RequestOp::Write, e);
+    }
+    pass(&mut run, Nanos::from_secs(50));
+    assert!(run.engine.is_asleep(MemberId(1)));
+    let (done, naps) = (run.engine.counters().demotions.done, run.naps.len());
+    run.submit(RequestOp::Write, 40);
+    pass(&mut run, Nanos::from_secs(3));
+    let refused = run.refused(Refusal::Asleep);
+    assert!(refused > 0 && run.engine.counters().demotions.done == done && run.naps.len() == naps);
+    pass(&mut run, Nanos::from_secs(20));
+    assert!(
+        run.refused(Refusal::Asleep) < refused + 60,
+        "about a try a second"
+    );
+    pass(&mut run, Nanos::from_secs(100));
+    assert!(run.engine.counters().demotions.done > done, "the limit");
+    assert_eq!(run.engine.counters().sleep_limits, 1);
+    assert!(run.engine.is_asleep(MemberId(1)));
+}
+
+#[test]
+fn off_means_off() {
+    let mut run = asleep("dss-lru", params(None, None));
+    let mut set = asleep("dss-lru", params(Some(Nanos::from_secs(3600)), None));
+    set.engine.set("sleep_hold_s", 0.0).unwrap();
+    for r in [&mut run, &mut set] {
+        for i in 0..100 {
+            r.submit(RequestOp::Write, i % 8);
+            pass(r, Nanos::from_millis(500));
+        }
+        assert_eq!(
+            (r.refused(Refusal::Asleep), r.engine.counters().sleep_limits),
+            (0, 0)
+        );
+        assert_eq!(r.replies, r.tag);
+    }
+}
+
+#[test]
+fn closing_loses_nothing_and_does_not_wait() {
+    let mut run = asleep("lru", params(Some(Nanos::from_secs(3600)), None));
+    run.submit(RequestOp::Write, 3);
+    pass(&mut run, Nanos::from_secs(1));
+    let mut out = Vec::new();
+    run.engine.close(run.now, &mut out);
+    run.out = out;
+    run.carry_out();
+    pass(&mut run, Nanos::from_secs(10));
+    assert!(run.engine.is_closed());
+    // Still dirty, on record as such: the next start finds it.
+    assert_eq!(run.engine.copies().1, 1);
+}

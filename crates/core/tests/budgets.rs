@@ -1,0 +1,251 @@
+//! Budgets of the engine: they hold for every policy, since the engine has them.
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use isotherm_core::engine::{KNOBS, Params, knob};
+use isotherm_core::policy::{PRESETS, Refusal};
+use isotherm_core::*;
+use rig::{EXTENT, Run, engine};
+
+const DAY: f64 = 86_400.0;
+
+/// The largest sum of bytes within any window, less what the budget allows in it.
+fn excess(moved: &[(Nanos, u64)], rate_per_s: f64, burst: f64) -> f64 {
+    let mut worst = f64::MIN;
+    for i in 0..moved.len() {
+        let mut sum = 0;
+        for &(t, bytes) in &moved[i..] {
+            sum += bytes;
+            let allowed = rate_per_s * t.since(moved[i].0).as_secs_f64() + burst;
+            worst = worst.max(sum as f64 - allowed);
+        }
+    }
+    worst
+}
+
+#[test]
+fn moves_never_write_more_than_rate_times_window_and_burst() {
+    // Tiering, caching, Loris.
+    for name in [
+        "greendm",
+        "lru",
+        "hot-dst-dynamic",
+        "cache-ondemand",
+        "hot-dst-5s",
+        "arc",
+    ] {
+        for (rate, burst_s, writes) in
+            [(40_000.0, 2.0, 0), (200_000.0, 0.5, 30), (8_000.0, 30.0, 5)]
+        {
+            let params = Params {
+                wear_bytes_per_day: Some((rate * DAY) as u64),
+                wear_burst: Nanos((burst_s * 1e9) as u64),
+                ..Params::default()
+            };
+            let mut free = Run::new(name, Params::default());
+            free.busy(3000, Nanos::from_millis(5), writes);
+            let mut run = Run::new(name, params);
+            run.busy(3000, Nanos::from_millis(5), writes);
+            let b = run.engine.wear_budget().unwrap();
+            assert!(b.left_bytes <= b.burst_bytes as i64);
+            let over = excess(&run.moved, rate, b.burst_bytes as f64);
+            assert!(over <= 0.0, "{name} {rate}/s: {over} bytes over");
+            let sum = |m: &[(Nanos, u64)]| m.iter().map(|x| x.1).sum::<u64>();
+            let (had, wanted) = (sum(&run.moved), sum(&free.moved));
+            let allowed = rate * run.now.as_secs_f64();
+            assert!(had as f64 <= allowed, "the budget starts empty");
+            if wanted as f64 > 1.5 * allowed {
+                assert!(
+                    run.refused(Refusal::WearBudget) > 0,
+                    "{name} {rate}: {had} of {wanted}"
+                );
+            }
+            // Without requests that write, nothing but moves and metadata use it: it is used, not hoarded.
+            if writes == 0 && wanted as f64 > 4.0 * allowed {
+                assert!(
+                    had as f64 > 0.2 * allowed,
+                    "{name} {rate}: {had} of {allowed}"
+                );
+            }
+            assert_eq!(run.replies, run.tag, "{name}: every request was answered");
+        }
+    }
+}
+
+#[test]
+fn requests_use_up_the_budget_and_are_never_refused() {
+    let params = || Params {
+        wear_bytes_per_day: Some(86_400 * 100_000),
+        wear_burst: Nanos::from_secs(4),
+        ..Params::default()
+    };
+    let mut idle = Run::new("greendm", params());
+    idle.run(Nanos::from_secs(100));
+    idle.engine.tick(idle.now, &mut idle.out);
+    let b = idle.engine.wear_budget().unwrap();
+    assert_eq!(
+        (b.left_bytes, b.burst_bytes),
+        (400_000, 400_000),
+        "no more than the burst is saved up"
+    );
+    // New data goes to fast under greendm: 400 writes of 4 KiB in 2 s are more than what came in.
+    let mut run = Run::new("greendm", params());
+    for i in 0..400 {
+        run.submit(RequestOp::Write, i % 8);
+        let until = run.now + Nanos::from_millis(5);
+        run.run(until);
+    }
+    let b = run.engine.wear_budget().unwrap();
+    assert!(b.left_bytes < -1_000_000, "{b:?}");
+    assert_eq!(run.replies, 400);
+    // It is worked off before anything goes up again.
+    run.busy(200, Nanos::from_millis(5), 0);
+    assert!(run.moved.is_empty() && run.engine.counters().promotions.done == 0);
+    let until = run.now + Nanos::from_secs(60);
+    run.run(until);
+    run.busy(400, Nanos::from_millis(5), 0);
+    assert!(!run.moved.is_empty());
+}
+
+#[test]
+fn admission_tightens_little_by_little() {
+    // A steady demand, far over the budget: what passes is a share that settles, not bursts after pauses.
+    let mut run = Run::new(
+        "lru",
+        Params {
+            wear_bytes_per_day: Some(86_400 * 50_000),
+            wear_burst: Nanos::from_secs(20),
+            ..Params::default()
+        },
+    );
+    run.busy(12_000, Nanos::from_millis(5), 0);
+    let half = Nanos(run.now.0 / 2);
+    let seconds = run.now.since(half).as_secs_f64();
+    let late: Vec<_> = run.moved.iter().filter(|m| m.0 > half).collect();
+    let rate = late.iter().map(|m| m.1).sum::<u64>() as f64 / seconds;
+    assert!(
+        (30_000.0..=50_500.0).contains(&rate),
+        "{rate} bytes/s of 50000, metadata left out"
+    );
+    let longest = late
+        .windows(2)
+        .map(|w| w[1].0.since(w[0].0).0)
+        .max()
+        .unwrap();
+    assert!(longest < 2_000_000_000, "a pause of {longest} ns");
+    let b = run.engine.wear_budget().unwrap();
+    assert!(
+        b.left_bytes > 0 && b.left_bytes < b.burst_bytes as i64 / 2,
+        "{b:?}"
+    );
+}
+
+#[test]
+fn a_budget_that_begins_has_saved_up_nothing_and_one_that_ends_refuses_nothing() {
+    let mut run = Run::new("lru", Params::default());
+    run.busy(300, Nanos::from_millis(5), 0);
+    let before = run.moved.len();
+    run.engine.set("wear_bytes_per_day", 1.0).unwrap();
+    run.busy(300, Nanos::from_millis(5), 0);
+    // What was under way still ended.
+    assert!(run.moved.len() <= before + 16 && run.refused(Refusal::WearBudget) > 0);
+    let (held, refused) = (run.moved.len(), run.refused(Refusal::WearBudget));
+    run.engine.set("wear_bytes_per_day", 0.0).unwrap();
+    run.busy(300, Nanos::from_millis(5), 0);
+    assert!(run.moved.len() > held && run.refused(Refusal::WearBudget) == refused);
+    assert!(run.engine.wear_budget().is_none());
+}
+
+#[test]
+fn every_policy_heeds_every_throttle() {
+    let at_once = Params {
+        moves_max: Some(1),
+        ..Params::default()
+    };
+    let slowly = Params {
+        move_bytes_per_s: Some(20_000),
+        ..Params::default()
+    };
+    let politely = Params {
+        p99_limit: Some(Nanos(1)),
+        ..Params::default()
+    };
+    let sparing = Params {
+        wear_bytes_per_day: Some(1),
+        ..Params::default()
+    };
+    let mut felt = [0u32; 4];
+    for preset in PRESETS {
+        let mut free = Run::new(preset.name, Params::default());
+        free.busy(1500, Nanos::from_millis(5), 20);
+        if free.moved.is_empty() {
+            continue;
+        }
+        for (i, (params, why)) in [
+            (&at_once, Refusal::Limit),
+            (&slowly, Refusal::Throttled),
+            (&politely, Refusal::Throttled),
+            (&sparing, Refusal::WearBudget),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut run = Run::new(preset.name, params.clone());
+            run.busy(1500, Nanos::from_millis(5), 20);
+            let bytes: u64 = run.moved.iter().map(|m| m.1).sum();
+            let name = preset.name;
+            assert_eq!(run.replies, run.tag, "{name}");
+            felt[i] += u32::from(run.refused(why) > 0);
+            match i {
+                // A second's worth, and what is begun while anything is left.
+                1 => assert!(
+                    bytes as f64 <= 20_000.0 * (run.now.as_secs_f64() + 1.0) + EXTENT as f64,
+                    "{name}: {bytes}"
+                ),
+                3 => assert_eq!(bytes, 0, "{name}"),
+                _ => {}
+            }
+            if i == 0 {
+                assert!(run.engine.progress().0 <= 1, "{name}");
+            }
+        }
+    }
+    assert!(
+        felt.iter().all(|n| *n >= 10),
+        "refusals under {felt:?} policies"
+    );
+}
+
+#[test]
+fn a_limit_of_bandwidth_begins_without_debts() {
+    let mut run = Run::new("lru", Params::default());
+    run.busy(1000, Nanos::from_millis(5), 0);
+    assert!(run.moved.len() > 100);
+    run.engine.set("move_bytes_per_s", 40_000.0).unwrap();
+    let before = run.moved.len();
+    run.busy(400, Nanos::from_millis(5), 0);
+    let moved = run.moved.len() - before;
+    assert!(
+        (8..=30).contains(&moved),
+        "{moved} extents in 2 s at ten a second"
+    );
+}
+
+#[test]
+fn knobs_have_ranges_and_values() {
+    let mut e = engine("lru", Params::default());
+    for k in KNOBS {
+        let before = e.knobs();
+        assert!(
+            e.set(k.name, -1.0).is_err() && e.set(k.name, f64::NAN).is_err(),
+            "{}",
+            k.name
+        );
+        assert_eq!(e.knobs(), before);
+        e.set(k.name, 0.5f64.max(k.limits.0).max(2.0)).unwrap();
+        let now = e.knobs().iter().find(|x| x.0 == k.name).unwrap().1;
+        assert!((now - 2.0).abs() < 1e-6, "{}: {now}", k.name);
+    }
+    assert!(knob("wear_byte_per_day", 1.0).is_err());
+}

@@ -1,0 +1,231 @@
+//! An engine over two members, in a world that only takes its time.
+#![allow(clippy::unwrap_used, dead_code)]
+
+use isotherm_core::engine::Params;
+use isotherm_core::policy::{Refusal, build};
+use isotherm_core::stats::MoveCounters;
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::superblock::{Follow, MemberEntry, State};
+use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
+use isotherm_core::*;
+use std::collections::BTreeMap;
+
+pub const EXTENT: u64 = 4096;
+pub const FAST: u32 = 16;
+pub const EXTENTS: u32 = 96;
+
+struct Ram(Vec<Vec<u8>>);
+impl Media for Ram {
+    fn read(&mut self, m: MemberId, o: u64, b: &mut [u8]) -> Result<(), MediaError> {
+        b.copy_from_slice(&self.0[usize::from(m.0)][o as usize..o as usize + b.len()]);
+        Ok(())
+    }
+    fn write(&mut self, m: MemberId, o: u64, b: &[u8]) -> Result<(), MediaError> {
+        self.0[usize::from(m.0)][o as usize..o as usize + b.len()].copy_from_slice(b);
+        Ok(())
+    }
+    fn flush(&mut self, _m: MemberId) -> Result<(), MediaError> {
+        Ok(())
+    }
+}
+
+/// Fast on member 0, slow on member 1, which holds all extents.
+pub fn engine(policy: &str, params: Params) -> Engine {
+    let area = MetaArea::for_volume(EXTENTS, 8, 0).with_copies(EXTENTS, FAST, 8);
+    let data_offset = (area.end() + 4096).div_ceil(4096) * 4096;
+    let member = |i: u8, slots: u32| MemberEntry {
+        uuid: [i + 1; 16],
+        tier: TierId(i),
+        slots,
+        data_offset,
+        bytes: data_offset + u64::from(slots) * EXTENT,
+        hint: String::new(),
+    };
+    let sb = Superblock {
+        uuid: [7; 16],
+        copies: false,
+        generation: 1,
+        epoch: 1,
+        prev_generation: 0,
+        prev_epoch: 0,
+        first_seq: 1,
+        prev_first_seq: 1,
+        follow: Follow::Unknown,
+        prev_follow: Follow::Unknown,
+        absent: 0,
+        state: State::Clean,
+        extent_shift: 12,
+        block_shift: 9,
+        extents: EXTENTS,
+        area,
+        index: 0,
+        members: vec![member(0, FAST), member(1, EXTENTS + 8)],
+        time_base: Nanos(0),
+        policy: String::new(),
+        name: String::new(),
+    };
+    let mut ram = Ram(sb
+        .members
+        .iter()
+        .map(|m| vec![0; m.bytes as usize])
+        .collect());
+    format(&mut ram, &sb).unwrap();
+    let found: Vec<_> = ram
+        .0
+        .iter()
+        .map(|d| Superblock::decode(&d[..4096]).ok())
+        .collect();
+    let opened = open(&mut ram, &found, Mode::ReadWrite { epoch: 2 }).unwrap();
+    let policy = build(policy, core::iter::empty()).unwrap();
+    Engine::new(
+        opened,
+        policy,
+        Params {
+            map_on_read: true,
+            ..params
+        },
+    )
+}
+
+/// Time, devices that take a while, and what moves wrote to the fast member when.
+pub struct Run {
+    pub engine: Engine,
+    pub now: Nanos,
+    pub due: BTreeMap<(Nanos, u32), DeviceOp>,
+    pub out: Vec<Effect>,
+    pub seed: u64,
+    pub tag: u32,
+    pub replies: u32,
+    pub moved: Vec<(Nanos, u64)>,
+    /// Operations on the slow member that woke it, and what put it to sleep.
+    pub naps: Vec<(Nanos, Option<OpKind>)>,
+}
+
+impl Run {
+    pub fn new(policy: &str, params: Params) -> Run {
+        Run {
+            engine: engine(policy, params),
+            now: Nanos(0),
+            due: BTreeMap::new(),
+            out: Vec::new(),
+            seed: 1,
+            tag: 0,
+            replies: 0,
+            moved: Vec::new(),
+            naps: Vec::new(),
+        }
+    }
+    fn draw(&mut self, below: u64) -> u64 {
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % below
+    }
+    pub fn carry_out(&mut self) {
+        for e in std::mem::take(&mut self.out) {
+            let op = match e {
+                Effect::Start(op) => op,
+                Effect::Reply { result, .. } => {
+                    assert_eq!(result, Ok(()));
+                    self.replies += 1;
+                    continue;
+                }
+                _ => continue,
+            };
+            if matches!(
+                (op.kind, op.buf, op.member),
+                (OpKind::Write, BufRef::Move { .. }, MemberId(0))
+            ) {
+                self.moved.push((self.now, u64::from(op.len)));
+            }
+            if op.member == MemberId(1) {
+                let asleep = self.naps.last().is_some_and(|n| n.1.is_none());
+                match op.kind {
+                    OpKind::Standby => self.naps.push((self.now, None)),
+                    kind if asleep => self.naps.push((self.now, Some(kind))),
+                    _ => {}
+                }
+            }
+            let takes = 20_000 + self.draw(2_000_000);
+            self.due.insert((self.now + Nanos(takes), op.id.0), op);
+        }
+    }
+    pub fn submit(&mut self, op: RequestOp, extent: u64) {
+        self.tag += 1;
+        let (offset, len) = if op == RequestOp::Flush {
+            (0, 0)
+        } else {
+            (extent * EXTENT, EXTENT as u32)
+        };
+        let req = Request {
+            tag: Tag(self.tag),
+            op,
+            offset,
+            len,
+            fua: false,
+            class: 0,
+        };
+        self.engine.submit(self.now, req, &mut self.out);
+        self.carry_out();
+    }
+    /// Let everything happen until `until`; how often the engine woke up for nothing but time.
+    pub fn run(&mut self, until: Nanos) -> u32 {
+        let mut ticks = 0;
+        loop {
+            let done = self.due.first_key_value().map(|(k, _)| k.0);
+            let wake = self
+                .engine
+                .next_wake()
+                .map(|t| Nanos(t.0.max(self.now.0 + 1000)));
+            let next = [done, wake]
+                .into_iter()
+                .flatten()
+                .min()
+                .filter(|t| *t <= until);
+            let Some(next) = next else { break };
+            self.now = next;
+            if done == Some(next) {
+                let (_, op) = self.due.pop_first().unwrap();
+                self.engine
+                    .complete(self.now, op.id, Ok(op.len), &mut self.out);
+            } else {
+                ticks += 1;
+                self.engine.tick(self.now, &mut self.out);
+            }
+            self.carry_out();
+        }
+        self.now = until;
+        ticks
+    }
+    /// Requests on extents that are hot by turns, `n` of them, one every `gap`.
+    pub fn busy(&mut self, n: u64, gap: Nanos, writes: u64) {
+        for i in 0..n {
+            let hot = i / 200 * 7;
+            let extent = if self.draw(4) == 0 {
+                self.draw(u64::from(EXTENTS))
+            } else {
+                (hot + self.draw(24)) % u64::from(EXTENTS)
+            };
+            let op = if self.draw(100) < writes {
+                RequestOp::Write
+            } else {
+                RequestOp::Read
+            };
+            self.submit(op, extent);
+            let until = self.now + gap;
+            self.run(until);
+        }
+    }
+    pub fn refused(&self, why: Refusal) -> u64 {
+        let c = self.engine.counters();
+        let all: [&MoveCounters; 5] = [
+            &c.promotions,
+            &c.demotions,
+            &c.fetches,
+            &c.evictions,
+            &c.writebacks,
+        ];
+        all.iter().map(|m| m.refused[why as usize]).sum()
+    }
+}

@@ -1,0 +1,76 @@
+//! What `isotherm set` leaves in a volume's description, so that it holds after the next start.
+
+use isotherm_live::VolumeConfig;
+
+/// An engine's knob, or a parameter of the policy that is a number.
+pub fn keep_value(config: &mut VolumeConfig, key: &str, value: f64) {
+    match key {
+        "move_bytes_per_s" => {
+            config.io.move_rate =
+                (value >= 1.0).then_some(isotherm_live::config::Size(value as u64));
+        }
+        "p99_limit_s" => config.io.p99_limit_ms = (value > 0.0).then_some(value * 1e3),
+        "commit_interval_s" => {
+            config.io.commit_interval_ms = ((value * 1e3) as u64).max(1);
+        }
+        "moves_max" => config.io.moves_max = (value > 0.0).then_some(value as u16),
+        "wear_bytes_per_day" => {
+            (config.io.wear_years, config.io.wear_tbw) = (None, None);
+            config.io.wear_per_day =
+                (value >= 1.0).then_some(isotherm_live::config::Size(value as u64));
+        }
+        "wear_burst_h" => config.io.wear_burst_h = Some(value),
+        "sleep_hold_s" => config.io.sleep_hold_s = (value > 0.0).then_some(value),
+        "sleep_hold_bytes" => {
+            config.io.sleep_hold_bytes =
+                (value >= 1.0).then_some(isotherm_live::config::Size(value as u64));
+        }
+        _ => config.policy = with_param(&config.policy, key, value),
+    }
+}
+
+/// `name,k=v` with one parameter added or replaced.
+pub fn with_param(policy: &str, key: &str, value: f64) -> String {
+    let kept = policy
+        .split(',')
+        .filter(|p| p.split_once('=').is_none_or(|(k, _)| k.trim() != key));
+    let mut parts: Vec<String> = kept.map(str::to_owned).collect();
+    parts.push(format!("{key}={value}"));
+    parts.join(",")
+}
+
+/// The same with parameters whose values are names: all that there are of a name are replaced.
+pub fn with_words(policy: &str, words: &[(String, String)]) -> String {
+    let is_named = |k: &str| words.iter().any(|w| w.0 == k.trim());
+    let kept = policy
+        .split(',')
+        .filter(|p| p.split_once('=').is_none_or(|(k, _)| !is_named(k)));
+    let mut parts: Vec<String> = kept.map(str::to_owned).collect();
+    parts.extend(words.iter().map(|(k, v)| format!("{k}={v}")));
+    parts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_replaced() {
+        let w = |k: &str, v: &str| (k.to_owned(), v.to_owned());
+        assert_eq!(
+            with_param("greendm,PT=2,TW=9", "PT", 3.0),
+            "greendm,TW=9,PT=3"
+        );
+        let mode = [w("write-mode", "read-only")];
+        assert_eq!(with_words("lru", &mode), "lru,write-mode=read-only");
+        assert_eq!(
+            with_words("smq,write-mode=write-back,dirty=0.2", &mode),
+            "smq,dirty=0.2,write-mode=read-only"
+        );
+        let rules = [w("rule", "all:slow:0"), w("rule", "class/1:slow:0")];
+        assert_eq!(
+            with_words("type-aware,rule=a,rule=b,write-mode=write-back", &rules),
+            "type-aware,write-mode=write-back,rule=all:slow:0,rule=class/1:slow:0"
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! Budgets with times, energy and wear: what they are for.
+
+use isotherm_core::Nanos;
+use isotherm_lab::sim::{Memory, Report, Setup, TimeMode, run};
+use isotherm_lab::size::Size;
+use isotherm_traces::{Op, Record};
+
+const EXTENT: u64 = 64 << 10;
+const SECOND: u64 = 1_000_000_000;
+
+/// Work for a minute, then ten with a write every 20 s (a log, a mail box), eight times over.
+fn lulls() -> Memory {
+    let (mut records, mut seed) = (Vec::new(), 7u64);
+    let mut draw = |below: u64| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    for period in 0..8u64 {
+        let begin = period * 660 * SECOND;
+        for i in 0..1200u64 {
+            let extent = if draw(4) == 0 { draw(2000) } else { draw(80) };
+            let op = if draw(3) == 0 { Op::Write } else { Op::Read };
+            let time = Nanos(begin + i * SECOND / 20);
+            records.push(Record::new(time, op, extent * EXTENT, 8192));
+        }
+        for i in 0..29u64 {
+            let time = Nanos(begin + (65 + i * 20) * SECOND);
+            // Six that the cache holds, because they are written all the time.
+            records.push(Record::new(time, Op::Write, (i % 6) * EXTENT, 8192));
+            records.push(Record::new(time, Op::Flush, 0, 0));
+        }
+    }
+    records.push(Record::new(
+        Nanos(8 * 660 * SECOND),
+        Op::Read,
+        1999 * EXTENT,
+        8192,
+    ));
+    Memory::new("lulls", records)
+}
+
+fn setup(policy: &str, settings: &[(&str, f64)]) -> Setup {
+    let mut s =
+        Setup::pair(policy.parse().expect("a preset"), Size::Share(80_000)).expect("sheets");
+    s.extent_bytes = EXTENT as u32;
+    s.time = TimeMode::Trace { acceleration: 1.0 };
+    s.tiers[1].devices[0].standby_after_s = Some(20.0);
+    s.settings = settings
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), *v))
+        .collect();
+    s
+}
+
+fn slow(r: &Report) -> &isotherm_lab::sim::MemberUsage {
+    &r.usage.as_ref().expect("full").members["slow"]
+}
+
+fn refused(r: &Report, why: &str) -> u64 {
+    let moves = r.moves.as_ref().expect("full").values();
+    moves.filter_map(|m| m.refused.get(why)).sum()
+}
+
+/// Every byte that requests wrote reached a device (two, where a policy writes through).
+fn nothing_lost(r: &Report) {
+    let members = r.usage.as_ref().expect("full").members.values();
+    let written: u64 = members
+        .map(|m| m.bytes_written - m.move_bytes_written - m.meta_bytes_written)
+        .sum();
+    assert!(
+        written >= r.bytes_written,
+        "{written} of {}",
+        r.bytes_written
+    );
+}
+
+#[test]
+fn a_disk_whose_work_waits_sleeps_longer_and_is_woken_less_often() {
+    let trace = lulls();
+    let hold = [("sleep_hold_s", 3600.0)];
+    for policy in ["smq", "greendm-cache", "lru", "bcache-like"] {
+        let without = run(&setup(policy, &[]), &trace).expect("runs");
+        let with = run(&setup(policy, &hold), &trace).expect("runs");
+        let (a, b) = (slow(&without), slow(&with));
+        nothing_lost(&with);
+        assert_eq!(without.bytes_written, with.bytes_written);
+        assert!(
+            // It sleeps sooner, so once more in all is possible.
+            b.start_stops <= a.start_stops + 1 && b.energy_j < a.energy_j * 1.001,
+            "{policy}: {} of {} stops, {} of {} J",
+            b.start_stops,
+            a.start_stops,
+            b.energy_j,
+            a.energy_j
+        );
+        assert!(
+            b.standby_s >= a.standby_s * 0.999,
+            "{policy}: {} of {} s",
+            b.standby_s,
+            a.standby_s
+        );
+        assert!(with.sleep_batches > Some(0));
+        // What was held was done in the end: seven lulls of eight are followed by work, and so by another sleep.
+        assert!(with.writebacks > 0, "{policy}");
+        // These write home now and then by themselves.
+        if ["smq", "greendm-cache"].contains(&policy) {
+            assert!(
+                b.energy_j < a.energy_j * 0.9,
+                "{policy}: {} of {} J",
+                b.energy_j,
+                a.energy_j
+            );
+        }
+        if policy == "smq" {
+            assert!(
+                b.start_stops * 2 < a.start_stops,
+                "{} of {}",
+                b.start_stops,
+                a.start_stops
+            );
+        }
+    }
+}
+
+#[test]
+fn a_limit_wakes_it() {
+    let trace = lulls();
+    let long = run(&setup("lru", &[("sleep_hold_s", 3600.0)]), &trace).expect("runs");
+    let short = run(&setup("lru", &[("sleep_hold_s", 120.0)]), &trace).expect("runs");
+    let few = [
+        ("sleep_hold_s", 3600.0),
+        ("sleep_hold_bytes", 4.0 * EXTENT as f64),
+    ];
+    let few = run(&setup("lru", &few), &trace).expect("runs");
+    assert_eq!(long.sleep_limits, Some(0));
+    // Lulls of 600 s: the dirty data of each is written home some four times by age.
+    assert!(
+        (24..=40).contains(&short.sleep_limits.unwrap_or(0)),
+        "{:?}",
+        short.sleep_limits
+    );
+    assert!(
+        few.sleep_limits > short.sleep_limits,
+        "{:?}",
+        few.sleep_limits
+    );
+    for r in [&short, &few] {
+        nothing_lost(r);
+        assert!(slow(r).start_stops > slow(&long).start_stops);
+    }
+}
+
+#[test]
+fn the_fast_tier_lasts_as_long_as_its_budget_says() {
+    let trace = lulls();
+    for policy in ["greendm", "lru", "hot-dst-dynamic"] {
+        let free = run(&setup(policy, &[]), &trace).expect("runs");
+        let fast = |r: &Report| r.usage.as_ref().expect("full").members["fast"].clone();
+        // Room for what requests write there, and for four moves of ten.
+        let (all, moved) = (fast(&free).bytes_written, fast(&free).move_bytes_written);
+        let room = (all - moved) as f64 + 0.4 * moved as f64;
+        let per_day = room / free.elapsed_s.expect("full") * 86_400.0;
+        let settings = [("wear_bytes_per_day", per_day), ("wear_burst_h", 1.0)];
+        let kept = run(&setup(policy, &settings), &trace).expect("runs");
+        nothing_lost(&kept);
+        let allowed = per_day * kept.elapsed_s.expect("full") / 86_400.0;
+        let moved = fast(&kept).move_bytes_written as f64;
+        assert!(moved <= allowed, "{policy}: {moved} of {allowed}");
+        assert!(refused(&kept, "wear_budget") > 0 && refused(&free, "wear_budget") == 0);
+        assert!(
+            kept.wear_eu.as_ref().expect("full")["fast"]
+                < free.wear_eu.as_ref().expect("full")["fast"]
+        );
+        assert!(
+            kept.promotions + kept.fetches > 0,
+            "{policy}: tightened, not closed"
+        );
+        let left = kept.wear_budget_left_bytes.expect("a budget") as f64;
+        let all = fast(&kept).bytes_written as f64;
+        assert!(
+            left <= allowed - all + 1.0,
+            "everything written counts: {left}, {allowed} less {all}"
+        );
+    }
+}
+
+#[test]
+fn settings_that_are_off_or_generous_change_nothing() {
+    let trace = lulls();
+    for policy in ["greendm", "lru", "hot-dst-dynamic", "dss-lru"] {
+        let plain = run(&setup(policy, &[]), &trace).expect("runs");
+        let off = [
+            ("sleep_hold_s", 0.0),
+            ("wear_bytes_per_day", 0.0),
+            ("moves_max", 0.0),
+        ];
+        let wide = [("moves_max", 1000.0)];
+        for settings in [&off[..], &wide[..]] {
+            let r = run(&setup(policy, settings), &trace).expect("runs");
+            assert_eq!(r.digest, plain.digest, "{policy} {settings:?}");
+        }
+        // A budget begins empty, and is not felt as soon as more comes in than is wanted.
+        let rich = [("wear_bytes_per_day", 1e12), ("sleep_hold_s", 0.0)];
+        let r = run(&setup(policy, &rich), &trace).expect("runs");
+        assert!(
+            refused(&r, "wear_budget") < 12,
+            "{policy}: {}",
+            refused(&r, "wear_budget")
+        );
+    }
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    for (key, value, word) in [
+        ("sleep_hold", 1.0, "sleep_hold_s"),
+        ("wear_bytes_per_day", -1.0, "bytes per day"),
+        ("PT", 2.0, "NAME,PT=VALUE"),
+    ] {
+        let e = setup("greendm", &[(key, value)]).check().expect_err(key);
+        assert!(e.to_string().contains(word), "{key}: {e}");
+    }
+}

@@ -1,0 +1,178 @@
+//! Every preset over three and four tiers of modelled devices: it runs to the end, no byte is lost, every tier that it has a use
+//! for is used, and the faster a tier is, the hotter is what lies there.
+
+use isotherm_core::Nanos;
+use isotherm_core::policy::PRESETS;
+use isotherm_lab::sim::{Device, MemberUsage, Memory, Report, Setup, Tier, TimeMode, run};
+use isotherm_lab::size::Size;
+use isotherm_traces::{Op, Record};
+
+const EXTENTS: u64 = 600;
+/// Tier 0 holds 5 %, the middle ones 20 % and 40 %.
+const SHARES: [u32; 4] = [50_000, 200_000, 400_000, 1_000_000];
+const REQUESTS: u64 = 24_000;
+
+/// 24 extents get 60 % of the accesses, 96 others 30 %, 240 others 9 %, the rest 1 %; 30 % writes. Neighbours are not alike.
+fn work() -> Memory {
+    let mut s = 0x9e37_79b9_7f4a_7c15u64;
+    let mut draw = |n: u64| {
+        s ^= s << 13;
+        s ^= s >> 7;
+        s ^= s << 17;
+        (s >> 11) % n
+    };
+    let one = |i: u64| {
+        // All are touched once before.
+        let at = match (i < EXTENTS, draw(100)) {
+            (true, _) => i,
+            (_, 0..60) => draw(24),
+            (_, 60..90) => 24 + draw(96),
+            (_, 90..99) => 120 + draw(240),
+            _ => 360 + draw(EXTENTS - 360),
+        };
+        let op = if draw(10) < 3 { Op::Write } else { Op::Read };
+        // A number that has no factor in common with the extents scatters them.
+        Record::new(Nanos(i), op, at * 277 % EXTENTS * 4096, 4096)
+    };
+    Memory::new("four heats", (0..REQUESTS).map(one).collect())
+}
+
+/// With times that fit a run of minutes.
+fn spec(preset: &str, tiers: usize) -> String {
+    match preset {
+        "hot-dst-5s" | "hot-dst-80s" | "cache-interval" | "hro" | "hot" => {
+            format!("{preset},period=1")
+        }
+        "oodt" => "oodt,migrate_every=1000".into(),
+        // It weighs rates against what slots cost. As preset, a second tier of so few slots serves these extents cheapest; with
+        // these rates the hot ones (some 10/s each over a disk, 2/s over a remote store) are cheapest on the fastest, the warm
+        // ones (a sixth of that) in between.
+        "edt" if tiers == 3 => "edt,interval=2,fast_iops=160,slow_iops=40".into(),
+        "edt" => "edt,interval=10,fast_iops=80,slow_iops=20".into(),
+        "hystor" => "hystor,window=2".into(),
+        other => other.into(),
+    }
+}
+
+fn play(preset: &str, devices: &[&str]) -> Report {
+    let policy = spec(preset, devices.len()).parse().expect("a preset");
+    let mut setup = Setup::pair(policy, Size::Share(SHARES[0])).expect("sheets");
+    let tier = |(d, share): (&&str, &u32)| {
+        Tier::new(Device::preset(d).expect("a sheet"), Size::Share(*share))
+    };
+    setup.tiers = devices.iter().zip(&SHARES).map(tier).collect();
+    setup.time = TimeMode::Closed { depth: 4 };
+    setup.warm_up = REQUESTS / 2;
+    run(&setup, &work()).unwrap_or_else(|e| panic!("{preset} on {devices:?}: {e}"))
+}
+
+/// What a preset makes of the tiers between the fastest and the slowest, as docs/policies.md says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Middle {
+    /// Homes, hotter ones than below.
+    Ranked,
+    /// Homes, by address.
+    ByAddress,
+    /// Homes that came there when they were new or cold, and never return.
+    Left,
+    /// Nothing.
+    Unused,
+}
+
+fn middle(name: &str, kind: &str) -> Middle {
+    match (name, kind) {
+        ("linear" | "mylinear", _) => Middle::ByAddress,
+        ("cold-dst-plain", _) => Middle::Left,
+        // Homes of all sub-policies but cache-ondemand.
+        ("type-aware", _) | (_, "tiering") => Middle::Ranked,
+        _ => Middle::Unused,
+    }
+}
+
+/// Bytes that requests read and wrote on each tier, moves and metadata left out.
+fn served(r: &Report) -> Vec<u64> {
+    let mut members: Vec<&MemberUsage> = r.usage.as_ref().expect("full").members.values().collect();
+    members.sort_by_key(|m| m.tier);
+    let one = |m: &&MemberUsage| {
+        let moved = m.move_bytes_read + m.move_bytes_written + m.meta_bytes_written;
+        m.bytes_read + m.bytes_written - moved
+    };
+    members.iter().map(one).collect()
+}
+
+fn check(devices: &[&str]) {
+    for p in PRESETS {
+        let r = play(p.name, devices);
+        let what = format!("{} on {devices:?}", p.name);
+        assert_eq!(r.requests, REQUESTS / 2, "{what}");
+        let usage = r.usage.as_ref().expect("full");
+        let sum = |of: fn(&MemberUsage) -> u64| usage.members.values().map(of).sum::<u64>();
+        // Writes go to one place, under write-through to two.
+        let written = sum(|m| m.bytes_written - m.move_bytes_written - m.meta_bytes_written);
+        assert!(
+            (r.bytes_written..=2 * r.bytes_written).contains(&written),
+            "{what}"
+        );
+        let read = sum(|m| m.bytes_read - m.move_bytes_read);
+        let elsewhere = r.ram_read_bytes.unwrap_or(0) + r.zero_read_bytes.unwrap_or(0);
+        assert_eq!(read + elsewhere, r.bytes_read, "{what}");
+        let served = served(&r);
+        let last = devices.len() - 1;
+        // Of what a slot gets: extents of the tier against bytes.
+        let sizes: Vec<u64> = SHARES[..last]
+            .iter()
+            .map(|s| u64::from(*s) * EXTENTS / 1_000_000)
+            .collect();
+        println!(
+            "{:26} hit {:.3}  bytes by tier {served:?}  up {} down {} copies {} refused {}",
+            p.name, r.fast_hit_ratio, r.promotions, r.demotions, r.fetches, r.refused
+        );
+        let heat = |t: usize| served[t] as f64 / sizes[t] as f64;
+        let between = 1..last;
+        match middle(p.name, p.kind) {
+            Middle::Unused => {
+                for t in between {
+                    assert_eq!(served[t], 0, "{what}: tier {t} is used");
+                }
+                assert!(served[0] > 0, "{what}: no copy was used");
+                continue;
+            }
+            Middle::ByAddress => {
+                assert!(served.iter().all(|b| *b > 0), "{what}: {served:?}");
+                assert_eq!(r.promotions + r.demotions, 0, "{what}");
+                continue;
+            }
+            Middle::Left => {
+                assert!(served.iter().all(|b| *b > 0), "{what}: {served:?}");
+                assert_eq!(r.promotions, 0, "{what}");
+                continue;
+            }
+            Middle::Ranked => {}
+        }
+        for t in between {
+            assert!(served[t] > 0, "{what}: tier {t} is not used: {served:?}");
+            assert!(
+                heat(t) < heat(t - 1),
+                "{what}: tier {t} is hotter than the one above"
+            );
+        }
+        // The hottest 24 extents get 60 % and fit on the 30 slots of tier 0; by chance it would be 5 %.
+        assert!(r.fast_hit_ratio > 0.25, "{what}: {}", r.fast_hit_ratio);
+        // What is left for the slowest tier is colder than what lies above it.
+        let rest = EXTENTS - sizes.iter().sum::<u64>();
+        assert!(
+            (served[last] as f64 / rest as f64) < heat(last - 1),
+            "{what}: the slowest tier is hotter than the one above: {served:?}"
+        );
+    }
+}
+
+#[test]
+fn three_tiers() {
+    check(&["pcm", "sata-enterprise", "wd5000aaks"]);
+}
+
+#[test]
+fn four_tiers() {
+    check(&["pcm", "sata-enterprise", "wd5000aaks", "remote"]);
+}

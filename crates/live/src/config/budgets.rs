@@ -1,0 +1,132 @@
+//! Budgets and throttles of a description: as the engine takes them.
+
+use super::{IoConfig, VolumeConfig};
+use isotherm_core::Nanos;
+use isotherm_core::engine::knob;
+use isotherm_core::policy::ParamError;
+
+/// Hours for which unused wear budget is kept where the description says nothing.
+const BURST_H: f64 = 24.0;
+
+impl IoConfig {
+    /// Time for which unused wear budget can be saved up.
+    pub fn wear_burst(&self) -> Nanos {
+        Nanos((self.wear_burst_h.unwrap_or(BURST_H) * 3.6e12) as u64)
+    }
+}
+
+impl VolumeConfig {
+    /// The wear budget, bytes a day: `wear_per_day`, or what `wear_tbw` (or the data sheets of the paced members of the
+    /// fastest tier) allow for `wear_years`.
+    ///
+    /// # Errors
+    /// Names the field: two that exclude each other, one without the other, or a limit that is not known.
+    pub fn wear_bytes_per_day(&self) -> Result<Option<u64>, String> {
+        let io = &self.io;
+        let Some(years) = io.wear_years else {
+            if io.wear_tbw.is_some() {
+                return Err("wear_tbw: only together with `wear_years`".into());
+            }
+            return Ok(io.wear_per_day.map(|b| b.0));
+        };
+        if io.wear_per_day.is_some() {
+            return Err("wear_years: leave it out, or `wear_per_day`".into());
+        }
+        let limit = match io.wear_tbw {
+            Some(tb) => tb * 1e12,
+            None => self.limit_of_sheets()?,
+        };
+        isotherm_models::bytes_per_day(limit, years)
+            .map(Some)
+            .map_err(|e| format!("wear_years: {e}"))
+    }
+
+    fn limit_of_sheets(&self) -> Result<f64, String> {
+        let unknown = "wear_years: needs `wear_tbw`, the terabytes that may be written to the fastest tier in its life";
+        let mut sum = 0.0;
+        for m in self.members.iter().filter(|m| m.tier == 0) {
+            let name = m.paced.as_deref().ok_or(unknown)?;
+            let sheet = isotherm_models::sheet(name).map_err(|e| format!("paced: {e}"))?;
+            sum += sheet.write_limit_bytes().ok_or(unknown)?;
+        }
+        Ok(sum)
+    }
+
+    pub(super) fn check_budgets(&self) -> Result<(), String> {
+        let io = &self.io;
+        let wear = self.wear_bytes_per_day()?;
+        let of = |key: &'static str, name: &str, value: Option<f64>| {
+            let Some(value) = value else { return Ok(()) };
+            match knob(name, value) {
+                Err(ParamError::Range(what)) => {
+                    let range = what.split_once(": ").map_or(what, |x| x.1);
+                    Err(format!("{key}: {range}"))
+                }
+                _ => Ok(()),
+            }
+        };
+        of("moves_max", "moves_max", io.moves_max.map(f64::from))?;
+        let key = if io.wear_years.is_some() {
+            "wear_years"
+        } else {
+            "wear_per_day"
+        };
+        of(key, "wear_bytes_per_day", wear.map(|b| b as f64))?;
+        of("wear_burst_h", "wear_burst_h", io.wear_burst_h)?;
+        of("sleep_hold_s", "sleep_hold_s", io.sleep_hold_s)?;
+        of(
+            "sleep_hold_bytes",
+            "sleep_hold_bytes",
+            io.sleep_hold_bytes.map(|b| b.0 as f64),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::VolumeConfig;
+    use std::path::Path;
+
+    fn parse(io: &str, paced: &str) -> Result<VolumeConfig, String> {
+        let text = format!(
+            "name = \"v\"\npolicy = \"lru\"\n[io]\n{io}\n[[members]]\npath = \"f\"\ntier = 0\n{paced}\n\
+             [[members]]\npath = \"s\"\ntier = 1\nstandby_s = 60.0\n"
+        );
+        VolumeConfig::parse(&text, Path::new("v.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_budget_by_bytes_or_by_years() {
+        let rate = |io: &str, paced: &str| {
+            parse(io, paced).map(|c| c.wear_bytes_per_day().expect("checked"))
+        };
+        assert_eq!(rate("", ""), Ok(None));
+        assert_eq!(rate("wear_per_day = \"100G\"", ""), Ok(Some(100 << 30)));
+        // 365.25 TB in 1000 days of the calendar.
+        let years = 1000.0 / 365.25;
+        let by_tbw = format!("wear_years = {years}\nwear_tbw = 365.25");
+        assert!(
+            rate(&by_tbw, "").is_ok_and(|r| r.is_some_and(|r| r.abs_diff(365_250_000_000) < 2))
+        );
+        // 600 TB over five years, by the sheet.
+        let sheet = rate("wear_years = 5.0", "paced = \"nvme-tlc\"");
+        assert!(
+            sheet.is_ok_and(|r| r.is_some_and(|r| (328_000_000_000..329_000_000_000).contains(&r)))
+        );
+        for (io, field) in [
+            ("wear_years = 5.0", "wear_tbw"),
+            ("wear_tbw = 5.0", "wear_years"),
+            (
+                "wear_years = 5.0\nwear_tbw = 1.0\nwear_per_day = \"1G\"",
+                "wear_per_day",
+            ),
+            ("wear_years = 0.0\nwear_tbw = 1.0", "wear_years"),
+            ("wear_burst_h = 0.0", "wear_burst_h"),
+            ("sleep_hold_s = 1e9", "sleep_hold_s"),
+            ("moves_maxx = 3", "moves_max"),
+        ] {
+            let e = parse(io, "").expect_err(io);
+            assert!(e.contains("v.toml") && e.contains(field), "{io}: {e}");
+        }
+    }
+}

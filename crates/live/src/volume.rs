@@ -358,7 +358,6 @@ impl Volume {
                 }
                 // Not there, which is more than not to be opened just now.
                 Err(e) if e.kind == ErrorKind::Device && is_gone(&m.path) => {
-                    notes.push(format!("goes on without this member: {e}"));
                     absent.get_or_insert(e);
                     devices.push(None);
                 }
@@ -413,7 +412,7 @@ impl Volume {
             Refused::System(e) => e,
         })?;
         if !read_only && !opened.report.missing.is_empty() {
-            notes.push(going_on(&opened.report, &paths));
+            notes.push(going_on(&opened.report, &lost, &paths));
         }
         let room = opened.superblock.has_room_for_copies();
         if !read_only && let Err(e) = engine::fits(&opened.space.geo, room, policy.uses()) {
@@ -550,22 +549,24 @@ fn begin(
     }
 }
 
-fn going_on(report: &store::Report, paths: &[PathBuf]) -> String {
+/// One line for people.
+fn going_on(report: &store::Report, lost: &Lost, paths: &[PathBuf]) -> String {
     let names: Vec<_> = report
         .missing
         .iter()
         .filter_map(|m| paths.get(usize::from(m.0)))
         .map(|p| p.display().to_string())
         .collect();
-    format!(
-        "goes on without {}: the cache is gone, {}",
-        names.join(", "),
-        if report.dropped.is_empty() {
-            "and nothing with it"
-        } else {
-            "with the writes that it alone held"
-        }
-    )
+    let names = names.join(", ");
+    if lost.is_nothing() {
+        format!(
+            "{names}: this cache is gone; it held nothing of its own, the volume goes on without it (degraded)"
+        )
+    } else {
+        format!(
+            "{names}: this cache is gone, with writes that it alone held; the volume goes on without them (degraded)"
+        )
+    }
 }
 
 fn device_error(media: &FileMedia<'_>, paths: &[PathBuf], e: store::MediaError) -> Error {

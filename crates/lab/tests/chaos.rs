@@ -253,7 +253,7 @@ fn failing_devices_without_a_cache() {
         meta_errors: 0,
     };
     let did = all("faults and no cache", 600, |seed| Scenario {
-        cache: Some(seed % 2 == 0),
+        cache: Some(seed.is_multiple_of(2)),
         lose_cache: true,
         lives: 4,
         shape: Shape::Roomy,

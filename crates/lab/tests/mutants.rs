@@ -19,7 +19,7 @@ fn scenarios(seed: u64) -> [Scenario; 7] {
             ..plain
         },
         Scenario {
-            cache: Some(seed % 2 == 0),
+            cache: Some(seed.is_multiple_of(2)),
             lose_cache: true,
             shape: Shape::Roomy,
             ..plain

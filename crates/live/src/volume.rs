@@ -616,6 +616,9 @@ pub(crate) fn find_superblocks(
     tolerant: bool,
     notes: &mut Vec<String>,
 ) -> Result<Found, Error> {
+    let there: Vec<bool> = (0..paths.len())
+        .map(|i| media.is_there(MemberId(i as u8)))
+        .collect();
     let mut read = |i: usize, at: u64| {
         let mut block = [0; BLOCK];
         match media.read(MemberId(i as u8), at, &mut block) {
@@ -640,6 +643,8 @@ pub(crate) fn find_superblocks(
         };
         match store::open::choose(one, second) {
             Ok(sb) => found.push(Some(sb)),
+            // That it is not there was said already, or will be.
+            Err(_) if tolerant && !there[i] => found.push(None),
             Err(e) if tolerant => {
                 notes.push(format!(
                     "{}: served without it: {}",

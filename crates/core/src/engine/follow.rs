@@ -95,9 +95,10 @@ impl Engine {
         f.claimed && (homes || dirty) && !(self.broken(Mutant::LazyInSilence) && self.is_lazy())
     }
 
-    /// Does the policy let the mirror lag?
+    /// May the mirror lag? Under policies that move homes; and while a disk is to sleep in spite of writes, since telling it of
+    /// the first dirty copy would wake it.
     pub(super) fn is_lazy(&self) -> bool {
-        self.drain.uses() != Uses::Copies
+        self.drain.uses() != Uses::Copies || self.lull.is_on()
     }
 
     /// Is everything needed to find `e` durable now, on whoever must know?

@@ -35,6 +35,12 @@ LONG = [
 SHORTER = {"hro": "hro,period=300", "hot": "hot,period=300"}
 
 
+# What follows it in the page is this program's; what precedes it is written by hand.
+MARK = "<!-- tables of bench/policies/compare.py -->"
+# "Polite" in the tables.
+POLITE = "p99_limit_s=0.05"
+
+
 def isotherm(*words):
     done = subprocess.run([ISOTHERM, *words], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -48,19 +54,25 @@ def number(x, digits=3):
     return f"{x:.{digits}g}" if x < 1000 else f"{x:,.0f}".replace(",", " ")
 
 
-def timed_table(data):
-    rows = ["| policy | hits % | mean ms | p99 ms | J | fast writes MB | moved MB | hit regret | cost regret |",
-            "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
-    def key(row):
-        return row["report"]["latency_mean_s"]
-    for row in sorted(data["rows"], key=key):
+def timed_table(data, polite):
+    rows = ["| policy | hits % | mean ms | p99 ms | polite: hits % | mean ms | p99 ms | J | fast writes MB | moved MB | hit regret | cost regret |",
+            "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    yields = {row["report"]["policy"] + row["kind"]: row["report"] for row in polite["rows"]}
+
+    def times(row, r):
+        return [number(100 * r["fast_hit_ratio"]) if row["kind"] != "baseline" else "–",
+                number(1e3 * r["latency_mean_s"]), number(1e3 * r["latency_p99_s"])]
+
+    def polite_times(row):
+        return times(row, yields[row["report"]["policy"] + row["kind"]]) if row["kind"] != "baseline" else ["–"] * 3
+
+    for row in sorted(data["rows"], key=lambda row: yields[row["report"]["policy"] + row["kind"]]["latency_mean_s"]):
         r = row["report"]
         baseline = row["kind"] == "baseline"
-        rows.append("| {} | {} | {} | {} | {} | {} | {} | {} | {} |".format(
+        rows.append("| {} | {} | {} | {} | {} | {} | {} | {} |".format(
             f"*{row['name']}*" if baseline else f"`{row['policy']}`",
-            "–" if baseline else number(100 * r["fast_hit_ratio"]),
-            number(1e3 * r["latency_mean_s"]),
-            number(1e3 * r["latency_p99_s"]),
+            " | ".join(times(row, r)),
+            " | ".join(polite_times(row)),
             number(r["energy_j"]),
             number(r["fast_write_bytes"] / 1e6) if row["name"] != "hdd-only" else "–",
             number(r["migrated_bytes"] / 1e6),
@@ -95,23 +107,30 @@ def main():
             continue
         words = ["compare", str(path), "--policies", ",".join(presets), "--fast-size", "10%", "--extent", extent]
         words += ["--hit-only"] if clock == "hits" else ["--time", "trace", "--fast", "sata-enterprise", "--slow", "exos-18tb"]
+        polite = None
+        if clock == "trace":
+            polite = json.loads(isotherm(*words, "--set", POLITE, "--json"))
         with tempfile.TemporaryDirectory() as dir:
             isotherm(*words, f"--json={dir}/run.json", "--svg", f"{dir}/svg")
             data = json.loads(pathlib.Path(f"{dir}/run.json").read_text())
-            for svg in sorted(pathlib.Path(f"{dir}/svg").glob("*.svg")):
-                (pictures / f"{name}-{svg.name}").write_bytes(svg.read_bytes())
+            # The others say what the tables say.
+            for svg in pathlib.Path(f"{dir}/svg").glob("*trade-off.svg"):
+                (pictures / f"{name}.svg").write_bytes(svg.read_bytes())
         for row in data["rows"]:
             row["policy"] = row["report"]["policy"] if row["kind"] != "baseline" else row["name"]
         r = data["rows"][0]["report"]
         text += [f"## {name}", "",
                  f"{r['requests']:,} requests, {100 * r['reads'] / max(r['requests'], 1):.0f} % reads, "
                  f"{r['touched_extents']:,} extents of {extent}iB touched, a tenth of them on fast; "
-                 + ("hits only.".format() if clock == "hits" else "at the trace's own pace."), ""]
-        text += (hits_table if clock == "hits" else timed_table)(data)
+                 + ("hits only." if clock == "hits" else "at the trace's own pace."), ""]
+        text += hits_table(data) if clock == "hits" else timed_table(data, polite)
+        text += ["", f"![{name}: trade-off](policies-compared/{name}.svg)"]
         text += [f"\nLeft out: {'; '.join(data['left_out'])}."] if data["left_out"] else []
         text += [""]
         print(f"{name}: {len(data['rows'])} rows", file=sys.stderr)
-    (out / "policies-compared.tables.md").write_text("\n".join(text))
+    page = out / "policies-compared.md"
+    words = page.read_text().split(MARK)[0] if page.exists() else ""
+    page.write_text(words + MARK + "\n\n" + "\n".join(text))
 
 
 main()

@@ -207,7 +207,9 @@ fn every_policy_heeds_every_throttle() {
                 _ => {}
             }
             if i == 0 {
-                assert!(run.engine.progress().0 <= 1, "{name}");
+                // One that waits for its record alone is not at work.
+                let at_work = |o: &&DeviceOp| matches!(o.buf, BufRef::Move { .. });
+                assert!(run.due.values().filter(at_work).count() <= 1, "{name}");
             }
         }
     }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use isotherm_core::policy::{PRESETS, build};
+
 use crate::policy_spec::Param;
 use crate::size::Size;
 
@@ -123,6 +125,15 @@ pub enum Setting {
     Policy(crate::policy_spec::PolicySpec),
 }
 
+/// Is `key` a knob of the engine, or a parameter of some preset, that takes numbers?
+fn is_number(key: &str) -> bool {
+    let of_preset = |p: &isotherm_core::policy::Preset| {
+        let policy = build(p.name, core::iter::empty());
+        policy.is_ok_and(|p| p.params().iter().any(|(name, _)| *name == key))
+    };
+    isotherm_core::engine::is_knob(key) || PRESETS.iter().any(of_preset)
+}
+
 /// `KEY=VALUE` as in [`knob`] or with a name as value, or `policy=NAME,KEY=VALUE,…`.
 ///
 /// # Errors
@@ -135,6 +146,9 @@ pub fn setting(text: &str) -> Result<Setting, String> {
             Err(_) => match crate::policy_spec::name_and_value(text)? {
                 (_, Param::Name(v)) if v.contains(',') => Err(format!(
                     "`{text}`: one KEY=VALUE at a time, with spaces between them"
+                )),
+                (k, Param::Name(v)) if is_number(&k) => Err(format!(
+                    "`{k}={v}`: the value of `{k}` is a number, as in PT=2"
                 )),
                 (k, Param::Name(v)) => Ok(Setting::Word(k, v)),
                 (k, Param::Number(v)) => Ok(Setting::Knob(k, v)),

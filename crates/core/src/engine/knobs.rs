@@ -69,7 +69,7 @@ pub const KNOBS: [Knob; 8] = [
     },
     Knob {
         name: "moves_max",
-        what: "moves under way at once at most",
+        what: "moves that read or write at once at most",
         range: "moves_max: whole number of moves, 0 (as many as there are buffers) to 65535",
         limits: (0.0, 65_535.0),
         zero: true,

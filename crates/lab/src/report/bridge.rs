@@ -13,9 +13,11 @@ use crate::sim::Report;
 
 /// Cost curves that a chart can bear.
 const CURVES_MAX: usize = 8;
-/// Places of "Greatest wear" or "Mean latency", and of "Throughput", among [`metrics`].
+/// Places among [`metrics`]: what is across and up in the trade-off, where devices drive and where the trace's clock does.
 const ACROSS: usize = 10;
 const UP: usize = 0;
+const LATENCY: usize = 1;
+const MOVED: usize = 7;
 
 /// What a run costs over the time factor, if it was priced.
 pub fn cost_curve(name: &str, report: &Report) -> Option<CostCurve> {
@@ -67,6 +69,15 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
                 page.cost.extend(curve);
             }
         }
+    }
+    // Where the trace's clock drives, all serve as many requests a second: what differs is how long each takes.
+    let rates = || page.entries.iter().filter_map(|e| e.values[UP]);
+    let (least, most) = (
+        rates().fold(f64::INFINITY, f64::min),
+        rates().fold(0.0, f64::max),
+    );
+    if most < 1.1 * least {
+        (page.x, page.y) = (MOVED, LATENCY);
     }
     compare_page(&page)
 }

@@ -1,6 +1,6 @@
 //! The page of several runs side by side: `compare` (policies) and `sweep` (policies × settings).
 
-use super::chart::{Axis, BarSeries, Bars, Better, Chart, Metric, Plot, Point, Scatter};
+use super::chart::{Axis, BarSeries, Bars, Better, Chart, Metric, Plot, Point, Scale, Scatter};
 use super::cost::{CostCurve, cost_chart};
 use super::page::Page;
 use super::table::{Cell, Table};
@@ -184,13 +184,27 @@ fn table(c: &Comparison) -> Table {
     }
 }
 
+/// Values over a hundred times each other show nothing on a linear axis.
+const WIDE: f64 = 100.0;
+
 fn trade_off(c: &Comparison) -> Chart {
+    let mut metrics = c.metrics.clone();
+    for (m, metric) in metrics.iter_mut().enumerate() {
+        let all = || c.entries.iter().filter_map(move |e| e.values[m]);
+        let (least, most) = (
+            all().fold(f64::INFINITY, f64::min),
+            all().fold(0.0, f64::max),
+        );
+        if least > 0.0 && most / least > WIDE {
+            metric.axis.scale = Scale::Log;
+        }
+    }
     Chart {
         title: "Trade-off".to_owned(),
         note: "Each point is a configuration; hovering names it. Those in a circle are on the front: no other is better in both figures."
             .to_owned(),
         plot: Plot::Scatter(Scatter {
-            metrics: c.metrics.clone(),
+            metrics,
             x: c.x,
             y: c.y,
             points: c

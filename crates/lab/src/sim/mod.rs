@@ -415,7 +415,7 @@ fn usage(setup: &Setup, shape: &Shape, drives: &[Drive<'_>], begin: &Mark, end: 
             preset: d.sheet.name.clone(),
             kind: d.sheet.kind().to_owned(),
             tier: p.tier,
-            bytes: d.bytes,
+            bytes: d.reach(),
             energy_j,
             mean_power_w: if elapsed_s > 0.0 {
                 energy_j / elapsed_s

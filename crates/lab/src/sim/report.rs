@@ -198,7 +198,7 @@ pub struct MemberUsage {
     pub kind: String,
     /// Its tier.
     pub tier: u8,
-    /// Bytes that the volume uses of it.
+    /// Bytes up to the last one that the volume uses of it.
     pub bytes: u64,
     /// Joules.
     pub energy_j: f64,

@@ -40,7 +40,10 @@ impl Run {
                 Err(e) => return Err(format!("with its cache back: {e}")),
             }
         }
-        let (epoch, caching) = (self.next_epoch(), uses == Uses::Copies && !self.s.switch);
+        let (epoch, caching) = (
+            self.next_epoch(),
+            uses == Uses::Copies && !self.s.switch && !self.sleepy,
+        );
         let mode = |epoch, accept_loss| Mode::Degraded { epoch, accept_loss };
         let unexpected = |e: &OpenError| Err(format!("a clean cache is gone: {e}"));
         match self.try_open(disks, mode(epoch, false)) {

@@ -208,6 +208,8 @@ pub(super) struct Run {
     pub(super) accept: bool,
     /// What is there now is what there is.
     pub(super) adopt: bool,
+    /// The last session let the mirror lag so that a disk could sleep.
+    pub(super) sleepy: bool,
 }
 
 /// Run a scenario. Err says what was wrong.
@@ -255,6 +257,7 @@ impl Run {
             gone: None,
             accept: false,
             adopt: false,
+            sleepy: false,
         };
         Ok((run, disks))
     }
@@ -413,6 +416,7 @@ impl Run {
             mutant: self.s.mutant,
             ..self.budgets(life)
         };
+        self.sleepy = params.sleep_hold.is_some();
         let mut engine = Engine::new(opened, self.policy(life)?, params);
         let rng = Rng::new(self.rng.draw());
         let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);

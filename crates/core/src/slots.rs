@@ -11,6 +11,8 @@ pub struct Slots {
     free: BitTree,
     count: [u32; TIERS_MAX],
     freeing: [u32; TIERS_MAX],
+    /// Slots that no device stands behind.
+    lost: [u32; TIERS_MAX],
     tiers: [(u32, u32); TIERS_MAX],
     /// No slot of the tier below this number is free: where the search for the lowest begins.
     low: [u32; TIERS_MAX],
@@ -28,6 +30,7 @@ impl Slots {
             free: BitTree::new(geo.slots() as usize),
             count: [0; 8],
             freeing: [0; 8],
+            lost: [0; 8],
             tiers: [(0, 0); 8],
             low: [0; 8],
             pocket: [NIL; 8],
@@ -53,6 +56,16 @@ impl Slots {
     /// Slots of `t` given up, whose freeing is not durable yet.
     pub fn freeing(&self, t: TierId) -> u32 {
         self.freeing[usize::from(t.0)]
+    }
+    /// Slots of `t` on members that are missing: neither free nor anybody's.
+    pub fn lost(&self, t: TierId) -> u32 {
+        self.lost[usize::from(t.0)]
+    }
+    /// The device behind `s` is gone: if the slot is free, it is never handed out.
+    pub fn withdraw(&mut self, s: Slot) {
+        if self.take(s) {
+            self.lost[self.tier(s)] += 1;
+        }
     }
     /// Is `s` free to be handed out?
     pub fn is_free(&self, s: Slot) -> bool {

@@ -9,7 +9,7 @@ use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::{PRESETS, build};
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::superblock::{MemberEntry, State};
+use isotherm_core::store::superblock::{Follow, MemberEntry, State};
 use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::{Effect, Engine, ExtentId, MemberId, Nanos, Request, RequestOp, Tag, TierId};
 use std::collections::HashMap;
@@ -64,6 +64,9 @@ fn engine(policy: &str) -> Engine {
         prev_epoch: 0,
         first_seq: 1,
         prev_first_seq: 1,
+        follow: Follow::Unknown,
+        prev_follow: Follow::Unknown,
+        absent: 0,
         state: State::Clean,
         extent_shift: 16,
         block_shift: 12,

@@ -95,6 +95,10 @@ fn start<R: Read>(reader: &mut Reader<R>) -> Result<Engine, String> {
         });
     }
     let mode = match origin.epoch {
+        Some(epoch) if found.iter().any(Option::is_none) => store::open::Mode::Degraded {
+            epoch,
+            accept_loss: true,
+        },
         Some(epoch) => store::open::Mode::ReadWrite { epoch },
         None => store::open::Mode::ReadOnly,
     };

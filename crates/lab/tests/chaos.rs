@@ -49,6 +49,9 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
         sum.edges += d.edges;
         sum.from_ram += d.from_ram;
         sum.crashes += d.crashes;
+        sum.losses += d.losses;
+        sum.accepted += d.accepted;
+        sum.refused += d.refused;
         sum.batches += d.batches;
         sum.worn += d.worn;
         sum.asleep += d.asleep;
@@ -187,6 +190,7 @@ fn caching_presets_are_as_safe_as_chaos() {
                 policy: Some(preset.name),
                 shape: Shape::Roomy,
                 lose_fast: seed % 3 == 0,
+                lose_cache: seed % 3 == 1,
                 ..Scenario::new(seed)
             });
             // Plans of seconds and thresholds hardly come about in lives as short as these; the plain caches must do something.
@@ -196,6 +200,67 @@ fn caching_presets_are_as_safe_as_chaos() {
         }
     }
     assert!(busy > 10, "{busy} caching presets fetched and evicted");
+}
+
+#[test]
+fn a_clean_cache_may_be_lost() {
+    let did = all("clean cache lost", 1500, |seed| Scenario {
+        cache: Some(true),
+        lose_cache: true,
+        lives: 5,
+        shape: Shape::Roomy,
+        ..Scenario::new(seed)
+    });
+    assert!(did.losses > 0 && did.accepted == 0 && did.fetches > 0);
+}
+
+#[test]
+fn a_dirty_cache_is_lost_only_with_consent() {
+    let did = all("dirty cache lost", 1500, |seed| Scenario {
+        cache: Some(false),
+        lose_cache: true,
+        lives: 5,
+        shape: [
+            Shape::Roomy,
+            Shape::ThreeTiers,
+            Shape::Roomy,
+            Shape::TwoFast,
+        ][seed as usize % 4],
+        ..Scenario::new(seed)
+    });
+    assert!(did.losses > did.accepted && did.accepted > 0 && did.refused > did.accepted);
+}
+
+#[test]
+fn a_mirror_that_may_lag_is_not_trusted() {
+    // Policies that move homes, or that change while the volume runs.
+    let did = all("lazy mirror", 1500, |seed| Scenario {
+        copies: seed % 2 == 0,
+        switch: seed % 2 == 1,
+        lose_cache: true,
+        lives: 5,
+        shape: Shape::Roomy,
+        ..Scenario::new(seed)
+    });
+    assert!(did.losses > 0 && did.refused > did.losses);
+}
+
+#[test]
+fn failing_devices_without_a_cache() {
+    let faults = Faults {
+        data_errors: 25,
+        short: 12,
+        meta_errors: 0,
+    };
+    let did = all("faults and no cache", 600, |seed| Scenario {
+        cache: Some(seed.is_multiple_of(2)),
+        lose_cache: true,
+        lives: 4,
+        shape: Shape::Roomy,
+        faults,
+        ..Scenario::new(seed)
+    });
+    assert!(did.losses > 0);
 }
 
 #[test]

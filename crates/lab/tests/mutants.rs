@@ -4,18 +4,30 @@
 //! whose removal nobody notices is either not needed or not tested: both are defects.
 
 use isotherm_core::engine::{MUTANTS, Mutant};
-use isotherm_lab::hostile::run::{Scenario, run};
+use isotherm_lab::hostile::run::{Scenario, Shape, run};
 use isotherm_lab::hostile::world::Faults;
 
 /// Seeds that may be needed; the unbroken engine passes them all (`chaos.rs`).
 const SEEDS: u64 = 3000;
 
-fn scenarios(seed: u64) -> [Scenario; 5] {
+fn scenarios(seed: u64) -> [Scenario; 7] {
     let plain = Scenario::new(seed);
     [
         plain,
         Scenario {
             copies: true,
+            ..plain
+        },
+        Scenario {
+            cache: Some(seed.is_multiple_of(2)),
+            lose_cache: true,
+            shape: Shape::Roomy,
+            ..plain
+        },
+        Scenario {
+            copies: true,
+            lose_cache: true,
+            shape: Shape::Roomy,
             ..plain
         },
         Scenario {

@@ -112,6 +112,7 @@ fn write_checkpoint(files: &[File], extents: u32) -> Outcome<()> {
         start: first.start,
         blocks,
         time: Nanos(0),
+        lazy: None,
     };
     for f in files {
         f.write_all_at(&header.encode(&sb.uuid), base)?;

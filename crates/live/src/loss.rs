@@ -3,16 +3,31 @@
 use crate::volume::Volume;
 use isotherm_core::Slot;
 use isotherm_core::policy::Uses;
+use isotherm_core::store::Opened;
 
 /// Bytes of the volume from the first of each to the second.
 pub type Ranges = Vec<(u64, u64)>;
 
-impl Volume {
-    /// What is served in spite of missing members, and is not the whole truth: byte ranges of the volume whose newest data was
-    /// in a cache that is gone, and whether there may be more of which the survivors know nothing. Empty and false if
-    /// nothing of that kind is missing.
-    pub fn lost_writes(&self) -> (Ranges, bool) {
-        let o = &self.opened;
+/// Ranges that are shown; a longer list is cut.
+const SHOWN: usize = 20;
+
+/// What of a volume is lost with missing members, or served as older than it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Byte ranges whose newest data was in a cache that is gone.
+    pub ranges: Ranges,
+    /// There may be more, of which the survivors know nothing.
+    pub unsure: bool,
+}
+
+impl Lost {
+    /// Is nothing of that kind missing?
+    pub fn is_nothing(&self) -> bool {
+        self.ranges.is_empty() && !self.unsure
+    }
+
+    /// Of what was opened without writing.
+    pub(crate) fn of(o: &Opened, uses: Uses) -> Lost {
         let map = &o.space.map;
         let (geo, missing) = (&o.space.geo, &o.report.missing);
         let mut ranges = Ranges::new();
@@ -22,7 +37,7 @@ impl Volume {
             m.tier != geo.slowest()
         });
         if !gone {
-            return (ranges, false);
+            return Lost::default();
         }
         let (blocks, shift) = (geo.blocks_per_extent(), geo.block_shift);
         let mut extents: Vec<_> = (0..fast)
@@ -45,9 +60,38 @@ impl Volume {
                 b += n;
             }
         }
-        (
+        Lost {
             ranges,
-            o.report.incomplete && (self.policy.uses() != Uses::Homes || map.copied() > 0),
-        )
+            unsure: o.report.unsure && (uses != Uses::Homes || map.copied() > 0),
+        }
+    }
+
+    /// In words, a line for each range.
+    pub fn words(&self) -> String {
+        let bytes: u64 = self.ranges.iter().map(|(a, z)| z - a).sum();
+        let mut words = vec![format!(
+            "a missing member held the newest data of {bytes} bytes in {} ranges",
+            self.ranges.len()
+        )];
+        for (a, z) in self.ranges.iter().take(SHOWN) {
+            words.push(format!("  bytes {a} to {z}"));
+        }
+        if self.ranges.len() > SHOWN {
+            words.push(format!("  and {} more", self.ranges.len() - SHOWN));
+        }
+        if self.unsure {
+            words.push(
+                "  and, since the volume was not closed, perhaps of others: what was written to the cache after the mirror last followed is not known"
+                    .into(),
+            );
+        }
+        words.join("\n")
+    }
+}
+
+impl Volume {
+    /// What is lost with missing members, or served as older than it was.
+    pub fn lost_writes(&self) -> &Lost {
+        &self.lost
     }
 }

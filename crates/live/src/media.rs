@@ -27,6 +27,11 @@ impl<'a> FileMedia<'a> {
         }
     }
 
+    /// Is this member there?
+    pub fn is_there(&self, member: MemberId) -> bool {
+        matches!(self.devices.get(usize::from(member.0)), Some(Some(_)))
+    }
+
     /// What the system said at the last [`MediaError`].
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last.as_ref()

@@ -129,9 +129,20 @@ impl Session {
             media: FileMedia::new(&devices),
             image: Image::default(),
         };
-        let found = find_superblocks(&mut media.media, &paths, read_only, &mut Vec::new())?;
+        let degraded = self.superblock.absent != 0;
+        let tolerant = read_only || degraded;
+        let found = find_superblocks(&mut media.media, &paths, tolerant, &mut Vec::new())?;
         let (epoch, how) = match self.mode {
-            OpenMode::ReadWrite => {
+            // What was lost was accepted when this session began.
+            OpenMode::ReadWrite | OpenMode::AcceptLoss if degraded => {
+                let epoch = u64::from_le_bytes(random()?);
+                let accept_loss = true;
+                (
+                    Some(epoch),
+                    store::open::Mode::Degraded { epoch, accept_loss },
+                )
+            }
+            OpenMode::ReadWrite | OpenMode::AcceptLoss => {
                 let epoch = u64::from_le_bytes(random()?);
                 (Some(epoch), store::open::Mode::ReadWrite { epoch })
             }

@@ -3,10 +3,11 @@
 use crate::config::{VolumeConfig, format_uuid, parse_uuid};
 use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
+use crate::loss::Lost;
 use crate::media::FileMedia;
 use crate::paced::Pacer;
 use isotherm_core::policy::{Policy, Uses};
-use isotherm_core::store::superblock::{MemberEntry, State, SuperblockError};
+use isotherm_core::store::superblock::{Follow, MemberEntry, State, SuperblockError};
 use isotherm_core::store::{self, BLOCK, Layout, Media, MetaArea, Opened, Superblock};
 use isotherm_core::{MemberId, Nanos, TierId, engine};
 use std::ffi::OsString;
@@ -15,8 +16,11 @@ use std::path::{Path, PathBuf};
 /// How to open a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// All members must be there.
+    /// All members must be there, or those that are not must not be missed: a cache that held nothing of its own.
     ReadWrite,
+    /// As [`OpenMode::ReadWrite`]; and go on although writes that only a missing cache held are lost. What the slow tier has
+    /// of them counts from then on.
+    AcceptLoss,
     /// Nothing is written; what survives is served.
     ReadOnly,
 }
@@ -47,6 +51,7 @@ pub struct Volume {
     pub(crate) pacers: Vec<Option<Pacer>>,
     pub(crate) mode: OpenMode,
     notes: Vec<String>,
+    pub(crate) lost: Lost,
 }
 
 /// The description of volume `p/v`: `p/v.toml`.
@@ -139,6 +144,9 @@ impl Plan {
             prev_epoch: 0,
             first_seq: 1,
             prev_first_seq: 1,
+            follow: Follow::Unknown,
+            prev_follow: Follow::Unknown,
+            absent: 0,
             state: State::Clean,
             extent_shift: extent.trailing_zeros(),
             block_shift: align.trailing_zeros(),
@@ -330,6 +338,7 @@ impl Volume {
         let read_only = mode == OpenMode::ReadOnly;
         let mut notes = Vec::new();
         let mut devices = Vec::new();
+        let mut absent: Option<Error> = None;
         for m in &config.members {
             match Device::open(
                 &m.path,
@@ -347,11 +356,21 @@ impl Volume {
                     notes.push(format!("served without this member: {e}"));
                     devices.push(None);
                 }
+                // Not there, which is more than not to be opened just now.
+                Err(e) if e.kind == ErrorKind::Device && is_gone(&m.path) => {
+                    absent.get_or_insert(e);
+                    devices.push(None);
+                }
                 Err(e) => return Err(e),
             }
         }
-        let found = find_superblocks(&mut FileMedia::new(&devices), &paths, read_only, &mut notes)?;
-        let (devices, mut found) = in_place(&mut config, devices, found)?;
+        let found = find_superblocks(
+            &mut FileMedia::new(&devices),
+            &paths,
+            absent.is_some() || read_only,
+            &mut notes,
+        )?;
+        let (mut devices, mut found) = in_place(&mut config, devices, found)?;
         for sb in found.iter_mut().flatten() {
             // The description says what policy it is now; the superblocks follow when the session begins.
             sb.policy.clone_from(&config.policy);
@@ -371,21 +390,30 @@ impl Volume {
             return Err(config_error(file, what));
         }
         check_shape(&config, &devices, &found, file)?;
-        let how = match mode {
-            OpenMode::ReadWrite => store::open::Mode::ReadWrite {
-                epoch: u64::from_le_bytes(random()?),
-            },
-            OpenMode::ReadOnly => store::open::Mode::ReadOnly,
-        };
+        if !read_only {
+            leave_out_stale(&mut devices, &mut found, &paths, &mut notes);
+        }
         let mut media = FileMedia::new(&devices);
-        let opened = store::open(&mut media, &found, how).map_err(|e| match e {
-            store::OpenError::Media(e) => device_error(&media, &paths, e),
-            e => {
+        let (opened, lost) = begin(&mut media, &found, mode, policy.uses()).map_err(|e| match e {
+            Refused::Store(store::OpenError::Media(e)) => device_error(&media, &paths, e),
+            Refused::Store(e) => {
                 let path = e.member().and_then(|m| paths.get(usize::from(m.0)));
                 let path = path.map_or(file, |p| p.as_path());
-                Error::new(ErrorKind::Volume, format!("{}: {e}", path.display()))
+                let why = absent.map(|a| format!("{a}; ")).unwrap_or_default();
+                Error::new(ErrorKind::Volume, format!("{why}{}: {e}", path.display()))
             }
+            Refused::Lost(lost) => Error::new(
+                ErrorKind::Volume,
+                format!(
+                    "{}\nattach the member; or go on without these writes with --accept-loss: what the slow tier has of these ranges counts from then on, and zeros where it has nothing",
+                    lost.words()
+                ),
+            ),
+            Refused::System(e) => e,
         })?;
+        if !read_only && !opened.report.missing.is_empty() {
+            notes.push(going_on(&opened.report, &lost, &paths));
+        }
         let room = opened.superblock.has_room_for_copies();
         if !read_only && let Err(e) = engine::fits(&opened.space.geo, room, policy.uses()) {
             return Err(config_error(
@@ -425,6 +453,7 @@ impl Volume {
             pacers,
             mode,
             notes,
+            lost,
         })
     }
 
@@ -446,6 +475,97 @@ impl Volume {
     /// Size in bytes.
     pub fn volume_bytes(&self) -> u64 {
         self.opened.space.geo.volume_bytes()
+    }
+}
+
+/// Is there nothing at this path, or no device behind it?
+fn is_gone(path: &Path) -> bool {
+    let gone = [libc::ENOENT, libc::ENXIO, libc::ENODEV, libc::ENOMEDIUM];
+    std::fs::File::open(path).is_err_and(|e| e.raw_os_error().is_some_and(|n| gone.contains(&n)))
+}
+
+/// Members that the newest session went without missed what it wrote: as good as missing, and not written to.
+fn leave_out_stale(
+    devices: &mut [Option<Device>],
+    found: &mut Found,
+    paths: &[PathBuf],
+    notes: &mut Vec<String>,
+) {
+    let newest = found.iter().flatten().max_by_key(|s| s.generation).cloned();
+    let Some(newest) = newest.filter(|s| s.state != State::Preparing) else {
+        return;
+    };
+    for i in 0..found.len().min(newest.members.len()) {
+        let stale = found[i]
+            .as_ref()
+            .is_some_and(|s| s.generation < newest.generation);
+        if stale && newest.is_absent(MemberId(i as u8)) {
+            notes.push(format!(
+                "{}: was away while the volume was written to, and is left out",
+                paths[i].display()
+            ));
+            (devices[i], found[i]) = (None, None);
+        }
+    }
+}
+
+/// Why a session cannot begin.
+enum Refused {
+    Store(store::OpenError),
+    Lost(Lost),
+    System(Error),
+}
+
+/// Opens the store: with all members, or without those that are not missed.
+fn begin(
+    media: &mut FileMedia<'_>,
+    found: &Found,
+    mode: OpenMode,
+    uses: Uses,
+) -> Result<(Opened, Lost), Refused> {
+    use store::open::Mode;
+    let mut open = |how| store::open(media, found, how).map_err(Refused::Store);
+    let epoch = || random().map(u64::from_le_bytes).map_err(Refused::System);
+    let missing = found.iter().any(Option::is_none);
+    if mode == OpenMode::ReadOnly {
+        let opened = open(Mode::ReadOnly)?;
+        let lost = Lost::of(&opened, uses);
+        return Ok((opened, lost));
+    }
+    if !missing {
+        let opened = open(Mode::ReadWrite { epoch: epoch()? })?;
+        return Ok((opened, Lost::default()));
+    }
+    // What is lost is known before anything is written.
+    let lost = Lost::of(&open(Mode::ReadOnly)?, uses);
+    let how = Mode::Degraded {
+        epoch: epoch()?,
+        accept_loss: mode == OpenMode::AcceptLoss,
+    };
+    match open(how) {
+        Ok(opened) => Ok((opened, lost)),
+        Err(Refused::Store(store::OpenError::LostWrites { .. })) => Err(Refused::Lost(lost)),
+        Err(e) => Err(e),
+    }
+}
+
+/// One line for people.
+fn going_on(report: &store::Report, lost: &Lost, paths: &[PathBuf]) -> String {
+    let names: Vec<_> = report
+        .missing
+        .iter()
+        .filter_map(|m| paths.get(usize::from(m.0)))
+        .map(|p| p.display().to_string())
+        .collect();
+    let names = names.join(", ");
+    if lost.is_nothing() {
+        format!(
+            "{names}: this cache is gone; it held nothing of its own, the volume goes on without it (degraded)"
+        )
+    } else {
+        format!(
+            "{names}: this cache is gone, with writes that it alone held; the volume goes on without them (degraded)"
+        )
     }
 }
 
@@ -496,6 +616,9 @@ pub(crate) fn find_superblocks(
     tolerant: bool,
     notes: &mut Vec<String>,
 ) -> Result<Found, Error> {
+    let there: Vec<bool> = (0..paths.len())
+        .map(|i| media.is_there(MemberId(i as u8)))
+        .collect();
     let mut read = |i: usize, at: u64| {
         let mut block = [0; BLOCK];
         match media.read(MemberId(i as u8), at, &mut block) {
@@ -520,6 +643,8 @@ pub(crate) fn find_superblocks(
         };
         match store::open::choose(one, second) {
             Ok(sb) => found.push(Some(sb)),
+            // That it is not there was said already, or will be.
+            Err(_) if tolerant && !there[i] => found.push(None),
             Err(e) if tolerant => {
                 notes.push(format!(
                     "{}: served without it: {}",

@@ -1,6 +1,7 @@
 //! What rounds work on: pending records, the journal's staging area, the checkpoint being built. `round.rs` drives it.
 
 use super::Params;
+use super::follow::Follow;
 use crate::bits::Bits;
 use crate::map::ExtentMap;
 use crate::store::checkpoint::{self, Header};
@@ -116,6 +117,8 @@ pub(super) struct Commit {
     pub(super) piece_blocks: u32,
     pub(super) piece_first: u32,
     pub(super) header_block: Vec<u8>,
+    /// What the mirror must know.
+    pub(super) follow: Follow,
     /// Nobody reads the bytes of metadata: see [`Params::unread_metadata`].
     unread: bool,
     /// Tell what copies hold clean in every record, not only at the end (a mutant).
@@ -161,12 +164,18 @@ impl Commit {
             piece_blocks: 0,
             piece_first: 0,
             header_block: vec![0; BLOCK],
+            follow: Follow::default(),
             unread: p.unread_metadata,
             always_tell: None,
         }
     }
     pub(super) fn has_mirror(&self) -> bool {
         self.layout.mirror.is_some()
+    }
+    /// As [`Commit::note`], for a change of the home or of what is valid there.
+    pub(super) fn note_home(&mut self, e: ExtentId, now: Nanos, within: Nanos) {
+        self.follow.homes_changed();
+        self.note(e, now, within);
     }
     /// The durable state of `e` differs from the map: a record is due.
     pub(super) fn note(&mut self, e: ExtentId, now: Nanos, within: Nanos) {
@@ -267,6 +276,7 @@ impl Commit {
         self.staging.memory()
             + self.piece.len()
             + self.is_pending.bytes()
+            + self.follow.bytes()
             + self.pending.capacity() * 4
     }
     /// Lag of the mirror in blocks, checkpoint number.
@@ -301,6 +311,7 @@ impl Commit {
             {
                 self.staging.advance(units);
                 mark_recorded(map, e);
+                self.follow.recorded(e, slot.is_some() && map.is_dirty(e));
                 return true;
             }
             self.staging.seal();
@@ -347,6 +358,9 @@ impl Commit {
                 ) {
                     at += units * 16;
                     mark_recorded(map, e);
+                    if !map.is_dirty(e) {
+                        self.follow.recorded(e, false);
+                    }
                 } else {
                     n += 1;
                     at = HEADER;

@@ -148,7 +148,7 @@ impl Engine {
         let partial = !self.broken(Mutant::ForgetZeroFill) && !self.params.map_on_read;
         self.space.map.map(e, slot, partial);
         if self.params.map_on_read || !partial {
-            self.commit.note(e, now, self.params.commit_interval);
+            self.commit.note_home(e, now, self.params.commit_interval);
         }
         self.counters.first_touches += 1;
         self.misplaced(now, slot, false);
@@ -365,7 +365,7 @@ impl Engine {
             let (from, to) = self.blocks_of(w);
             // After a failed round either of two records may be the durable one.
             fua = !self.failed
-                && self.commit.is_recorded(w.extent)
+                && self.is_known(w.extent)
                 && self.space.map.all_valid(w.extent, from, to);
             self.reqs.at(w.req).needs_round |= !fua;
         }
@@ -521,7 +521,7 @@ impl Engine {
         }
         // Only now are the blocks valid: a round that starts while the write is in flight must not expose them.
         if ok && self.space.map.home(e) == Some(s) && self.space.map.validate(e, from, to) {
-            self.commit.note(e, now, self.params.commit_interval);
+            self.commit.note_home(e, now, self.params.commit_interval);
         }
     }
 

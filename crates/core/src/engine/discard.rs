@@ -73,14 +73,14 @@ impl Engine {
         if whole || self.space.map.is_gone(e) {
             self.unmap(now, e, slot, out);
         } else if changed {
-            self.commit.note(e, now, self.params.commit_interval);
+            self.commit.note_home(e, now, self.params.commit_interval);
         }
     }
 
     fn unmap(&mut self, now: Nanos, e: ExtentId, slot: Slot, out: &mut Vec<Effect>) {
         self.drop_copy(now, e, out);
         self.space.map.unmap(e);
-        self.commit.note(e, now, self.params.commit_interval);
+        self.commit.note_home(e, now, self.params.commit_interval);
         self.free_slot(slot, true, out);
         let (policy, mut view, _) = self.view(now, 0);
         policy.on_discarded(&mut view, e, slot);

@@ -15,6 +15,7 @@
 //! | `copies.rs` | the life of a copy |
 //! | `round.rs` | rounds: flush data, write records, flush journal, reply |
 //! | `commit.rs` | what rounds work on: pending records, journal staging, the checkpoint being built |
+//! | `follow.rs` | what the mirror must know before anything is acknowledged |
 //! | `free.rs` | slots between "given up" and "free" |
 //! | `switch.rs` | another policy for a running volume |
 //! | `knobs.rs` | what can be set while it runs, beside the policy's parameters |
@@ -25,6 +26,7 @@ mod copies;
 mod data;
 mod discard;
 mod edges;
+mod follow;
 mod free;
 mod gate;
 mod inspect;
@@ -46,9 +48,9 @@ pub use switch::{Drain, SwitchError, fits};
 pub use wear::WearBudget;
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request, RequestOp, Tag};
-use crate::policy::{Action, Policy, Space, View};
+use crate::policy::{Action, Policy, Space, Uses, View};
 use crate::stats::{CLASSES, ClassCounters, Counters, MemberCounters};
-use crate::store::Opened;
+use crate::store::{self, Opened};
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -291,6 +293,11 @@ impl Engine {
             space.keep_own();
         }
         let n = space.geo.members.len();
+        let withdraw = !params.read_only && !mutants::chosen(&params, Mutant::HandOutLost);
+        for m in opened.report.missing.iter().filter(|_| withdraw) {
+            let m = &space.geo.members[usize::from(m.0)];
+            (m.first_slot..m.first_slot + m.slots).for_each(|s| space.slots.withdraw(Slot(s)));
+        }
         policy.attach(&mut View::new(
             &mut space,
             opened.time_base,
@@ -315,16 +322,26 @@ impl Engine {
             classes: vec![ClassCounters::default(); CLASSES],
             ..Counters::default()
         };
+        let mut commit = Commit::new(
+            &opened.superblock,
+            opened.layout,
+            opened.tip,
+            opened.checkpoint,
+            opened.highest_checkpoint,
+            &params,
+            space.geo.extents,
+        );
+        // Nobody recovers a volume that keeps no bytes: it need not say that its mirror lags.
+        let claimed = opened.superblock.follow == store::superblock::Follow::Mirror
+            && opened.layout.mirror.is_some()
+            && !(params.unread_metadata && policy.uses() != Uses::Copies);
+        let fast = space.geo.tier_slots(space.geo.slowest()).start;
+        commit.follow = follow::Follow::new(claimed, &space.map, fast);
+        for &e in &opened.report.dropped {
+            commit.note(e, opened.time_base, params.commit_interval);
+        }
         Engine {
-            commit: Commit::new(
-                &opened.superblock,
-                opened.layout,
-                opened.tip,
-                opened.checkpoint,
-                opened.highest_checkpoint,
-                &params,
-                space.geo.extents,
-            ),
+            commit,
             freeing: Freeing::default(),
             moves: Moves::new(&params),
             wear: Wear::new(&params, space.geo.extent_bytes(), opened.time_base),

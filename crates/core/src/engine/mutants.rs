@@ -66,10 +66,18 @@ pub enum Mutant {
     UnorderedReplicas,
     /// A discard does not wait for the writes of a clean or a fill.
     DiscardUnderClean,
+    /// The mirror is not told of homes before a FLUSH is answered.
+    MirrorForgetsHomes,
+    /// The mirror is not told that there are dirty copies.
+    MirrorForgetsDirty,
+    /// A mirror that may lag does not say so.
+    LazyInSilence,
+    /// Slots of missing members are given out.
+    HandOutLost,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 29] = [
+pub const MUTANTS: [Mutant; 33] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -99,7 +107,22 @@ pub const MUTANTS: [Mutant; 29] = [
     Mutant::KeepStaleCopy,
     Mutant::UnorderedReplicas,
     Mutant::DiscardUnderClean,
+    Mutant::MirrorForgetsHomes,
+    Mutant::MirrorForgetsDirty,
+    Mutant::LazyInSilence,
+    Mutant::HandOutLost,
 ];
+
+/// Was this rule taken out?
+#[cfg(feature = "mutants")]
+pub(super) fn chosen(params: &super::Params, m: Mutant) -> bool {
+    params.mutant == Some(m)
+}
+/// Was this rule taken out? (Never, in a build without the feature.)
+#[cfg(not(feature = "mutants"))]
+pub(super) fn chosen(_params: &super::Params, _m: Mutant) -> bool {
+    false
+}
 
 impl Engine {
     /// Was this rule taken out?

@@ -171,7 +171,7 @@ impl Engine {
                 map.all_valid(e, from, to) && !map.any_dirty(e, from, to)
             }
         };
-        let fua = found && !self.failed && self.commit.is_recorded(e);
+        let fua = found && !self.failed && self.is_known(e);
         self.reqs.at(r).needs_round |= !fua;
         fua
     }
@@ -194,7 +194,7 @@ impl Engine {
         let w = *w;
         let early = w.mode == WriteTo::Both && self.broken(Mutant::TrustOneReplica);
         if ok && self.space.map.home(e) == Some(slot) && self.space.map.validate(e, from, to) {
-            self.commit.note(e, now, self.params.commit_interval);
+            self.commit.note_home(e, now, self.params.commit_interval);
         }
         if w.left > 0 && !early {
             return true;

@@ -74,6 +74,7 @@ impl Engine {
                 start: c.staging.tip(),
                 blocks: 0,
                 time: now,
+                lazy: c.staging.lazy_from.map(|_| c.epoch),
             };
             c.building = Some(Building {
                 header,
@@ -106,7 +107,11 @@ impl Engine {
         let limit = next + ring_room.min(self.commit.staging.room()).min(ROUND_BLOCKS);
         let hurried = self.broken(Mutant::CheckpointWithoutBarrier);
         let tell = self.broken(Mutant::TrustCleanAfterCrash);
+        let lazy = self.is_lazy() && !self.broken(Mutant::LazyInSilence);
         let c = &mut self.commit;
+        if lazy && c.follow.is_claimed() {
+            c.staging.lazy_from.get_or_insert(next);
+        }
         c.always_tell = tell.then_some(record::ANY_EPOCH);
         let b_extents = c.extents;
         if full {
@@ -154,11 +159,17 @@ impl Engine {
             moves += 1;
             self.move_committing(now, index);
         }
+        // What is about to be acknowledged must not be news to the mirror, if that is to be relied on.
+        let owed = self.owes_mirror() && !self.commit.serving.is_empty();
         let c = &mut self.commit;
         c.staging.seal();
         let to = c.staging.tip().next_seq;
         let header = c.building.is_some_and(|b| b.header_due);
-        let mirror = c.has_mirror() && (mirror || moves > 0 || c.piece_blocks > 0 || header);
+        let mirror =
+            c.has_mirror() && (mirror || owed || moves > 0 || c.piece_blocks > 0 || header);
+        if mirror {
+            c.follow.told(c.pending.is_empty());
+        }
         c.round = Round {
             from: next,
             to,
@@ -373,6 +384,9 @@ impl Engine {
         if round.mirror || !c.has_mirror() {
             c.staging.mirrored = round.to;
             c.mirror_committed = round.taken;
+            if c.staging.lazy_from.is_some_and(|s| round.to > s) {
+                c.follow.disclaimed();
+            }
         }
         c.mirror_due = (c.has_mirror() && c.staging.lag() > 0)
             .then(|| c.mirror_due.unwrap_or(now + self.params.commit_interval));

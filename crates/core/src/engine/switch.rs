@@ -85,7 +85,7 @@ impl Draining {
     pub(super) fn new(policy: &dyn Policy, space: &Space) -> Draining {
         let (uses, cleans) = (policy.uses(), !policy.keeps_dirty());
         let fast = space.geo.tier_slots(space.geo.slowest()).start;
-        let free = |t| space.slots.free(TierId(t));
+        let free = |t| space.slots.free(TierId(t)) + space.slots.lost(TierId(t));
         let used: u32 = fast - (0..space.geo.slowest().0).map(free).sum::<u32>();
         let due = match uses {
             Uses::Homes => space.map.copied() > 0,
@@ -176,7 +176,11 @@ impl Engine {
         }
         let geo = &self.space.geo;
         let fast = geo.tier_slots(geo.slowest()).start;
-        let free = |t| self.space.slots.free(TierId(t)) + self.space.slots.freeing(TierId(t));
+        let slots = &self.space.slots;
+        let free = |t| {
+            let t = TierId(t);
+            slots.free(t) + slots.freeing(t) + slots.lost(t)
+        };
         let used = fast - (0..geo.slowest().0).map(free).sum::<u32>();
         match self.drain.uses {
             Uses::Homes => Drain::Copies(self.space.map.copied()),
@@ -273,9 +277,11 @@ impl Engine {
         if self.space.map.is_held(extent) || self.has_writers(extent) {
             return Some(false);
         }
-        Some(if !is_copy {
+        // A home on a middle tier may have a copy on the fastest, which must go before the home can move.
+        let covered = !is_copy && self.space.map.copy(extent).is_some();
+        Some(if !is_copy && !covered {
             self.own_move(extent, self.space.geo.slowest(), out)
-        } else if must_go {
+        } else if must_go || covered {
             self.give_up_copy(now, extent, out);
             true
         } else {

@@ -4,7 +4,7 @@
 //! of it is durable. Data blocks hold the same records as the journal.
 //!
 //! ```text
-//! header: 0 magic "ISOC" │ 4 version │ 8 uuid │ 24 number │ 32 start seq │ 40 epoch │ 48 prev crc │ 52 blocks │ 56 time │ 64 crc
+//! header: 0 magic "ISOC" │ 4 version │ 8 uuid │ 24 number │ 32 start seq │ 40 epoch │ 48 prev crc │ 52 blocks │ 56 time │ 64 crc │ 68 lazy? │ 72 epoch
 //! data:   0 magic "ISOD" │ 4 index   │ 8 uuid │ 24 number │ …                                               60 crc │ 64 records
 //! ```
 //! `start seq` with `epoch` and `prev crc` is the [`Tip`] of the journal when the checkpoint began: replay goes on from there.
@@ -32,6 +32,8 @@ pub struct Header {
     pub blocks: u32,
     /// Engine time when it began.
     pub time: Nanos,
+    /// The session that wrote it, if the mirror might lag in that session when it began.
+    pub lazy: Option<u64>,
 }
 
 impl Header {
@@ -51,6 +53,10 @@ impl Header {
         put(&mut b, 48, &self.start.crc.to_le_bytes());
         put(&mut b, 52, &self.blocks.to_le_bytes());
         put(&mut b, 56, &self.time.0.to_le_bytes());
+        if let Some(epoch) = self.lazy {
+            b[68] = 1;
+            put(&mut b, 72, &epoch.to_le_bytes());
+        }
         seal(&mut b, HEADER_CRC);
         b
     }
@@ -74,6 +80,7 @@ impl Header {
             },
             blocks: u32_at(b, 52),
             time: Nanos(u64_at(b, 56)),
+            lazy: (b[68] == 1).then(|| u64_at(b, 72)),
         })
     }
 }

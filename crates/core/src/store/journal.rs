@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 const MAGIC: [u8; 4] = *b"ISOJ";
 const VERSION: u16 = 1;
 const FIRST_OF_EPOCH: u16 = 1;
+const LAZY: u16 = 2;
 const CRC_AT: usize = 60;
 
 /// Where a chain stands: what the next block must name.
@@ -42,6 +43,8 @@ pub struct BlockHeader {
     pub seq: u64,
     /// Highest sequence number known durable when it was written.
     pub last_flushed: u64,
+    /// From here on the mirror may lack what was acknowledged as durable.
+    pub lazy: bool,
     /// Checksum of the block before.
     pub prev_crc: u32,
     /// Its own checksum.
@@ -60,6 +63,7 @@ pub fn decode(b: &[u8], uuid: &[u8; 16]) -> Option<BlockHeader> {
         prev_epoch: (flags & FIRST_OF_EPOCH != 0).then(|| u64_at(b, 32)),
         seq: u64_at(b, 40),
         last_flushed: u64_at(b, 48),
+        lazy: flags & LAZY != 0,
         prev_crc: u32_at(b, 56),
         crc,
     })
@@ -97,6 +101,8 @@ pub struct Staging {
     pub last_flushed: u64,
     /// Next sequence number that the mirror needs.
     pub mirrored: u64,
+    /// The first block that says so, if blocks say that the mirror may lag: see [`BlockHeader::lazy`].
+    pub lazy_from: Option<u64>,
     blocks: Vec<u8>,
     capacity: u64,
     /// Bytes used of the block being filled; 0 = none open.
@@ -112,6 +118,7 @@ impl Staging {
             tip,
             last_flushed: tip.next_seq - 1,
             mirrored: tip.next_seq,
+            lazy_from: None,
             blocks: vec![0; capacity as usize * BLOCK],
             capacity: u64::from(capacity),
             fill: 0,
@@ -157,11 +164,9 @@ impl Staging {
         let b = &mut self.blocks[at..at + BLOCK];
         put(b, 0, &MAGIC);
         put(b, 4, &VERSION.to_le_bytes());
-        put(
-            b,
-            6,
-            &(if first { FIRST_OF_EPOCH } else { 0 }).to_le_bytes(),
-        );
+        let lazy = if self.lazy_from.is_some() { LAZY } else { 0 };
+        let flags = lazy | if first { FIRST_OF_EPOCH } else { 0 };
+        put(b, 6, &flags.to_le_bytes());
         put(b, 8, &self.uuid);
         put(b, 24, &self.epoch.to_le_bytes());
         put(

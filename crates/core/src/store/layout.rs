@@ -87,6 +87,18 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Where metadata is kept while these members are missing: of primary and mirror whoever is left. `None` if nobody is.
+    #[must_use]
+    pub fn without(self, missing: &[MemberId]) -> Option<Layout> {
+        let mut left = core::iter::once(self.primary)
+            .chain(self.mirror)
+            .filter(|m| !missing.contains(m));
+        Some(Layout {
+            primary: left.next()?,
+            mirror: left.next(),
+            ..self
+        })
+    }
     /// First byte that slots may use on a member with (or without) metadata; the copy of the superblock is just below.
     pub fn data_offset(area: &MetaArea, has_metadata: bool, extent_bytes: u64) -> u64 {
         let align = extent_bytes.max(1 << 20);

@@ -4,6 +4,7 @@
 
 pub mod checkpoint;
 pub mod codec;
+mod degraded;
 pub mod journal;
 pub mod layout;
 pub mod open;

@@ -1,12 +1,13 @@
 //! Creation, opening with recovery, clean closing.
 
 use super::checkpoint::Header;
+use super::degraded;
 use super::journal::Tip;
 use super::recover::{Session, load, resync};
-use super::superblock::{State, Superblock, SuperblockError};
+use super::superblock::{Follow, State, Superblock, SuperblockError};
 use super::{BLOCK, Layout, Media, MediaError};
 use crate::policy::Space;
-use crate::units::{MemberId, Nanos, Slot};
+use crate::units::{ExtentId, MemberId, Nanos};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -20,6 +21,22 @@ pub enum OpenError {
     Superblock(MemberId, SuperblockError),
     /// A member is not there.
     Missing(MemberId),
+    /// A member is not there, and data had its home on it.
+    LostHomes {
+        /// Which.
+        member: MemberId,
+        /// Extents.
+        extents: u32,
+    },
+    /// A member is not there, and the survivors may not know of everything: the mirror was not told in time.
+    Unsure(MemberId),
+    /// A member is not there, and it held, or may have held, writes that nobody else has.
+    LostWrites {
+        /// Which.
+        member: MemberId,
+        /// Extents known to be concerned.
+        extents: u32,
+    },
     /// The member belongs to another volume.
     Foreign(MemberId),
     /// The same member of the list was given twice.
@@ -104,6 +121,21 @@ impl fmt::Display for OpenError {
                 "member {} is missing: attach it, or serve what survives with --read-only",
                 m.0
             ),
+            OpenError::LostHomes { member, extents } => write!(
+                f,
+                "member {} is missing, and {extents} extents have their home on it: attach it, or serve what survives with --read-only",
+                member.0
+            ),
+            OpenError::Unsure(m) => write!(
+                f,
+                "member {} is missing, and the others may not know of all that was written: attach it, or serve what survives with --read-only",
+                m.0
+            ),
+            OpenError::LostWrites { member, extents } => write!(
+                f,
+                "member {} is missing, and it held the newest data of {extents} extents or more: attach it, or go on without these writes with --accept-loss",
+                member.0
+            ),
             OpenError::Foreign(m) => write!(
                 f,
                 "member {} belongs to another volume: give the device of this one",
@@ -164,6 +196,9 @@ impl OpenError {
             OpenError::Media(e) => Some(e.member),
             OpenError::Superblock(m, _)
             | OpenError::Missing(m)
+            | OpenError::LostHomes { member: m, .. }
+            | OpenError::LostWrites { member: m, .. }
+            | OpenError::Unsure(m)
             | OpenError::Foreign(m)
             | OpenError::Twice(m)
             | OpenError::MemberList(m)
@@ -193,8 +228,18 @@ pub struct Report {
     pub from_mirror: u64,
     /// Extents mapped.
     pub mapped: u32,
-    /// Members that are not there (degraded, read-only).
+    /// Members that are not there (degraded).
     pub missing: Vec<MemberId>,
+    /// Extents whose home is on one of them.
+    pub lost_homes: u32,
+    /// Extents whose newest data is known to have been in a copy on one of them.
+    pub lost_writes: u32,
+    /// There may have been more such copies than the survivors know of.
+    pub unsure: bool,
+    /// The survivors know every home: what they do not know to be mapped is not.
+    pub knows_homes: bool,
+    /// Extents that lost their newest data, which somebody accepted; no record says so yet.
+    pub dropped: Vec<ExtentId>,
     /// The map may lack extents that were mapped: unmapped ones must not be read as zeros.
     pub incomplete: bool,
     /// What else is worth saying.
@@ -235,6 +280,7 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
         },
         blocks: 0,
         time: Nanos(0),
+        lazy: None,
     };
     for m in core::iter::once(layout.primary).chain(layout.mirror) {
         // Stale metadata of an earlier volume has another UUID; wiping the headers is for tidiness of `check`.
@@ -250,13 +296,16 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
     write_superblocks(media, sb)
 }
 
-/// Write `sb` to both places of every member, the first copy durable before the second is touched.
+/// Write `sb` to both places of every member that is not absent, the first copy durable before the second is touched.
 pub fn write_superblocks<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
 ) -> Result<(), MediaError> {
     for i in 0..sb.members.len() {
         let m = MemberId(i as u8);
+        if sb.is_absent(m) {
+            continue;
+        }
         let block = Superblock {
             index: i as u8,
             ..sb.clone()
@@ -296,7 +345,12 @@ pub fn choose(
 
 /// Check that the superblocks found are one volume. Returns the one to go by, who is missing, and the last session that
 /// got further than preparing.
-fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>, Session), OpenError> {
+///
+/// A member that the newest session went without is as good as missing, except to who insists on having all.
+fn agree(
+    found: &[Option<Superblock>],
+    all: bool,
+) -> Result<(Superblock, Vec<MemberId>, Session), OpenError> {
     let newest = found
         .iter()
         .flatten()
@@ -325,7 +379,11 @@ fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>, Ses
             if sb.epoch != newest.epoch {
                 return Err(OpenError::Diverged(m));
             }
-        } else if begun || !preceded(sb, &newest) {
+        } else if !begun && preceded(sb, &newest) {
+            // At the session before, which is the last that counts.
+        } else if newest.is_absent(m) && !all {
+            missing.push(m);
+        } else {
             return Err(OpenError::Stale {
                 member: m,
                 generation: sb.generation,
@@ -337,11 +395,15 @@ fn agree(found: &[Option<Superblock>]) -> Result<(Superblock, Vec<MemberId>, Ses
         Session {
             epoch: newest.epoch,
             first_seq: newest.first_seq,
+            follow: newest.follow,
+            sole: newest.follow == Follow::Exact,
         }
     } else {
         Session {
             epoch: newest.prev_epoch,
             first_seq: newest.prev_first_seq,
+            follow: newest.prev_follow,
+            sole: false,
         }
     };
     Ok((newest, missing, session))
@@ -373,8 +435,26 @@ pub enum Mode {
         /// A random number, different from every one before.
         epoch: u64,
     },
+    /// As `ReadWrite`, but members may be missing if nothing is lost with them: no homes, and no copy that holds more than
+    /// the home does, as far as the survivors know, who must know enough.
+    Degraded {
+        /// A random number, different from every one before.
+        epoch: u64,
+        /// Go on although copies that held more than the home are gone: what the home has is the truth from now on.
+        accept_loss: bool,
+    },
     /// Nothing is written; missing members are tolerated as long as one with metadata is there.
     ReadOnly,
+}
+
+impl Mode {
+    /// The epoch of the session that begins, if one does.
+    fn epoch(self) -> Option<u64> {
+        match self {
+            Mode::ReadWrite { epoch } | Mode::Degraded { epoch, .. } => Some(epoch),
+            Mode::ReadOnly => None,
+        }
+    }
 }
 
 /// Open a volume: check members, load the newest whole checkpoint, replay the journal, begin a session.
@@ -384,18 +464,17 @@ pub fn open<M: Media + ?Sized>(
     found: &[Option<Superblock>],
     mode: Mode,
 ) -> Result<Opened, OpenError> {
-    let (sb, missing, session) = agree(found)?;
-    let layout = sb.layout();
+    let (sb, missing, session) = agree(found, matches!(mode, Mode::ReadWrite { .. }))?;
     if let (Mode::ReadWrite { .. }, Some(&m)) = (mode, missing.first()) {
         return Err(OpenError::Missing(m));
     }
+    let created = sb.layout();
+    let layout = created
+        .without(&missing)
+        .ok_or(OpenError::Missing(created.primary))?;
     let sources: Vec<MemberId> = core::iter::once(layout.primary)
         .chain(layout.mirror)
-        .filter(|m| !missing.contains(m))
         .collect();
-    if sources.is_empty() {
-        return Err(OpenError::Missing(layout.primary));
-    }
     // Memory and loops are sized by what the superblock claims; the devices say whether that can be true.
     for (i, entry) in sb.members.iter().enumerate() {
         let member = MemberId(i as u8);
@@ -408,36 +487,55 @@ pub fn open<M: Media + ?Sized>(
             });
         }
     }
+    let there = || {
+        found
+            .iter()
+            .flatten()
+            .filter(|s| s.generation == sb.generation)
+    };
     let mut report = Report {
-        was_clean: found.iter().flatten().all(|s| s.state == State::Clean),
-        incomplete: sources[0] != layout.primary && sb.state != State::Clean,
+        was_clean: there().count() + missing.len() == sb.members.len()
+            && there().all(|s| s.state == State::Clean),
         missing,
         ..Report::default()
     };
-    if let Mode::ReadWrite { .. } = mode {
+    if mode.epoch().is_some() {
         // What recovery reads must not be lost by a power failure after it: a value once read stays.
-        for i in 0..sb.members.len() {
-            media.flush(MemberId(i as u8))?;
+        for m in (0..sb.members.len()).map(|i| MemberId(i as u8)) {
+            if !report.missing.contains(&m) {
+                media.flush(m)?;
+            }
         }
     }
-    let mut loaded = load(media, &sb, layout, session, &sources, &mut report)?;
-    forget_lost_copies(&mut loaded.space, &report.missing);
+    let mut loaded = load(media, &sb, created, session, &sources, &mut report)?;
+    let exact = layout.primary == created.primary
+        || there().any(|s| s.state == State::Clean)
+        || session.follow == Follow::Exact;
+    degraded::judge(&sb, &loaded, session, exact, &mut report);
+    if let Mode::Degraded { accept_loss, .. } = mode {
+        degraded::allow(&sb, accept_loss, &mut report)?;
+        degraded::drop_lost(&mut loaded.space, &mut report);
+    }
+    degraded::forget_clean(&mut loaded.space, &report.missing);
     report.mapped = loaded.space.map.mapped();
     let mut sb = Superblock { index: 0, ..sb };
-    if let Mode::ReadWrite { epoch } = mode {
+    if let Some(epoch) = mode.epoch() {
         if let Some(mirror) = layout.mirror {
             resync(media, &sb, layout, session, mirror, &loaded)?;
         }
         // Two steps, so that a crash between members is told from a member that stayed behind.
         // An opening that itself got no further than preparing never counted.
-        if found
-            .iter()
-            .flatten()
-            .any(|s| s.generation == sb.generation && s.state != State::Preparing)
-        {
+        if there().any(|s| s.state != State::Preparing) {
             (sb.prev_generation, sb.prev_epoch, sb.prev_first_seq) =
                 (sb.generation, sb.epoch, sb.first_seq);
         }
+        sb.prev_follow = if exact { Follow::Exact } else { session.follow };
+        sb.follow = if layout.mirror.is_some() {
+            Follow::Mirror
+        } else {
+            Follow::Exact
+        };
+        sb.absent = report.missing.iter().fold(0, |s, m| s | 1 << m.0);
         (sb.generation, sb.epoch, sb.first_seq) = (sb.generation + 1, epoch, loaded.tip.next_seq);
         sb.copies |= sb.has_room_for_copies();
         for state in [State::Preparing, State::Active] {
@@ -448,7 +546,11 @@ pub fn open<M: Media + ?Sized>(
     let time_base = loaded.time.max(sb.time_base);
     Ok(Opened {
         space: loaded.space,
-        layout,
+        layout: if mode.epoch().is_some() {
+            layout
+        } else {
+            created
+        },
         superblock: sb,
         tip: loaded.tip,
         checkpoint: loaded.checkpoint,
@@ -456,27 +558,6 @@ pub fn open<M: Media + ?Sized>(
         time_base,
         report,
     })
-}
-
-/// What a missing member held clean is read at its home. Dirty blocks stay where they are: reading them is an error.
-fn forget_lost_copies(space: &mut Space, missing: &[MemberId]) {
-    if missing.is_empty() || space.map.copied() == 0 {
-        return;
-    }
-    let blocks = space.geo.blocks_per_extent();
-    for s in (0..space.geo.tier_slots(space.geo.slowest()).start).map(Slot) {
-        let Some(e) = space
-            .map
-            .owner(s)
-            .filter(|&e| space.map.copy(e) == Some(s) && missing.contains(&space.geo.locate(s).0))
-        else {
-            continue;
-        };
-        space.map.copy_doubt(e, 0, blocks);
-        if space.map.copy_is_empty(e) {
-            space.map.drop_copy(e);
-        }
-    }
 }
 
 /// Say on every member that the session ended cleanly. The caller has seen [`crate::Engine::is_closed`].

@@ -3,7 +3,7 @@
 use super::checkpoint::{self, Header};
 use super::journal::{self, Tip};
 use super::open::{OpenError, Report};
-use super::superblock::{State, Superblock};
+use super::superblock::{Follow, State, Superblock};
 use super::{BLOCK, HEADER, Layout, Media, MediaError, record};
 use crate::policy::Space;
 use crate::units::{ExtentId, MemberId, Nanos, Slot};
@@ -19,6 +19,10 @@ const CHUNK: usize = 256;
 pub(super) struct Session {
     pub(super) epoch: u64,
     pub(super) first_seq: u64,
+    /// What its metadata promises.
+    pub(super) follow: Follow,
+    /// Whoever carried metadata in it wrote whatever it acknowledged: a gap is damage.
+    pub(super) sole: bool,
 }
 
 impl Session {
@@ -47,6 +51,8 @@ pub(super) struct Loaded {
     pub(super) tip: Tip,
     pub(super) checkpoint: Header,
     pub(super) time: Nanos,
+    /// The session says that the mirror may lag behind what it acknowledged.
+    pub(super) lazy: bool,
 }
 
 /// Load the newest checkpoint that is whole and replay the journal from it; older ones, and the mirror's, come next.
@@ -85,6 +91,7 @@ pub(super) fn load<M: Media + ?Sized>(
             tip: h.start,
             checkpoint: h,
             time: h.time,
+            lazy: h.lazy == Some(session.epoch),
         };
         let mut r = Report {
             from_mirror: u64::from(m != layout.primary),
@@ -289,6 +296,7 @@ fn replay<M: Media + ?Sized>(
             {
                 report.journal_records += apply(sb, loaded, &b[HEADER..], report.was_clean)?;
                 loaded.tip = loaded.tip.after(&h);
+                loaded.lazy |= h.lazy && h.epoch == session.epoch;
                 report.journal_blocks += 1;
                 report.from_mirror += u64::from(from_mirror);
                 continue 'blocks;
@@ -301,14 +309,17 @@ fn replay<M: Media + ?Sized>(
     // (On the mirror only after a clean close: it lags, so a torn tail there may lie below what the primary had flushed.)
     for r in readers
         .iter_mut()
-        .filter(|r| r.member == layout.primary || sb.state == State::Clean)
+        .filter(|r| r.member == layout.primary || sb.state == State::Clean || session.sole)
     {
+        let primary = r.member == layout.primary;
         for seq in end..end + ring {
             let Some(b) = r.block(media, &layout, seq) else {
                 continue;
             };
-            let later =
-                journal::decode(b, &sb.uuid).is_some_and(|h| h.seq > end && h.last_flushed >= end);
+            // (A mirror that became the only one may hold more of the session before than the chain up to here.)
+            let counts = |h: &journal::BlockHeader| primary || h.epoch == session.epoch;
+            let later = journal::decode(b, &sb.uuid)
+                .is_some_and(|h| h.seq > end && h.last_flushed >= end && counts(&h));
             if later {
                 return Err(OpenError::JournalHole { seq: end });
             }

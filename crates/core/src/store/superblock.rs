@@ -40,6 +40,30 @@ pub enum State {
     Clean,
 }
 
+/// What a member that carries metadata may be trusted with once the other one is gone, or others are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follow {
+    /// Nothing is promised: an older program's session.
+    #[default]
+    Unknown,
+    /// Whatever was acknowledged as durable is known to primary and mirror alike, unless a journal block or a checkpoint of
+    /// the session says *lazy*. Dirty copies may be known to the primary alone, but not all of them: if the mirror knows of
+    /// none, there is none.
+    Mirror,
+    /// Everything is known to whoever carries metadata.
+    Exact,
+}
+
+impl Follow {
+    fn from_bits(b: u8) -> Follow {
+        match b & 15 {
+            1 => Follow::Mirror,
+            2 => Follow::Exact,
+            _ => Follow::Unknown,
+        }
+    }
+}
+
 /// One line of the member list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberEntry {
@@ -76,6 +100,12 @@ pub struct Superblock {
     pub first_seq: u64,
     /// The same for the session before.
     pub prev_first_seq: u64,
+    /// What the metadata of this session promises.
+    pub follow: Follow,
+    /// The same for the session before.
+    pub prev_follow: Follow,
+    /// Members that this session goes without, a bit each: they miss what it writes.
+    pub absent: u16,
     /// See [`State`].
     pub state: State,
     /// log2 of the extent size.
@@ -147,9 +177,11 @@ impl Superblock {
         b[74] = self.members.len() as u8;
         b[75] = self.extent_shift as u8;
         b[76] = self.block_shift as u8;
+        b[77] = self.follow as u8 | (self.prev_follow as u8) << 4;
         put(&mut b, 80, &self.extents.to_le_bytes());
         put(&mut b, 84, &self.area.ring_blocks.to_le_bytes());
         put(&mut b, 88, &self.area.region_blocks.to_le_bytes());
+        put(&mut b, 92, &self.absent.to_le_bytes());
         put(&mut b, 96, &self.time_base.0.to_le_bytes());
         put_text(&mut b, 104, 120, &self.name);
         put_text(&mut b, 224, POLICY_BYTES, &self.policy);
@@ -217,6 +249,9 @@ impl Superblock {
             epoch: u64_at(b, 48),
             prev_generation: u64_at(b, 56),
             prev_epoch: u64_at(b, 64),
+            follow: Follow::from_bits(b[77]),
+            prev_follow: Follow::from_bits(b[77] >> 4),
+            absent: u16_at(b, 92),
             first_seq: u64_at(b, 464),
             prev_first_seq: u64_at(b, 472),
             state,
@@ -273,6 +308,10 @@ impl Superblock {
         }
         Ok(())
     }
+    /// Does the session that wrote this go without member `i`?
+    pub fn is_absent(&self, i: MemberId) -> bool {
+        self.absent >> i.0 & 1 == 1
+    }
     /// The shape that the engine works with.
     pub fn geometry(&self) -> Result<Geometry, &'static str> {
         let members = self
@@ -296,7 +335,7 @@ impl Superblock {
         let need = MetaArea::region_for(self.extents, fast, geo.blocks_per_extent());
         fast > 0 && self.area.region_blocks >= need
     }
-    /// Which members carry metadata.
+    /// Which members carry metadata, as created.
     pub fn layout(&self) -> Layout {
         let slowest = self
             .members
@@ -347,6 +386,9 @@ pub(crate) mod tests {
             prev_epoch: 0x1234,
             first_seq: 77,
             prev_first_seq: 55,
+            follow: Follow::Mirror,
+            prev_follow: Follow::Exact,
+            absent: 2,
             state: State::Clean,
             extent_shift: 16,
             block_shift: 12,

@@ -5,7 +5,7 @@ use isotherm_core::engine::Params;
 use isotherm_core::policy::{Refusal, build};
 use isotherm_core::stats::MoveCounters;
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::superblock::{MemberEntry, State};
+use isotherm_core::store::superblock::{Follow, MemberEntry, State};
 use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::*;
 use std::collections::BTreeMap;
@@ -50,6 +50,9 @@ pub fn engine(policy: &str, params: Params) -> Engine {
         prev_epoch: 0,
         first_seq: 1,
         prev_first_seq: 1,
+        follow: Follow::Unknown,
+        prev_follow: Follow::Unknown,
+        absent: 0,
         state: State::Clean,
         extent_shift: 12,
         block_shift: 9,

@@ -72,9 +72,9 @@ pub struct ServeArgs {
     /// Refuse writes; serves what survives when a member is missing
     #[arg(long)]
     pub read_only: bool,
-    /// With --read-only: serve although a cache that held the newest data of some ranges is gone. What is known to be lost
-    /// reads as an error, what is not known as the older data of the slow tier
-    #[arg(long, requires = "read_only")]
+    /// Serve although a cache that held the newest data of some ranges is gone: from now on the older data of the slow tier
+    /// counts there. With --read-only nothing is decided, and what is known to be lost reads as an error
+    #[arg(long)]
     pub accept_loss: bool,
     /// Record everything that the engine is told and decides to FILE, which must not exist (see `replay-events`)
     #[arg(long, value_name = "FILE")]

@@ -52,6 +52,7 @@ fn offline(volume: &Path) -> Result<Value, Failure> {
     status["volume_bytes"] = json!(opened.volume_bytes());
     status["mapped_extents"] = json!(r.mapped);
     status["was_clean"] = json!(r.was_clean);
+    status["degraded"] = json!(!r.missing.is_empty());
     status["missing_members"] = json!(r.missing.iter().map(|m| m.0).collect::<Vec<_>>());
     Ok(status)
 }

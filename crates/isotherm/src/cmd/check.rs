@@ -292,7 +292,9 @@ impl Check<'_> {
             }
         };
         let clean = found.iter().flatten().all(|s| s.state == State::Clean);
-        if let (true, Some(mirror)) = (clean, layout.mirror) {
+        // A volume that goes on without one of the two has one side only.
+        let both = opened.report.missing.is_empty();
+        if let (true, Some(mirror)) = (clean && both, layout.mirror) {
             for (name, without) in [("fast", mirror), ("mirror", layout.primary)] {
                 let mut alone = found.to_vec();
                 if alone

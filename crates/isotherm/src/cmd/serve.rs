@@ -61,10 +61,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     // From here on a signal means drain and checkpoint, also while recovery still runs.
     let (ends, ended) = mpsc::channel();
     watch_signals(ends.clone())?;
-    let mode = if args.read_only {
-        OpenMode::ReadOnly
-    } else {
-        OpenMode::ReadWrite
+    let mode = match (args.read_only, args.accept_loss) {
+        (true, _) => OpenMode::ReadOnly,
+        (false, true) => OpenMode::AcceptLoss,
+        (false, false) => OpenMode::ReadWrite,
     };
     let volume = Volume::open(&args.volume, mode).map_err(|e| Failure::failed(e.to_string()))?;
     for note in &notes {
@@ -74,6 +74,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     judge_loss(&volume, args.accept_loss)?;
     let config = volume.config().clone();
     let recovery = recovery(&volume);
+    let missing: Vec<u8> = volume.report().missing.iter().map(|m| m.0).collect();
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
     // Before anybody can send a request.
     let events = match &args.events {
@@ -96,6 +97,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         begun: Instant::now(),
         front_ends: front_end_names(args, &config),
         read_only: args.read_only,
+        missing,
         recovery,
         ends: Mutex::new(ends),
     };
@@ -227,37 +229,19 @@ fn report(volume: &Volume) {
     }
 }
 
-/// A volume whose cache is gone, with the newest data of some ranges, is not served unless somebody says so.
+/// What a volume lost with its cache is not passed over in silence, and not served unless somebody says so.
 fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
-    const SHOWN: usize = 20;
-    let (ranges, unknown) = volume.lost_writes();
-    if ranges.is_empty() && !unknown {
+    let lost = volume.lost_writes();
+    if lost.is_nothing() {
         return Ok(());
     }
-    let bytes: u64 = ranges.iter().map(|(a, z)| z - a).sum();
-    let mut words = vec![format!(
-        "a missing member held the newest data of {bytes} bytes in {} ranges",
-        ranges.len()
-    )];
-    for (a, z) in ranges.iter().take(SHOWN) {
-        words.push(format!("  bytes {a} to {z}"));
-    }
-    if ranges.len() > SHOWN {
-        words.push(format!("  and {} more", ranges.len() - SHOWN));
-    }
-    if unknown {
-        words.push(
-            "  and, since the volume was not closed, perhaps of others: what was written to the cache after the mirror last followed is not known"
-                .into(),
-        );
-    }
-    let words = words.join("\n");
+    let words = lost.words();
     if accept {
         eprintln!("isotherm: {words}");
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "{words}\nattach the member; or serve what is left with --read-only --accept-loss"
+        "{words}\nattach the member; or serve what is left with --read-only --accept-loss, or without --read-only to go on without these writes"
     )))
 }
 
@@ -291,6 +275,7 @@ struct Live {
     begun: Instant,
     front_ends: Vec<String>,
     read_only: bool,
+    missing: Vec<u8>,
     recovery: Value,
     ends: Mutex<Sender<End>>,
 }
@@ -333,6 +318,8 @@ impl Live {
         for (k, v) in [
             ("state", json!("serving")),
             ("read_only", json!(self.read_only)),
+            ("degraded", json!(!self.missing.is_empty())),
+            ("missing_members", json!(self.missing)),
             ("volume_bytes", json!(geo.volume_bytes())),
             ("block_bytes", json!(geo.block_bytes())),
             ("mapped_extents", json!(mapped)),

@@ -60,7 +60,8 @@ pub fn audit(engine: &Engine) -> Result<(), String> {
     }
     let owned = owned.iter().flatten().count() as u32;
     let known: u32 = (0..geo.tiers())
-        .map(|t| space.slots.free(TierId(t)) + space.slots.freeing(TierId(t)))
+        .map(TierId)
+        .map(|t| space.slots.free(t) + space.slots.freeing(t) + space.slots.lost(t))
         .sum();
     let taken = geo.slots() - known.min(geo.slots()) - owned;
     // Each move has taken one slot at most. (After a failed round some stay taken for good.)

@@ -15,6 +15,10 @@ pub struct Chaos {
     copies: u64,
     /// Mostly write so, if so.
     write: Option<WriteTo>,
+    /// Keep copies only, and say so; `true`: never dirty ones.
+    cache: Option<bool>,
+    /// Whatever is written gets a copy, if there is room, and is written there alone: homes hardly change.
+    hungry: bool,
     /// The engine writes home what is dirty, as it comes.
     cleans: bool,
 }
@@ -37,6 +41,8 @@ impl Chaos {
             eager,
             copies,
             write,
+            cache: None,
+            hungry: false,
             cleans: seed.count_ones().is_multiple_of(4),
         }
     }
@@ -47,6 +53,17 @@ impl Chaos {
             copies: 4,
             write: None,
             ..Chaos::new(seed)
+        }
+    }
+    /// Seeded, a cache; with `through`, one that never holds anything that the home lacks.
+    pub fn cache(seed: u64, through: bool) -> Chaos {
+        let mut chaos = Chaos::copies(seed);
+        let hungry = !through && chaos.rng.one_in(2);
+        Chaos {
+            cache: Some(through),
+            hungry,
+            eager: if hungry { 0 } else { chaos.eager },
+            ..chaos
         }
     }
     fn about(&mut self, extent: ExtentId, to: TierId) -> Action {
@@ -75,7 +92,10 @@ impl Policy for Chaos {
         "chaos"
     }
     fn uses(&self) -> Uses {
-        Uses::Both
+        match self.cache {
+            Some(_) => Uses::Copies,
+            None => Uses::Both,
+        }
     }
     fn keeps_dirty(&self) -> bool {
         !self.cleans
@@ -92,7 +112,11 @@ impl Policy for Chaos {
         }
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        if self.rng.one_in(3) {
+        let extent = access.extent;
+        if self.hungry && access.write && access.copy.is_none() {
+            let to = TierId(0);
+            wanted.push(Action::Allocate { extent, to });
+        } else if self.rng.one_in(3) {
             let to = TierId(self.rng.below(2) as u8);
             wanted.push(self.about(access.extent, to));
         }
@@ -101,6 +125,8 @@ impl Policy for Chaos {
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         let any = [WriteTo::Copy, WriteTo::Both, WriteTo::Home][self.rng.below(3) as usize];
         match self.write {
+            _ if self.hungry => WriteTo::Copy,
+            _ if self.cache == Some(true) && any == WriteTo::Copy => WriteTo::Both,
             Some(w) if !self.rng.one_in(4) => w,
             _ => any,
         }

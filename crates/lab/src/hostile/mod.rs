@@ -9,6 +9,7 @@ pub mod chaos;
 mod clients;
 pub mod disk;
 pub mod image;
+mod loss;
 pub mod run;
 pub mod truth;
 pub mod world;

@@ -10,7 +10,7 @@ use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Drain, Mutant, Params};
 use isotherm_core::policy::{self, Policy, Refusal};
 use isotherm_core::store::open::{Mode, OpenError};
-use isotherm_core::store::superblock::{MemberEntry, State};
+use isotherm_core::store::superblock::{Follow, MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
 use isotherm_core::{
     Effect, Engine, Event, ExtentId, IoError, MemberId, Nanos, Request, RequestOp, Tag, TierId,
@@ -60,6 +60,10 @@ pub struct Scenario {
     pub switch: bool,
     /// Chaos about copies only.
     pub copies: bool,
+    /// Chaos that is a cache, and says so; `Some(true)`: one that never holds anything that the home lacks.
+    pub cache: Option<bool>,
+    /// Between two lives the fast member may vanish, and the volume goes on without it if it can.
+    pub lose_cache: bool,
 }
 
 impl Scenario {
@@ -78,6 +82,8 @@ impl Scenario {
             shape: Shape::Small,
             switch: false,
             copies: false,
+            cache: None,
+            lose_cache: false,
         }
     }
 }
@@ -107,6 +113,12 @@ pub struct Did {
     pub from_ram: u64,
     /// Crashes survived.
     pub crashes: u64,
+    /// Times that a volume went on without its cache.
+    pub losses: u64,
+    /// Times that it did so after somebody accepted a loss.
+    pub accepted: u64,
+    /// Times that it refused.
+    pub refused: u64,
     /// Times that held work was done in a batch.
     pub batches: u64,
     /// Actions that the wear budget refused.
@@ -149,6 +161,9 @@ fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
         prev_epoch: 0,
         first_seq: 1,
         prev_first_seq: 1,
+        follow: Follow::Unknown,
+        prev_follow: Follow::Unknown,
+        absent: 0,
         state: State::Clean,
         extent_shift: 12,
         block_shift: 9,
@@ -187,6 +202,14 @@ pub(super) struct Run {
     pub(super) truth: Truth,
     pub(super) did: Did,
     epoch: u64,
+    /// The cache that is gone.
+    pub(super) gone: Option<Disk>,
+    /// Its dirty copies were given up, which no record may say yet.
+    pub(super) accept: bool,
+    /// What is there now is what there is.
+    pub(super) adopt: bool,
+    /// The last session let the mirror lag so that a disk could sleep.
+    pub(super) sleepy: bool,
 }
 
 /// Run a scenario. Err says what was wrong.
@@ -231,6 +254,10 @@ impl Run {
             sb,
             truth,
             did: Did::default(),
+            gone: None,
+            accept: false,
+            adopt: false,
+            sleepy: false,
         };
         Ok((run, disks))
     }
@@ -240,6 +267,9 @@ impl Run {
             return policy::build(name, core::iter::empty()).map_err(|e| format!("{e:?}"));
         }
         let seed = self.s.seed ^ (u64::from(life) << 32);
+        if let Some(through) = self.s.cache {
+            return Ok(Box::new(Chaos::cache(seed, through)));
+        }
         Ok(Box::new(if self.s.copies {
             Chaos::copies(seed)
         } else {
@@ -334,10 +364,9 @@ impl Run {
     /// Open, with recovery losing power a few times first.
     fn open(&mut self, disks: &mut [Disk]) -> Result<isotherm_core::store::Opened, String> {
         for _ in 0..self.rng.below(3) {
-            self.epoch = self.epoch.wrapping_mul(31).wrapping_add(7);
             let fuse = Some(self.rng.below(14));
             let found = find(disks, &self.sb);
-            let mode = Mode::ReadWrite { epoch: self.epoch };
+            let mode = self.mode();
             let r = open(&mut Disks { disks, fuse }, &found, mode);
             if let Err(e) = &r
                 && !matches!(e, OpenError::Media(_))
@@ -348,17 +377,33 @@ impl Run {
                 d.crash(&mut self.rng, &[]);
             }
         }
-        self.epoch = self.epoch.wrapping_mul(31).wrapping_add(7);
+        self.old_cache_is_refused(disks)?;
         let found = find(disks, &self.sb);
-        open(
-            &mut Disks { disks, fuse: None },
-            &found,
-            Mode::ReadWrite { epoch: self.epoch },
-        )
-        .map_err(|e| format!("recovery refused: {e}"))
+        let mode = self.mode();
+        open(&mut Disks { disks, fuse: None }, &found, mode)
+            .map_err(|e| format!("recovery refused: {e}"))
+    }
+
+    fn mode(&mut self) -> Mode {
+        let epoch = self.next_epoch();
+        match self.gone {
+            None => Mode::ReadWrite { epoch },
+            Some(_) => Mode::Degraded {
+                epoch,
+                accept_loss: self.accept,
+            },
+        }
+    }
+
+    pub(super) fn next_epoch(&mut self) -> u64 {
+        self.epoch = self.epoch.wrapping_mul(31).wrapping_add(7);
+        self.epoch
     }
 
     pub(super) fn live(&mut self, mut disks: Vec<Disk>, life: u32) -> Result<Vec<Disk>, String> {
+        if self.s.lose_cache && life > 0 && self.gone.is_none() && self.rng.one_in(2) {
+            self.lose(&mut disks, self.policy(life)?.uses())?;
+        }
         let opened = self.open(&mut disks)?;
         let sb = opened.superblock.clone();
         let start = opened.time_base;
@@ -371,6 +416,7 @@ impl Run {
             mutant: self.s.mutant,
             ..self.budgets(life)
         };
+        self.sleepy = params.sleep_hold.is_some();
         let mut engine = Engine::new(opened, self.policy(life)?, params);
         let rng = Rng::new(self.rng.draw());
         let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);
@@ -424,6 +470,7 @@ impl Run {
                 }
             } else {
                 self.truth.settled();
+                self.accept = false;
             }
             return Ok(disks);
         }
@@ -431,7 +478,7 @@ impl Run {
             self.did.crashes += 1;
             let (mut disks, rng) = world.crash();
             self.rng = rng;
-            if self.s.lose_fast {
+            if self.s.lose_fast && self.gone.is_none() {
                 self.degraded(&mut disks)?;
             }
             return Ok(disks);
@@ -480,7 +527,8 @@ impl Run {
         volume: u64,
     ) -> Result<Vec<Disk>, String> {
         let (mut disks, failed) = Self::close(engine, world, sb)?;
-        if self.s.lose_fast {
+        self.accept &= failed;
+        if self.s.lose_fast && self.gone.is_none() {
             self.degraded(&mut disks)?;
         }
         let opened = self.open(&mut disks)?;
@@ -556,10 +604,15 @@ impl Run {
         for (i, block) in read_all(engine, world, volume)?.into_iter().enumerate() {
             let data = block.map_err(|e| format!("read after recovery: {e:?}"))?;
             for c in 0..data.len() / CELL {
-                self.truth
-                    .check_crashed(i * 64 + c, &data[c * CELL..(c + 1) * CELL])?;
+                let cell = &data[c * CELL..(c + 1) * CELL];
+                if self.adopt {
+                    self.truth.adopt(i * 64 + c, cell)?;
+                } else {
+                    self.truth.check_crashed(i * 64 + c, cell)?;
+                }
             }
         }
+        self.adopt = false;
         Ok(())
     }
 

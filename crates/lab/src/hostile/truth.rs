@@ -243,6 +243,17 @@ impl Truth {
         self.busy.remove(&c);
         Ok(())
     }
+    /// Writes to a cache that is gone were given up: a cell shows something older of its own, and is held to that from now on.
+    pub fn adopt(&mut self, c: usize, data: &[u8]) -> Result<(), String> {
+        let v = version_of(c, data).map_err(|e| format!("without its cache cell {c} holds {e}"))?;
+        self.cells[c] = Cell {
+            live: vec![v],
+            floor: vec![v],
+            ..Cell::default()
+        };
+        self.busy.remove(&c);
+        Ok(())
+    }
     /// In degraded service a cell may be old, but never anybody else's.
     pub fn check_own(c: usize, data: &[u8]) -> Result<(), String> {
         version_of(c, data)

@@ -6,7 +6,7 @@ use isotherm_core::engine::Params;
 use isotherm_core::geometry::{Geometry, Member, SLOTS_MAX};
 use isotherm_core::policy::Policy;
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::superblock::{MemberEntry, State};
+use isotherm_core::store::superblock::{Follow, MemberEntry, State};
 use isotherm_core::store::{BLOCK, Layout, Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::{Engine, MemberId, Nanos, TierId};
 use isotherm_models::{DeviceModel, Options, Sheet};
@@ -191,6 +191,9 @@ impl Shape {
             prev_epoch: 0,
             first_seq: 1,
             prev_first_seq: 1,
+            follow: Follow::Unknown,
+            prev_follow: Follow::Unknown,
+            absent: 0,
             state: State::Clean,
             extent_shift: self.shift,
             block_shift: BLOCK_SHIFT,

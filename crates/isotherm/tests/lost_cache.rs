@@ -1,0 +1,163 @@
+//! A caching volume whose cache device vanishes: goes on without a clean one, refuses without a dirty one until told.
+
+mod common;
+
+use common::Place;
+use serde_json::{Value, json};
+
+const NBD: &str = "nbd+unix:///?socket=n";
+const MIB: usize = 1 << 20;
+
+/// Bytes that differ everywhere and from run to run of the function's argument.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
+    (0..len / 8).flat_map(|_| next().to_le_bytes()).collect()
+}
+
+fn copy_in(place: &Place, data: &[u8]) {
+    std::fs::write(place.path("data"), data).expect("written");
+    let out = place.tool("nbdcopy", &["--flush", "data", NBD]);
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{why}");
+}
+
+fn back(place: &Place) -> Vec<u8> {
+    let out = place.tool("nbdcopy", &[NBD, "back"]);
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{why}");
+    std::fs::read(place.path("back")).expect("read")
+}
+
+fn holds(place: &Place, data: &[u8]) {
+    let all = back(place);
+    assert!(all[..data.len()] == *data, "other data than was written");
+    assert!(all[data.len()..].iter().all(|b| *b == 0), "not zeros");
+}
+
+fn lose(place: &Place) {
+    std::fs::rename(place.path("f"), place.path("gone")).expect("renamed");
+}
+
+fn count(of: &Value, name: &str) -> u64 {
+    of.pointer(name)
+        .and_then(Value::as_u64)
+        .unwrap_or_else(|| panic!("{name} in {of}"))
+}
+
+#[test]
+fn a_volume_goes_on_without_a_clean_cache() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f:16M --slow s:64M --policy lru,write-mode=write-through-all",
+        "create",
+    );
+    let served = place.serve("v --nbd unix:n");
+    let data = noise(1, 24 * MIB);
+    copy_in(&place, &data);
+    holds(&place, &data);
+    assert!(count(&place.json("status v", "status"), "/copies/extents") > 0);
+    // No clean close: the mirror alone must know what was flushed.
+    served.kill();
+    lose(&place);
+    let served = place.serve("v --nbd unix:n");
+    let status = place.json("status v", "status");
+    assert_eq!(
+        (&status["degraded"], &status["missing_members"]),
+        (&json!(true), &json!([0]))
+    );
+    assert_eq!(status["read_only"], json!(false));
+    holds(&place, &data);
+    let more = noise(2, 30 * MIB);
+    copy_in(&place, &more);
+    holds(&place, &more);
+    served.kill();
+    // The old cache is there again. It missed writes: it is left out, and left alone.
+    std::fs::rename(place.path("gone"), place.path("f")).expect("renamed");
+    let old = std::fs::read(place.path("f")).expect("read");
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &more);
+    copy_in(&place, &data);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    assert!(std::fs::read(place.path("f")).expect("read") == old);
+    std::fs::remove_file(place.path("f")).expect("removed");
+    let status = place.json("status v", "status");
+    assert_eq!(
+        (&status["degraded"], &status["was_clean"]),
+        (&json!(true), &json!(true))
+    );
+    let served = place.serve("v --nbd unix:n");
+    let whole: Vec<u8> = data.iter().chain(&more[data.len()..]).copied().collect();
+    holds(&place, &whole);
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn a_dirty_cache_is_given_up_only_with_consent() {
+    let place = Place::new();
+    place.json("create v --fast f:16M --slow s:32M --policy lru", "create");
+    let served = place.serve("v --nbd unix:n");
+    let data = noise(1, 4 * MIB);
+    copy_in(&place, &data);
+    let dirty = count(&place.json("status v", "status"), "/copies/dirty_bytes");
+    assert!(dirty > 0);
+    place.ok("stop v");
+    assert_eq!(served.end().0, Some(0));
+    lose(&place);
+    let why = place.fails("serve v --nbd unix:n");
+    assert!(
+        why.contains(&format!("newest data of {dirty} bytes"))
+            && why.contains("bytes 0 to ")
+            && why.contains("--accept-loss"),
+        "{why}"
+    );
+    // Refused, it changed nothing.
+    std::fs::rename(place.path("gone"), place.path("f")).expect("renamed");
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &data);
+    served.kill();
+    lose(&place);
+    let why = place.fails("serve v --nbd unix:n");
+    assert!(why.contains("--accept-loss"), "{why}");
+    assert!(!place.path("f").exists(), "made anew");
+    let served = place.serve("v --accept-loss --nbd unix:n");
+    // Every block is as it was, or older: here zeros, since it was never written home.
+    let now = back(&place);
+    for (block, was) in now.chunks(4096).zip(data.chunks(4096)) {
+        assert!(block == was || block.iter().all(|b| *b == 0));
+    }
+    assert!(now[..data.len()] != *data);
+    let more = noise(3, 8 * MIB);
+    copy_in(&place, &more);
+    served.kill();
+    // Once is enough.
+    let served = place.serve("v --nbd unix:n");
+    holds(&place, &more);
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn a_tiering_volume_does_not_go_on_without_its_homes() {
+    let place = Place::new();
+    place.json(
+        "create v --fast f:16M --slow s:32M --policy greendm",
+        "create",
+    );
+    let served = place.serve("v --nbd unix:n");
+    copy_in(&place, &noise(1, 4 * MIB));
+    assert_eq!(served.terminate(), Some(0));
+    lose(&place);
+    for words in ["serve v --nbd unix:n", "serve v --accept-loss --nbd unix:n"] {
+        let why = place.fails(words);
+        assert!(
+            why.contains("does not exist") && why.contains("--read-only"),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! The cache vanishes between two lives of a volume.
+
+use super::disk::{Disk, Disks};
+use super::run::{Run, Shape, find};
+use isotherm_core::policy::Uses;
+use isotherm_core::store::open::{Mode, OpenError};
+use isotherm_core::store::{Opened, open};
+
+impl Run {
+    fn try_open(&mut self, disks: &mut [Disk], mode: Mode) -> Result<Opened, OpenError> {
+        let found = find(disks, &self.sb);
+        open(&mut Disks { disks, fuse: None }, &found, mode)
+    }
+
+    /// The first member is gone. Either the volume goes on without it, or it says why not, and the device is found again.
+    /// What it may refuse follows from how the volume was used; what it shows when it goes on is checked by whoever reads.
+    pub(super) fn lose(&mut self, disks: &mut [Disk], uses: Uses) -> Result<(), String> {
+        // An access to a device that is not there has no bytes to go to, and panics.
+        let kept = std::mem::replace(&mut disks[0], Disk::new(0));
+        for _ in 0..self.rng.below(3) {
+            let fuse = Some(self.rng.below(14));
+            let found = find(disks, &self.sb);
+            let mode = Mode::Degraded {
+                epoch: self.next_epoch(),
+                accept_loss: false,
+            };
+            // Refused or interrupted: either is as good here.
+            let _ = open(&mut Disks { disks, fuse }, &found, mode);
+            for d in disks.iter_mut() {
+                d.crash(&mut self.rng, &[]);
+            }
+        }
+        if self.rng.one_in(4) {
+            // It is there again before anything was written without it, or it is too late.
+            disks[0] = kept.clone();
+            let epoch = self.next_epoch();
+            match self.try_open(disks, Mode::ReadWrite { epoch }) {
+                Ok(_) => return Ok(()),
+                Err(OpenError::Stale { .. }) => disks[0] = Disk::new(0),
+                Err(e) => return Err(format!("with its cache back: {e}")),
+            }
+        }
+        let (epoch, caching) = (
+            self.next_epoch(),
+            uses == Uses::Copies && !self.s.switch && !self.sleepy,
+        );
+        let mode = |epoch, accept_loss| Mode::Degraded { epoch, accept_loss };
+        let unexpected = |e: &OpenError| Err(format!("a clean cache is gone: {e}"));
+        match self.try_open(disks, mode(epoch, false)) {
+            Ok(_) => {}
+            Err(e @ OpenError::LostWrites { .. }) => {
+                if self.s.cache == Some(true) {
+                    return unexpected(&e);
+                }
+                self.did.refused += 1;
+                let epoch = self.next_epoch();
+                if self.rng.one_in(3) {
+                    disks[0] = kept;
+                    return Ok(());
+                }
+                self.try_open(disks, mode(epoch, true))
+                    .map_err(|e| format!("loss accepted, yet: {e}"))?;
+                (self.accept, self.adopt) = (true, true);
+                self.did.accepted += 1;
+            }
+            Err(
+                e @ (OpenError::LostHomes { .. } | OpenError::Missing(_) | OpenError::Unsure(_)),
+            ) => {
+                let homes = matches!(e, OpenError::LostHomes { .. });
+                // A home may lie on the fast tier for a moment, while all slow slots are taken or on their way to be free.
+                if caching && !homes && self.s.shape == Shape::Roomy {
+                    return unexpected(&e);
+                }
+                self.did.refused += 1;
+                disks[0] = kept;
+                return Ok(());
+            }
+            Err(e) => return unexpected(&e),
+        }
+        self.did.losses += 1;
+        self.gone = Some(kept);
+        Ok(())
+    }
+
+    /// A cache that the volume went on without is not taken back.
+    pub(super) fn old_cache_is_refused(&mut self, disks: &mut [Disk]) -> Result<(), String> {
+        let Some(old) = self.gone.as_ref().filter(|_| self.rng.one_in(3)) else {
+            return Ok(());
+        };
+        disks[0] = old.clone();
+        let epoch = self.next_epoch();
+        let whole = self.try_open(disks, Mode::ReadWrite { epoch });
+        if !matches!(whole, Err(OpenError::Stale { .. })) {
+            return Err(format!(
+                "a cache that missed writes: {:?}",
+                whole.map(|o| o.report)
+            ));
+        }
+        let mode = Mode::Degraded {
+            epoch: self.next_epoch(),
+            accept_loss: self.accept,
+        };
+        let opened = self
+            .try_open(disks, mode)
+            .map_err(|e| format!("beside an old cache: {e}"))?;
+        disks[0] = Disk::new(0);
+        if opened.report.missing.is_empty() {
+            return Err(String::from("an old cache is taken for part of the volume"));
+        }
+        Ok(())
+    }
+}

@@ -5,7 +5,8 @@
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | `mod.rs` | the entry points, and the upkeep that ends every event |
+//! | `mod.rs` | the entry points |
+//! | `upkeep.rs` | what is due: by time, and at the end of every event |
 //! | `data.rs` | the life of a read, a write |
 //! | `gate.rs` | whether a piece may touch an extent that something holds |
 //! | `discard.rs` | the life of a discard |
@@ -35,15 +36,18 @@ mod lull;
 mod move_list;
 mod moves;
 mod mutants;
+mod params;
 mod replicas;
 mod round;
 mod slab;
 mod switch;
+mod upkeep;
 mod wear;
 
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
 pub use mutants::{MUTANTS, Mutant};
+pub use params::Params;
 pub use switch::{Drain, SwitchError, fits};
 pub use wear::WearBudget;
 
@@ -51,7 +55,7 @@ use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request, Reques
 use crate::policy::{Action, Policy, Space, Uses, View};
 use crate::stats::{CLASSES, ClassCounters, Counters, MemberCounters};
 use crate::store::{self, Opened};
-use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
+use crate::units::{ExtentId, Nanos, Slot, TierId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -69,88 +73,8 @@ use wear::Wear;
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// Slots that a policy may look at in one call, for an access or in the background: about 20 µs.
 const SCAN_BUDGET: u32 = 2048;
-/// Times that a policy may react to how its wants ended within one event.
-const WANT_TURNS: u32 = 64;
 /// Slots looked at in one go in the background: about 20 µs.
 const LOOKS: u32 = 2048;
-
-/// What the engine needs to know beyond the volume itself.
-#[derive(Clone, Debug)]
-pub struct Params {
-    /// Extent-sized move buffers that the world has: moves under way at most, those that wait for their record among them
-    /// ([`Params::buffers_for`]).
-    pub move_buffers: u16,
-    /// Records wait at most this long for a FLUSH to carry them.
-    pub commit_interval: Nanos,
-    /// Journal blocks kept in memory until the mirror has them.
-    pub stage_blocks: u32,
-    /// Reads of unmapped extents give them a home (the lab; live they return zeros).
-    pub map_on_read: bool,
-    /// What is not mapped yet lies in the order of addresses on the slowest tier ([`Space::keep_own`]; the lab).
-    pub own_slots: bool,
-    /// Serve reads only.
-    pub read_only: bool,
-    /// Per member: spin down after this long without use.
-    pub standby_after: Vec<Option<Nanos>>,
-    /// Bandwidth for moves, bytes per second.
-    pub move_bytes_per_s: Option<u64>,
-    /// Foreground 99th percentile that moves yield to.
-    pub p99_limit: Option<Nanos>,
-    /// Moves under way at most, whatever the policy allows itself; `None`: as many as there are buffers.
-    pub moves_max: Option<u16>,
-    /// Bytes that the fastest tier may be written in a day (`wear.rs`).
-    pub wear_bytes_per_day: Option<u64>,
-    /// What is not used of it can be saved up for this long.
-    pub wear_burst: Nanos,
-    /// While a disk sleeps, hold background work that needs it for at most this long (`lull.rs`); `None`: do not hold it.
-    pub sleep_hold: Option<Nanos>,
-    /// And no more dirty bytes than this, in whole extents.
-    pub sleep_hold_bytes: Option<u64>,
-    /// Pass discards of freed slots down to the devices.
-    pub pass_discards: bool,
-    /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
-    pub piece_blocks: u32,
-    /// Nobody asks for the bytes of metadata writes ([`Engine::meta`]), so checkpoints need only have their sizes. For worlds
-    /// that keep no bytes: a volume of this kind cannot be recovered.
-    pub unread_metadata: bool,
-    /// A safety rule to leave out, for tests of the tests.
-    #[cfg(feature = "mutants")]
-    pub mutant: Option<Mutant>,
-}
-
-impl Params {
-    /// Move buffers for extents of that size: 16 MiB of them, 16 to 128. A move keeps its buffer until it is on record, and
-    /// one flush serves all that wait: few buffers mean many flushes.
-    pub fn buffers_for(extent_bytes: u32) -> u16 {
-        ((16 << 20) / extent_bytes.max(1)).clamp(16, 128) as u16
-    }
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params {
-            move_buffers: 16,
-            commit_interval: Nanos::from_secs(5),
-            stage_blocks: 1024,
-            map_on_read: false,
-            own_slots: false,
-            read_only: false,
-            standby_after: Vec::new(),
-            move_bytes_per_s: None,
-            p99_limit: None,
-            moves_max: None,
-            wear_bytes_per_day: None,
-            wear_burst: Nanos::from_secs(86_400),
-            sleep_hold: None,
-            sleep_hold_bytes: None,
-            pass_discards: true,
-            piece_blocks: 256,
-            unread_metadata: false,
-            #[cfg(feature = "mutants")]
-            mutant: None,
-        }
-    }
-}
 
 /// A request being served.
 #[derive(Clone, Copy, Debug)]
@@ -536,60 +460,6 @@ impl Engine {
         out.push(Effect::Start(d));
     }
 
-    /// Time passed.
-    pub fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        self.wear.pass(now);
-        self.policy_due = true;
-        self.put_to_sleep(now, true, out);
-        self.upkeep(now, out);
-    }
-
-    /// When [`Engine::tick`] is wanted.
-    pub fn next_wake(&self) -> Option<Nanos> {
-        // A wake for something that cannot start would come again at once: a disk put to sleep must not cost a whole CPU.
-        let mut first: Option<Nanos> = None;
-        let mut consider = |t: Option<Nanos>| {
-            if let Some(t) = t
-                && first.is_none_or(|f| t < f)
-            {
-                first = Some(t);
-            }
-        };
-        if self.may_move() {
-            let rest = self.lull.not_before();
-            consider(
-                self.policy
-                    .next_wake()
-                    .max(rest.filter(|_| self.policy.next_wake().is_some())),
-            );
-            consider(self.drain.next_wake());
-            consider(self.lull_wake());
-        }
-        if self.commit.is_idle() && !self.failed && !self.params.read_only {
-            consider(self.commit.next_wake(self.mirror_awake()));
-            consider(self.moves.next_wake(self.is_urgent()));
-        }
-        if self.phase == Phase::Running {
-            let batching = self.lull.is_batching();
-            for (i, (m, after)) in self
-                .members
-                .iter()
-                .zip(&self.params.standby_after)
-                .enumerate()
-            {
-                if let Some(after) = *after
-                    && !(batching && self.is_sleeper(i))
-                    && !m.asleep
-                    && !m.missing
-                    && m.in_flight == 0
-                {
-                    consider(Some(m.last_used + after));
-                }
-            }
-        }
-        first
-    }
-
     /// A hint that byte `offset` will be asked for soon: bring its row of the map near. Worth it for a caller that knows many
     /// requests to come, since the misses of these rows then overlap; without effect on what the engine does.
     #[inline]
@@ -680,93 +550,5 @@ impl Engine {
             View::new(&mut self.space, now, self.moves.copying(), flushing, budget),
             &mut self.wanted,
         )
-    }
-
-    fn mirror_awake(&self) -> bool {
-        self.commit
-            .mirror()
-            .is_some_and(|m| !self.members[usize::from(m.0)].asleep)
-    }
-
-    /// Does anybody wait for a move's end?
-    fn is_urgent(&self) -> bool {
-        !self.waiting.is_empty() || !self.starving.is_empty() || self.phase == Phase::Closing
-    }
-
-    fn may_move(&self) -> bool {
-        self.phase == Phase::Running && !self.failed && !self.params.read_only
-    }
-
-    /// What ends every event: carry out wants, let waiting pieces try again, start a round if one is due.
-    fn upkeep(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        let mut turns = 0;
-        loop {
-            if !self.wanted.is_empty() {
-                self.try_wanted(now, out);
-                turns += 1;
-                if turns > WANT_TURNS {
-                    // A policy that answers every refusal with a new want would keep the engine to itself.
-                    self.refuse_wanted(now);
-                }
-            } else if self.retry {
-                self.retry = false;
-                self.retry_waiting(now, out);
-            } else if self.freed && !self.starving.is_empty() {
-                self.retry_starving(now, out);
-            } else if self.policy_due {
-                self.policy_due = false;
-                if self.may_move() && !self.lets_policy_rest(now) {
-                    let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
-                    policy.tick(&mut view, wanted);
-                }
-            } else if self.drain.is_due(now) && self.drain_step(now, out) {
-                // Looked at some slots, or started a move.
-            } else if self.lull.is_on() && self.lull_step(now, out) {
-                // A step of a batch.
-            } else if !self.start_round_if_due(now, out) {
-                break;
-            }
-        }
-        if self.phase == Phase::Closing && self.nothing_left() {
-            self.phase = Phase::Closed;
-        }
-    }
-
-    fn nothing_left(&self) -> bool {
-        self.reqs.is_empty()
-            && self.ops.is_empty()
-            && self.moves.active() == 0
-            && (self.failed || self.params.read_only || self.commit.is_settled())
-    }
-
-    /// Send idle disks to sleep (GreenDM 6.1.4); `first`, do what was held for them.
-    fn put_to_sleep(&mut self, now: Nanos, first: bool, out: &mut Vec<Effect>) {
-        for i in 0..self.members.len() {
-            let m = self.members[i];
-            let Some(after) = self.params.standby_after.get(i).copied().flatten() else {
-                continue;
-            };
-            if !m.asleep
-                && !m.missing
-                && m.in_flight == 0
-                && now.since(m.last_used) >= after
-                && self.phase == Phase::Running
-            {
-                if first && self.batch_first(now, i) {
-                    continue;
-                }
-                let op = DeviceOp {
-                    id: OpId(0),
-                    member: MemberId(i as u8),
-                    kind: OpKind::Standby,
-                    offset: 0,
-                    len: 0,
-                    buf: BufRef::None,
-                    fua: false,
-                };
-                self.start(What::Standby, op, commit::MetaSource::None, out);
-                self.members[i].asleep = true;
-            }
-        }
     }
 }

@@ -1,6 +1,6 @@
 from concurrent.futures import Executor
 from os import PathLike
-from typing import Any, Callable, Iterable, Literal, Optional, Protocol, Sequence, Union
+from typing import Any, Callable, Iterable, Literal, Mapping, Optional, Protocol, Sequence, Union
 
 import pyarrow
 
@@ -138,6 +138,7 @@ def sim(
     hit_only: bool = False,
     host_power: float = 0.0,
     standby: Sequence[float] = (),
+    settings: Optional[Mapping[str, float]] = None,
     discards: bool = True,
     time_bins: int = 0,
     address_bins: int = 0,

@@ -25,6 +25,7 @@ def sim(
     hit_only=False,
     host_power=0.0,
     standby=(),
+    settings=None,
     discards=True,
     time_bins=0,
     address_bins=0,
@@ -46,6 +47,7 @@ def sim(
     warm_up, limit: requests before anything counts, and at most.
     hit_only: hits and moves only, without devices; much faster. Figures of time and energy are then None.
     host_power: watts beside the devices. standby: seconds until a device sleeps, by member, 0 for never.
+    settings: budgets and throttles of the engine, as ``{"p99_limit_s": 0.05}`` (docs/policies.md, "Budgets").
     time_bins, address_bins: add ``series``, lists over time and address.
     format, skip_bad, block_bytes: how to read the trace.
     progress: called now and then with (requests, of all).
@@ -76,6 +78,7 @@ def sim(
         hit_only=bool(hit_only),
         host_power=number(host_power, "host_power"),
         standby=[number(s, "standby") for s in standby],
+        settings=[(text(k, "settings"), number(v, f"settings[{k!r}]")) for k, v in (settings or {}).items()],
         discards=bool(discards),
         time_bins=whole(time_bins, "time_bins", 0, 2**20),
         address_bins=whole(address_bins, "address_bins", 0, 2**20),

@@ -32,7 +32,7 @@ enum Decides {
 /// Play a trace under a policy; `isotherm.sim` says what the arguments mean. Gives the JSON of `isotherm sim`.
 #[pyfunction]
 #[pyo3(signature = (traces, policy, tiers, *, extent, time, depth, accelerate, warm_up, limit, seed, hit_only, host_power,
-    standby, discards, time_bins, address_bins, format, skip_bad, block_bytes, progress))]
+    standby, settings, discards, time_bins, address_bins, format, skip_bad, block_bytes, progress))]
 pub fn sim(
     py: Python<'_>,
     traces: Vec<String>,
@@ -48,6 +48,7 @@ pub fn sim(
     hit_only: bool,
     host_power: f64,
     standby: Vec<f64>,
+    settings: Vec<(String, f64)>,
     discards: bool,
     time_bins: u32,
     address_bins: u32,
@@ -67,6 +68,7 @@ pub fn sim(
         limit,
         seed,
         host_w: host_power,
+        settings,
         discards,
         observe: Observe {
             time_bins,

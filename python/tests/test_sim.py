@@ -60,6 +60,13 @@ def test_three_tiers_and_sleep(mysql):
     assert run["spin_downs"] > 0
 
 
+def test_settings_hold_moves_back(mysql):
+    free = isotherm.sim(mysql, "lru", **SMALL)
+    held = isotherm.sim(mysql, "lru", settings={"move_bytes_per_s": 100_000}, **SMALL)
+    assert held["fetches"] < free["fetches"] / 2
+    assert held["moves"]["fetches"]["refused"]["throttled"] > 0
+
+
 def test_traces_side_by_side_and_generators(mysql):
     both = isotherm.sim([mysql, "gen:postmark,scale=0.001"], "lru", **SMALL)
     assert " + gen:postmark" in both["trace"] and both["requests"] == 5000
@@ -128,6 +135,8 @@ def test_a_signal_ends_a_run(mysql):
         ({"tiers": ["nvme-tlc", "wd5000aaks"], "fast_size": None}, "tiers: tier 0 needs a size"),
         ({"tiers": [7], "fast_size": None}, "tiers: 7"),
         ({"standby": [1, 2, 3]}, "standby: names 3 members, there are 2"),
+        ({"settings": {"p99_limit": 1}}, "p99_limit_s"),
+        ({"settings": {"p99_limit_s": "x"}}, "settings['p99_limit_s']"),
         ({"format": "sps"}, "format: unknown trace format `sps`; nearest: `spc`"),
         ({"progress": 1}, "progress: 1"),
     ],

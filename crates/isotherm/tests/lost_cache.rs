@@ -3,42 +3,8 @@
 mod common;
 
 use common::Place;
+use common::nbd::{MIB, back, copy_in, holds, noise};
 use serde_json::{Value, json};
-
-const NBD: &str = "nbd+unix:///?socket=n";
-const MIB: usize = 1 << 20;
-
-/// Bytes that differ everywhere and from run to run of the function's argument.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    };
-    (0..len / 8).flat_map(|_| next().to_le_bytes()).collect()
-}
-
-fn copy_in(place: &Place, data: &[u8]) {
-    std::fs::write(place.path("data"), data).expect("written");
-    let out = place.tool("nbdcopy", &["--flush", "data", NBD]);
-    let why = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{why}");
-}
-
-fn back(place: &Place) -> Vec<u8> {
-    let out = place.tool("nbdcopy", &[NBD, "back"]);
-    let why = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{why}");
-    std::fs::read(place.path("back")).expect("read")
-}
-
-fn holds(place: &Place, data: &[u8]) {
-    let all = back(place);
-    assert!(all[..data.len()] == *data, "other data than was written");
-    assert!(all[data.len()..].iter().all(|b| *b == 0), "not zeros");
-}
 
 fn lose(place: &Place) {
     std::fs::rename(place.path("f"), place.path("gone")).expect("renamed");

@@ -4,54 +4,15 @@ mod common;
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
+use common::nbd::{copy_in, holds, noise};
 use common::{Place, fits};
 use serde_json::{Value, json};
-
-const NBD: &str = "nbd+unix:///?socket=n";
 
 fn create(place: &Place) -> Value {
     place.json(
         "create v --fast f:32M --slow s:128M --policy greendm,PT=2",
         "create",
     )
-}
-
-/// Bytes that differ everywhere and from run to run of the function's argument.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    };
-    (0..len / 8).flat_map(|_| next().to_le_bytes()).collect()
-}
-
-fn copy_in(place: &Place, data: &[u8]) {
-    std::fs::write(place.path("data"), data).expect("written");
-    let out = place.tool("nbdcopy", &["--flush", "data", NBD]);
-    assert!(
-        out.status.success(),
-        "{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
-}
-
-fn copy_out(place: &Place, len: usize) -> Vec<u8> {
-    let out = place.tool("nbdcopy", &[NBD, "back"]);
-    assert!(
-        out.status.success(),
-        "{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
-    let mut all = std::fs::read(place.path("back")).expect("read");
-    assert!(
-        all[len..].iter().all(|b| *b == 0),
-        "what was never written reads as zeros"
-    );
-    all.truncate(len);
-    all
 }
 
 #[test]
@@ -71,7 +32,7 @@ fn a_life_over_nbd() {
     // More than the fast tier holds, so homes lie on both tiers and moves happen.
     let data = noise(1, 60 << 20);
     copy_in(&place, &data);
-    assert!(copy_out(&place, data.len()) == data);
+    holds(&place, &data);
     let status = place.json("status v", "status");
     assert_eq!(
         (&status["state"], &status["volume_bytes"]),
@@ -121,7 +82,7 @@ fn a_life_over_nbd() {
         (&json!(true), &json!(true))
     );
     let served = place.serve("v --nbd unix:n");
-    assert!(copy_out(&place, data.len()) == data);
+    holds(&place, &data);
     let params = place.json("status v", "status")["params"].clone();
     for (key, value) in [
         ("PT", 5.0),
@@ -148,7 +109,7 @@ fn what_was_flushed_survives_a_kill() {
         served.kill();
         // Recovery starts at once, over a dead control socket and a dead NBD socket.
         let again = place.serve("v --nbd unix:n");
-        assert!(copy_out(&place, data.len()) == data, "round {round}");
+        holds(&place, &data);
         assert_eq!(
             place.json("status v", "status")["recovery"]["was_clean"],
             json!(false)

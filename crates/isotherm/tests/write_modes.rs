@@ -3,11 +3,10 @@
 mod common;
 
 use common::Place;
+use common::nbd::{MIB, copy_in, holds, noise};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-const NBD: &str = "nbd+unix:///?socket=n";
-const MIB: usize = 1 << 20;
 const MODES: [&str; 7] = [
     "write-back",
     "write-through-update",
@@ -17,34 +16,6 @@ const MODES: [&str; 7] = [
     "read-only",
     "pass-through",
 ];
-
-/// Bytes that differ from place to place and from seed to seed.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    };
-    (0..len / 8).flat_map(|_| next().to_le_bytes()).collect()
-}
-
-fn copy_in(place: &Place, data: &[u8]) {
-    std::fs::write(place.path("data"), data).expect("written");
-    let out = place.tool("nbdcopy", &["--flush", "data", NBD]);
-    let why = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{why}");
-}
-
-fn holds(place: &Place, data: &[u8]) {
-    let out = place.tool("nbdcopy", &[NBD, "back"]);
-    let why = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{why}");
-    let all = std::fs::read(place.path("back")).expect("read");
-    assert!(all[..data.len()] == *data, "other data than was written");
-    assert!(all[data.len()..].iter().all(|b| *b == 0), "not zeros");
-}
 
 fn dirty(of: &Value) -> u64 {
     of["copies"]["dirty_bytes"].as_u64().expect("a number")
@@ -181,8 +152,6 @@ fn what_is_wrong_is_said_with_the_nearest_name() {
             ["no parameter `write-mod`", "`write-mode`"],
         ),
         ("write-mode=3", ["write-mode", "write-mode"]),
-        ("dirty=much", ["dirty", "a number"]),
-        ("p99_limit_s=fast", ["p99_limit_s", "must be a number"]),
     ] {
         let why = place.fails(&format!("set v {call}"));
         assert!(words.iter().all(|w| why.contains(w)), "{call}: {why}");
@@ -190,6 +159,8 @@ fn what_is_wrong_is_said_with_the_nearest_name() {
     for (call, words) in [
         ("write-mode=write-around,dirty=0.2", "spaces"),
         ("write-mode=", "KEY=VALUE"),
+        ("dirty=much", "the value of `dirty` is a number"),
+        ("p99_limit_s=fast", "the value of `p99_limit_s` is a number"),
     ] {
         let out = place.run(&format!("set v {call}"));
         assert_eq!(out.status.code(), Some(2), "{call}: wrong usage");

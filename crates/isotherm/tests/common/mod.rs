@@ -2,6 +2,8 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+pub mod nbd;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 

@@ -1,0 +1,45 @@
+//! Data in and out of a volume served on the socket `n`, by the tools that users have.
+
+use super::Place;
+
+/// The volume, for nbdcopy and its kin.
+pub const NBD: &str = "nbd+unix:///?socket=n";
+/// 2^20 bytes.
+pub const MIB: usize = 1 << 20;
+
+/// Bytes that differ from place to place and from seed to seed.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
+    (0..len / 8).flat_map(|_| next().to_le_bytes()).collect()
+}
+
+fn nbdcopy(place: &Place, args: &[&str]) {
+    let out = place.tool("nbdcopy", args);
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{why}");
+}
+
+/// Write `data` from the volume's first byte on, and flush.
+pub fn copy_in(place: &Place, data: &[u8]) {
+    std::fs::write(place.path("data"), data).expect("written");
+    nbdcopy(place, &["--flush", "data", NBD]);
+}
+
+/// The whole volume.
+pub fn back(place: &Place) -> Vec<u8> {
+    nbdcopy(place, &[NBD, "back"]);
+    std::fs::read(place.path("back")).expect("read")
+}
+
+/// The volume begins with `data`, and the rest was never written.
+pub fn holds(place: &Place, data: &[u8]) {
+    let all = back(place);
+    assert!(all[..data.len()] == *data, "other data than was written");
+    assert!(all[data.len()..].iter().all(|b| *b == 0), "not zeros");
+}

@@ -59,8 +59,22 @@ impl Space {
         };
         own.clear(e.0 as usize);
         let slowest = self.geo.slowest();
-        let own = Slot(self.geo.tier_slots(slowest).start + e.0);
+        let first = self.geo.tier_slots(slowest).start;
+        // Who asks for exactly a slot that another extent would own lays out the tier himself.
+        let taken = match place {
+            Place::Exact(s)
+                if (first..first + self.geo.extents).contains(&s.0)
+                    && own.get((s.0 - first) as usize) =>
+            {
+                own.clear((s.0 - first) as usize);
+                true
+            }
+            _ => false,
+        };
+        let own = Slot(first + e.0);
         let elsewhere = match place {
+            Place::Exact(s) if s == own => None,
+            Place::Exact(s) if taken => Some(s),
             Place::Exact(s) if s.0 < self.geo.slots() && self.slots.take(s) => Some(s),
             Place::Tier(t) => self.take_above(t, slowest),
             Place::Exact(s) | Place::Near(s) => self.take_above(self.geo.tier_of(s), slowest),
@@ -192,5 +206,47 @@ impl<'a> View<'a> {
     /// Set the policy's 16 bits.
     pub fn set_stat(&mut self, e: ExtentId, v: u16) {
         self.space.map.set_stat(e, v);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Member;
+    use alloc::vec;
+
+    #[test]
+    fn untouched_extents_own_their_slots() {
+        let member = |tier, slots| Member {
+            tier: TierId(tier),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        let geo = Geometry::new(16, 12, 6, vec![member(0, 2), member(1, 6)]).unwrap();
+        let mut s = Space::new(geo);
+        s.keep_own();
+        let (fast, slow) = (TierId(0), TierId(1));
+        let home = |s: &mut Space, e, place| s.take_home(ExtentId(e), place).map(|s| s.0);
+        // Slots 0 and 1 are fast; extent e owns slot 2 + e.
+        assert_eq!(s.slots.free(slow), 0);
+        assert_eq!(home(&mut s, 3, Place::Tier(slow)), Some(5));
+        assert_eq!(home(&mut s, 0, Place::Tier(fast)), Some(0));
+        assert_eq!(home(&mut s, 1, Place::Near(Slot(2))), Some(3));
+        assert_eq!(home(&mut s, 5, Place::Tier(fast)), Some(1));
+        // Full: extent 2 stays where it is, and what 0 and 5 left behind is free.
+        assert_eq!(home(&mut s, 2, Place::Tier(fast)), Some(4));
+        assert_eq!(s.slots.take_lowest(slow), Some(Slot(2)));
+        assert_eq!(s.slots.take_lowest(slow), Some(Slot(7)));
+        assert_eq!(s.slots.take_lowest(slow), None);
+        // Home again after a discard: like any other extent.
+        s.slots.put_back(Slot(5));
+        assert_eq!(home(&mut s, 3, Place::Tier(slow)), Some(5));
+        // Exactly another's slot: that one goes without later, and its own is free.
+        let mut s = Space::new(s.geo.clone());
+        s.keep_own();
+        assert_eq!(home(&mut s, 0, Place::Exact(Slot(6))), Some(6));
+        assert_eq!(home(&mut s, 1, Place::Exact(Slot(3))), Some(3));
+        assert_eq!(home(&mut s, 4, Place::Tier(slow)), Some(2));
     }
 }

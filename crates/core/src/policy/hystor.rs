@@ -27,6 +27,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// A plan that takes longer than a window is looked at so often; moves that settle go on with it in any case.
+const LOOK_AGAIN: Nanos = Nanos::from_millis(10);
 const REMAP: u8 = 0;
 const WRITES: u8 = 1;
 
@@ -47,6 +49,8 @@ pub struct Hystor {
     queue: Vec<(Rank, ExtentId)>,
     /// A plan is under way; so many windows end with it.
     planning: Option<u32>,
+    /// When a plan under way was last looked at.
+    looked: Nanos,
 }
 
 impl Default for Hystor {
@@ -63,6 +67,7 @@ impl Default for Hystor {
             remap: Heap::default(),
             queue: Vec::new(),
             planning: None,
+            looked: Nanos(0),
         }
     }
 }
@@ -233,9 +238,18 @@ impl Policy for Hystor {
         if self.planning.is_some() && wanted.is_empty() {
             self.step(view, wanted);
         }
+        self.looked = view.now();
     }
     fn next_wake(&self) -> Option<Nanos> {
-        self.next
+        // The next plan waits for this one, however long it is due: its time would wake for nothing, without end.
+        let planning = self.planning.is_some();
+        self.next.map(|t| {
+            if planning {
+                t.max(self.looked + LOOK_AGAIN)
+            } else {
+                t
+            }
+        })
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         match key {

@@ -54,35 +54,37 @@ impl Space {
     /// Hand out a slot for an extent without home: as [`Space::take_place`], except that the extent's own slot goes
     /// before any other of its tier. The own slot of one that begins elsewhere is free from then on.
     pub fn take_home(&mut self, e: ExtentId, place: Place) -> Option<Slot> {
-        let Some(own) = self.own.as_mut().filter(|o| o.get(e.0 as usize)) else {
+        let Some(own) = self.own.as_mut() else {
             return self.take_place(place);
         };
-        own.clear(e.0 as usize);
         let slowest = self.geo.slowest();
         let first = self.geo.tier_slots(slowest).start;
+        let mine = own.get(e.0 as usize).then_some(Slot(first + e.0));
+        own.clear(e.0 as usize);
         // Who asks for exactly a slot that another extent would own lays out the tier himself.
-        let taken = match place {
-            Place::Exact(s)
-                if (first..first + self.geo.extents).contains(&s.0)
-                    && own.get((s.0 - first) as usize) =>
-            {
-                own.clear((s.0 - first) as usize);
-                true
-            }
-            _ => false,
+        let exact = match place {
+            Place::Exact(s) => s.0.checked_sub(first).filter(|o| *o < self.geo.extents),
+            _ => None,
         };
-        let own = Slot(first + e.0);
-        let elsewhere = match place {
-            Place::Exact(s) if s == own => None,
-            Place::Exact(s) if taken => Some(s),
-            Place::Exact(s) if s.0 < self.geo.slots() && self.slots.take(s) => Some(s),
-            Place::Tier(t) => self.take_above(t, slowest),
-            Place::Exact(s) | Place::Near(s) => self.take_above(self.geo.tier_of(s), slowest),
-        };
-        if elsewhere.is_some() {
-            self.slots.put_back(own);
+        let anothers = exact.filter(|&o| own.get(o as usize));
+        if let Some(o) = anothers {
+            own.clear(o as usize);
         }
-        Some(elsewhere.unwrap_or(own))
+        let elsewhere = match (place, mine) {
+            (Place::Exact(s), Some(mine)) if s == mine => None,
+            (Place::Exact(s), _) if anothers.is_some() => Some(s),
+            (_, None) => return self.take_place(place),
+            (Place::Exact(s), _) if s.0 < self.geo.slots() && self.slots.take(s) => Some(s),
+            (Place::Tier(t), _) => self.take_above(t, slowest),
+            (Place::Exact(s) | Place::Near(s), _) => self.take_above(self.geo.tier_of(s), slowest),
+        };
+        match (elsewhere, mine) {
+            (Some(s), Some(mine)) => {
+                self.slots.put_back(mine);
+                Some(s)
+            }
+            (s, mine) => s.or(mine),
+        }
     }
     fn take_above(&mut self, t: TierId, end: TierId) -> Option<Slot> {
         (t.0..end.0).find_map(|t| self.slots.take_lowest(TierId(t)))
@@ -247,6 +249,8 @@ mod tests {
         s.keep_own();
         assert_eq!(home(&mut s, 0, Place::Exact(Slot(6))), Some(6));
         assert_eq!(home(&mut s, 1, Place::Exact(Slot(3))), Some(3));
-        assert_eq!(home(&mut s, 4, Place::Tier(slow)), Some(2));
+        assert_eq!(home(&mut s, 4, Place::Exact(Slot(7))), Some(7));
+        assert_eq!(home(&mut s, 5, Place::Exact(Slot(4))), Some(4));
+        assert_eq!(home(&mut s, 2, Place::Tier(slow)), Some(2));
     }
 }

@@ -108,7 +108,7 @@ pub(super) struct Moves {
     /// Since when a copied move waits for a round.
     copied_since: Option<Nanos>,
     copied: u32,
-    /// How long they wait when nobody waits for them.
+    /// How long they wait when nobody waits for them; not at all until a round showed what it costs.
     calm_wait: Nanos,
     pub(super) bytes_per_s: Option<u64>,
     /// Bytes that may be moved now; negative after a burst.
@@ -135,7 +135,7 @@ impl Moves {
             active: 0,
             copied_since: None,
             copied: 0,
-            calm_wait: BATCH_WAIT,
+            calm_wait: Nanos(0),
             bytes_per_s: p.move_bytes_per_s,
             budget: 0,
             refilled: Nanos(0),

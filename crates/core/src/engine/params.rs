@@ -17,7 +17,7 @@ pub struct Params {
     pub stage_blocks: u32,
     /// Reads of unmapped extents give them a home (the lab; live they return zeros).
     pub map_on_read: bool,
-    /// What is not mapped yet lies in the order of addresses on the slowest tier ([`Space::keep_own`]; the lab).
+    /// What is not mapped yet lies in the order of addresses on the slowest tier ([`crate::policy::Space::keep_own`]; the lab).
     pub own_slots: bool,
     /// Serve reads only.
     pub read_only: bool,
@@ -41,7 +41,7 @@ pub struct Params {
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
     pub piece_blocks: u32,
-    /// Nobody asks for the bytes of metadata writes ([`Engine::meta`]), so checkpoints need only have their sizes. For worlds
+    /// Nobody asks for the bytes of metadata writes ([`crate::Engine::meta`]), so checkpoints need only have their sizes. For worlds
     /// that keep no bytes: a volume of this kind cannot be recovered.
     pub unread_metadata: bool,
     /// A safety rule to leave out, for tests of the tests.

@@ -52,6 +52,15 @@ pub fn prepare_process() -> Vec<String> {
     notes
 }
 
+/// Was this signal ignored by whoever started the process? What it asked to be ignored should stay so.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all-zero is a valid `sigaction`, written on success.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: asks only; `now` is ours.
+    let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) } == 0;
+    known && now.sa_sigaction == libc::SIG_IGN
+}
+
 /// Engine and world on one thread: what [`Server`] runs, and what a benchmark drives by itself.
 pub struct Session {
     pub(crate) engine: Driver,

@@ -88,6 +88,8 @@ struct Shared {
     /// Lone clients are served on its thread.
     engine: Option<Handle>,
     stopping: Arc<AtomicBool>,
+    /// No new connections.
+    full: AtomicBool,
     table: Mutex<Table>,
     left: Condvar,
 }
@@ -145,6 +147,7 @@ impl Server {
             config,
             engine,
             stopping: Arc::default(),
+            full: AtomicBool::new(false),
             table: Mutex::default(),
             left: Condvar::new(),
         });
@@ -178,6 +181,25 @@ impl Server {
         self.shared.table().open.len()
     }
 
+    /// Clients that have chosen the export.
+    pub fn clients(&self) -> usize {
+        let table = self.shared.table();
+        table.open.iter().filter(|o| o.is_client()).count()
+    }
+
+    /// Listen no more, and close connections that have not chosen an export yet. Clients go on.
+    pub fn refuse_new(&mut self) {
+        self.shared.full.store(true, Ordering::SeqCst);
+        for (listener, thread) in self.listeners.drain(..) {
+            listener.stop();
+            // A panic there was reported already.
+            thread.join().ok();
+        }
+        for outbox in self.shared.table().open.iter().filter(|o| !o.is_client()) {
+            outbox.give_up();
+        }
+    }
+
     /// Accept no more, answer `ESHUTDOWN` to what was received and not begun, complete what was begun, close.
     /// Returns when no thread of the server is left. A client that does not read its replies is cut off.
     pub fn stop(mut self) {
@@ -186,11 +208,7 @@ impl Server {
 
     fn end(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        for (listener, thread) in self.listeners.drain(..) {
-            listener.stop();
-            // A panic there was reported already.
-            thread.join().ok();
-        }
+        self.refuse_new();
         let mut table = self.shared.table();
         for outbox in &table.open {
             // The reader sees the end of the stream behind what it received already.
@@ -226,10 +244,10 @@ impl Shared {
 }
 
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
-    while !shared.stopping.load(Ordering::SeqCst) {
+    while !shared.full.load(Ordering::SeqCst) {
         match listener.accept() {
             Ok(socket) => welcome(socket, shared),
-            Err(_) if shared.stopping.load(Ordering::SeqCst) => return,
+            Err(_) if shared.full.load(Ordering::SeqCst) => return,
             // Out of descriptors, or a peer that left before it was accepted. Neither ends the server; the pause keeps
             // the first from spinning.
             Err(_) => thread::sleep(Duration::from_millis(10)),
@@ -241,9 +259,7 @@ fn welcome(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
     let outbox = Arc::new(Outbox::new(socket));
     {
         let mut table = shared.table();
-        if table.open.len() >= shared.config.max_connections
-            || shared.stopping.load(Ordering::SeqCst)
-        {
+        if table.open.len() >= shared.config.max_connections || shared.full.load(Ordering::SeqCst) {
             table.counts.refused += 1;
             return;
         }

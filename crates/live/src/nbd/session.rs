@@ -290,6 +290,7 @@ impl Session {
     fn handshake(&mut self, bytes: &[u8]) -> io::Result<bool> {
         socket::send_all(self.outbox.socket(), bytes)?;
         if self.connection.in_transmission() {
+            self.outbox.become_client();
             // Idle clients are welcome from here on.
             socket::set_patience(self.outbox.socket(), None)?;
         }

@@ -13,6 +13,7 @@ use rustix::net::Shutdown;
 
 use super::outbox::Outbox;
 use super::proto::{Close, Export, Limits};
+pub use super::session::Patience;
 use super::session::{self, End};
 pub use super::socket::Address;
 use super::socket::{self, Listener};
@@ -37,6 +38,8 @@ pub struct Config {
     pub max_connections: usize,
     /// Open requests of each connection.
     pub limits: Limits,
+    /// How long peers that stop in the middle of something are waited for.
+    pub patience: Patience,
 }
 
 impl Config {
@@ -48,6 +51,7 @@ impl Config {
             allow_remote: false,
             max_connections: 64,
             limits: Limits::default(),
+            patience: Patience::default(),
         }
     }
 
@@ -73,6 +77,8 @@ pub struct Counts {
     pub refused: u64,
     /// Connections ended because the peer broke the protocol.
     pub violations: u64,
+    /// Connections ended because the peer did not choose an export, or stopped in the middle of a write.
+    pub stalled: u64,
 }
 
 #[derive(Default)]
@@ -313,13 +319,15 @@ fn converse(outbox: &Arc<Outbox>, shared: &Shared) {
         Arc::clone(&shared.port),
         shared.engine.clone(),
         Arc::clone(&shared.export),
-        shared.config.limits,
+        (shared.config.limits, shared.config.patience),
         outbox,
         Arc::clone(&shared.stopping),
     );
     outbox.close();
     writer.join().ok();
-    if matches!(end, End::Closed(Close::Violation(_))) {
-        shared.table().counts.violations += 1;
+    match end {
+        End::Closed(Close::Violation(_)) => shared.table().counts.violations += 1,
+        End::Stalled => shared.table().counts.stalled += 1,
+        _ => {}
     }
 }

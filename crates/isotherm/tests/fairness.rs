@@ -15,7 +15,7 @@ const MIB: u32 = 1 << 20;
 const SOON: Duration = Duration::from_secs(15);
 
 /// A read of 4 KiB by each way is answered.
-fn others_are_served(place: &Place, file: &Option<File>) {
+fn others_are_served(place: &Place, file: Option<&File>) {
     let begun = Instant::now();
     if let Some(file) = file {
         let mut block = [1; 4096];
@@ -61,7 +61,7 @@ fn unread_replies_and_unfinished_writes_hold_up_nobody_else() {
         greedy.ask(READ, u64::from(i * MIB), MIB).expect("sent");
     }
     std::thread::sleep(Duration::from_millis(500));
-    others_are_served(&place, &file);
+    others_are_served(&place, file.as_ref());
     // Two writes of 32 MiB that stop behind their headers.
     let mut halves: Vec<Peer> = (0..2)
         .map(|_| Peer::connect(&place.path("n")).expect("connected"))
@@ -71,7 +71,7 @@ fn unread_replies_and_unfinished_writes_hold_up_nobody_else() {
         half.0.write_all(&[9; 1000]).expect("sent");
     }
     std::thread::sleep(Duration::from_millis(200));
-    others_are_served(&place, &file);
+    others_are_served(&place, file.as_ref());
     // The greedy one gets what it asked for as soon as it takes it.
     for i in 0..278 {
         assert_eq!(greedy.answer().expect("a reply"), 0, "reply {i}");

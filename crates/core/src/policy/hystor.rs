@@ -172,7 +172,7 @@ impl Hystor {
             }
             return;
         }
-        self.queue.clear();
+        self.queue = Vec::new(); // a plan is rare, and may be long
         // Halved when all is in place: the plan compares what was counted in its window.
         self.now = self.now.saturating_add(self.planning.take().unwrap_or(0));
     }

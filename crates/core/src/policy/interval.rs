@@ -293,6 +293,9 @@ impl Interval {
             self.cells.pop_front();
             wanted.push(Action::Move { extent, to });
         }
+        if self.cells.is_empty() && self.cells.capacity() > 0 {
+            self.cells = VecDeque::new();
+        }
     }
     /// A large file that leaves makes room outside a plan: then those count too that were only just not good enough.
     fn keep_passed(&mut self, view: &View<'_>) {
@@ -350,7 +353,7 @@ impl Interval {
             self.level = TierId(1);
             return self.step_below(view, wanted);
         }
-        self.queue.clear();
+        self.queue = Vec::new(); // a plan is rare, and may be long
     }
     /// The same for the tiers below the fastest, one after the other: who was not worth that is worth this, perhaps.
     fn step_below(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
@@ -381,7 +384,7 @@ impl Interval {
             }
             self.level = TierId(t.0 + 1);
         }
-        self.queue.clear();
+        self.queue = Vec::new(); // a plan is rare, and may be long
         self.level = FAST;
     }
 }
@@ -596,7 +599,8 @@ impl Policy for Interval {
     }
     fn bytes(&self) -> usize {
         self.collector.bytes()
-            + self.queue.capacity() * 4
+            + self.queue.capacity() * size_of::<UnitId>()
+            + self.cells.capacity() * size_of::<(UnitId, TierId)>()
             + self.large.bytes()
             + self.passed.bytes()
     }

@@ -1,6 +1,8 @@
 # Everything a developer runs. `make test` is what CI runs.
 CARGO ?= cargo
 SEEDS ?= 1000
+# No test program may run for ever; see scripts/run-suite.
+LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
 .PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz vm-test report-check python-test python-check fmt doc bench deps
 
@@ -22,7 +24,9 @@ deps:
 test: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked
+	rm -f target/suites-run-twice
+	$(CARGO) $(LIMITED) test --workspace --locked
+	@! [ -e target/suites-run-twice ] || { echo "these suites were run twice:"; cat target/suites-run-twice; }
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	cd python && $(CARGO) fmt --check && $(CARGO) metadata --locked --format-version 1 >/dev/null
 

@@ -4,8 +4,9 @@
 //! can be compared with other implementations and so that miss ratios come at full speed.
 
 use crate::geometry::Geometry;
-use crate::policy::{Access, Action, Outcome, Place, Policy, Refusal, Space, View, WriteTo};
+use crate::policy::{Access, Action, Outcome, Policy, Refusal, View, WriteTo};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::volume::Space;
 use alloc::vec::Vec;
 
 /// What a hit-only run counts.
@@ -77,8 +78,8 @@ impl<P: Policy> NullEngine<P> {
         let access = Access {
             now,
             extent,
-            home,
-            copy,
+            home: home.map(Slot::into),
+            copy: copy.map(Slot::into),
             write,
             class,
             request_bytes: request.1,
@@ -118,7 +119,7 @@ impl<P: Policy> NullEngine<P> {
         self.counters.evictions += 1;
         self.space.slots.put_back(slot);
         let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
-        self.policy.on_uncopied(&mut view, e, slot);
+        self.policy.on_uncopied(&mut view, e, slot.into());
         Outcome::Done
     }
     fn fetch(&mut self, now: Nanos, e: ExtentId, to: TierId) -> Outcome {
@@ -132,7 +133,7 @@ impl<P: Policy> NullEngine<P> {
         self.space.map.add_copy(e, slot);
         self.counters.fetches += 1;
         let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
-        self.policy.on_copied(&mut view, e, slot);
+        self.policy.on_copied(&mut view, e, slot.into());
         Outcome::Done
     }
     fn refuse(&mut self, why: Refusal) -> Outcome {
@@ -164,7 +165,7 @@ impl<P: Policy> NullEngine<P> {
             self.policy.on_placed(
                 &mut View::new(&mut self.space, now, 0, false, u32::MAX),
                 e,
-                s,
+                s.into(),
             );
         }
     }
@@ -208,8 +209,8 @@ impl<P: Policy> NullEngine<P> {
             _ => return self.refuse(Refusal::Pointless),
         };
         let view = View::new(&mut self.space, now, 0, false, u32::MAX);
-        let near = self.policy.near(&view, extent, to);
-        let Some(dst) = self.space.take_on(to, near) else {
+        let beside = self.policy.beside(&view, extent, to);
+        let Some(dst) = self.space.take_on(to, beside) else {
             return self.refuse(Refusal::Full);
         };
         self.space.map.rehome(extent, dst);
@@ -222,7 +223,7 @@ impl<P: Policy> NullEngine<P> {
         self.policy.on_placed(
             &mut View::new(&mut self.space, now, 0, false, u32::MAX),
             extent,
-            dst,
+            dst.into(),
         );
         Outcome::Done
     }
@@ -250,32 +251,6 @@ impl<P: Policy> NullEngine<P> {
     /// The policy.
     pub fn policy(&self) -> &P {
         &self.policy
-    }
-}
-
-impl Space {
-    /// Hand out a slot of `tier`: the free one that follows `near` most closely, where that is on the tier, else the lowest.
-    pub fn take_on(&mut self, tier: TierId, near: Option<Slot>) -> Option<Slot> {
-        match near.filter(|&s| s.0 < self.geo.slots() && self.geo.tier_of(s) == tier) {
-            Some(s) => self.slots.take_near(s),
-            None => self.slots.take_lowest(tier),
-        }
-    }
-    /// Hand out the slot that `place` names, or the next best: lower tiers first, then faster ones.
-    pub fn take_place(&mut self, place: Place) -> Option<Slot> {
-        let t0 = match place {
-            Place::Exact(s) if s.0 < self.geo.slots() && self.slots.take(s) => return Some(s),
-            Place::Exact(s) => self.geo.tier_of(s),
-            Place::Near(s) => match self.take_on(self.geo.tier_of(s), Some(s)) {
-                Some(s) => return Some(s),
-                None => self.geo.tier_of(s),
-            },
-            Place::Tier(t) => t,
-        };
-        let tiers = self.geo.tiers();
-        (t0.0..tiers)
-            .chain((0..t0.0).rev())
-            .find_map(|t| self.slots.take_lowest(TierId(t)))
     }
 }
 

@@ -215,7 +215,7 @@ impl Policy for Told {
     }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+        Place::Tier(view.slowest())
     }
     fn on_access(&mut self, _view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let (extent, to) = (access.extent, TierId(0));

@@ -274,7 +274,7 @@ fn write_modes() {
 #[test]
 fn every_cache_under_every_mode() {
     use isotherm_core::policy::PRESETS;
-    for preset in PRESETS.iter().filter(|p| p.kind == "caching") {
+    for preset in PRESETS.iter().filter(|p| p.kind() == "caching") {
         for mode in WRITE_MODES {
             let mut draw = Draw::new(7);
             let (units, fast) = (150, 20);

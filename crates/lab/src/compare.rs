@@ -157,7 +157,7 @@ fn kind_of(policy: &str) -> &'static str {
     isotherm_core::policy::PRESETS
         .iter()
         .find(|p| p.name == policy)
-        .map_or("tiering", |p| p.kind)
+        .map_or("tiering", |p| p.kind())
 }
 
 /// What to run, and a policy whose rows are packed.

@@ -127,7 +127,7 @@ proptest! {
             let own = (r.fast_hit_ratio * r.accesses as f64).round() as u64;
             prop_assert!(own <= hits, "{}: {} hits, bound {}", p.name, own, hits);
             let cost = PRICES.of(&r);
-            let bound = if p.kind == "caching" { caching } else { tiering };
+            let bound = if p.kind() == "caching" { caching } else { tiering };
             prop_assert!(cost >= bound - 1e-9, "{}: {} < {}", p.name, cost, bound);
             if p.name == "lru" {
                 prop_assert!(cost >= write_back - 1e-9, "lru: {} < {}", cost, write_back);

@@ -185,7 +185,7 @@ fn a_change_of_policy_loses_nothing() {
 fn caching_presets_are_as_safe_as_chaos() {
     let mut busy = 0;
     for preset in isotherm_core::policy::PRESETS {
-        if preset.kind == "caching" {
+        if preset.is_caching() {
             let did = all(preset.name, 200, |seed| Scenario {
                 policy: Some(preset.name),
                 shape: Shape::Roomy,

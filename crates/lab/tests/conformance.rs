@@ -3,10 +3,9 @@
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::{NullCounters, NullEngine};
 use isotherm_core::policy::{
-    Access, Action, MoveRules, Outcome, PRESETS, ParamError, Place, Policy, Preset, Refusal, View,
-    WriteTo, build,
+    Access, Action, Outcome, PRESETS, ParamError, Place, Policy, Preset, Refusal, View, build,
 };
-use isotherm_core::{ExtentId, Nanos, Slot, TierId};
+use isotherm_core::{ExtentId, Nanos, TierId};
 
 type Engine = NullEngine<Box<dyn Policy>>;
 
@@ -295,6 +294,12 @@ impl Refusing {
 }
 
 impl Policy for Refusing {
+    fn inner(&self) -> Option<&dyn Policy> {
+        Some(&*self.inner)
+    }
+    fn inner_mut(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut *self.inner)
+    }
     fn name(&self) -> &'static str {
         self.inner.name()
     }
@@ -304,24 +309,9 @@ impl Policy for Refusing {
     fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
         self.inner.first_touch(view, extent)
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_placed(view, extent, slot);
-    }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_discarded(view, extent, slot);
-    }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         self.inner.on_access(view, access, wanted);
         self.sift(view, wanted);
-    }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_copied(view, extent, slot);
-    }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_uncopied(view, extent, slot);
-    }
-    fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
-        self.inner.write_to(view, access)
     }
     fn on_settled(
         &mut self,
@@ -337,12 +327,6 @@ impl Policy for Refusing {
         self.inner.tick(view, wanted);
         self.sift(view, wanted);
     }
-    fn next_wake(&self) -> Option<Nanos> {
-        self.inner.next_wake()
-    }
-    fn move_rules(&self) -> MoveRules {
-        self.inner.move_rules()
-    }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         self.inner.set(key, value)
     }
@@ -351,9 +335,6 @@ impl Policy for Refusing {
     }
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
         self.inner.explain(view, extent)
-    }
-    fn bytes(&self) -> usize {
-        self.inner.bytes()
     }
 }
 
@@ -383,7 +364,7 @@ fn survives_refusals() {
 /// tier still turns over.
 #[test]
 fn caches_turn_over_after_refusals() {
-    for p in PRESETS.iter().filter(|p| p.kind == "caching") {
+    for p in PRESETS.iter().filter(|p| p.kind() == "caching") {
         let geo = shape(&[20, 0], EXTENTS);
         let wrapped: Box<dyn Policy> = Box::new(Refusing {
             inner: make(p),
@@ -445,7 +426,7 @@ fn presets_explain_and_name_their_parameters() {
             policy.set("no such", 1.0),
             Err(ParamError::Unknown(_))
         ));
-        assert!(["tiering", "caching"].contains(&p.kind));
+        assert!(["tiering", "caching"].contains(&p.kind()));
         assert!(!p.what.is_empty() && !p.source.is_empty(), "{}", p.name);
     }
 }

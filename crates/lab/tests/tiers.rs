@@ -129,7 +129,7 @@ fn check(devices: &[&str]) {
         );
         let heat = |t: usize| served[t] as f64 / sizes[t] as f64;
         let between = 1..last;
-        match middle(p.name, p.kind) {
+        match middle(p.name, p.kind()) {
             Middle::Unused => {
                 for t in between {
                     assert_eq!(served[t], 0, "{what}: tier {t} is used");

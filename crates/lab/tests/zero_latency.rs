@@ -98,7 +98,7 @@ fn equal_under_every_tiering_preset(trace: &Memory, fast: Size) {
     let waits = |name: &str| name.starts_with("cold-dst");
     for preset in PRESETS
         .iter()
-        .filter(|p| p.kind == "tiering" && !waits(p.name))
+        .filter(|p| p.kind() == "tiering" && !waits(p.name))
     {
         let policy = preset.name.parse().expect("a preset");
         let setup = Setup {

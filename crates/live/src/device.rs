@@ -1,6 +1,7 @@
 //! Opening member devices: regular files and block devices, found out about and locked.
 
 use crate::error::{Error, ErrorKind};
+use crate::stack;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -24,6 +25,8 @@ pub struct OpenHow {
     pub read_only: bool,
     /// Go through the page cache on purpose.
     pub buffered: bool,
+    /// Whatever is on it will be overwritten: nobody else may have it in sight, as a loop device has its file.
+    pub fresh: bool,
 }
 
 /// An open, locked member device.
@@ -47,6 +50,8 @@ pub struct Device {
     pub created: bool,
     /// A word for people: what is not as one would expect.
     pub note: Option<String>,
+    /// Holds the bytes of the file at the bottom, whatever lies between: see `stack.rs`.
+    bottom: Option<File>,
 }
 
 impl Drop for Device {
@@ -95,9 +100,16 @@ impl Device {
             return Err(fail(path, ErrorKind::Device, what));
         }
         let created = meta.is_none();
+        if !how.read_only {
+            stack::refuse_used(path, how.fresh)?;
+        }
         let (file, direct) = open_file(path, how, is_block, created)?;
         lock(&file, path, how.read_only)?;
-        let device = Self::describe(file, path, how, is_block, created, direct);
+        let device = stack::lock_bottom(path, how.read_only).and_then(|bottom| {
+            let mut device = Self::describe(file, path, how, is_block, created, direct)?;
+            device.bottom = bottom;
+            Ok(device)
+        });
         if device.is_err() && created {
             // Nothing is created half-way; that the file cannot be removed either changes nothing for the caller.
             let _ = fs::remove_file(path);
@@ -160,6 +172,7 @@ impl Device {
             rotational,
             created,
             note,
+            bottom: None,
         })
     }
 
@@ -356,22 +369,26 @@ fn holder(file: &File) -> Option<String> {
     })
 }
 
-/// Refuses two names for one device. Files that do not exist yet differ when their paths do.
+/// Refuses two names for one device, and devices that share bytes below. Files that do not exist yet differ when their paths do.
 ///
 /// # Errors
 /// Names both.
 pub fn refuse_twins(paths: &[PathBuf]) -> Result<(), Error> {
     for (i, a) in paths.iter().enumerate() {
         for b in &paths[..i] {
-            let same = match (Device::identity(a), Device::identity(b)) {
-                (Ok(x), Ok(y)) => x == y,
-                _ => a.as_os_str().as_bytes() == b.as_os_str().as_bytes(),
+            let meet = match (stack::layers(a), stack::layers(b)) {
+                (Ok(x), Ok(y)) => stack::meet(&x, &y),
+                _ => (a.as_os_str().as_bytes() == b.as_os_str().as_bytes())
+                    .then_some(stack::Meet::Same),
             };
-            if same {
-                let what = format!(
-                    "is the same device as {}: give each device once",
-                    b.display()
-                );
+            if let Some(meet) = meet {
+                let how = match meet {
+                    stack::Meet::Same => "is the same device as",
+                    stack::Meet::Above => "is part of",
+                    stack::Meet::Below => "lies below",
+                    stack::Meet::Share => "shares its data with",
+                };
+                let what = format!("{how} {}: give each device once", b.display());
                 return Err(fail(a, ErrorKind::Config, what));
             }
         }

@@ -12,6 +12,7 @@
 pub mod block_file;
 pub mod buffers;
 pub mod config;
+pub mod contents;
 pub mod device;
 pub mod error;
 pub mod inbox;
@@ -24,6 +25,7 @@ pub mod recorder;
 mod reopen;
 pub mod requests;
 pub mod server;
+pub mod stack;
 pub mod volume;
 pub mod world;
 

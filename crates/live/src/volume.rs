@@ -1,6 +1,7 @@
 //! A volume: created on its members, opened with recovery.
 
 use crate::config::{VolumeConfig, format_uuid, parse_uuid};
+use crate::contents;
 use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
 use crate::loss::Lost;
@@ -230,13 +231,13 @@ impl Plan {
 }
 
 impl Volume {
-    /// Creates volume `p/v`: formats the members and writes the description. `force` overwrites an earlier volume.
+    /// Creates volume `p/v`: formats the members and writes the description. `force` overwrites whatever lies on them.
     ///
     /// Paths of members are taken as they are (relative to the working directory) and written absolute.
     ///
     /// # Errors
-    /// A wrong description, a device that cannot be used or that carries a volume already. Files that this call made are
-    /// removed again.
+    /// A wrong description, a device that cannot be used, is in use, or carries something (see [`contents`]). Files that this
+    /// call made are removed again.
     pub fn create(volume: &Path, mut config: VolumeConfig, force: bool) -> Result<Created, Error> {
         let file = description(volume);
         if file.exists() && !force {
@@ -259,6 +260,7 @@ impl Volume {
                 create: m.size.map(|s| s.0),
                 buffered: !config.io.direct,
                 read_only: false,
+                fresh: true,
             };
             let d = Device::open(&m.path, how)?;
             if d.created {
@@ -276,8 +278,9 @@ impl Volume {
             .filter_map(|d| d.note.clone())
             .collect();
         let mut media = FileMedia::new(&devices);
+        let found_there = || devices.iter().flatten().filter(|d| !d.created);
         if !force {
-            refuse_volumes(&mut media, &paths)?;
+            found_there().try_for_each(contents::refuse)?;
         }
         let align = devices
             .iter()
@@ -290,6 +293,9 @@ impl Volume {
         for (m, bytes) in config.members.iter().zip(&sizes) {
             // A paced member that its model cannot stand for must be refused before anything is written.
             m.model(*bytes).map_err(|e| config_error(&file, e))?;
+        }
+        if force {
+            found_there().try_for_each(contents::erase)?;
         }
         store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
         config.uuid = Some(format_uuid(&sb.uuid));
@@ -346,6 +352,7 @@ impl Volume {
                     create: None,
                     buffered: !config.io.direct,
                     read_only,
+                    fresh: false,
                 },
             ) {
                 Ok(d) => {
@@ -585,26 +592,6 @@ fn device_error(media: &FileMedia<'_>, paths: &[PathBuf], e: store::MediaError) 
             e.offset
         ),
     )
-}
-
-fn refuse_volumes(media: &mut FileMedia<'_>, paths: &[PathBuf]) -> Result<(), Error> {
-    for (i, path) in paths.iter().enumerate() {
-        let mut block = [0; BLOCK];
-        if media.read(MemberId(i as u8), 0, &mut block).is_err() {
-            continue;
-        }
-        if !matches!(Superblock::decode(&block), Err(SuperblockError::Foreign)) {
-            let name = Superblock::decode(&block)
-                .map(|s| format!(" (`{}`)", s.name))
-                .unwrap_or_default();
-            let what = format!(
-                "{}: belongs to a volume already{name}: use another device, or force",
-                path.display()
-            );
-            return Err(Error::new(ErrorKind::InUse, what));
-        }
-    }
-    Ok(())
 }
 
 pub(crate) type Found = Vec<Option<Superblock>>;

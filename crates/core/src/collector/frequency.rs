@@ -8,7 +8,8 @@
 
 use super::{Collector, Lists, Rank};
 use crate::policy::{Access, View};
-use crate::units::{ExtentId, Slot, TierId};
+use crate::units::TierId;
+use crate::volume::{Seat, UnitId};
 
 const RINGS: u32 = 12; // bit length 0…11
 const COUNT_MAX: u16 = (1 << 11) - 1;
@@ -64,13 +65,13 @@ impl Collector for Frequency {
         "frequency"
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        self.tiers = u32::from(view.geo().tiers());
-        self.upper = view.geo().tier_slots(view.geo().slowest()).start;
+        self.tiers = u32::from(view.tiers());
+        self.upper = view.faster_seats();
         self.lists = Lists::new(self.upper, self.tiers * RINGS);
         self.until_older = AGE_EVERY * u64::from(self.upper.max(1));
         for s in 0..self.upper {
-            if let Some(e) = view.owner(Slot(s)) {
-                self.placed(view, e, Slot(s));
+            if let Some(e) = view.owner(view.seat(s)) {
+                self.placed(view, e, view.seat(s));
             }
         }
     }
@@ -90,24 +91,24 @@ impl Collector for Frequency {
             self.grow_older();
         }
     }
-    fn placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if slot.0 < self.upper {
-            self.lists.unlink(slot.0);
+    fn placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        if seat.index() < self.upper {
+            self.lists.unlink(seat.index());
             let n = self.count(view.stat(extent));
             self.lists
-                .push_tail(Self::ring(view.tier_of(slot), n), slot.0);
+                .push_tail(Self::ring(view.tier_of(seat), n), seat.index());
         }
     }
-    fn left(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        if slot.0 < self.upper {
-            self.lists.unlink(slot.0);
+    fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        if seat.index() < self.upper {
+            self.lists.unlink(seat.index());
         }
     }
-    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         for b in 0..RINGS {
             let mut n = self.lists.head(u32::from(tier.0) * RINGS + b);
             while let Some(s) = n {
-                if let Some(e) = view.owner(Slot(s)).filter(|&e| !view.is_held(e)) {
+                if let Some(e) = view.owner(view.seat(s)).filter(|&e| !view.is_held(e)) {
                     return Some(e);
                 }
                 n = self.lists.next(s);
@@ -115,7 +116,7 @@ impl Collector for Frequency {
         }
         None
     }
-    fn rank(&self, view: &View<'_>, extent: ExtentId) -> Rank {
+    fn rank(&self, view: &View<'_>, extent: UnitId) -> Rank {
         (
             u64::from(self.count(view.stat(extent))),
             view.last(extent).0,

@@ -6,7 +6,8 @@
 
 use super::Rank;
 use crate::policy::View;
-use crate::units::{ExtentId, Slot, TierId};
+use crate::units::TierId;
+use crate::volume::{Seat, UnitId};
 use alloc::vec::Vec;
 
 const OUT: u32 = u32::MAX;
@@ -116,10 +117,9 @@ pub struct Coldest {
 impl Coldest {
     /// For that shape, with nobody in.
     pub fn empty(view: &View<'_>) -> Coldest {
-        let geo = view.geo();
         Coldest {
-            tiers: (0..geo.slowest().0)
-                .map(|t| geo.tier_slots(TierId(t)))
+            tiers: (0..view.slowest().0)
+                .map(|t| view.seats(TierId(t)))
                 .map(|r| (r.start, Heap::new(r.end - r.start)))
                 .collect(),
             aside: Vec::new(),
@@ -128,22 +128,23 @@ impl Coldest {
     /// For that shape; whoever lives on the faster tiers already is in, to be ranked when it surfaces.
     pub fn new(view: &View<'_>) -> Coldest {
         let mut c = Coldest::empty(view);
-        let upper = view.geo().tier_slots(view.geo().slowest()).start;
-        for s in (0..upper).map(Slot).filter(|&s| view.owner(s).is_some()) {
-            c.enter(view.tier_of(s), s);
+        for t in (0..view.slowest().0).map(TierId) {
+            for (s, _) in view.residents(t) {
+                c.enter(t, s);
+            }
         }
         c
     }
     /// Somebody lives in `slot` now.
-    pub fn enter(&mut self, tier: TierId, slot: Slot) {
+    pub fn enter(&mut self, tier: TierId, seat: Seat) {
         if let Some((start, heap)) = self.tiers.get_mut(usize::from(tier.0)) {
-            heap.set(slot.0 - *start, (0, 0));
+            heap.set(seat.index() - *start, (0, 0));
         }
     }
     /// Nobody lives in `slot` any more.
-    pub fn leave(&mut self, tier: TierId, slot: Slot) {
+    pub fn leave(&mut self, tier: TierId, seat: Seat) {
         if let Some((start, heap)) = self.tiers.get_mut(usize::from(tier.0)) {
-            heap.remove(slot.0 - *start);
+            heap.remove(seat.index() - *start);
         }
     }
     /// Whose rank is lowest on `tier`, of those that are not busy. `rank` may have grown since it was last asked, not
@@ -152,12 +153,12 @@ impl Coldest {
         &mut self,
         view: &View<'_>,
         tier: TierId,
-        rank: impl Fn(ExtentId) -> Rank,
-    ) -> Option<ExtentId> {
+        rank: impl Fn(UnitId) -> Rank,
+    ) -> Option<UnitId> {
         let (start, heap) = self.tiers.get_mut(usize::from(tier.0))?;
         let mut found = None;
         while let Some((stored, node)) = heap.top() {
-            let Some(e) = view.owner(Slot(*start + node)) else {
+            let Some(e) = view.owner(view.seat(*start + node)) else {
                 heap.remove(node);
                 continue;
             };

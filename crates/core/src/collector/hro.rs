@@ -12,7 +12,8 @@
 
 use super::{Coldest, Collector, Raised, Rank};
 use crate::policy::{Access, View};
-use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::units::{Nanos, TierId};
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -54,7 +55,7 @@ impl Hro {
         }
     }
     /// f and R of a unit.
-    pub fn counts(&self, e: ExtentId) -> (u32, u32) {
+    pub fn counts(&self, e: UnitId) -> (u32, u32) {
         let u = self.units[e.0 as usize];
         (u.frequency, u.randomness)
     }
@@ -65,7 +66,7 @@ fn worth(u: Unit, by_frequency: bool) -> u64 {
     u64::from(u.frequency) * u64::from(r)
 }
 
-fn rank(u: Unit, e: ExtentId, by_frequency: bool) -> Rank {
+fn rank(u: Unit, e: UnitId, by_frequency: bool) -> Rank {
     (worth(u, by_frequency), u64::from(u32::MAX - e.0))
 }
 
@@ -74,17 +75,17 @@ impl Collector for Hro {
         if self.by_frequency { "hot" } else { "hro" }
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let n = view.geo().extents;
+        let n = view.units();
         self.units = alloc::vec![Unit::default(); n as usize];
         self.coldest = Coldest::new(view);
         self.raised = Raised::new(n);
     }
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
-        let shift = view.geo().extent_shift;
-        let base = u64::from(access.extent.0) << shift;
+        let base = view.start(access.extent);
+        let size = u64::from(view.unit_bytes());
         let request_end = access.request_offset + u64::from(access.request_bytes);
         let start = access.request_offset.saturating_sub(base) as u32;
-        let end = request_end.saturating_sub(base).min(1 << shift) as u32;
+        let end = request_end.saturating_sub(base).min(size) as u32;
         let u = &mut self.units[access.extent.0 as usize];
         let last = Nanos(u64::from(u.time[0]) | u64::from(u.time[1]) << 32);
         let same = (u.end & WRITE != 0) == access.write
@@ -99,29 +100,29 @@ impl Collector for Hro {
         self.raised.note(access.extent);
         view.set_last(access.extent, access.now);
     }
-    fn placed(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        self.coldest.enter(view.tier_of(slot), slot);
+    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.coldest.enter(view.tier_of(seat), seat);
     }
-    fn left(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        self.coldest.leave(view.tier_of(slot), slot);
+    fn left(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.coldest.leave(view.tier_of(seat), seat);
     }
-    fn forget(&mut self, extent: ExtentId) {
+    fn forget(&mut self, extent: UnitId) {
         self.units[extent.0 as usize] = Unit::default();
     }
-    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         let (units, by) = (&self.units, self.by_frequency);
         self.coldest
             .find(view, tier, |e| rank(units[e.0 as usize], e, by))
     }
-    fn rank(&self, _view: &View<'_>, extent: ExtentId) -> Rank {
+    fn rank(&self, _view: &View<'_>, extent: UnitId) -> Rank {
         rank(self.units[extent.0 as usize], extent, self.by_frequency)
     }
-    fn raised(&mut self, out: &mut Vec<ExtentId>) {
+    fn raised(&mut self, out: &mut Vec<UnitId>) {
         self.raised.take(out);
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let (f, r) = self.counts(extent);
-        let bytes = f64::from(view.geo().extent_bytes());
+        let bytes = f64::from(view.unit_bytes());
         let value = f64::from(f) / bytes * f64::from(r);
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         format!(

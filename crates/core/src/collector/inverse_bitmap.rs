@@ -11,7 +11,8 @@
 
 use super::{Coldest, Collector, Raised, Rank};
 use crate::policy::{Access, View};
-use crate::units::{ExtentId, Slot, TierId};
+use crate::units::TierId;
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -64,7 +65,7 @@ impl Collector for InverseBitmap {
         "inverse-bitmap"
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let n = view.geo().extents;
+        let n = view.units();
         self.units = vec![(0, 0); n as usize];
         self.coldest = Coldest::new(view);
         self.raised = self.plans.then(|| Raised::new(n));
@@ -81,32 +82,32 @@ impl Collector for InverseBitmap {
         }
         view.set_last(access.extent, access.now);
     }
-    fn placed(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        self.coldest.enter(view.tier_of(slot), slot);
+    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.coldest.enter(view.tier_of(seat), seat);
     }
-    fn left(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        self.coldest.leave(view.tier_of(slot), slot);
+    fn left(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.coldest.leave(view.tier_of(seat), seat);
     }
-    fn forget(&mut self, extent: ExtentId) {
+    fn forget(&mut self, extent: UnitId) {
         self.units[extent.0 as usize] = (0, 0);
     }
-    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         let units = &self.units;
         self.coldest.find(view, tier, |e| {
             let u = units[e.0 as usize];
             (u64::from(u.0), u64::from(u.1))
         })
     }
-    fn rank(&self, _view: &View<'_>, extent: ExtentId) -> Rank {
+    fn rank(&self, _view: &View<'_>, extent: UnitId) -> Rank {
         let u = self.units[extent.0 as usize];
         (u64::from(u.0), u64::from(u.1))
     }
-    fn raised(&mut self, out: &mut Vec<ExtentId>) {
+    fn raised(&mut self, out: &mut Vec<UnitId>) {
         if let Some(r) = &mut self.raised {
             r.take(out);
         }
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         match self.units[extent.0 as usize].0 {
             0 => String::from("never accessed"),

@@ -25,7 +25,8 @@ pub use streams::Streams;
 pub use wsclock::WsClock;
 
 use crate::policy::{Access, View};
-use crate::units::{ExtentId, Slot, TierId};
+use crate::units::TierId;
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -42,30 +43,30 @@ pub trait Collector: Send {
     /// An access (its extent may not be placed yet).
     fn touch(&mut self, view: &mut View<'_>, access: &Access);
     /// The extent's home (or its copy, under a caching architecture) is now in `slot`.
-    fn placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot);
+    fn placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat);
     /// The extent no longer lives in `slot`.
-    fn left(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot);
+    fn left(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat);
     /// The extent was discarded: forget it.
-    fn forget(&mut self, _extent: ExtentId) {}
+    fn forget(&mut self, _extent: UnitId) {}
     /// The unit worth least on a tier other than the slowest; a busy one is passed over.
-    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId>;
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId>;
     /// Worth, and what decides among equals.
-    fn rank(&self, view: &View<'_>, extent: ExtentId) -> Rank;
+    fn rank(&self, view: &View<'_>, extent: UnitId) -> Rank;
     /// What the unit is worth.
-    fn worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
+    fn worth(&self, view: &View<'_>, extent: UnitId) -> u64 {
         self.rank(view, extent).0
     }
     /// What the unit is worth to the tiers below the fastest.
-    fn lower_worth(&self, view: &View<'_>, extent: ExtentId) -> u64 {
+    fn lower_worth(&self, view: &View<'_>, extent: UnitId) -> u64 {
         self.worth(view, extent)
     }
     /// Statistics are complete up to here: a plan begins.
     fn settle(&mut self, _view: &mut View<'_>) {}
     /// Append the units whose worth grew since the last call. A planner needs no others, as long as worth only grows or
     /// all worths shrink alike: an untouched unit that was not good enough then is not now.
-    fn raised(&mut self, _out: &mut Vec<ExtentId>) {}
+    fn raised(&mut self, _out: &mut Vec<UnitId>) {}
     /// Score and history of a unit, in words.
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         format!(
             "worth {} by {}, last access {idle:.1} s ago",

@@ -24,7 +24,8 @@
 
 use super::{AccessQueue, Coldest, Collector, Lists, Pending, Raised, Rank, Streams, weight};
 use crate::policy::{Access, View, is_metadata};
-use crate::units::{ExtentId, Slot, TierId};
+use crate::units::TierId;
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -66,7 +67,7 @@ pub struct Oodt {
     coldest: Coldest,
     raised: Raised,
     /// Units whose priority was dropped: the order on fast must hear of it.
-    shrunk: Vec<ExtentId>,
+    shrunk: Vec<UnitId>,
     /// Scored units, least recently scored first, where statistics are bounded.
     known: Option<Lists>,
     known_count: u32,
@@ -94,7 +95,7 @@ impl Default for Oodt {
 }
 
 /// Priorities are not negative, so their bits order as they do.
-fn rank(p: f64, e: ExtentId) -> Rank {
+fn rank(p: f64, e: UnitId) -> Rank {
     (p.to_bits(), u64::from(u32::MAX - e.0))
 }
 
@@ -111,7 +112,7 @@ impl Oodt {
             if let Some(p) = self.lower.get_mut(b as usize) {
                 *p += share * (1.0 + metadata);
             }
-            self.raised.note(ExtentId(b));
+            self.raised.note(UnitId(b));
             self.remember(b);
         }
     }
@@ -136,10 +137,10 @@ impl Oodt {
         if let Some(p) = self.lower.get_mut(b as usize) {
             *p = 0.0;
         }
-        self.shrunk.push(ExtentId(b));
+        self.shrunk.push(UnitId(b));
     }
     /// Priority, and the sum without the read term where it is kept.
-    pub fn priorities(&self, e: ExtentId) -> (f64, Option<f64>) {
+    pub fn priorities(&self, e: UnitId) -> (f64, Option<f64>) {
         let i = e.0 as usize;
         (self.priority[i], self.lower.get(i).copied())
     }
@@ -163,9 +164,9 @@ impl Collector for Oodt {
         "oodt"
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let n = view.geo().extents as usize;
+        let n = view.units() as usize;
         self.priority = vec![0.0; n];
-        if view.geo().tiers() > 2 {
+        if view.tiers() > 2 {
             self.lower = vec![0.0; n];
         }
         self.coldest = Coldest::new(view);
@@ -194,20 +195,20 @@ impl Collector for Oodt {
         }
         view.set_last(access.extent, access.now);
     }
-    fn placed(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        self.coldest.enter(view.tier_of(slot), slot);
+    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.coldest.enter(view.tier_of(seat), seat);
     }
-    fn left(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        self.coldest.leave(view.tier_of(slot), slot);
+    fn left(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.coldest.leave(view.tier_of(seat), seat);
     }
-    fn forget(&mut self, extent: ExtentId) {
+    fn forget(&mut self, extent: UnitId) {
         if let Some(list) = &mut self.known {
             self.known_count -= u32::from(list.contains(extent.0));
             list.unlink(extent.0);
         }
         self.drop_priority(extent.0);
     }
-    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         for e in self.shrunk.drain(..) {
             if let Some(s) = view.home(e) {
                 self.coldest.enter(view.tier_of(s), s);
@@ -217,10 +218,10 @@ impl Collector for Oodt {
         self.coldest
             .find(view, tier, |e| rank(priority[e.0 as usize], e))
     }
-    fn rank(&self, _view: &View<'_>, extent: ExtentId) -> Rank {
+    fn rank(&self, _view: &View<'_>, extent: UnitId) -> Rank {
         rank(self.priority[extent.0 as usize], extent)
     }
-    fn lower_worth(&self, _view: &View<'_>, extent: ExtentId) -> u64 {
+    fn lower_worth(&self, _view: &View<'_>, extent: UnitId) -> u64 {
         let i = extent.0 as usize;
         self.lower.get(i).unwrap_or(&self.priority[i]).to_bits()
     }
@@ -236,10 +237,10 @@ impl Collector for Oodt {
             self.coldest.again();
         }
     }
-    fn raised(&mut self, out: &mut Vec<ExtentId>) {
+    fn raised(&mut self, out: &mut Vec<UnitId>) {
         self.raised.take(out);
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let (p, lower) = self.priorities(extent);
         let lower = lower.map_or(String::new(), |l| {

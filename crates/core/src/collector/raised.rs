@@ -2,13 +2,13 @@
 //! touched. One bit an extent.
 
 use crate::bits::Bits;
-use crate::units::ExtentId;
+use crate::volume::UnitId;
 use alloc::vec::Vec;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Raised {
-    list: Vec<ExtentId>,
+    list: Vec<UnitId>,
     listed: Bits,
 }
 
@@ -22,7 +22,7 @@ impl Raised {
     }
     /// `e` is worth more than before.
     #[inline]
-    pub fn note(&mut self, e: ExtentId) {
+    pub fn note(&mut self, e: UnitId) {
         if self.listed.set(e.0 as usize) {
             self.list.push(e);
         }
@@ -36,7 +36,7 @@ impl Raised {
         self.list.len()
     }
     /// Hand over all of them, and start anew.
-    pub fn take(&mut self, out: &mut Vec<ExtentId>) {
+    pub fn take(&mut self, out: &mut Vec<UnitId>) {
         for e in &self.list {
             self.listed.clear(e.0 as usize);
         }

@@ -4,7 +4,8 @@
 
 use super::{Collector, Lists, Rank};
 use crate::policy::{Access, View};
-use crate::units::{ExtentId, Slot, TierId};
+use crate::units::TierId;
+use crate::volume::{Seat, UnitId};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -28,46 +29,47 @@ impl Collector for Recency {
         "recency"
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        self.upper = view.geo().tier_slots(view.geo().slowest()).start;
-        self.lists = Lists::new(self.upper, u32::from(view.geo().tiers()));
+        self.upper = view.faster_seats();
+        self.lists = Lists::new(self.upper, u32::from(view.tiers()));
         // After a restart, the time stamps that survived give the order back.
         let mut known: alloc::vec::Vec<(u64, u32)> = (0..self.upper)
-            .filter_map(|s| view.owner(Slot(s)).map(|e| (view.last(e).0, s)))
+            .filter_map(|s| view.owner(view.seat(s)).map(|e| (view.last(e).0, s)))
             .collect();
         known.sort_unstable();
         for (_, s) in known {
-            self.lists.push_tail(u32::from(view.tier_of(Slot(s)).0), s);
+            self.lists
+                .push_tail(u32::from(view.tier_of(view.seat(s)).0), s);
         }
     }
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
         view.set_last(access.extent, access.now);
-        if let Some(s) = access.served().filter(|s| s.0 < self.upper) {
+        if let Some(s) = access.served().filter(|s| s.index() < self.upper) {
             self.placed(view, access.extent, s);
         }
     }
-    fn placed(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        if slot.0 < self.upper {
-            self.lists.unlink(slot.0);
+    fn placed(&mut self, view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        if seat.index() < self.upper {
+            self.lists.unlink(seat.index());
             self.lists
-                .push_tail(u32::from(view.tier_of(slot).0), slot.0);
+                .push_tail(u32::from(view.tier_of(seat).0), seat.index());
         }
     }
-    fn left(&mut self, _view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        if slot.0 < self.upper {
-            self.lists.unlink(slot.0);
+    fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        if seat.index() < self.upper {
+            self.lists.unlink(seat.index());
         }
     }
-    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         let mut n = self.lists.head(u32::from(tier.0));
         while let Some(s) = n {
-            if let Some(e) = view.owner(Slot(s)).filter(|&e| !view.is_held(e)) {
+            if let Some(e) = view.owner(view.seat(s)).filter(|&e| !view.is_held(e)) {
                 return Some(e);
             }
             n = self.lists.next(s);
         }
         None
     }
-    fn rank(&self, view: &View<'_>, extent: ExtentId) -> Rank {
+    fn rank(&self, view: &View<'_>, extent: UnitId) -> Rank {
         (view.last(extent).0, 0)
     }
     fn bytes(&self) -> usize {

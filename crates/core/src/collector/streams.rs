@@ -60,12 +60,13 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{ExtentId, Nanos};
+    use crate::units::Nanos;
+    use crate::volume::UnitId;
 
     fn at(offset: u64, bytes: u32) -> Access {
         Access {
             now: Nanos(0),
-            extent: ExtentId((offset >> 12) as u32),
+            extent: UnitId((offset >> 12) as u32),
             home: None,
             copy: None,
             write: false,

@@ -15,7 +15,8 @@
 
 use super::{Collector, Lists, Rank};
 use crate::policy::{Access, Action, View};
-use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::units::{Nanos, TierId};
+use crate::volume::{Seat, UnitId};
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 
@@ -27,7 +28,7 @@ pub const MISSES_MAX: u16 = 63;
 const BATCH: usize = 256;
 
 /// What is wanted, or moves already, is as good as gone: its slot counts as empty.
-fn gone(view: &View<'_>, e: ExtentId, wanted: &[Action]) -> bool {
+fn gone(view: &View<'_>, e: UnitId, wanted: &[Action]) -> bool {
     view.is_held(e) || wanted.iter().any(|a| a.extent() == e)
 }
 
@@ -82,14 +83,14 @@ impl WsClock {
         stat & USAGE_MAX
     }
     /// Accessed since the hand last passed?
-    pub fn is_marked(&self, tier: TierId, slot: Slot) -> bool {
-        self.marks.get(slot.0 as usize) == Some(&self.hands[usize::from(tier.0)].epoch)
+    pub fn is_marked(&self, tier: TierId, seat: Seat) -> bool {
+        self.marks.get(seat.index() as usize) == Some(&self.hands[usize::from(tier.0)].epoch)
     }
-    fn mark(&mut self, tier: TierId, slot: Slot) {
-        self.marks[slot.0 as usize] = self.hands[usize::from(tier.0)].epoch;
+    fn mark(&mut self, tier: TierId, seat: Seat) {
+        self.marks[seat.index() as usize] = self.hands[usize::from(tier.0)].epoch;
         if tier == TierId(0) {
-            self.order.unlink(slot.0);
-            self.order.push_tail(0, slot.0);
+            self.order.unlink(seat.index());
+            self.order.push_tail(0, seat.index());
         }
     }
     /// The turn that would begin now finds nobody out of the window: do without it. False if it has to be made.
@@ -98,7 +99,7 @@ impl WsClock {
         let mut oldest: Vec<(u64, u32)> = Vec::new();
         while let Some(s) = at {
             at = self.order.next(s);
-            let Some(e) = view.owner(Slot(s)) else {
+            let Some(e) = view.owner(view.seat(s)) else {
                 self.order.unlink(s); // it was demoted
                 continue;
             };
@@ -129,7 +130,7 @@ impl WsClock {
         }
         found
     }
-    fn is_old(&self, view: &View<'_>, e: ExtentId) -> bool {
+    fn is_old(&self, view: &View<'_>, e: UnitId) -> bool {
         // Both sides in whole microseconds, as the row keeps them.
         Nanos(view.now().0 / 1000 * 1000).since(view.last(e)) > self.window
     }
@@ -139,16 +140,16 @@ impl WsClock {
         view: &mut View<'_>,
         tier: TierId,
         wanted: &[Action],
-    ) -> Option<ExtentId> {
-        let range = view.geo().tier_slots(tier);
+    ) -> Option<UnitId> {
+        let range = view.seats(tier);
         let slots = range.end - range.start;
         loop {
             let hand = &mut self.hands[usize::from(tier.0)];
             let begins = hand.steps == 0;
             if let Some(s) = hand.ready.pop_front() {
                 // Accessed, discarded or taken since the turn that found it? Then it is not cold any more.
-                match view.owner(Slot(s)) {
-                    Some(e) if !self.is_marked(tier, Slot(s)) && !gone(view, e, wanted) => {
+                match view.owner(view.seat(s)) {
+                    Some(e) if !self.is_marked(tier, view.seat(s)) && !gone(view, e, wanted) => {
                         return Some(e);
                     }
                     _ => continue,
@@ -162,14 +163,14 @@ impl WsClock {
             }
             *view.budget() = view.budget().saturating_sub(1);
             let hand = &mut self.hands[usize::from(tier.0)];
-            let slot = Slot(range.start + hand.at);
+            let seat = view.seat(range.start + hand.at);
             hand.at = if hand.at + 1 == slots { 0 } else { hand.at + 1 };
             hand.steps += 1;
             let full_turn = hand.steps >= slots;
-            if let Some(e) = view.owner(slot).filter(|&e| !gone(view, e, wanted)) {
+            if let Some(e) = view.owner(seat).filter(|&e| !gone(view, e, wanted)) {
                 let last = view.last(e).0;
-                if self.is_marked(tier, slot) {
-                    self.marks[slot.0 as usize] = 0;
+                if self.is_marked(tier, seat) {
+                    self.marks[seat.index() as usize] = 0;
                 } else if self.is_old(view, e) {
                     let hand = &mut self.hands[usize::from(tier.0)];
                     hand.steps = 0;
@@ -179,9 +180,12 @@ impl WsClock {
                 let hand = &mut self.hands[usize::from(tier.0)];
                 // Of many only the oldest are kept: most candidates fail this comparison and cost no heap work.
                 if hand.oldest.len() < BATCH
-                    || hand.oldest.peek().is_some_and(|&top| (last, slot.0) < top)
+                    || hand
+                        .oldest
+                        .peek()
+                        .is_some_and(|&top| (last, seat.index()) < top)
                 {
-                    hand.oldest.push((last, slot.0));
+                    hand.oldest.push((last, seat.index()));
                     if hand.oldest.len() > BATCH {
                         hand.oldest.pop();
                     }
@@ -200,7 +204,7 @@ impl WsClock {
         hand.ready = sorted.iter().map(|x| x.1).collect();
         // If the oldest is outside the window, so may be others whose marks were cleared just now: the next turn, not
         // this one's order, decides about them.
-        let first = hand.ready.front().and_then(|&s| view.owner(Slot(s)));
+        let first = hand.ready.front().and_then(|&s| view.owner(view.seat(s)));
         match first {
             None => return false,
             Some(e) if self.is_old(view, e) => self.hands[usize::from(tier.0)].ready.truncate(1),
@@ -216,8 +220,10 @@ impl WsClock {
         hand.oldest.clear();
     }
     /// Put a victim back at the front: the engine could not take it just now.
-    pub fn put_back(&mut self, tier: TierId, slot: Slot) {
-        self.hands[usize::from(tier.0)].ready.push_front(slot.0);
+    pub fn put_back(&mut self, tier: TierId, seat: Seat) {
+        self.hands[usize::from(tier.0)]
+            .ready
+            .push_front(seat.index());
     }
 }
 
@@ -226,18 +232,18 @@ impl Collector for WsClock {
         "wsclock"
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        self.upper = view.geo().tier_slots(view.geo().slowest()).start;
+        self.upper = view.faster_seats();
         let hand = Hand {
             epoch: 1,
             ..Hand::default()
         };
-        self.hands = alloc::vec![hand; usize::from(view.geo().tiers())];
+        self.hands = alloc::vec![hand; usize::from(view.tiers())];
         self.marks = alloc::vec![0; self.upper as usize];
-        let fast = view.geo().tier_slots(TierId(0)).end.min(self.upper);
+        let fast = view.seats(TierId(0)).end.min(self.upper);
         self.fast = fast;
         self.order = Lists::new(fast, 1);
         // After a restart, the time stamps that survived give the order back.
-        let owned = (0..fast).filter_map(|s| view.owner(Slot(s)).map(|e| (view.last(e).0, s)));
+        let owned = (0..fast).filter_map(|s| view.owner(view.seat(s)).map(|e| (view.last(e).0, s)));
         let mut owned: Vec<(u64, u32)> = owned.collect();
         owned.sort_unstable();
         for (_, s) in owned {
@@ -249,22 +255,22 @@ impl Collector for WsClock {
         let usage = (Self::usage(s) + 1).min(USAGE_MAX);
         view.set_stat(access.extent, (s & !USAGE_MAX) | usage);
         view.set_last(access.extent, access.now);
-        if let Some(slot) = access.served().filter(|h| h.0 < self.upper) {
-            self.mark(view.tier_of(slot), slot);
+        if let Some(seat) = access.served().filter(|h| h.index() < self.upper) {
+            self.mark(view.tier_of(seat), seat);
         }
     }
-    fn placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+    fn placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         view.set_stat(extent, Self::with_misses(view.stat(extent), 0));
-        if slot.0 < self.upper {
-            self.mark(view.tier_of(slot), slot);
+        if seat.index() < self.upper {
+            self.mark(view.tier_of(seat), seat);
         }
     }
-    fn left(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
-    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<ExtentId> {
+    fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, _seat: Seat) {}
+    fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
         // What a fruitless turn lined up stays good as long as it is not accessed: one turn serves many calls.
         self.victim(view, tier, &[])
     }
-    fn rank(&self, view: &View<'_>, extent: ExtentId) -> Rank {
+    fn rank(&self, view: &View<'_>, extent: UnitId) -> Rank {
         (view.last(extent).0, 0)
     }
     fn bytes(&self) -> usize {
@@ -294,9 +300,9 @@ mod tests {
             data_offset: 0,
         };
         let geo = crate::geometry::Geometry::new(12, 12, 3, alloc::vec![m(3)]).unwrap();
-        let mut space = crate::policy::Space::new(geo);
+        let mut space = crate::volume::Space::new(geo);
         let mut view = View::new(&mut space, Nanos(0), 0, false, 100);
         assert!(!c.skip_turn(&mut view, &[]));
-        assert!((0..3).all(|s| !c.is_marked(TierId(0), Slot(s))));
+        assert!((0..3).all(|s| !c.is_marked(TierId(0), view.seat(s))));
     }
 }

@@ -135,12 +135,17 @@ impl Engine {
         Ok(true)
     }
 
+    /// Does the policy know of a copy in `slot`? A tiering policy knows of none, others of those on the fastest tier: what else
+    /// there is was left by the policy before.
+    pub(super) fn is_the_policys(&self, slot: Slot) -> bool {
+        self.drain.uses() != Uses::Homes && self.space.geo.tier_of(slot) == TierId(0)
+    }
+
     fn tell_copied(&mut self, now: Nanos, e: ExtentId, slot: Slot) {
         self.misplaced(now, slot, true);
-        // A tiering policy knows nothing of the copies that the one before it left.
-        if self.drain.uses() != Uses::Homes {
+        if self.is_the_policys(slot) {
             let (policy, mut view, _) = self.view(now, 0);
-            policy.on_copied(&mut view, e, slot);
+            policy.on_copied(&mut view, e, slot.into());
         }
     }
 
@@ -271,9 +276,9 @@ impl Engine {
         } else {
             self.free_moved(slot, out);
         }
-        if self.drain.uses() != Uses::Homes {
+        if self.is_the_policys(slot) {
             let (policy, mut view, _) = self.view(now, 0);
-            policy.on_uncopied(&mut view, e, slot);
+            policy.on_uncopied(&mut view, e, slot.into());
         }
         self.policy_due = true;
         self.retry |= self.space.map.is_held(e);

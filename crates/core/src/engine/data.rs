@@ -8,7 +8,7 @@ use super::commit::MetaSource;
 use super::gate::Gate;
 use super::{Engine, Mutant, Op, Req, SCAN_BUDGET, Waiter, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
-use crate::policy::{Access, Place, Uses};
+use crate::policy::{Access, Place};
 use crate::stats::CLASSES;
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
 use alloc::vec::Vec;
@@ -138,9 +138,9 @@ impl Engine {
     fn place(&mut self, now: Nanos, e: ExtentId) -> Option<Slot> {
         let (policy, mut view, _) = self.view(now, 0);
         let place = policy.first_touch(&mut view, e);
-        if let Place::Exact(s) = place {
+        if let Place::At(seat) = place {
             // On its way to be free: `linear` means this slot and no other, so the extent waits for it.
-            if self.freeing.contains(s) {
+            if self.freeing.contains(seat.slot()) {
                 return None;
             }
         }
@@ -153,7 +153,7 @@ impl Engine {
         self.counters.first_touches += 1;
         self.misplaced(now, slot, false);
         let (policy, mut view, _) = self.view(now, 0);
-        policy.on_placed(&mut view, e, slot);
+        policy.on_placed(&mut view, e, slot.into());
         Some(slot)
     }
 
@@ -168,7 +168,7 @@ impl Engine {
         out: &mut Vec<Effect>,
     ) {
         let access = self.access(now, req, extent, home, self.space.map.copy(extent));
-        let tier = access.served().map(|s| self.space.geo.tier_of(s));
+        let tier = access.served().map(|s| self.space.geo.tier_of(s.slot()));
         let c = &mut self.counters;
         c.accesses += 1;
         if let Some(t) = tier {
@@ -177,9 +177,8 @@ impl Engine {
         let class = &mut c.classes[usize::from(access.class) % CLASSES];
         class.accesses += 1;
         class.fast_hits += u64::from(tier == Some(TierId(0)));
-        // A tiering policy knows nothing of the copies that the one before it left.
         let told = Access {
-            copy: access.copy.filter(|_| self.drain.uses() != Uses::Homes),
+            copy: access.copy.filter(|s| self.is_the_policys(s.slot())),
             ..access
         };
         let (policy, mut view, wanted) = self.view(now, SCAN_BUDGET);
@@ -187,7 +186,7 @@ impl Engine {
         self.policy_due = true;
         if !self.wanted.is_empty() {
             // Served at the home, it wakes the disk whatever the policy wants.
-            self.wake_with(access.home.filter(|_| access.copy.is_none()));
+            self.wake_with(home.filter(|_| access.copy.is_none()));
             self.try_wanted(now, out);
             self.wake_with(None);
         }
@@ -206,8 +205,8 @@ impl Engine {
         Access {
             now,
             extent,
-            home,
-            copy,
+            home: home.map(Slot::into),
+            copy: copy.map(Slot::into),
             write: req.is_write(),
             class: req.class,
             request_bytes: req.bytes,

@@ -83,7 +83,7 @@ impl Engine {
         self.commit.note_home(e, now, self.params.commit_interval);
         self.free_slot(slot, true, out);
         let (policy, mut view, _) = self.view(now, 0);
-        policy.on_discarded(&mut view, e, slot);
+        policy.on_discarded(&mut view, e, slot.into());
         self.space.map.forget(e);
         self.policy_due = true;
     }

@@ -1,9 +1,10 @@
 //! Looking at a running engine: counters, explanations.
 
 use super::Engine;
-use crate::policy::{Policy, Space, View};
+use crate::policy::{Policy, View};
 use crate::stats::Counters;
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
+use crate::volume::Space;
 use alloc::string::String;
 use alloc::vec::Vec;
 

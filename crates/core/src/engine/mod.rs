@@ -55,10 +55,11 @@ pub use switch::{Drain, SwitchError, fits};
 pub use wear::WearBudget;
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request, RequestOp, Tag};
-use crate::policy::{Action, Policy, Space, Uses, View};
+use crate::policy::{Action, Policy, Uses, View};
 use crate::stats::{CLASSES, ClassCounters, Counters, MemberCounters};
 use crate::store::{self, Opened};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::volume::Space;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;

@@ -119,8 +119,8 @@ impl Engine {
         }
         let ride = self.may_copy(now, extent, src, up)?;
         let (policy, view, _) = self.view(now, 0);
-        let near = policy.near(&view, extent, to);
-        let dst = self.space.take_on(to, near).ok_or(Refusal::Full)?;
+        let beside = policy.beside(&view, extent, to);
+        let dst = self.space.take_on(to, beside).ok_or(Refusal::Full)?;
         let may = self.may_disturb(now, &[src, dst], true);
         if let Err(why) = may.and_then(|()| self.may_wear(to)) {
             self.space.slots.put_back(dst);
@@ -357,7 +357,7 @@ impl Engine {
             self.space.map.rehome(m.extent, m.dst);
             self.misplaced(now, m.dst, false);
             let (policy, mut view, _) = self.view(now, 0);
-            policy.on_placed(&mut view, m.extent, m.dst);
+            policy.on_placed(&mut view, m.extent, m.dst.into());
             self.free_moved(m.src, out);
             self.settle_move(now, &m, Outcome::Done);
         }

@@ -17,7 +17,7 @@ pub struct Params {
     pub stage_blocks: u32,
     /// Reads of unmapped extents give them a home (the lab; live they return zeros).
     pub map_on_read: bool,
-    /// What is not mapped yet lies in the order of addresses on the slowest tier ([`crate::policy::Space::keep_own`]; the lab).
+    /// What is not mapped yet lies in the order of addresses on the slowest tier ([`crate::volume::Space::keep_own`]; the lab).
     pub own_slots: bool,
     /// Serve reads only.
     pub read_only: bool,

@@ -7,8 +7,9 @@
 
 use super::{Engine, LOOKS, lull};
 use crate::geometry::Geometry;
-use crate::policy::{Action, Policy, Space, Uses, View};
+use crate::policy::{Action, Policy, Uses, View};
 use crate::units::{ExtentId, Nanos, Slot};
+use crate::volume::Space;
 use crate::{Effect, TierId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -11,7 +11,7 @@ use super::classes::is_metadata;
 use super::hold::FAST;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::bits::Bits;
-use crate::units::{ExtentId, Slot};
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -29,7 +29,7 @@ pub struct Azor {
 }
 
 impl Azor {
-    fn line(&self, e: ExtentId) -> usize {
+    fn line(&self, e: UnitId) -> usize {
         e.0 as usize % self.lines.len().max(1)
     }
     /// What is compared: metadata first, then the access count.
@@ -46,35 +46,29 @@ impl Policy for Azor {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let (f, n) = (view.geo().tier_slots(FAST).end, view.geo().extents as usize);
+        let (f, n) = (view.seats(FAST).end, view.units() as usize);
         self.lines = vec![NOBODY; f as usize];
         self.counts = vec![0; n];
         self.metadata = Bits::new(n);
-        for e in (0..f).filter_map(|s| view.owner(Slot(s))) {
+        for e in (0..f).filter_map(|s| view.owner(view.seat(s))) {
             let line = self.line(e);
             self.lines[line] = e.0;
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
         let line = self.line(extent);
         self.lines[line] = extent.0;
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
         let line = self.line(extent);
         if self.lines[line] == extent.0 {
             self.lines[line] = NOBODY;
         }
     }
-    fn on_discarded(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
         self.counts[extent.0 as usize] = 0;
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
@@ -88,11 +82,11 @@ impl Policy for Azor {
         }
         let holder = self.lines[self.line(e)];
         if holder != NOBODY {
-            if self.rank(e.0) <= self.rank(holder) || view.is_held(ExtentId(holder)) {
+            if self.rank(e.0) <= self.rank(holder) || view.is_held(UnitId(holder)) {
                 return;
             }
             wanted.push(Action::Evict {
-                extent: ExtentId(holder),
+                extent: UnitId(holder),
             });
         }
         wanted.push(Action::Fetch {
@@ -108,6 +102,9 @@ impl Policy for Azor {
         _wanted: &mut Vec<Action>,
     ) {
     }
+    fn writes_through(&self) -> bool {
+        true
+    }
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         WriteTo::Both
     }
@@ -117,7 +114,7 @@ impl Policy for Azor {
     fn params(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let kind = |e: u32| match self.rank(e) {
             (true, n) => format!("metadata, {n} accesses"),

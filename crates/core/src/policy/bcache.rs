@@ -23,7 +23,8 @@ use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, param};
 use crate::bits::BitTree;
 use crate::collector::Streams;
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::Nanos;
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -81,7 +82,7 @@ impl Default for Bcache {
 }
 
 impl Bcache {
-    fn mark(&mut self, e: ExtentId, dirty: bool) {
+    fn mark(&mut self, e: UnitId, dirty: bool) {
         if dirty != self.dirty.contains(e.0 as usize) {
             if dirty {
                 self.dirty.insert(e.0 as usize);
@@ -114,7 +115,7 @@ impl Bcache {
                 .dirty
                 .first_from(self.at as usize)
                 .or_else(|| self.dirty.first_from(0));
-            let Some(e) = found.map(|i| ExtentId(i as u32)) else {
+            let Some(e) = found.map(|i| UnitId(i as u32)) else {
                 return;
             };
             self.at = e.0 + 1;
@@ -135,31 +136,25 @@ impl Policy for Bcache {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let f = view.geo().tier_slots(FAST).end;
+        let f = view.seats(FAST).end;
         self.shares = Shares::new(view, vec![f]);
-        self.dirty = BitTree::new(view.geo().extents as usize);
-        self.sectors = i64::from(view.geo().extent_bytes() / 512);
+        self.dirty = BitTree::new(view.units() as usize);
+        self.sectors = i64::from(view.unit_bytes() / 512);
         self.rate = self.minimum;
         for s in 0..f {
-            if let Some(e) = view.owner(Slot(s)).filter(|&e| view.is_dirty(e)) {
+            if let Some(e) = view.owner(view.seat(s)).filter(|&e| view.is_dirty(e)) {
                 self.mark(e, true);
             }
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.shares.arrived(extent, slot.0);
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.shares.arrived(extent, seat.index());
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.shares.remove(slot.0);
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.shares.remove(seat.index());
         self.mark(extent, false);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
@@ -168,7 +163,7 @@ impl Policy for Bcache {
         self.next.get_or_insert(access.now + self.update);
         let (_, run) = self.streams.note(access);
         if let Some(s) = access.copy {
-            return self.shares.touch(s.0);
+            return self.shares.touch(s.index());
         }
         if (self.cutoff > 0 && run >= self.cutoff) || self.shares.is_coming(extent) {
             return;
@@ -262,7 +257,7 @@ impl Policy for Bcache {
             ("rate_minimum", self.minimum as f64),
         ]
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let what = match view.copy(extent) {
             Some(_) if view.is_dirty(extent) => "a dirty copy",

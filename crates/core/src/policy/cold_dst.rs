@@ -17,7 +17,8 @@ use super::hold::{FAST, Hold, is_fast, is_large_file};
 use super::hot_dst::HotDst;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, View};
 use crate::collector::Collector;
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::Nanos;
+use crate::volume::{Seat, UnitId};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -74,18 +75,14 @@ impl Policy for ColdDst {
             self.base.forced += 1;
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(if self.large {
-            view.geo().slowest()
-        } else {
-            FAST
-        })
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(if self.large { view.slowest() } else { FAST })
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.base.on_placed(view, extent, slot);
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.base.on_placed(view, extent, seat);
     }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.base.on_discarded(view, extent, slot);
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.base.on_discarded(view, extent, seat);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         if self.kind == Cold::Plain {
@@ -114,7 +111,7 @@ impl Policy for ColdDst {
         }
         if self.base.forced != self.seen {
             self.seen = self.base.forced;
-            let share = view.geo().tier_slots(FAST).end / CLEAN_SHARE;
+            let share = view.seats(FAST).end / CLEAN_SHARE;
             self.to_clean = self.seen.min(u64::from(share));
         }
         // One at a time: who is coldest is known when the one before has left.
@@ -135,7 +132,7 @@ impl Policy for ColdDst {
     fn params(&self) -> Vec<(&'static str, f64)> {
         self.base.params()
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         match self.kind {
             Cold::Plain if view.home(extent).is_some() && !is_fast(view, extent) => format!(
                 "{}; demoted or of a large file, and nothing returns",

@@ -23,7 +23,7 @@ use super::classes::{LOWEST, priority};
 use super::hold::FAST;
 use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::Lists;
-use crate::units::{ExtentId, Slot};
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -54,7 +54,7 @@ pub struct Dss {
     /// Entries being cleaned.
     cleaning: u32,
     /// Copies asked for: what they will be.
-    coming: Vec<(ExtentId, u8)>,
+    coming: Vec<(UnitId, u8)>,
 }
 
 impl Dss {
@@ -103,12 +103,12 @@ impl Dss {
         }
     }
     /// The first entry that is not busy, of the lowest priority that has one.
-    fn head(&self, view: &View<'_>, dirty: bool) -> Option<ExtentId> {
+    fn head(&self, view: &View<'_>, dirty: bool) -> Option<UnitId> {
         let base = if dirty { RINGS } else { 0 };
         for p in (0..RINGS).rev() {
             let mut at = self.lists.head(base + p);
             while let Some(s) = at {
-                if let Some(e) = view.owner(Slot(s)).filter(|&e| !view.is_held(e)) {
+                if let Some(e) = view.owner(view.seat(s)).filter(|&e| !view.is_held(e)) {
                     return Some(e);
                 }
                 at = self.lists.next(s);
@@ -133,7 +133,7 @@ impl Dss {
                 return;
             };
             if let Some(s) = view.copy(extent) {
-                self.take_out(s.0);
+                self.take_out(s.index());
             }
             wanted.push(Action::Clean { extent });
             self.owed -= 1;
@@ -156,11 +156,11 @@ impl Policy for Dss {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let f = view.geo().tier_slots(FAST).end;
+        let f = view.seats(FAST).end;
         self.lists = Lists::new(f, 2 * RINGS);
         self.state = vec![0; f as usize];
         for s in 0..f {
-            if let Some(e) = view.owner(Slot(s)) {
+            if let Some(e) = view.owner(view.seat(s)) {
                 let dirty = if view.is_dirty(e) { DIRTY } else { 0 };
                 self.append(s, self.file(0) | dirty);
             }
@@ -174,22 +174,16 @@ impl Policy for Dss {
             ..MoveRules::default()
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
         let known = self.coming.iter().position(|c| c.0 == extent);
         let state = known.map_or(self.file(0), |i| self.coming.swap_remove(i).1);
-        self.append(slot.0, state);
+        self.append(seat.index(), state);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.take_out(slot.0);
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.take_out(seat.index());
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         self.owed = self.owed.saturating_add(self.per_access);
@@ -197,7 +191,7 @@ impl Policy for Dss {
         view.set_last(extent, access.now);
         let state = self.file(access.class) | if access.write { DIRTY } else { 0 };
         if let Some(s) = access.copy {
-            return self.append(s.0, state | (self.state[s.0 as usize] & DIRTY));
+            return self.append(s.index(), state | (self.state[s.index() as usize] & DIRTY));
         }
         let large = access.class == 0 || super::hold::is_large_file(access);
         if self.coming.iter().any(|c| c.0 == extent) || (self.selective && self.active && large) {
@@ -227,8 +221,8 @@ impl Policy for Dss {
             Action::Clean { extent } => {
                 self.cleaning = self.cleaning.saturating_sub(1);
                 if let Some(s) = view.copy(extent) {
-                    let p = self.state[s.0 as usize] & !DIRTY;
-                    self.append(s.0, p | if view.is_dirty(extent) { DIRTY } else { 0 });
+                    let p = self.state[s.index() as usize] & !DIRTY;
+                    self.append(s.index(), p | if view.is_dirty(extent) { DIRTY } else { 0 });
                 }
             }
             Action::Fetch { extent, .. } | Action::Allocate { extent, .. }
@@ -275,7 +269,7 @@ impl Policy for Dss {
             ("sync_batch", f64::from(self.batch)),
         ]
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let (low, high) = self.watermarks();
         let free = view.free(FAST) + self.clean;
@@ -283,7 +277,7 @@ impl Policy for Dss {
         let what = match view.copy(extent) {
             None => String::from("no copy; a miss takes the head of the free list"),
             Some(s) => {
-                let p = self.state[s.0 as usize];
+                let p = self.state[s.index() as usize];
                 let list = if p & DIRTY == 0 { "free" } else { "dirty" };
                 format!("a copy on the {list} list, priority {}", p & !DIRTY)
             }

@@ -21,7 +21,8 @@
 use super::hold::{FAST, is_fast};
 use super::{Access, Action, Outcome, ParamError, Place, Policy, View, matrix, param};
 use crate::collector::{Raised, Streams};
-use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::units::{Nanos, TierId};
+use crate::volume::UnitId;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -50,7 +51,7 @@ pub struct Edt {
     /// (random requests, sequential bytes / 512) of this interval.
     units: Vec<(u32, u32)>,
     raised: Raised,
-    cells: VecDeque<(ExtentId, TierId)>,
+    cells: VecDeque<(UnitId, TierId)>,
     plans: u64,
 }
 
@@ -83,7 +84,7 @@ impl Edt {
     /// What `tier` can do.
     fn capacity(&self, view: &View<'_>, tier: TierId) -> Capacity {
         let (fast, slow) = (self.tiers[0], self.tiers[1]);
-        let steps = view.geo().slowest().0;
+        let steps = view.slowest().0;
         match tier.0 {
             0 => fast,
             t if t == steps => slow,
@@ -98,7 +99,7 @@ impl Edt {
         }
     }
     /// What the extent saves by being on `tier`, in prices of slow slots; negative if it does not.
-    fn saving(&self, view: &View<'_>, e: ExtentId, tier: TierId, can: &Capacity) -> f64 {
+    fn saving(&self, view: &View<'_>, e: UnitId, tier: TierId, can: &Capacity) -> f64 {
         let (random, sectors) = self.units[e.0 as usize];
         let seconds = self.interval.as_secs_f64();
         let (rate, bandwidth) = (
@@ -106,24 +107,24 @@ impl Edt {
             f64::from(sectors) * 512.0 / seconds,
         );
         let cost = |c: &Capacity, t: TierId| {
-            let slots = f64::from(view.geo().tier_slots(t).len() as u32);
+            let slots = f64::from(view.seats(t).len() as u32);
             let share = (rate / c.iops)
                 .max(bandwidth / c.bandwidth)
                 .max(1.0 / slots);
             share * (c.price * slots)
         };
-        cost(&self.tiers[1], view.geo().slowest()) - cost(can, tier)
+        cost(&self.tiers[1], view.slowest()) - cost(can, tier)
     }
     fn begin(&mut self, view: &View<'_>) {
         self.plans += 1;
         let mut touched = Vec::new();
         self.raised.take(&mut touched);
-        if view.geo().tiers() > 2 {
+        if view.tiers() > 2 {
             return self.begin_all(view, touched);
         }
-        let f = view.geo().tier_slots(FAST).end;
-        let mut here: Vec<ExtentId> = (0..f).filter_map(|s| view.owner(Slot(s))).collect();
-        let mut all: Vec<(f64, bool, ExtentId)> = touched
+        let f = view.seats(FAST).end;
+        let mut here: Vec<UnitId> = (0..f).filter_map(|s| view.owner(view.seat(s))).collect();
+        let mut all: Vec<(f64, bool, UnitId)> = touched
             .iter()
             .filter(|&&e| view.home(e).is_some() && !is_fast(view, e))
             .chain(&here)
@@ -138,10 +139,10 @@ impl Edt {
             .collect();
         all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
         all.truncate(f as usize);
-        let mut chosen: Vec<ExtentId> = all.iter().map(|x| x.2).collect();
+        let mut chosen: Vec<UnitId> = all.iter().map(|x| x.2).collect();
         chosen.sort_unstable();
         here.sort_unstable();
-        let slowest = view.geo().slowest();
+        let slowest = view.slowest();
         self.cells.clear();
         let down = here.iter().filter(|e| chosen.binary_search(e).is_err());
         self.cells.extend(down.map(|&e| (e, slowest)));
@@ -155,11 +156,13 @@ impl Edt {
 
 impl Edt {
     /// A plan over more than two tiers.
-    fn begin_all(&mut self, view: &View<'_>, touched: Vec<ExtentId>) {
-        let slowest = view.geo().slowest();
-        let at = |e: ExtentId| view.home(e).map(|s| view.tier_of(s));
-        let upper = view.geo().tier_slots(slowest).start;
-        let mut left: Vec<ExtentId> = (0..upper).filter_map(|s| view.owner(Slot(s))).collect();
+    fn begin_all(&mut self, view: &View<'_>, touched: Vec<UnitId>) {
+        let slowest = view.slowest();
+        let at = |e: UnitId| view.home(e).map(|s| view.tier_of(s));
+        let upper = view.seats(slowest).start;
+        let mut left: Vec<UnitId> = (0..upper)
+            .filter_map(|s| view.owner(view.seat(s)))
+            .collect();
         left.extend(touched.iter().filter(|&&e| at(e) == Some(slowest)));
         let mut moves = Vec::new();
         let can: Vec<Capacity> = (0..slowest.0)
@@ -168,18 +171,18 @@ impl Edt {
         let saving = |e, t: u8| self.saving(view, e, TierId(t), &can[usize::from(t)]);
         for t in (0..slowest.0).map(TierId) {
             // Those for whom this tier is the cheapest of those that are left to choose from.
-            let wants = |e: ExtentId| {
+            let wants = |e: UnitId| {
                 let here = saving(e, t.0);
                 let cheapest = (t.0 + 1..slowest.0).all(|l| saving(e, l) <= here);
                 (here > 0.0 && cheapest).then_some(here)
             };
-            let mut all: Vec<(f64, bool, ExtentId)> = left
+            let mut all: Vec<(f64, bool, UnitId)> = left
                 .iter()
                 .filter_map(|&e| wants(e).map(|n| (n, at(e) != Some(t), e)))
                 .collect();
             all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-            all.truncate(view.geo().tier_slots(t).len());
-            let mut chosen: Vec<ExtentId> = all.iter().map(|x| x.2).collect();
+            all.truncate(view.seats(t).len());
+            let mut chosen: Vec<UnitId> = all.iter().map(|x| x.2).collect();
             chosen.sort_unstable();
             left.retain(|e| chosen.binary_search(e).is_err());
             moves.extend(chosen.iter().map(|&e| (e, t)));
@@ -230,12 +233,12 @@ impl Policy for Edt {
         "edt"
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let n = view.geo().extents;
+        let n = view.units();
         self.units = vec![(0, 0); n as usize];
         self.raised = Raised::new(n);
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, _wanted: &mut Vec<Action>) {
         let e = access.extent;
@@ -244,8 +247,8 @@ impl Policy for Edt {
         let (continues, _) = self.streams.note(access);
         let u = &mut self.units[e.0 as usize];
         if continues {
-            let from = u64::from(e.0) << view.geo().extent_shift;
-            let to = from + u64::from(view.geo().extent_bytes());
+            let from = view.start(e);
+            let to = from + u64::from(view.unit_bytes());
             let end = access.request_offset + u64::from(access.request_bytes);
             let bytes = end.min(to).saturating_sub(access.request_offset.max(from));
             u.1 = u.1.saturating_add((bytes / 512) as u32);
@@ -268,7 +271,7 @@ impl Policy for Edt {
             self.next = Some(next + self.interval);
         }
         while let Some(&(extent, to)) = self.cells.front() {
-            let waits = to < view.geo().slowest() && view.free(to) == 0 && view.moves() > 0;
+            let waits = to < view.slowest() && view.free(to) == 0 && view.moves() > 0;
             if waits || view.moves() + wanted.len() as u32 >= AT_ONCE {
                 return;
             }
@@ -313,7 +316,7 @@ impl Policy for Edt {
             ("price_ratio", fast.price),
         ]
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let (random, sectors) = self.units[extent.0 as usize];
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         format!(
@@ -331,6 +334,6 @@ impl Policy for Edt {
         self.units.len() * 8
             + self.raised.bytes()
             + self.streams.bytes()
-            + self.cells.capacity() * size_of::<(ExtentId, TierId)>()
+            + self.cells.capacity() * size_of::<(UnitId, TierId)>()
     }
 }

@@ -25,7 +25,8 @@ use super::{
     Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Refusal, Uses, View, WriteTo,
 };
 use crate::collector::{Collector, Lists, WsClock};
-use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::units::{Nanos, TierId};
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -75,12 +76,15 @@ impl GreenDm {
     }
     /// Write home what the write-back queue cannot hold.
     fn drain(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
-        let limit = (view.geo().tier_slots(FAST).end / 8).max(1);
+        let limit = (view.seats(FAST).end / 8).max(1);
         while self.dirty_count > limit
             && let Some(s) = self.dirty.head(0)
         {
             self.unqueue(s);
-            wanted.extend(view.owner(Slot(s)).map(|extent| Action::Clean { extent }));
+            wanted.extend(
+                view.owner(view.seat(s))
+                    .map(|extent| Action::Clean { extent }),
+            );
         }
     }
     fn unqueue(&mut self, s: u32) {
@@ -105,7 +109,7 @@ impl GreenDm {
     }
     fn demote(&mut self, view: &mut View<'_>, tier: TierId, wanted: &mut Vec<Action>) {
         let i = usize::from(tier.0);
-        let range = view.geo().tier_slots(tier);
+        let range = view.seats(tier);
         let slots = range.end - range.start;
         let (low, high) = self.watermarks(slots);
         if slots == 1 {
@@ -122,7 +126,7 @@ impl GreenDm {
             return;
         }
         let copies = self.hold == Hold::Copy;
-        let below = (tier.0 + 1..view.geo().tiers())
+        let below = (tier.0 + 1..view.tiers())
             .map(TierId)
             .find(|&t| copies || view.free(t) > 0);
         let room = self
@@ -166,38 +170,32 @@ impl Policy for GreenDm {
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.clock.attach(view);
-        self.demoting = alloc::vec![(false, 0); usize::from(view.geo().tiers())];
+        self.demoting = alloc::vec![(false, 0); usize::from(view.tiers())];
         if self.hold == Hold::Copy {
-            let slots = view.geo().tier_slots(FAST).end;
+            let slots = view.seats(FAST).end;
             self.dirty = Lists::new(slots, 1);
             self.dirty_count = 0;
             for s in 0..slots {
-                if view.owner(Slot(s)).is_some_and(|e| view.is_dirty(e)) {
+                if view.owner(view.seat(s)).is_some_and(|e| view.is_dirty(e)) {
                     self.queue(s);
                 }
             }
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(match self.hold {
             Hold::Home => FAST,
-            Hold::Copy => view.geo().slowest(),
+            Hold::Copy => view.slowest(),
         })
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.clock.placed(view, extent, slot);
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.clock.placed(view, extent, seat);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.unqueue(slot.0);
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.unqueue(seat.index());
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.clock.placed(view, extent, slot);
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.clock.placed(view, extent, seat);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let miss = match self.hold {
@@ -205,7 +203,7 @@ impl Policy for GreenDm {
             Hold::Copy => access.copy.is_none(),
         };
         if let Some(s) = access.copy.filter(|_| access.write) {
-            self.queue(s.0);
+            self.queue(s.index());
         }
         if miss {
             let stat = view.stat(access.extent);
@@ -236,7 +234,7 @@ impl Policy for GreenDm {
             Action::Clean { extent } => {
                 // What could not be written home now is still dirty.
                 if let Some(s) = view.copy(extent).filter(|_| view.is_dirty(extent)) {
-                    self.queue(s.0);
+                    self.queue(s.index());
                 }
                 return;
             }
@@ -265,7 +263,7 @@ impl Policy for GreenDm {
             self.drain(view, wanted);
             return self.demote(view, FAST, wanted);
         }
-        for t in 0..view.geo().tiers() - 1 {
+        for t in 0..view.tiers() - 1 {
             self.demote(view, TierId(t), wanted);
         }
     }
@@ -340,7 +338,7 @@ impl Policy for GreenDm {
             ("MCML", f64::from(self.move_limit)),
         ]
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let stat = view.stat(extent);
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let (misses, usage) = (WsClock::misses(stat), WsClock::usage(stat));
@@ -352,12 +350,12 @@ impl Policy for GreenDm {
             ),
             Some(TierId(0)) => format!(
                 "{usage} accesses, last {idle:.1} s ago, {}; it is demoted when fewer than {} fast slots are free and the clock hand finds it unmarked for over {:.0} s, or as the oldest",
-                if self.clock.is_marked(FAST, at.unwrap_or(Slot(0))) {
+                if at.is_some_and(|s| self.clock.is_marked(FAST, s)) {
                     "marked since the hand last passed"
                 } else {
                     "not accessed since the hand last passed"
                 },
-                self.watermarks(view.geo().tier_slots(TierId(0)).end).0,
+                self.watermarks(view.seats(TierId(0)).end).0,
                 self.clock.window.as_secs_f64()
             ),
             Some(_) => format!(

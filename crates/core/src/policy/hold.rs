@@ -3,7 +3,8 @@
 
 use super::middle::Middle;
 use super::{Access, Action, Uses, View};
-use crate::units::{ExtentId, TierId};
+use crate::units::TierId;
+use crate::volume::UnitId;
 
 /// The tier that everything competes for.
 pub const FAST: TierId = TierId(0);
@@ -26,29 +27,29 @@ impl Hold {
         }
     }
     /// Bring a unit to the fast tier.
-    pub fn up(self, extent: ExtentId) -> Action {
+    pub fn up(self, extent: UnitId) -> Action {
         match self {
             Hold::Home => Action::Move { extent, to: FAST },
             Hold::Copy => Action::Fetch { extent, to: FAST },
         }
     }
     /// Make a unit leave the tier that it is on, to make room: a home goes to the next slower tier that has room.
-    pub fn down(self, view: &View<'_>, extent: ExtentId) -> Action {
+    pub fn down(self, view: &View<'_>, extent: UnitId) -> Action {
         let from = view.home(extent).map_or(FAST, |s| view.tier_of(s));
         match self {
             Hold::Home => Action::Move {
                 extent,
-                to: Middle::below(view, from).unwrap_or(view.geo().slowest()),
+                to: Middle::below(view, from).unwrap_or(view.slowest()),
             },
             Hold::Copy => Action::Evict { extent },
         }
     }
     /// Make a unit leave because it should not be on any faster tier.
-    pub fn out(self, view: &View<'_>, extent: ExtentId) -> Action {
+    pub fn out(self, view: &View<'_>, extent: UnitId) -> Action {
         match self {
             Hold::Home => Action::Move {
                 extent,
-                to: view.geo().slowest(),
+                to: view.slowest(),
             },
             Hold::Copy => Action::Evict { extent },
         }
@@ -63,7 +64,7 @@ impl Hold {
 }
 
 /// Is the unit served from the fast tier now?
-pub fn is_fast(view: &View<'_>, e: ExtentId) -> bool {
+pub fn is_fast(view: &View<'_>, e: UnitId) -> bool {
     view.copy(e)
         .or(view.home(e))
         .is_some_and(|s| view.tier_of(s) == FAST)

@@ -16,7 +16,8 @@ use super::hold::{FAST, Hold, is_fast, is_large_file};
 use super::middle::Middle;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::collector::Collector;
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::Nanos;
+use crate::volume::{Seat, UnitId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -32,9 +33,9 @@ pub struct HotDst {
     pub(super) collector: Box<dyn Collector>,
     hold: Hold,
     pub(super) last_evicted: u64,
-    waiting: VecDeque<ExtentId>,
+    waiting: VecDeque<UnitId>,
     /// Extents of large files on their way out.
-    sieved: Vec<ExtentId>,
+    sieved: Vec<UnitId>,
     /// Evictions asked for because a newcomer needed the room.
     pub(super) forced: u64,
     pub(super) middle: Middle,
@@ -92,27 +93,21 @@ impl Policy for HotDst {
         self.collector.attach(view);
         self.middle.attach(view);
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.collector.placed(view, extent, slot);
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.collector.placed(view, extent, seat);
     }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.collector.left(view, extent, slot);
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.collector.left(view, extent, seat);
         self.collector.forget(extent);
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.collector.placed(view, extent, slot);
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.collector.placed(view, extent, seat);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.collector.left(view, extent, slot);
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.collector.left(view, extent, seat);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         if self.note(view, access, wanted) || access.write || is_fast(view, access.extent) {
@@ -158,6 +153,9 @@ impl Policy for HotDst {
             wanted.extend(next.map(|e| self.hold.up(e)));
         }
     }
+    fn writes_through(&self) -> bool {
+        true
+    }
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         WriteTo::Both
     }
@@ -175,7 +173,7 @@ impl Policy for HotDst {
     fn params(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let what = match (is_fast(view, extent), self.hold) {
             (true, _) => "on the fast tier until it is the coldest there and room is needed",
             (false, Hold::Home) => "on a slower tier; a read promotes it if it is worth more",

@@ -21,7 +21,8 @@ use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::bits::Bits;
 use crate::collector::{Heap, Raised, Rank, weight};
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::Nanos;
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -46,7 +47,7 @@ pub struct Hystor {
     shares: Shares,
     /// Slots of the remap share, worth least on top.
     remap: Heap,
-    queue: Vec<(Rank, ExtentId)>,
+    queue: Vec<(Rank, UnitId)>,
     /// A plan is under way; so many windows end with it.
     planning: Option<u32>,
     /// When a plan under way was last looked at.
@@ -78,7 +79,7 @@ impl Hystor {
         n.checked_shr(self.now - at).unwrap_or(0)
     }
     /// Lower numbers first among equals.
-    fn rank(&self, e: ExtentId) -> Rank {
+    fn rank(&self, e: UnitId) -> Rank {
         let n = self.units.len() as u32;
         let near = [e.0.checked_sub(1), (e.0 + 1 < n).then_some(e.0 + 1)];
         let quarter = near.iter().flatten().map(|&x| self.counter(x) / 4).max();
@@ -94,15 +95,19 @@ impl Hystor {
         self.raised.take(&mut raised);
         self.queue.clear();
         for e in raised {
-            let there = view.copy(e).is_some_and(|s| self.shares.of(s.0) == REMAP);
+            let there = view
+                .copy(e)
+                .is_some_and(|s| self.shares.of(s.index()) == REMAP);
             if view.home(e).is_some() && !there {
                 self.queue.push((self.rank(e), e));
             }
         }
         self.queue.sort_unstable();
         // Ranks have changed both ways since the last plan.
-        for s in 0..view.geo().tier_slots(FAST).end {
-            let here = view.owner(Slot(s)).filter(|_| self.shares.of(s) == REMAP);
+        for s in 0..view.seats(FAST).end {
+            let here = view
+                .owner(view.seat(s))
+                .filter(|_| self.shares.of(s) == REMAP);
             if let Some(e) = here {
                 self.remap.set(s, self.rank(e));
             } else {
@@ -124,12 +129,15 @@ impl Hystor {
                     break;
                 }
                 self.remap.remove(s);
-                wanted.extend(view.owner(Slot(s)).map(|extent| Action::Evict { extent }));
+                wanted.extend(
+                    view.owner(view.seat(s))
+                        .map(|extent| Action::Evict { extent }),
+                );
             }
             if let Some(s) = view.copy(extent) {
                 // It is here for its writes: no data moves.
-                self.shares.assign(s.0, REMAP);
-                self.remap.set(s.0, rank);
+                self.shares.assign(s.index(), REMAP);
+                self.remap.set(s.index(), rank);
                 if wanted.is_empty() {
                     continue;
                 }
@@ -153,7 +161,7 @@ impl Policy for Hystor {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let (f, n) = (view.geo().tier_slots(FAST).end, view.geo().extents);
+        let (f, n) = (view.seats(FAST).end, view.units());
         let remap = ((f64::from(f) * self.remap_share) as u32).min(f - 1);
         self.shares = Shares::new(view, vec![remap, f - remap]);
         self.remap = Heap::new(f);
@@ -161,26 +169,20 @@ impl Policy for Hystor {
         self.metadata = Bits::new(n as usize);
         self.raised = Raised::new(n);
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.shares.arrived(extent, slot.0);
-        if self.shares.of(slot.0) == REMAP {
-            self.remap.set(slot.0, self.rank(extent));
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.shares.arrived(extent, seat.index());
+        if self.shares.of(seat.index()) == REMAP {
+            self.remap.set(seat.index(), self.rank(extent));
         }
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.shares.remove(slot.0);
-        self.remap.remove(slot.0);
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.shares.remove(seat.index());
+        self.remap.remove(seat.index());
     }
-    fn on_discarded(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
         self.units[extent.0 as usize] = (0, self.now);
         self.metadata.clear(extent.0 as usize);
     }
@@ -194,10 +196,10 @@ impl Policy for Hystor {
             self.metadata.set(extent.0 as usize);
         }
         for e in extent.0.saturating_sub(1)..=(extent.0 + 1).min(self.units.len() as u32 - 1) {
-            self.raised.note(ExtentId(e));
+            self.raised.note(UnitId(e));
         }
         if let Some(s) = access.copy {
-            return self.shares.touch(s.0);
+            return self.shares.touch(s.index());
         }
         if self.shares.is_coming(extent) {
             return;
@@ -273,10 +275,10 @@ impl Policy for Hystor {
             ("remap_share", self.remap_share),
         ]
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let what = match view.copy(extent) {
-            Some(s) if self.shares.of(s.0) == WRITES => "a copy in the write-back share",
+            Some(s) if self.shares.of(s.index()) == WRITES => "a copy in the write-back share",
             Some(_) => "a copy in the remap share",
             None => "no copy; a write, or being worth enough at the next plan, makes one",
         };
@@ -297,6 +299,6 @@ impl Policy for Hystor {
             + self.raised.bytes()
             + self.shares.bytes()
             + self.remap.bytes()
-            + self.queue.capacity() * size_of::<(Rank, ExtentId)>()
+            + self.queue.capacity() * size_of::<(Rank, UnitId)>()
     }
 }

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::bits::Bits;
 use crate::collector::{Collector, Raised, Rank};
-use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::units::{Nanos, TierId};
+use crate::volume::{Seat, UnitId};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -86,14 +87,14 @@ pub struct Interval {
     due: Due,
     plans: u64,
     /// Candidates of the plan under way, hottest last.
-    queue: Vec<ExtentId>,
+    queue: Vec<UnitId>,
     /// When a tick last left a plan under way.
     busy: Option<Nanos>,
     /// What is left of the migration matrix.
-    cells: VecDeque<(ExtentId, TierId)>,
+    cells: VecDeque<(UnitId, TierId)>,
     last_evicted: u64,
-    waiting: VecDeque<ExtentId>,
-    sieved: Vec<ExtentId>,
+    waiting: VecDeque<UnitId>,
+    sieved: Vec<UnitId>,
     /// Extents of large files.
     large: Bits,
     /// Units that were good enough but for the coldest, kept for when room is made outside a plan.
@@ -151,7 +152,7 @@ impl Interval {
                 self.requests += u64::from(access.first);
                 let end = access.request_offset + u64::from(access.request_bytes.max(1)) - 1;
                 let boundary =
-                    self.requests.is_multiple_of(n) && view.geo().extent_at(end) == access.extent;
+                    self.requests.is_multiple_of(n) && view.unit_at(end) == access.extent;
                 if boundary && self.requests / n > self.planned {
                     self.due = Due::AfterThis;
                 } else if self.requests.saturating_sub(1) / n > self.planned {
@@ -195,7 +196,7 @@ impl Interval {
             wanted.push(self.rules.hold.out(view, e));
         }
     }
-    fn may_come(&self, view: &View<'_>, e: ExtentId) -> bool {
+    fn may_come(&self, view: &View<'_>, e: UnitId) -> bool {
         let large = self.rules.sieve && self.large.get(e.0 as usize);
         view.home(e).is_some() && !is_fast(view, e) && !large
     }
@@ -206,7 +207,7 @@ impl Interval {
         self.collector.settle(view);
         self.queue.clear();
         self.collector.raised(&mut self.queue);
-        if self.rules.matrix && view.geo().tiers() > 2 {
+        if self.rules.matrix && view.tiers() > 2 {
             self.queue.clear();
             self.cells = matrix::plan(view, &*self.collector);
             return;
@@ -226,7 +227,7 @@ impl Interval {
             Some(cold) if view.free(FAST) == 0 => bar.max(self.collector.worth(view, cold)),
             _ => bar,
         };
-        let mut ranked: Vec<(Rank, ExtentId)> = Vec::new();
+        let mut ranked: Vec<(Rank, UnitId)> = Vec::new();
         for &e in &self.queue {
             let rank = self.collector.rank(view, e);
             if rank.0 > bar && self.may_come(view, e) {
@@ -251,11 +252,11 @@ impl Interval {
                 let worth = self.collector.worth(view, e);
                 let cold = self.collector.coldest(view, FAST);
                 let cold = cold.filter(|&c| self.collector.worth(view, c) < worth);
-                let Some((cold, slot)) = cold.and_then(|c| Some((c, view.home(c)?))) else {
+                let Some((cold, seat)) = cold.and_then(|c| Some((c, view.home(c)?))) else {
                     break;
                 };
                 // Out of the order, so that the next coldest is found; it returns if it does not leave.
-                self.collector.left(view, cold, slot);
+                self.collector.left(view, cold, seat);
                 down.push(cold);
             }
             up.push(e);
@@ -263,7 +264,7 @@ impl Interval {
         self.queue.clear();
         down.sort_unstable();
         up.sort_unstable();
-        let slowest = view.geo().slowest();
+        let slowest = view.slowest();
         self.cells.extend(down.into_iter().map(|e| (e, slowest)));
         self.cells.extend(up.into_iter().map(|e| (e, FAST)));
     }
@@ -309,7 +310,7 @@ impl Interval {
     }
     /// Are there tiers in between, and does this preset fill them by and by?
     fn fills_middle(&self, view: &View<'_>) -> bool {
-        self.rules.hold == Hold::Home && !self.rules.matrix && view.geo().tiers() > 2
+        self.rules.hold == Hold::Home && !self.rules.matrix && view.tiers() > 2
     }
     /// The next exchange of the plan under way.
     fn step(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
@@ -344,7 +345,7 @@ impl Interval {
     }
     /// The same for the tiers below the fastest, one after the other: who was not worth that is worth this, perhaps.
     fn step_below(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
-        while self.level < view.geo().slowest()
+        while self.level < view.slowest()
             && let Some(&e) = self.queue.last()
         {
             let t = self.level;
@@ -388,43 +389,38 @@ impl Policy for Interval {
         self.middle.attach(view);
         self.level = FAST;
         if self.rules.sieve {
-            self.large = Bits::new(view.geo().extents as usize);
-            self.passed = Raised::new(view.geo().extents);
+            self.large = Bits::new(view.units() as usize);
+            self.passed = Raised::new(view.units());
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
-        let slowest = view.geo().slowest();
-        match self.near(view, extent, slowest) {
-            Some(s) => Place::Near(s),
+    fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place {
+        let slowest = view.slowest();
+        match self.beside(view, extent, slowest) {
+            Some(e) => Place::Beside(e),
             None => Place::Tier(slowest),
         }
     }
-    fn near(&self, view: &View<'_>, extent: ExtentId, to: TierId) -> Option<Slot> {
+    fn beside(&self, view: &View<'_>, extent: UnitId, to: TierId) -> Option<UnitId> {
         if !self.rules.neighbours || to == FAST {
             return None;
         }
-        let before = ExtentId(extent.0.checked_sub(1)?);
-        view.home(before).filter(|&s| view.tier_of(s) == to)
+        let before = UnitId(extent.0.checked_sub(1)?);
+        let there = view.home(before).is_some_and(|s| view.tier_of(s) == to);
+        there.then_some(before)
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.collector.placed(view, extent, slot);
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.collector.placed(view, extent, seat);
     }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.collector.left(view, extent, slot);
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.collector.left(view, extent, seat);
         self.collector.forget(extent);
-        self.room |= view.tier_of(slot) == FAST;
+        self.room |= view.tier_of(seat) == FAST;
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.collector.placed(view, extent, slot);
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.collector.placed(view, extent, seat);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.collector.left(view, extent, slot);
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.collector.left(view, extent, seat);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         self.count(view, access);
@@ -463,6 +459,9 @@ impl Policy for Interval {
             let next = next.filter(|&e| self.may_come(view, e));
             wanted.extend(next.map(|e| self.rules.hold.up(e)));
         }
+    }
+    fn writes_through(&self) -> bool {
+        true
     }
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         WriteTo::Both
@@ -535,7 +534,7 @@ impl Policy for Interval {
         v.extend(self.collector.params());
         v
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let when = match (self.rules.every, self.next) {
             (Every::Time(_), Some(t)) => format!("in {:.0} s", t.since(view.now()).as_secs_f64()),
             (Every::Requests(n), _) => format!("in {} requests", n - self.requests % n),

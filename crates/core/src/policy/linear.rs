@@ -5,7 +5,7 @@
 //! the right choice for a volume of one tier.
 
 use super::{Access, Action, ParamError, Place, Policy, View};
-use crate::units::{ExtentId, Slot};
+use crate::volume::UnitId;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -31,8 +31,8 @@ impl Policy for Linear {
         false // it goes by the address, gaps and all
     }
     fn attach(&mut self, _view: &mut View<'_>) {}
-    fn first_touch(&mut self, _view: &mut View<'_>, extent: ExtentId) -> Place {
-        Place::Exact(Slot(extent.0))
+    fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place {
+        Place::At(view.seat(extent.0))
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, _wanted: &mut Vec<Action>) {
         if self.name == "mylinear" {
@@ -49,7 +49,7 @@ impl Policy for Linear {
     fn params(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         format!(
             "extent {extent} stays in slot {extent} ({} accesses counted); nothing moves it",
             view.stat(extent)

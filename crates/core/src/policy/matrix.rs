@@ -10,7 +10,8 @@
 
 use super::View;
 use crate::collector::Collector;
-use crate::units::{ExtentId, TierId};
+use crate::units::TierId;
+use crate::volume::UnitId;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,20 +20,20 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cell {
     from: u8,
-    extent: ExtentId,
+    extent: UnitId,
 }
 
 /// The moves of one migration, in order.
-pub fn plan(view: &View<'_>, collector: &dyn Collector) -> VecDeque<(ExtentId, TierId)> {
-    let tiers = view.geo().tiers();
-    let mut left: Vec<(ExtentId, u8)> = (0..view.geo().extents)
-        .map(ExtentId)
+pub fn plan(view: &View<'_>, collector: &dyn Collector) -> VecDeque<(UnitId, TierId)> {
+    let tiers = view.tiers();
+    let mut left: Vec<(UnitId, u8)> = (0..view.units())
+        .map(UnitId)
         .filter(|&e| collector.rank(view, e).0 > 0)
         .filter_map(|e| view.home(e).map(|s| (e, view.tier_of(s).0)))
         .collect();
     let mut to: Vec<Vec<Cell>> = vec![Vec::new(); usize::from(tiers)];
     for t in 0..tiers {
-        let slots = view.geo().tier_slots(TierId(t)).len();
+        let slots = view.seats(TierId(t)).len();
         let worth = |e| {
             if t == 0 {
                 collector.rank(view, e).0
@@ -54,9 +55,9 @@ pub fn plan(view: &View<'_>, collector: &dyn Collector) -> VecDeque<(ExtentId, T
 /// These moves (extent, from, to), in an order in which every target has a free slot; those for which there is none are left out.
 pub fn in_order(
     view: &View<'_>,
-    moves: impl Iterator<Item = (ExtentId, TierId, TierId)>,
-) -> VecDeque<(ExtentId, TierId)> {
-    let tiers = view.geo().tiers();
+    moves: impl Iterator<Item = (UnitId, TierId, TierId)>,
+) -> VecDeque<(UnitId, TierId)> {
+    let tiers = view.tiers();
     let mut to: Vec<Vec<Cell>> = vec![Vec::new(); usize::from(tiers)];
     for (extent, from, target) in moves {
         let from = from.0;
@@ -66,7 +67,7 @@ pub fn in_order(
 }
 
 /// Put the moves of a matrix, given by target, into an order in which every target has a free slot.
-fn order(mut to: Vec<Vec<Cell>>, mut free: Vec<u32>) -> VecDeque<(ExtentId, TierId)> {
+fn order(mut to: Vec<Vec<Cell>>, mut free: Vec<u32>) -> VecDeque<(UnitId, TierId)> {
     let slowest = to.len() - 1;
     let mut out = VecDeque::new();
     for cells in &mut to {
@@ -118,7 +119,7 @@ mod tests {
     fn cell(from: u8, e: u32) -> Cell {
         Cell {
             from,
-            extent: ExtentId(e),
+            extent: UnitId(e),
         }
     }
 

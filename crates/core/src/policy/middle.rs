@@ -8,7 +8,8 @@
 
 use super::{Action, Outcome, View};
 use crate::collector::Collector;
-use crate::units::{ExtentId, Nanos, TierId};
+use crate::units::{Nanos, TierId};
+use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -23,7 +24,7 @@ pub struct Middle {
     /// By tier: what the last home that left was worth then. That of the fastest tier is the architecture's own.
     left: Vec<u64>,
     /// Own moves under way, and the tier that each leaves, if it makes room there.
-    own: Vec<(ExtentId, Option<TierId>)>,
+    own: Vec<(UnitId, Option<TierId>)>,
     wake: Option<Nanos>,
 }
 
@@ -31,17 +32,17 @@ impl Middle {
     /// The shape is known.
     pub fn attach(&mut self, view: &View<'_>) {
         *self = Middle {
-            left: vec![0; usize::from(view.geo().tiers())],
+            left: vec![0; usize::from(view.tiers())],
             ..Middle::default()
         };
     }
     /// The tiers between the fastest and the slowest, fastest first.
     fn tiers(view: &View<'_>) -> impl Iterator<Item = TierId> + use<> {
-        (1..view.geo().slowest().0).map(TierId)
+        (1..view.slowest().0).map(TierId)
     }
     /// The next slower tier with a free slot.
     pub fn below(view: &View<'_>, from: TierId) -> Option<TierId> {
-        (from.0 + 1..view.geo().tiers())
+        (from.0 + 1..view.tiers())
             .map(TierId)
             .find(|&t| view.free(t) > 0)
     }
@@ -54,7 +55,7 @@ impl Middle {
         &mut self,
         view: &View<'_>,
         from: TierId,
-        extent: ExtentId,
+        extent: UnitId,
         wanted: &mut Vec<Action>,
     ) -> bool {
         let waits = self.wake.is_some_and(|t| t > view.now());
@@ -67,7 +68,7 @@ impl Middle {
         to.is_some()
     }
     /// Let `extent` rise to `to`, which has room.
-    pub fn raise(&mut self, extent: ExtentId, to: TierId, wanted: &mut Vec<Action>) {
+    pub fn raise(&mut self, extent: UnitId, to: TierId, wanted: &mut Vec<Action>) {
         self.own.push((extent, None));
         wanted.push(Action::Move { extent, to });
     }
@@ -77,13 +78,7 @@ impl Middle {
     }
     /// `extent` was read and is not for the fastest tier: let it rise to the fastest of the others that it is worth, if there
     /// is room.
-    pub fn rise(
-        &mut self,
-        view: &View<'_>,
-        extent: ExtentId,
-        worth: u64,
-        wanted: &mut Vec<Action>,
-    ) {
+    pub fn rise(&mut self, view: &View<'_>, extent: UnitId, worth: u64, wanted: &mut Vec<Action>) {
         let Some(at) = view.home(extent).map(|s| view.tier_of(s)) else {
             return;
         };
@@ -103,8 +98,8 @@ impl Middle {
     ) -> bool {
         self.wake = self.wake.filter(|&t| t > view.now());
         // The slowest of them first, so that the others have somewhere to go.
-        for t in (1..view.geo().slowest().0).rev().map(TierId) {
-            let slots = view.geo().tier_slots(t).len() as u32;
+        for t in (1..view.slowest().0).rev().map(TierId) {
+            let slots = view.seats(t).len() as u32;
             let going = self.own.iter().filter(|o| o.1 == Some(t)).count() as u32;
             let room = view.free(t) + view.freeing(t) + going;
             // A tier of one slot would never hold anything.

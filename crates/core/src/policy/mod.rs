@@ -6,6 +6,7 @@
 
 mod azor;
 mod bcache;
+mod build;
 mod cache;
 mod classes;
 mod cold_dst;
@@ -32,6 +33,7 @@ mod write_mode;
 
 pub use azor::Azor;
 pub use bcache::Bcache;
+pub use build::{BuildError, ParamValue, build, build_with, nearest};
 pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
 pub use classes::{is_metadata, priority};
 pub use cold_dst::{Cold, ColdDst};
@@ -45,15 +47,15 @@ pub use interval::{Every, Interval, Rules};
 pub use linear::Linear;
 pub use opencas::OpenCas;
 pub use raf::Raf;
-pub use registry::{
-    BuildError, PRESETS, ParamInfo, ParamValue, Preset, build, build_with, nearest,
-};
+pub use registry::{PRESETS, ParamInfo, Preset};
 pub use type_aware::TypeAware;
-pub use view::{Space, View};
+pub use view::View;
 pub use visit::{Visitor, with_preset};
 pub use write_mode::{WRITE_MODES, WriteMode};
 
-use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::units::{Nanos, TierId};
+pub use crate::volume::Place;
+use crate::volume::{Seat, UnitId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,11 +66,11 @@ pub struct Access {
     /// When.
     pub now: Nanos,
     /// Which extent.
-    pub extent: ExtentId,
+    pub extent: UnitId,
     /// Where its home was before anything that this access triggers; `None` at the first touch.
-    pub home: Option<Slot>,
+    pub home: Option<Seat>,
     /// Where its copy was before anything that this access triggers.
-    pub copy: Option<Slot>,
+    pub copy: Option<Seat>,
     /// Write (or read).
     pub write: bool,
     /// What kind of data, 0…63.
@@ -92,20 +94,9 @@ pub enum Uses {
     Both,
 }
 
-/// Where a first touch should go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Lowest free slot of this tier, else of the tiers below it, else of those above.
-    Tier(TierId),
-    /// Exactly this slot.
-    Exact(Slot),
-    /// The free slot of this one's tier that follows it most closely, else as [`Place::Tier`].
-    Near(Slot),
-}
-
 impl Access {
     /// Where the data was served from before anything that this access triggers: the copy, else the home.
-    pub fn served(&self) -> Option<Slot> {
+    pub fn served(&self) -> Option<Seat> {
         self.copy.or(self.home)
     }
 }
@@ -121,20 +112,30 @@ pub enum WriteTo {
     Home,
 }
 
+impl Uses {
+    /// As configuration and reports say it: `tiering` adds capacity, for `caching` the slowest tier holds everything.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Uses::Homes => "tiering",
+            Uses::Copies | Uses::Both => "caching",
+        }
+    }
+}
+
 /// What a policy wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Move the home of an extent to another tier.
     Move {
         /// Which extent.
-        extent: ExtentId,
+        extent: UnitId,
         /// Where to.
         to: TierId,
     },
     /// Give the extent a copy on a faster tier, filled from its home.
     Fetch {
         /// Which extent.
-        extent: ExtentId,
+        extent: UnitId,
         /// Where to.
         to: TierId,
     },
@@ -142,25 +143,25 @@ pub enum Action {
     /// valid as they are written, so that a small write never drags a large extent along.
     Allocate {
         /// Which extent.
-        extent: ExtentId,
+        extent: UnitId,
         /// Where to.
         to: TierId,
     },
     /// Write what the copy holds dirty to the home; the copy stays, clean.
     Clean {
         /// Which extent.
-        extent: ExtentId,
+        extent: UnitId,
     },
     /// Give up the copy; what it holds dirty is written home first.
     Evict {
         /// Which extent.
-        extent: ExtentId,
+        extent: UnitId,
     },
 }
 
 impl Action {
     /// The extent that it is about.
-    pub fn extent(&self) -> ExtentId {
+    pub fn extent(&self) -> UnitId {
         match *self {
             Action::Move { extent, .. }
             | Action::Fetch { extent, .. }
@@ -247,71 +248,120 @@ pub enum ParamError {
 
 /// A placement policy. Deterministic: same calls, same wants.
 pub trait Policy: Send {
+    /// The policy that this one is wrapped around. A wrapper names it here and in [`Policy::inner_mut`]; then every method
+    /// that it does not write itself is that policy's. (Those without a default it must write: the compiler asks for them.)
+    fn inner(&self) -> Option<&dyn Policy> {
+        None
+    }
+    /// The same, to be changed.
+    fn inner_mut(&mut self) -> Option<&mut dyn Policy> {
+        None
+    }
     /// The preset's name.
     fn name(&self) -> &'static str;
     /// What it makes of the faster tiers.
     fn uses(&self) -> Uses {
-        Uses::Homes
+        self.inner().map_or(Uses::Homes, Policy::uses)
     }
     /// May copies stay dirty? If not, the engine writes home in the background what a policy before left dirty.
     fn keeps_dirty(&self) -> bool {
-        true
+        self.inner().is_none_or(Policy::keeps_dirty)
+    }
+    /// Are writes to copies written through as published, without a say of its own in where they go? Under a write mode that writes
+    /// back ([`WriteMode`]), such a policy is not asked [`Policy::write_to`].
+    fn writes_through(&self) -> bool {
+        self.inner().is_some_and(Policy::writes_through)
     }
     /// Does it matter to its decisions which extents are neighbours? Then a lab that keeps rows for touched extents only
     /// must not lay together what lies apart on the volume.
     fn minds_gaps(&self) -> bool {
-        true
+        self.inner().is_none_or(Policy::minds_gaps)
     }
     /// The view's shape is known: size what depends on it. Called once, before anything else.
     fn attach(&mut self, view: &mut View<'_>);
     /// The extent of `access` is about to get its first home: push what must leave before. Without devices it has left when
     /// [`Policy::first_touch`] is asked; with them it is on its way.
-    fn make_room(&mut self, _view: &mut View<'_>, _access: &Access, _wanted: &mut Vec<Action>) {}
+    fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        if let Some(p) = self.inner_mut() {
+            p.make_room(view, access, wanted);
+        }
+    }
     /// Where the first touch of `extent` should go.
-    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place;
-    /// `extent` is about to move to `to`: the slot there that it should follow closely. `None`: the lowest free slot.
-    fn near(&self, _view: &View<'_>, _extent: ExtentId, _to: TierId) -> Option<Slot> {
-        None
+    fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place;
+    /// The home of `extent` is about to move to `to`: the unit whose home, if that is there, it should follow closely. `None`:
+    /// wherever room is first.
+    fn beside(&self, view: &View<'_>, extent: UnitId, to: TierId) -> Option<UnitId> {
+        self.inner().and_then(|p| p.beside(view, extent, to))
     }
     /// `extent` now has its home in `slot` (first touch, or the end of a move).
-    fn on_placed(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        if let Some(p) = self.inner_mut() {
+            p.on_placed(view, extent, seat);
+        }
+    }
     /// `extent` was discarded; `slot` was its home.
-    fn on_discarded(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        if let Some(p) = self.inner_mut() {
+            p.on_discarded(view, extent, seat);
+        }
+    }
     /// An extent is touched. Push what should happen; it is tried, in order, before the request goes on.
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>);
     /// `extent` now has a copy in `slot`. A policy's lists of what is cached follow this and
     /// [`Policy::on_uncopied`], not its own wishes: those may be refused.
-    fn on_copied(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        if let Some(p) = self.inner_mut() {
+            p.on_copied(view, extent, seat);
+        }
+    }
     /// `extent` has given up its copy in `slot`.
-    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: ExtentId, _slot: Slot) {}
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        if let Some(p) = self.inner_mut() {
+            p.on_uncopied(view, extent, seat);
+        }
+    }
     /// Where this write to an extent with a copy goes; asked after [`Policy::on_access`] and what it wanted.
-    fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
-        WriteTo::Copy
+    fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
+        match self.inner_mut() {
+            Some(p) => p.write_to(view, access),
+            None => WriteTo::Copy,
+        }
     }
     /// An action ended.
     fn on_settled(
         &mut self,
-        _view: &mut View<'_>,
-        _action: Action,
-        _how: Outcome,
-        _wanted: &mut Vec<Action>,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        wanted: &mut Vec<Action>,
     ) {
+        if let Some(p) = self.inner_mut() {
+            p.on_settled(view, action, how, wanted);
+        }
     }
     /// Background work: called after events and when [`Policy::next_wake`] is due.
-    fn tick(&mut self, _view: &mut View<'_>, _wanted: &mut Vec<Action>) {}
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if let Some(p) = self.inner_mut() {
+            p.tick(view, wanted);
+        }
+    }
     /// When [`Policy::tick`] should be called next, if ever.
     fn next_wake(&self) -> Option<Nanos> {
-        None
+        self.inner().and_then(Policy::next_wake)
     }
     /// What this policy wants the engine to refuse on its behalf.
     fn move_rules(&self) -> MoveRules {
-        MoveRules::default()
+        self.inner()
+            .map_or_else(MoveRules::default, Policy::move_rules)
     }
     /// Change a parameter while running.
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError>;
     /// Change a parameter whose values are names. On a running volume names are set by building the policy anew, as a
     /// change of policy.
-    fn set_name(&mut self, key: &str, _name: &str) -> Result<(), ParamError> {
+    fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
+        if let Some(p) = self.inner_mut() {
+            return p.set_name(key, name);
+        }
         if self.params().iter().any(|p| p.0 == key) {
             return Err(ParamError::Range("a number"));
         }
@@ -322,100 +372,46 @@ pub trait Policy: Send {
     fn params(&self) -> Vec<(&'static str, f64)>;
     /// Parameters whose values are names, and their values now; one that is given several times is there as often.
     fn names(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
+        self.inner().map_or_else(Vec::new, Policy::names)
     }
     /// What this policy knows of an extent and what would move it, in words.
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String;
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String;
     /// What the user should know at the end of a run: that nothing could be decided, for instance.
     fn warning(&self) -> Option<String> {
-        None
+        self.inner().and_then(Policy::warning)
     }
     /// Memory of its own, bytes.
     fn bytes(&self) -> usize {
-        0
+        self.inner().map_or(0, Policy::bytes)
     }
 }
 
 impl Policy for Box<dyn Policy> {
+    fn inner(&self) -> Option<&dyn Policy> {
+        Some(&**self)
+    }
+    fn inner_mut(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut **self)
+    }
     fn name(&self) -> &'static str {
         (**self).name()
-    }
-    fn uses(&self) -> Uses {
-        (**self).uses()
-    }
-    fn keeps_dirty(&self) -> bool {
-        (**self).keeps_dirty()
-    }
-    fn minds_gaps(&self) -> bool {
-        (**self).minds_gaps()
     }
     fn attach(&mut self, view: &mut View<'_>) {
         (**self).attach(view);
     }
-    fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        (**self).make_room(view, access, wanted);
-    }
-    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
+    fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place {
         (**self).first_touch(view, extent)
-    }
-    fn near(&self, view: &View<'_>, extent: ExtentId, to: TierId) -> Option<Slot> {
-        (**self).near(view, extent, to)
-    }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        (**self).on_placed(view, extent, slot);
-    }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        (**self).on_discarded(view, extent, slot);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         (**self).on_access(view, access, wanted);
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        (**self).on_copied(view, extent, slot);
-    }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        (**self).on_uncopied(view, extent, slot);
-    }
-    fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
-        (**self).write_to(view, access)
-    }
-    fn on_settled(
-        &mut self,
-        view: &mut View<'_>,
-        action: Action,
-        how: Outcome,
-        wanted: &mut Vec<Action>,
-    ) {
-        (**self).on_settled(view, action, how, wanted);
-    }
-    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
-        (**self).tick(view, wanted);
-    }
-    fn next_wake(&self) -> Option<Nanos> {
-        (**self).next_wake()
-    }
-    fn move_rules(&self) -> MoveRules {
-        (**self).move_rules()
-    }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         (**self).set(key, value)
-    }
-    fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
-        (**self).set_name(key, name)
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
         (**self).params()
     }
-    fn names(&self) -> Vec<(&'static str, String)> {
-        (**self).names()
-    }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         (**self).explain(view, extent)
-    }
-    fn warning(&self) -> Option<String> {
-        (**self).warning()
-    }
-    fn bytes(&self) -> usize {
-        (**self).bytes()
     }
 }

@@ -27,7 +27,8 @@ use super::hold::FAST;
 use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::{Heap, Lists, Streams};
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::Nanos;
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -82,17 +83,17 @@ impl Default for OpenCas {
 }
 
 impl OpenCas {
-    fn dirtied(&mut self, e: ExtentId, slot: u32) {
-        if !self.acp || self.chunks.contains(slot) {
+    fn dirtied(&mut self, e: UnitId, seat: u32) {
+        if !self.acp || self.chunks.contains(seat) {
             return;
         }
         let c = e.0 / self.chunk_units;
-        self.chunks.push_tail(c, slot);
+        self.chunks.push_tail(c, seat);
         self.recount(c, 1);
     }
-    fn cleaned(&mut self, e: ExtentId, slot: u32) {
-        if self.acp && self.chunks.contains(slot) {
-            self.chunks.unlink(slot);
+    fn cleaned(&mut self, e: UnitId, seat: u32) {
+        if self.acp && self.chunks.contains(seat) {
+            self.chunks.unlink(seat);
             self.recount(e.0 / self.chunk_units, -1);
         }
     }
@@ -113,7 +114,7 @@ impl OpenCas {
             let Some(s) = self.chunks.head(c) else {
                 return;
             };
-            let Some(extent) = view.owner(Slot(s)) else {
+            let Some(extent) = view.owner(view.seat(s)) else {
                 self.chunks.unlink(s);
                 self.recount(c, -1);
                 continue;
@@ -123,7 +124,7 @@ impl OpenCas {
         }
     }
     fn clean_stale(&mut self, view: &View<'_>, now: Nanos, wanted: &mut Vec<Action>) {
-        let old = |e: &ExtentId| now.since(view.last(*e)) >= self.staleness;
+        let old = |e: &UnitId| now.since(view.last(*e)) >= self.staleness;
         let stale = self.shares.by_age(view, 0).take_while(old);
         let dirty = stale.filter(|&e| view.is_dirty(e) && !view.is_held(e));
         wanted.extend(
@@ -145,37 +146,31 @@ impl Policy for OpenCas {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let f = view.geo().tier_slots(FAST).end;
+        let f = view.seats(FAST).end;
         self.shares = Shares::new(view, vec![f]);
         if self.acp {
-            self.chunk_units = (ACP_CHUNK >> view.geo().extent_shift).max(1) as u32;
-            let chunks = view.geo().extents.div_ceil(self.chunk_units);
+            self.chunk_units = (ACP_CHUNK / u64::from(view.unit_bytes())).max(1) as u32;
+            let chunks = view.units().div_ceil(self.chunk_units);
             self.chunks = Lists::new(f, chunks);
             self.counts = vec![0; chunks as usize];
             self.order = Heap::new(chunks);
             for s in 0..f {
-                if let Some(e) = view.owner(Slot(s)).filter(|&e| view.is_dirty(e)) {
+                if let Some(e) = view.owner(view.seat(s)).filter(|&e| view.is_dirty(e)) {
                     self.dirtied(e, s);
                 }
             }
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.shares.arrived(extent, slot.0);
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.shares.arrived(extent, seat.index());
         view.set_stat(extent, 0);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.shares.remove(slot.0);
-        self.cleaned(extent, slot.0);
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.shares.remove(seat.index());
+        self.cleaned(extent, seat.index());
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let extent = access.extent;
@@ -185,7 +180,7 @@ impl Policy for OpenCas {
         self.next.get_or_insert(access.now + every);
         let (_, run) = self.streams.note(access);
         if let Some(s) = access.copy {
-            return self.shares.touch(s.0);
+            return self.shares.touch(s.index());
         }
         let full = view.free(FAST) == 0;
         if (full && self.cutoff > 0 && run >= self.cutoff) || self.shares.is_coming(extent) {
@@ -213,7 +208,7 @@ impl Policy for OpenCas {
     }
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> super::WriteTo {
         if let Some(s) = view.copy(access.extent) {
-            self.dirtied(access.extent, s.0);
+            self.dirtied(access.extent, s.index());
         }
         super::WriteTo::Copy
     }
@@ -227,7 +222,7 @@ impl Policy for OpenCas {
         let extent = action.extent();
         if let Action::Clean { .. } = action {
             if let Some(s) = view.copy(extent).filter(|_| view.is_dirty(extent)) {
-                self.dirtied(extent, s.0);
+                self.dirtied(extent, s.index());
                 // Not now: the next round tries again, not the next moment.
                 self.next = Some(view.now() + self.wake_up);
             }
@@ -306,7 +301,7 @@ impl Policy for OpenCas {
             ("flush_max", f64::from(self.flush_max)),
         ]
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let what = match view.copy(extent) {
             Some(_) if view.is_dirty(extent) => String::from("a dirty copy"),

@@ -17,7 +17,7 @@ use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::bits::Bits;
 use crate::collector::Streams;
-use crate::units::{ExtentId, Slot};
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -63,27 +63,21 @@ impl Policy for Raf {
         Uses::Copies
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let f = view.geo().tier_slots(FAST).end;
+        let f = view.seats(FAST).end;
         let writes = part(f, self.write_share);
         self.shares = Shares::new(view, vec![f - writes, writes]);
-        self.seen = Bits::new(view.geo().extents as usize);
+        self.seen = Bits::new(view.units() as usize);
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.shares.arrived(extent, slot.0);
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.shares.arrived(extent, seat.index());
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, _extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.shares.remove(slot.0);
+    fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
+        self.shares.remove(seat.index());
     }
-    fn on_discarded(&mut self, _view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
         self.seen.clear(extent.0 as usize);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
@@ -91,7 +85,7 @@ impl Policy for Raf {
         view.set_last(extent, access.now);
         let continues = self.streams.note(access).0;
         if let Some(s) = access.copy {
-            return self.shares.touch(s.0);
+            return self.shares.touch(s.index());
         }
         if self.shares.is_coming(extent) {
             return;
@@ -153,10 +147,10 @@ impl Policy for Raf {
             ("write_share", self.write_share),
         ]
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let what = match view.copy(extent) {
-            Some(s) if self.shares.of(s.0) == WRITE => "a copy in the write share",
+            Some(s) if self.shares.of(s.index()) == WRITE => "a copy in the write share",
             Some(_) => "a copy in the read share",
             None if self.seen.get(extent.0 as usize) => {
                 "no copy, one random access so far; the next random read makes one"

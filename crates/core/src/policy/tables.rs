@@ -221,3 +221,50 @@ pub(super) const TYPE_AWARE: &[ParamInfo] = &[ParamInfo {
     what: "SELECTOR:POLICY:SHARE, up to 16 times; selectors class/N-M, bytes/FROM-TO, all",
     default: "none",
 }];
+
+pub(super) const GREENDM: &[ParamInfo] = &[
+    ParamInfo {
+        name: "PT",
+        what: "misses until promotion, 1 to 63",
+        default: "1",
+    },
+    ParamInfo {
+        name: "TW",
+        what: "seconds between accesses that count together; working-set window",
+        default: "60",
+    },
+    ParamInfo {
+        name: "LT",
+        what: "free fast slots below which demotion starts",
+        default: "64 (fast slots / 16 when under 1024)",
+    },
+    ParamInfo {
+        name: "HT",
+        what: "free fast slots at which demotion stops",
+        default: "128 (fast slots / 8 when under 1024)",
+    },
+    ParamInfo {
+        name: "MCML",
+        what: "moves under way at once, 1 to 256",
+        default: "16",
+    },
+];
+
+pub(super) const SMQ: &[ParamInfo] = &[ParamInfo {
+    name: "dirty",
+    what: "share of the fast slots that may be dirty before cleaning starts, 0 to 1",
+    default: "0.1",
+}];
+
+pub(super) const W_TINYLFU: &[ParamInfo] = &[
+    ParamInfo {
+        name: "protected",
+        what: "share of main that is protected, 0 to 1; read at opening",
+        default: "0.8",
+    },
+    ParamInfo {
+        name: "window",
+        what: "share of the fast slots that takes newcomers, 0.001 to 1; read at opening",
+        default: "0.01",
+    },
+];

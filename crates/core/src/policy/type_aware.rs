@@ -23,7 +23,8 @@ use super::hold::{FAST, Hold, is_fast};
 use super::middle::Middle;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::collector::{Coldest, Collector, InverseBitmap};
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::Nanos;
+use crate::volume::{Seat, UnitId};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -138,8 +139,8 @@ pub struct TypeAware {
     counters: InverseBitmap,
     /// The rules, then the one for what is left.
     subs: Vec<Sub>,
-    waiting: VecDeque<ExtentId>,
-    leaving: Vec<ExtentId>,
+    waiting: VecDeque<UnitId>,
+    leaving: Vec<UnitId>,
     middle: Middle,
 }
 
@@ -157,23 +158,23 @@ impl Default for TypeAware {
 
 impl TypeAware {
     /// The sub-policy that an extent is under: its number + 1 rides in the row, so that a fresh row is under none.
-    fn sub_of(&self, view: &View<'_>, e: ExtentId) -> usize {
+    fn sub_of(&self, view: &View<'_>, e: UnitId) -> usize {
         usize::from(view.stat(e) & SUB).clamp(1, self.subs.len()) - 1
     }
     fn rule_for(&self, view: &View<'_>, access: &Access) -> usize {
-        let start = u64::from(access.extent.0) << view.geo().extent_shift;
+        let start = view.start(access.extent);
         let found = self.subs.iter().position(|s| s.matches(access, start));
         found.unwrap_or(self.subs.len() - 1)
     }
     /// The extent is on fast, in `slot`, and counts for its sub-policy.
-    fn enter(&mut self, view: &mut View<'_>, e: ExtentId, slot: Slot) {
+    fn enter(&mut self, view: &mut View<'_>, e: UnitId, seat: Seat) {
         let (i, stat) = (self.sub_of(view, e), view.stat(e));
-        self.subs[i].coldest.enter(FAST, slot);
+        self.subs[i].coldest.enter(FAST, seat);
         self.subs[i].have += u32::from(stat & COUNTED == 0);
         view.set_stat(e, stat | COUNTED);
     }
     /// It is not any more. Its slot is taken out of the order when it surfaces there.
-    fn leave(&mut self, view: &mut View<'_>, e: ExtentId) {
+    fn leave(&mut self, view: &mut View<'_>, e: UnitId) {
         let (i, stat) = (self.sub_of(view, e), view.stat(e));
         self.subs[i].have -= u32::from(stat & COUNTED != 0);
         view.set_stat(e, stat & !COUNTED);
@@ -192,7 +193,7 @@ impl TypeAware {
         to
     }
     /// Who makes room for `sub`.
-    fn victim(&mut self, view: &View<'_>, sub: usize) -> Option<ExtentId> {
+    fn victim(&mut self, view: &View<'_>, sub: usize) -> Option<UnitId> {
         let mut from = sub;
         if self.subs[sub].have < self.subs[sub].share {
             let over = |s: &Sub| s.have.saturating_sub(s.share);
@@ -209,20 +210,20 @@ impl TypeAware {
                 return Some(e);
             }
             // The slot went to another sub-policy's extent.
-            let slot = view.copy(e).or(view.home(e))?;
-            self.subs[from].coldest.leave(FAST, slot);
+            let seat = view.copy(e).or(view.home(e))?;
+            self.subs[from].coldest.leave(FAST, seat);
         }
     }
-    fn hold(view: &View<'_>, e: ExtentId) -> Hold {
+    fn hold(view: &View<'_>, e: UnitId) -> Hold {
         match view.copy(e) {
             Some(_) => Hold::Copy,
             None => Hold::Home,
         }
     }
-    fn down(view: &View<'_>, e: ExtentId) -> Action {
+    fn down(view: &View<'_>, e: UnitId) -> Action {
         Self::hold(view, e).down(view, e)
     }
-    fn up(&self, view: &View<'_>, e: ExtentId) -> Action {
+    fn up(&self, view: &View<'_>, e: UnitId) -> Action {
         match self.subs[self.sub_of(view, e)].kind {
             Kind::Cache => Hold::Copy.up(e),
             _ => Hold::Home.up(e),
@@ -240,7 +241,7 @@ impl Policy for TypeAware {
     fn attach(&mut self, view: &mut View<'_>) {
         self.counters.attach(view);
         self.middle.attach(view);
-        let f = view.geo().tier_slots(FAST).end;
+        let f = view.seats(FAST).end;
         let given: u32 = self.subs.iter().map(|s| s.percent).sum();
         let (last, empty) = (self.subs.len() - 1, Coldest::empty(view));
         self.subs[last].percent = 100 - given.min(100);
@@ -250,12 +251,13 @@ impl Policy for TypeAware {
             s.have = 0;
         }
         // Rows may hold what another policy, or this one before a crash, left in them.
-        for e in (0..view.geo().extents).map(ExtentId) {
+        for e in (0..view.units()).map(UnitId) {
             view.set_stat(e, view.stat(e) & !COUNTED);
         }
-        for slot in (0..f).map(Slot) {
-            if let Some(e) = view.owner(slot) {
-                self.enter(view, e, slot);
+        for s in 0..f {
+            let seat = view.seat(s);
+            if let Some(e) = view.owner(seat) {
+                self.enter(view, e, seat);
             }
         }
     }
@@ -267,34 +269,28 @@ impl Policy for TypeAware {
             wanted.extend(victim.map(|e| Self::down(view, e)));
         }
     }
-    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
+    fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place {
         match self.subs[self.sub_of(view, extent)].kind {
             Kind::ColdPlain | Kind::ColdDynamic => Place::Tier(FAST),
-            _ => Place::Tier(view.geo().slowest()),
+            _ => Place::Tier(view.slowest()),
         }
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) == FAST {
-            self.enter(view, extent, slot);
+    fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        if view.tier_of(seat) == FAST {
+            self.enter(view, extent, seat);
         } else {
             self.leave(view, extent);
-            self.counters.placed(view, extent, slot); // the order of the tiers in between
+            self.counters.placed(view, extent, seat); // the order of the tiers in between
         }
     }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, _slot: Slot) {
+    fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, _seat: Seat) {
         self.leave(view, extent);
         self.counters.forget(extent);
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.enter(view, extent, slot);
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.enter(view, extent, seat);
     }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
+    fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, _seat: Seat) {
         self.leave(view, extent);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
@@ -325,6 +321,9 @@ impl Policy for TypeAware {
             }
             self.waiting.push_back(e);
         }
+    }
+    fn writes_through(&self) -> bool {
+        true
     }
     fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
         WriteTo::Both
@@ -384,7 +383,7 @@ impl Policy for TypeAware {
         let rules = &self.subs[..self.subs.len() - 1];
         rules.iter().map(|s| ("rule", s.text.clone())).collect()
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let s = &self.subs[self.sub_of(view, extent)];
         let kind = KINDS.iter().find(|k| k.1 == s.kind).map_or("", |k| k.0);
         let place = if is_fast(view, extent) {

@@ -1,6 +1,6 @@
 //! A preset as its own type, for loops that are worth compiling per policy (hit-only runs: one dynamic call fewer a step).
 
-use super::registry::{BuildError, ParamValue, build_with};
+use super::build::{BuildError, ParamValue, build_with};
 use alloc::string::String;
 
 use super::{Arc, Cache, Fifo, Lfu, Lru, Policy, S3Fifo, Sieve, Smq, WTinyLfu};

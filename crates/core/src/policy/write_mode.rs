@@ -14,11 +14,8 @@
 //! parameter a preset writes as published. Under modes that leave nothing dirty the preset sees writes as reads: its dirty lists stay
 //! empty; and what is dirty when such a mode takes over a volume is written home in the background ([`Policy::keeps_dirty`]). Presets that fill their cache at intervals go on doing so.
 
-use super::{
-    Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Refusal, Uses, View, WriteTo,
-    nearest,
-};
-use crate::units::{ExtentId, Nanos, Slot};
+use super::{Access, Action, Outcome, ParamError, Place, Policy, Refusal, View, WriteTo, nearest};
+use crate::volume::UnitId;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -109,32 +106,23 @@ impl Moded {
 }
 
 impl Policy for Moded {
+    fn inner(&self) -> Option<&dyn Policy> {
+        Some(&*self.inner)
+    }
+    fn inner_mut(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut *self.inner)
+    }
     fn name(&self) -> &'static str {
         self.inner.name()
-    }
-    fn uses(&self) -> Uses {
-        self.inner.uses()
     }
     fn keeps_dirty(&self) -> bool {
         matches!(self.mode, WriteBack | WriteOnly)
     }
-    fn minds_gaps(&self) -> bool {
-        self.inner.minds_gaps()
-    }
     fn attach(&mut self, view: &mut View<'_>) {
         self.inner.attach(view);
     }
-    fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        self.inner.make_room(view, access, wanted);
-    }
-    fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
+    fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place {
         self.inner.first_touch(view, extent)
-    }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_placed(view, extent, slot);
-    }
-    fn on_discarded(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_discarded(view, extent, slot);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let as_read = Access {
@@ -152,40 +140,14 @@ impl Policy for Moded {
             _ => self.inner.on_access(view, access, wanted),
         }
     }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_copied(view, extent, slot);
-    }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_uncopied(view, extent, slot);
-    }
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
         match self.mode {
             WriteThroughUpdate | WriteThroughAll => WriteTo::Both,
             WriteAround | ReadOnly | PassThrough => WriteTo::Home,
             // Presets that write back have a say in it (a limit on dirty data); the others do not.
-            WriteBack | WriteOnly => match self.inner.name() {
-                "cache-ondemand" | "cache-interval" | "azor" | "type-aware" => WriteTo::Copy,
-                _ => self.inner.write_to(view, access),
-            },
+            WriteBack | WriteOnly if self.inner.writes_through() => WriteTo::Copy,
+            WriteBack | WriteOnly => self.inner.write_to(view, access),
         }
-    }
-    fn on_settled(
-        &mut self,
-        view: &mut View<'_>,
-        action: Action,
-        how: Outcome,
-        wanted: &mut Vec<Action>,
-    ) {
-        self.inner.on_settled(view, action, how, wanted);
-    }
-    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
-        self.inner.tick(view, wanted);
-    }
-    fn next_wake(&self) -> Option<Nanos> {
-        self.inner.next_wake()
-    }
-    fn move_rules(&self) -> MoveRules {
-        self.inner.move_rules()
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         self.inner.set(key, value)
@@ -205,14 +167,8 @@ impl Policy for Moded {
         v.push(("write-mode", String::from(self.mode.name())));
         v
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         self.inner.explain(view, extent)
-    }
-    fn warning(&self) -> Option<String> {
-        self.inner.warning()
-    }
-    fn bytes(&self) -> usize {
-        self.inner.bytes()
     }
 }
 

@@ -7,8 +7,8 @@
 use super::open::{OpenError, Report};
 use super::recover::{Loaded, Session};
 use super::superblock::{Follow, Superblock};
-use crate::policy::Space;
 use crate::units::{ExtentId, MemberId, Slot};
+use crate::volume::Space;
 use alloc::vec::Vec;
 
 /// What is lost, and how sure that is. `exact`: the metadata at hand lacks nothing that was acknowledged.

@@ -42,7 +42,7 @@ pub struct CreateArgs {
     /// Policy with parameters, NAME,KEY=VALUE,... [default: greendm]
     #[arg(long)]
     pub policy: Option<PolicySpec>,
-    /// Overwrite devices that carry a volume already
+    /// Overwrite devices that carry something (a volume, a file system, a partition table, a database); all of it is erased first
     #[arg(long)]
     pub force: bool,
     /// Where the figures go.

@@ -54,6 +54,7 @@ pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
             create: None,
             read_only: true,
             buffered: false,
+            fresh: false,
         };
         match Device::open(path, how) {
             Ok(device) => devices.push(Some(device)),

@@ -86,6 +86,7 @@ fn superblock(path: &Path) -> Result<Result<Superblock, String>, Failure> {
         create: None,
         read_only: true,
         buffered: false,
+        fresh: false,
     };
     let device = Device::open(path, how).map_err(|e| Failure::failed(e.to_string()))?;
     let bytes = device.bytes;

@@ -20,7 +20,7 @@ pub fn policies(args: &ListArgs) -> Result<(), Failure> {
                 .parameters()
                 .map(|q| json!({"name": q.name, "what": q.what, "default": q.default}));
             json!({
-                "name": p.name, "kind": p.kind, "what": p.what, "source": p.source,
+                "name": p.name, "kind": p.kind(), "what": p.what, "source": p.source,
                 "params": params.collect::<Vec<_>>(),
             })
         })
@@ -29,7 +29,7 @@ pub fn policies(args: &ListArgs) -> Result<(), Failure> {
         let mut rows = Vec::new();
         for p in PRESETS {
             rows.push(
-                [p.name, p.kind, p.what, p.source]
+                [p.name, p.kind(), p.what, p.source]
                     .map(str::to_owned)
                     .to_vec(),
             );

@@ -4,7 +4,7 @@ use super::Rng;
 use isotherm_core::policy::{
     Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, WriteTo,
 };
-use isotherm_core::{ExtentId, Nanos, Slot, TierId};
+use isotherm_core::{ExtentId, Nanos, TierId};
 
 /// See the module.
 pub struct Chaos {
@@ -80,8 +80,8 @@ impl Chaos {
     fn propose(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         for _ in 0..self.rng.below(self.eager + 1) {
             // One beyond both ends now and then: the engine must refuse, not trip.
-            let extent = ExtentId(self.rng.below(u64::from(view.geo().extents) + 1) as u32);
-            let to = TierId(self.rng.below(u64::from(view.geo().tiers()) + 1) as u8);
+            let extent = ExtentId(self.rng.below(u64::from(view.units()) + 1) as u32);
+            let to = TierId(self.rng.below(u64::from(view.tiers()) + 1) as u8);
             let first = self.about(extent, to);
             wanted.push(first);
             // Neighbours, which the engine may join.
@@ -131,11 +131,14 @@ impl Policy for Chaos {
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
         if self.rng.below(4) < self.copies {
-            return Place::Tier(view.geo().slowest());
+            return Place::Tier(view.slowest());
         }
         match self.rng.below(3) {
-            0 => Place::Tier(TierId(self.rng.below(u64::from(view.geo().tiers())) as u8)),
-            1 => Place::Exact(Slot(self.rng.below(u64::from(view.geo().slots())) as u32)),
+            0 => Place::Tier(TierId(self.rng.below(u64::from(view.tiers())) as u8)),
+            1 => {
+                let seats = view.seats(view.slowest()).end;
+                Place::At(view.seat(self.rng.below(u64::from(seats)) as u32))
+            }
             _ => Place::Tier(TierId(0)),
         }
     }

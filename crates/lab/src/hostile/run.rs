@@ -328,7 +328,7 @@ impl Run {
         match all.get(self.rng.below(3 * all.len() as u64 / 2) as usize) {
             Some(p) => {
                 let modes = policy::WRITE_MODES;
-                let mode = (p.kind == "caching")
+                let mode = (p.kind() == "caching")
                     .then(|| modes.get(self.rng.below(2 * modes.len() as u64) as usize))
                     .flatten();
                 let mode = mode.map(|m| ("write-mode", policy::ParamValue::Name(m)));

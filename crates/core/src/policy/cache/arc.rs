@@ -10,7 +10,7 @@
 
 use super::{Ghosts, Replacement};
 use crate::collector::Lists;
-use crate::units::ExtentId;
+use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 pub struct Arc {
     /// T1 and T2, least recently used at the head.
     lists: Lists,
-    /// Slot → list.
+    /// Seat → list.
     list: Vec<u8>,
     len: [u32; 2],
     /// B1 and B2.
@@ -60,10 +60,10 @@ impl Arc {
         self.len[usize::from(list)] -= 1;
         list
     }
-    fn origin(&self, extent: ExtentId) -> Option<u8> {
+    fn origin(&self, extent: UnitId) -> Option<u8> {
         self.returning.iter().find(|r| r.0 == extent.0).map(|r| r.1)
     }
-    fn forget(&mut self, extent: ExtentId) -> Option<u8> {
+    fn forget(&mut self, extent: UnitId) -> Option<u8> {
         let i = self.returning.iter().position(|r| r.0 == extent.0)?;
         Some(self.returning.swap_remove(i).1)
     }
@@ -97,11 +97,11 @@ impl Replacement for Arc {
         self.p = 0.0;
     }
     #[inline]
-    fn hit(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+    fn hit(&mut self, slot: u32, _extent: UnitId, _write: bool) {
         self.leave(slot);
         self.enter(slot, OFTEN);
     }
-    fn admit(&mut self, extent: ExtentId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, extent: UnitId, _write: bool, _full: bool) -> bool {
         let Some(ghost) = self.ghosts.find(extent.0) else {
             return true;
         };
@@ -118,7 +118,7 @@ impl Replacement for Arc {
         self.returning.push((extent.0, ghost));
         true
     }
-    fn victim(&mut self, newcomer: ExtentId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn victim(&mut self, newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
         let t1 = f64::from(self.len[0]);
         let from_b2 = self.origin(newcomer) == Some(OFTEN);
         #[expect(clippy::float_cmp, reason = "the paper's |T1| = p with real p")]
@@ -134,7 +134,7 @@ impl Replacement for Arc {
             .first(u32::from(first), &mut busy)
             .or_else(|| self.lists.first(u32::from(second), &mut busy))
     }
-    fn inserted(&mut self, slot: u32, extent: ExtentId, _write: bool) {
+    fn inserted(&mut self, slot: u32, extent: UnitId, _write: bool) {
         let list = match self.forget(extent) {
             Some(_) => OFTEN,
             None => ONCE,
@@ -142,13 +142,13 @@ impl Replacement for Arc {
         self.enter(slot, list);
         self.trim();
     }
-    fn refused(&mut self, extent: ExtentId) {
+    fn refused(&mut self, extent: UnitId) {
         if let Some(ghost) = self.forget(extent) {
             self.ghosts.push(ghost, extent.0);
             self.trim();
         }
     }
-    fn removed(&mut self, slot: u32, extent: ExtentId) {
+    fn removed(&mut self, slot: u32, extent: UnitId) {
         let list = self.leave(slot);
         self.ghosts.push(list, extent.0);
     }

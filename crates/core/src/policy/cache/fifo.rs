@@ -4,7 +4,7 @@
 
 use super::Replacement;
 use crate::collector::Lists;
-use crate::units::ExtentId;
+use crate::volume::UnitId;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -25,21 +25,21 @@ impl Replacement for Fifo {
         self.list = Lists::new(slots, 1);
     }
     #[inline]
-    fn hit(&mut self, _slot: u32, _extent: ExtentId, _write: bool) {}
+    fn hit(&mut self, _slot: u32, _extent: UnitId, _write: bool) {}
     #[inline]
-    fn admit(&mut self, _extent: ExtentId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, _extent: UnitId, _write: bool, _full: bool) -> bool {
         true
     }
     #[inline]
-    fn victim(&mut self, _newcomer: ExtentId, busy: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn victim(&mut self, _newcomer: UnitId, busy: impl FnMut(u32) -> bool) -> Option<u32> {
         self.list.first(0, busy)
     }
     #[inline]
-    fn inserted(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+    fn inserted(&mut self, slot: u32, _extent: UnitId, _write: bool) {
         self.list.push_tail(0, slot);
     }
     #[inline]
-    fn removed(&mut self, slot: u32, _extent: ExtentId) {
+    fn removed(&mut self, slot: u32, _extent: UnitId) {
         self.list.unlink(slot);
     }
     fn bytes(&self) -> usize {

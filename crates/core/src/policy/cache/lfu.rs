@@ -9,7 +9,7 @@
 
 use super::Replacement;
 use crate::collector::Lists;
-use crate::units::ExtentId;
+use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 pub struct Lfu {
     /// Slots, in one ring per bucket.
     slots: Lists,
-    /// Slot → bucket.
+    /// Seat → bucket.
     bucket: Vec<u32>,
     /// Bucket → count.
     count: Vec<u32>,
@@ -79,7 +79,7 @@ impl Replacement for Lfu {
             self.buckets.push_tail(UNUSED, b);
         }
     }
-    fn hit(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+    fn hit(&mut self, slot: u32, _extent: UnitId, _write: bool) {
         let b = self.bucket[slot as usize];
         let count = self.count[b as usize].saturating_add(1);
         if count == self.count[b as usize] {
@@ -101,10 +101,10 @@ impl Replacement for Lfu {
             }
         }
     }
-    fn admit(&mut self, _extent: ExtentId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, _extent: UnitId, _write: bool, _full: bool) -> bool {
         true
     }
-    fn victim(&mut self, _newcomer: ExtentId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut bucket = self.buckets.head(USED);
         while let Some(b) = bucket {
             if let Some(s) = self.slots.first(b, &mut busy) {
@@ -114,7 +114,7 @@ impl Replacement for Lfu {
         }
         None
     }
-    fn inserted(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+    fn inserted(&mut self, slot: u32, _extent: UnitId, _write: bool) {
         let first = self.buckets.head(USED);
         let b = match first.filter(|&b| self.count[b as usize] == 1) {
             Some(b) => b,
@@ -122,7 +122,7 @@ impl Replacement for Lfu {
         };
         self.enter(slot, b);
     }
-    fn removed(&mut self, slot: u32, _extent: ExtentId) {
+    fn removed(&mut self, slot: u32, _extent: UnitId) {
         self.leave(slot);
     }
     fn bytes(&self) -> usize {

@@ -32,7 +32,8 @@ pub use smq::Smq;
 pub use w_tinylfu::WTinyLfu;
 
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
-use crate::units::{ExtentId, Slot, TierId};
+use crate::units::TierId;
+use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -46,18 +47,18 @@ pub trait Replacement: Send {
     /// There are `slots` fast slots and `extents` extents.
     fn attach(&mut self, slots: u32, extents: u32);
     /// The copy in `slot` was touched.
-    fn hit(&mut self, slot: u32, extent: ExtentId, write: bool);
+    fn hit(&mut self, slot: u32, extent: UnitId, write: bool);
     /// An extent without a copy was touched, which happens once until `inserted` or `refused`: may it have one? `full`: a
     /// victim would have to go.
-    fn admit(&mut self, extent: ExtentId, write: bool, full: bool) -> bool;
+    fn admit(&mut self, extent: UnitId, write: bool, full: bool) -> bool;
     /// The slot whose copy should go to make room for `newcomer`; `busy` ones are passed over.
-    fn victim(&mut self, newcomer: ExtentId, busy: impl FnMut(u32) -> bool) -> Option<u32>;
+    fn victim(&mut self, newcomer: UnitId, busy: impl FnMut(u32) -> bool) -> Option<u32>;
     /// `extent` has its copy in `slot` now; `write` if a write brought it.
-    fn inserted(&mut self, slot: u32, extent: ExtentId, write: bool);
+    fn inserted(&mut self, slot: u32, extent: UnitId, write: bool);
     /// An admitted extent gets no copy after all.
-    fn refused(&mut self, _extent: ExtentId) {}
+    fn refused(&mut self, _extent: UnitId) {}
     /// The copy in `slot` is gone.
-    fn removed(&mut self, slot: u32, extent: ExtentId);
+    fn removed(&mut self, slot: u32, extent: UnitId);
     /// A dirty copy that should be written home now; asked after each access.
     fn to_clean(&mut self, _busy: impl FnMut(u32) -> bool) -> Option<u32> {
         None
@@ -82,7 +83,7 @@ pub struct Cache<R> {
     name: &'static str,
     replacement: R,
     /// Copies asked for and not settled: extent, and whether a write asked. As many as the engine has moves at most.
-    coming: Vec<(ExtentId, bool)>,
+    coming: Vec<(UnitId, bool)>,
     /// Fast slots.
     fast: u32,
 }
@@ -103,7 +104,7 @@ impl<R: Replacement> Cache<R> {
     }
     fn miss(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let (extent, write) = (access.extent, access.write);
-        let on_fast = |s: Slot| s.0 < self.fast;
+        let on_fast = |s: Seat| s.index() < self.fast;
         if access.home.is_some_and(on_fast) || self.coming.iter().any(|c| c.0 == extent) {
             return;
         }
@@ -112,9 +113,9 @@ impl<R: Replacement> Cache<R> {
             return;
         }
         if full {
-            let busy = |s| view.owner(Slot(s)).is_none_or(|e| view.is_held(e));
+            let busy = |s| view.owner(view.seat(s)).is_none_or(|e| view.is_held(e));
             let victim = self.replacement.victim(extent, busy);
-            let Some(extent) = victim.and_then(|s| view.owner(Slot(s))) else {
+            let Some(extent) = victim.and_then(|s| view.owner(view.seat(s))) else {
                 self.replacement.refused(extent);
                 return;
             };
@@ -130,11 +131,11 @@ impl<R: Replacement> Cache<R> {
     fn clean(&mut self, view: &View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         // What is touched just now may be about to be written.
         let busy = |s| {
-            let owner = view.owner(Slot(s));
+            let owner = view.owner(view.seat(s));
             owner.is_none_or(|e| e == access.extent || view.is_held(e))
         };
         let slot = self.replacement.to_clean(busy);
-        if let Some(extent) = slot.and_then(|s| view.owner(Slot(s))) {
+        if let Some(extent) = slot.and_then(|s| view.owner(view.seat(s))) {
             wanted.push(Action::Clean { extent });
         }
     }
@@ -147,14 +148,13 @@ impl<R: Replacement> Policy for Cache<R> {
         self.name
     }
     fn attach(&mut self, view: &mut View<'_>) {
-        let geo = view.geo();
-        self.fast = geo.tier_slots(FAST).end;
-        self.replacement.attach(self.fast, geo.extents);
+        self.fast = view.seats(FAST).end;
+        self.replacement.attach(self.fast, view.units());
         // After a restart, the time stamps that survived give the order back.
-        let mut known: Vec<(u64, u32, ExtentId)> = (0..self.fast)
-            .filter_map(|s| view.owner(Slot(s)).map(|e| (view.last(e).0, s, e)))
+        let mut known: Vec<(u64, u32, UnitId)> = (0..self.fast)
+            .filter_map(|s| view.owner(view.seat(s)).map(|e| (view.last(e).0, s, e)))
             // A former policy may have left homes on the fast tier; those are not ours to replace.
-            .filter(|&(_, s, e)| view.copy(e) == Some(Slot(s)))
+            .filter(|&(_, s, e)| view.copy(e) == Some(view.seat(s)))
             .collect();
         known.sort_unstable();
         for (_, s, e) in known {
@@ -167,29 +167,23 @@ impl<R: Replacement> Policy for Cache<R> {
     fn minds_gaps(&self) -> bool {
         false
     }
-    fn first_touch(&mut self, view: &mut View<'_>, _extent: ExtentId) -> Place {
-        Place::Tier(view.geo().slowest())
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
     }
     #[inline]
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
+    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
         let write = self.coming.contains(&(extent, true));
-        self.replacement.inserted(slot.0, extent, write);
+        self.replacement.inserted(seat.index(), extent, write);
     }
     #[inline]
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        if view.tier_of(slot) != FAST {
-            return; // left there by the policy before
-        }
-        self.replacement.removed(slot.0, extent);
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.replacement.removed(seat.index(), extent);
     }
     #[inline]
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         view.set_last(access.extent, access.now);
         match access.copy {
-            Some(s) => self.replacement.hit(s.0, access.extent, access.write),
+            Some(s) => self.replacement.hit(s.index(), access.extent, access.write),
             None => self.miss(view, access, wanted),
         }
         self.clean(view, access, wanted);
@@ -212,7 +206,7 @@ impl<R: Replacement> Policy for Cache<R> {
             // However it ended: what counts is whether the copy is clean now.
             Action::Clean { extent } => {
                 if let Some(s) = view.copy(extent).filter(|_| !view.is_dirty(extent)) {
-                    self.replacement.cleaned(s.0);
+                    self.replacement.cleaned(s.index());
                 }
             }
             _ => {}
@@ -227,7 +221,7 @@ impl<R: Replacement> Policy for Cache<R> {
     fn params(&self) -> Vec<(&'static str, f64)> {
         self.replacement.params()
     }
-    fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         let what = match view.copy(extent) {
             Some(_) if view.is_dirty(extent) => "has a dirty copy on the fast tier",
@@ -237,6 +231,6 @@ impl<R: Replacement> Policy for Cache<R> {
         format!("{what}; last access {idle:.1} s ago")
     }
     fn bytes(&self) -> usize {
-        self.replacement.bytes() + self.coming.capacity() * size_of::<(ExtentId, bool)>()
+        self.replacement.bytes() + self.coming.capacity() * size_of::<(UnitId, bool)>()
     }
 }

@@ -13,7 +13,7 @@
 
 use super::{Ghosts, Replacement};
 use crate::collector::Lists;
-use crate::units::ExtentId;
+use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -119,21 +119,21 @@ impl Replacement for S3Fifo {
         self.ghosts = Ghosts::new(self.main_most, 1);
     }
     #[inline]
-    fn hit(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+    fn hit(&mut self, slot: u32, _extent: UnitId, _write: bool) {
         let m = &mut self.marks[slot as usize];
         if *m & !IN_MAIN < HITS_MAX {
             *m += 1;
         }
     }
     #[inline]
-    fn admit(&mut self, extent: ExtentId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, extent: UnitId, _write: bool, _full: bool) -> bool {
         if self.ghosts.take(extent.0).is_some() {
             self.returning.push(extent.0);
         }
         true
     }
     #[inline]
-    fn victim(&mut self, _newcomer: ExtentId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
         self.filling = false;
         if self.len[MAIN as usize] <= self.main_most
             && let Some(s) = self.small_victim(&mut busy)
@@ -147,7 +147,7 @@ impl Replacement for S3Fifo {
         }
     }
     #[inline]
-    fn inserted(&mut self, slot: u32, extent: ExtentId, _write: bool) {
+    fn inserted(&mut self, slot: u32, extent: UnitId, _write: bool) {
         let at = self.returning.iter().position(|r| *r == extent.0);
         let list = match at {
             Some(i) => {
@@ -159,14 +159,14 @@ impl Replacement for S3Fifo {
         };
         self.enter(slot, list, 0);
     }
-    fn refused(&mut self, extent: ExtentId) {
+    fn refused(&mut self, extent: UnitId) {
         if let Some(i) = self.returning.iter().position(|r| *r == extent.0) {
             self.returning.swap_remove(i);
             self.ghosts.push(0, extent.0);
         }
     }
     #[inline]
-    fn removed(&mut self, slot: u32, extent: ExtentId) {
+    fn removed(&mut self, slot: u32, extent: UnitId) {
         if self.leave(slot) == SMALL {
             self.ghosts.push(0, extent.0);
         }

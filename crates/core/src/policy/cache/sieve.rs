@@ -9,7 +9,7 @@
 use super::Replacement;
 use crate::bits::Bits;
 use crate::collector::Lists;
-use crate::units::ExtentId;
+use crate::volume::UnitId;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -40,14 +40,14 @@ impl Replacement for Sieve {
         (self.hand, self.len) = (None, 0);
     }
     #[inline]
-    fn hit(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+    fn hit(&mut self, slot: u32, _extent: UnitId, _write: bool) {
         self.visited.set(slot as usize);
     }
     #[inline]
-    fn admit(&mut self, _extent: ExtentId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, _extent: UnitId, _write: bool, _full: bool) -> bool {
         true
     }
-    fn victim(&mut self, _newcomer: ExtentId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
         // The first turn clears bits; the second finds one unless all are busy.
         for _ in 0..2 * u64::from(self.len) {
             let s = self.hand.or_else(|| self.list.head(0))?;
@@ -63,13 +63,13 @@ impl Replacement for Sieve {
         None
     }
     #[inline]
-    fn inserted(&mut self, slot: u32, _extent: ExtentId, _write: bool) {
+    fn inserted(&mut self, slot: u32, _extent: UnitId, _write: bool) {
         self.list.push_tail(0, slot);
         self.visited.clear(slot as usize);
         self.len += 1;
     }
     #[inline]
-    fn removed(&mut self, slot: u32, _extent: ExtentId) {
+    fn removed(&mut self, slot: u32, _extent: UnitId) {
         if self.hand == Some(slot) {
             self.hand = self.list.next(slot);
         }

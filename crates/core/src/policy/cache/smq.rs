@@ -22,7 +22,7 @@
 use super::multiqueue::Levels;
 use super::{Index, Replacement};
 use crate::policy::{ParamError, nearest};
-use crate::units::ExtentId;
+use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -120,7 +120,7 @@ impl Replacement for Smq {
         self.index = Index::new(slots.max(2));
         (self.used, self.seen, self.found) = (0, 0, 0);
     }
-    fn hit(&mut self, slot: u32, _extent: ExtentId, write: bool) {
+    fn hit(&mut self, slot: u32, _extent: UnitId, write: bool) {
         self.cache.rise(slot, 1);
         if write && self.cache.queue(slot) == CLEAN {
             let level = self.cache.level(slot);
@@ -128,19 +128,19 @@ impl Replacement for Smq {
             self.cache.push(DIRTY, level, slot);
         }
     }
-    fn admit(&mut self, extent: ExtentId, _write: bool, full: bool) -> bool {
+    fn admit(&mut self, extent: UnitId, _write: bool, full: bool) -> bool {
         self.note(extent.0) >= self.bar() || !full
     }
-    fn victim(&mut self, _newcomer: ExtentId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
         let clean = self.cache.lowest(CLEAN, &mut busy);
         clean.or_else(|| self.cache.lowest(DIRTY, &mut busy))
     }
-    fn inserted(&mut self, slot: u32, extent: ExtentId, write: bool) {
+    fn inserted(&mut self, slot: u32, extent: UnitId, write: bool) {
         let level = self.index.get(extent.0).map_or(0, |n| self.hot.level(n));
         let queue = if write { DIRTY } else { CLEAN };
         self.cache.push(queue, level, slot);
     }
-    fn removed(&mut self, slot: u32, _extent: ExtentId) {
+    fn removed(&mut self, slot: u32, _extent: UnitId) {
         self.cache.remove(slot);
     }
     fn to_clean(&mut self, busy: impl FnMut(u32) -> bool) -> Option<u32> {

@@ -17,7 +17,7 @@ use super::Replacement;
 use super::sketch::Sketch;
 use crate::collector::Lists;
 use crate::policy::{ParamError, nearest};
-use crate::units::ExtentId;
+use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -91,7 +91,7 @@ impl Replacement for WTinyLfu {
         self.protected_most = (f64::from(main) * self.protected) as u32;
         self.sketch = Sketch::new(slots);
     }
-    fn hit(&mut self, slot: u32, extent: ExtentId, _write: bool) {
+    fn hit(&mut self, slot: u32, extent: UnitId, _write: bool) {
         self.sketch.touch(extent.0);
         if self.leave(slot) == WINDOW {
             self.enter(slot, WINDOW);
@@ -100,11 +100,11 @@ impl Replacement for WTinyLfu {
             self.overflow(PROTECTED, PROBATION, self.protected_most);
         }
     }
-    fn admit(&mut self, extent: ExtentId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, extent: UnitId, _write: bool, _full: bool) -> bool {
         self.sketch.touch(extent.0);
         true
     }
-    fn victim(&mut self, _newcomer: ExtentId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut oldest = |list: u8| self.lists.first(u32::from(list), &mut busy);
         let candidate = oldest(WINDOW);
         let resident = oldest(PROBATION).or_else(|| oldest(PROTECTED));
@@ -118,12 +118,12 @@ impl Replacement for WTinyLfu {
             (c, r) => c.or(r),
         }
     }
-    fn inserted(&mut self, slot: u32, extent: ExtentId, _write: bool) {
+    fn inserted(&mut self, slot: u32, extent: UnitId, _write: bool) {
         self.extent[slot as usize] = extent.0;
         self.enter(slot, WINDOW);
         self.overflow(WINDOW, PROBATION, self.window_most);
     }
-    fn removed(&mut self, slot: u32, _extent: ExtentId) {
+    fn removed(&mut self, slot: u32, _extent: UnitId) {
         self.leave(slot);
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {

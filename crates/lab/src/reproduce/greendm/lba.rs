@@ -6,10 +6,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use isotherm_core::policy::{
-    Access, Action, MoveRules, Outcome as Ended, ParamError, Place, Policy, View, WriteTo,
-};
-use isotherm_core::{ExtentId, Nanos, Slot};
+use isotherm_core::policy::{Access, Action, ParamError, Place, Policy, View};
+use isotherm_core::{ExtentId, Nanos, Seat};
 
 use super::judge::ends;
 use crate::LabError;
@@ -35,9 +33,9 @@ struct Watched {
 }
 
 impl Watched {
-    fn count(&self, slot: Slot) {
+    fn count(&self, seat: Seat) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = slot.0 as usize;
+        let at = seat.index() as usize;
         if counts.len() <= at {
             counts.resize(at + 1, 0);
         }
@@ -46,25 +44,28 @@ impl Watched {
 }
 
 impl Policy for Watched {
+    fn inner(&self) -> Option<&dyn Policy> {
+        Some(&*self.inner)
+    }
+    fn inner_mut(&mut self) -> Option<&mut dyn Policy> {
+        Some(&mut *self.inner)
+    }
     fn name(&self) -> &'static str {
         self.inner.name()
     }
     fn attach(&mut self, view: &mut View<'_>) {
         self.inner.attach(view);
     }
-    fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        self.inner.make_room(view, access, wanted);
-    }
     fn first_touch(&mut self, view: &mut View<'_>, extent: ExtentId) -> Place {
         self.new = Some(extent);
         self.inner.first_touch(view, extent)
     }
-    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
+    fn on_placed(&mut self, view: &mut View<'_>, extent: ExtentId, seat: Seat) {
         if self.new == Some(extent) {
             self.new = None;
-            self.count(slot);
+            self.count(seat);
         }
-        self.inner.on_placed(view, extent, slot);
+        self.inner.on_placed(view, extent, seat);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         if let Some(home) = access.home {
@@ -74,24 +75,6 @@ impl Policy for Watched {
         if self.still {
             wanted.clear();
         }
-    }
-    fn on_copied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_copied(view, extent, slot);
-    }
-    fn on_uncopied(&mut self, view: &mut View<'_>, extent: ExtentId, slot: Slot) {
-        self.inner.on_uncopied(view, extent, slot);
-    }
-    fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
-        self.inner.write_to(view, access)
-    }
-    fn on_settled(
-        &mut self,
-        view: &mut View<'_>,
-        action: Action,
-        how: Ended,
-        wanted: &mut Vec<Action>,
-    ) {
-        self.inner.on_settled(view, action, how, wanted);
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
         if !self.still {
@@ -105,9 +88,6 @@ impl Policy for Watched {
             self.inner.next_wake()
         }
     }
-    fn move_rules(&self) -> MoveRules {
-        self.inner.move_rules()
-    }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         self.inner.set(key, value)
     }
@@ -116,9 +96,6 @@ impl Policy for Watched {
     }
     fn explain(&self, view: &View<'_>, extent: ExtentId) -> String {
         self.inner.explain(view, extent)
-    }
-    fn bytes(&self) -> usize {
-        self.inner.bytes()
     }
 }
 

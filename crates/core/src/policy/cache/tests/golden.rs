@@ -1,7 +1,7 @@
 //! Short sequences worked out by hand.
 
 use super::{Engine, access, engine};
-use crate::units::ExtentId;
+use crate::volume::UnitId;
 use alloc::vec::Vec;
 
 /// Plays reads (`w` = write before the number in `writes`); returns the accesses that hit, by position.
@@ -13,7 +13,7 @@ fn play(e: &mut Engine, reads: &[u32]) -> Vec<usize> {
 
 fn cached(e: &Engine, extents: u32) -> Vec<u32> {
     (0..extents)
-        .filter(|x| e.copy(ExtentId(*x)).is_some())
+        .filter(|x| e.copy(UnitId(*x)).is_some())
         .collect()
 }
 

@@ -6,7 +6,8 @@ mod reference;
 use crate::geometry::{Geometry, Member};
 use crate::null::NullEngine;
 use crate::policy::{Policy, build};
-use crate::units::{ExtentId, Nanos, TierId};
+use crate::units::{Nanos, TierId};
+use crate::volume::UnitId;
 use alloc::boxed::Box;
 use alloc::vec;
 
@@ -25,5 +26,5 @@ fn engine(name: &str, fast: u32, extents: u32) -> Engine {
 
 fn access(e: &mut Engine, extent: u32, write: bool) -> bool {
     let at = u64::from(extent) << 12;
-    e.access(Nanos(1), ExtentId(extent), write, 0, (at, 4096))
+    e.access(Nanos(1), UnitId(extent), write, 0, (at, 4096))
 }

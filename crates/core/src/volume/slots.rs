@@ -1,8 +1,8 @@
 //! Which slots are free, and which will be once their freeing is durable.
 
 use crate::bits::BitTree;
-use crate::geometry::{Geometry, TIERS_MAX};
 use crate::units::{Slot, TierId};
+use crate::volume::geometry::{Geometry, TIERS_MAX};
 
 /// Free slots by tier. The lowest-numbered one is handed out first (LNL, GreenDM 6.1.3): that packs hot data at the fast
 /// start of a disk and keeps logical neighbours, which are mostly first touched together, physical neighbours.
@@ -165,7 +165,7 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::Member;
+    use crate::volume::Member;
     use alloc::vec;
 
     #[test]

@@ -7,8 +7,8 @@
 mod copies;
 
 use crate::bits::Bits;
-use crate::geometry::{Geometry, SLOTS_MAX};
 use crate::units::{ExtentId, Nanos, Slot};
+use crate::volume::geometry::{Geometry, SLOTS_MAX};
 use alloc::vec;
 use alloc::vec::Vec;
 use copies::CopyBits;
@@ -353,8 +353,8 @@ impl ExtentMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::Member;
     use crate::units::TierId;
+    use crate::volume::Member;
 
     fn map() -> ExtentMap {
         let m = |t, slots| Member {

@@ -201,8 +201,8 @@ fn count(bits: &Bits, base: usize, blocks: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::{Geometry, Member};
     use crate::units::TierId;
+    use crate::volume::geometry::{Geometry, Member};
     use alloc::vec;
 
     #[test]

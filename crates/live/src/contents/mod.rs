@@ -1,0 +1,154 @@
+//! What lies on a device that is about to become a member: nothing of anybody else's is overwritten without a word.
+//!
+//! ```text
+//! 0            4 MiB + 64 KiB      64 MiB    256 GiB              size − 1 MiB      size
+//! │ head, read whole │ ………………… │ 4 KiB │ … │ 4 KiB │ ………………… │ tail, read whole │
+//! ```
+//! `table.rs` lists magic numbers in fixed places, `checks.rs` what needs a second look. Erasing clears the same parts, so
+//! whatever could be recognised is gone, the second GPT and RAID superblocks at the end included.
+
+mod checks;
+mod table;
+mod window;
+
+use crate::device::Device;
+use crate::error::{Error, ErrorKind};
+use isotherm_core::store::superblock::{MAGIC, Superblock};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use table::At;
+use window::Window;
+
+/// Asks the kernel to read the partition table again.
+const BLKRRPART: libc::Ioctl = 0x125f;
+/// Finds that are named; of more the number is said.
+const NAMED: usize = 4;
+
+/// One thing that was found on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// With its article: `an ext4 file system`.
+    pub what: String,
+    /// First byte of what tells it, from the start of the device.
+    pub at: u64,
+}
+
+/// A second descriptor for the same device that goes through the page cache: any offset and length will do.
+fn plain(device: &Device, write: bool) -> io::Result<File> {
+    let path = PathBuf::from(format!("/proc/self/fd/{}", device.file.as_raw_fd()));
+    OpenOptions::new().read(true).write(write).open(path)
+}
+
+fn recognise(w: &Window) -> Vec<Content> {
+    let mut found: Vec<Content> = Vec::new();
+    let mut add = |what: String, at: u64| {
+        // Two magic numbers of one format in one place are one find.
+        if !found.iter().any(|c| c.what == what && c.at == at) {
+            found.push(Content { what, at });
+        }
+    };
+    if let Some(b) = w.get(0, isotherm_core::store::BLOCK)
+        && b[..MAGIC.len()] == MAGIC
+    {
+        let name = Superblock::decode(b).map(|s| format!(" (`{}`)", s.name));
+        add(
+            format!("a member of a volume{}", name.unwrap_or_default()),
+            0,
+        );
+    }
+    for (what, at, magic) in table::entries() {
+        let at = match *at {
+            At::Start(n) => Some(n),
+            At::End(n) => w.bytes().checked_sub(n),
+        };
+        if let Some(at) = at.filter(|at| w.get(*at, magic.len()) == Some(magic)) {
+            add((*what).to_owned(), at);
+        }
+    }
+    for (what, at) in checks::all(w) {
+        add(what, at);
+    }
+    found
+}
+
+/// What is on `device`, as far as formats are known. An empty list means that nothing was recognised, not that the device
+/// is empty.
+///
+/// # Errors
+/// The device cannot be read.
+pub fn look(device: &Device) -> io::Result<Vec<Content>> {
+    let file = plain(device, false)?;
+    Ok(recognise(&Window::read(&file, device.bytes)?))
+}
+
+/// Refuses a device that carries something.
+///
+/// # Errors
+/// Says what it carries and where, or that it cannot be read.
+pub fn refuse(device: &Device) -> Result<(), Error> {
+    let place = device.path.display();
+    let found = look(device).map_err(|e| {
+        let what = format!("{place}: cannot be searched for what lies on it: {e}");
+        Error::new(ErrorKind::Device, what)
+    })?;
+    let Some(first) = found.first() else {
+        return Ok(());
+    };
+    if first.at == 0
+        && let Some(rest) = first.what.strip_prefix("a member of a volume")
+    {
+        let what = format!(
+            "{place}: belongs to a volume already{rest}: use another device, or --force to overwrite it"
+        );
+        return Err(Error::new(ErrorKind::InUse, what));
+    }
+    let mut words: Vec<String> = found
+        .iter()
+        .take(NAMED)
+        .map(|c| format!("{} (byte {})", c.what, c.at))
+        .collect();
+    if found.len() > NAMED {
+        words.push(format!("{} more", found.len() - NAMED));
+    }
+    let what = format!(
+        "{place}: carries {}: use another device, or --force to overwrite it",
+        words.join(", ")
+    );
+    Err(Error::new(ErrorKind::InUse, what))
+}
+
+/// Erases everything that [`look`] can see, wherever it lies, and looks again.
+///
+/// # Errors
+/// The device cannot be read or written, or something is still there afterwards.
+pub fn erase(device: &Device) -> Result<(), Error> {
+    let place = device.path.display();
+    let failed = |e: io::Error| {
+        let what = format!("{place}: what lies on it cannot be erased: {e}");
+        Error::new(ErrorKind::Device, what)
+    };
+    let file = plain(device, true).map_err(failed)?;
+    Window::read(&file, device.bytes)
+        .and_then(|w| w.erase(&file))
+        .map_err(failed)?;
+    if device.is_block {
+        // SAFETY: no pointer. Without partitions, or while one is in use (which O_EXCL excludes), it does nothing.
+        unsafe { libc::ioctl(device.file.as_raw_fd(), BLKRRPART) };
+    }
+    match look(device).map_err(failed)?.first() {
+        None => Ok(()),
+        Some(c) => Err(Error::new(
+            ErrorKind::Device,
+            format!(
+                "{place}: {} is still there after it was erased: check the device",
+                c.what
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,364 @@
+//! What lies below and above a member: loop devices, partitions, device mapper. One device under two names must not be used
+//! twice, and a file that a loop device shows to others is in use although nobody holds it open under its own name.
+//!
+//! ```text
+//! /dev/loop0p1 ─► /dev/loop0 (bytes 1 MiB … 9 MiB) ─► disk.img (the loop's offset added)
+//! /dev/dm-0    ─► /dev/sda, /dev/sdb (which bytes of them is not known here)
+//! ```
+//! Facts come from `/sys/dev/block`; what it does not say is not known, and refuses nothing.
+
+use crate::device::Identity;
+use crate::error::{Error, ErrorKind};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Deepest stack that is followed.
+const DEPTH_MAX: usize = 16;
+const SECTOR: u64 = 512;
+
+/// One device or file below a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Which.
+    pub id: Identity,
+    /// Its name, for people.
+    pub path: PathBuf,
+    /// Bytes of it from the first to the second, if known.
+    pub range: Option<(u64, u64)>,
+}
+
+fn read(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
+}
+
+fn number(path: &Path) -> Option<u64> {
+    read(path)?.parse().ok()
+}
+
+fn sys(device: u64) -> PathBuf {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
+}
+
+/// `8:16` as a device number.
+fn device_number(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(':')?;
+    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn name_of(device: u64) -> PathBuf {
+    let name = sys(device).canonicalize().ok();
+    let name = name.as_ref().and_then(|p| p.file_name());
+    name.map_or_else(|| PathBuf::from("a device"), |n| Path::new("/dev").join(n))
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    crate::device::Device::identity(path).ok()
+}
+
+/// Part `inner` of what is shown from byte `start` of the layer below.
+fn shifted(inner: Option<(u64, u64)>, start: u64) -> Option<(u64, u64)> {
+    inner.map(|(a, z)| (a.saturating_add(start), z.saturating_add(start)))
+}
+
+fn descend(device: u64, range: Option<(u64, u64)>, depth: usize, out: &mut Vec<Layer>) {
+    if depth == 0 {
+        return;
+    }
+    let dir = sys(device);
+    if let Some(file) = read(&dir.join("loop/backing_file")) {
+        let start = number(&dir.join("loop/offset")).unwrap_or(0);
+        let path = PathBuf::from(file);
+        let Some(id) = identity(&path) else { return };
+        let range = shifted(range, start);
+        out.push(Layer { id, path, range });
+        if let Identity::Block(below) = id {
+            descend(below, range, depth - 1, out);
+        }
+        return;
+    }
+    if dir.join("partition").exists() {
+        let parent = dir
+            .canonicalize()
+            .ok()
+            .and_then(|p| p.parent().map(Path::to_owned));
+        let below = parent.and_then(|p| device_number(&read(&p.join("dev"))?));
+        let start = number(&dir.join("start")).unwrap_or(0) * SECTOR;
+        if let Some(below) = below {
+            let (id, path, range) = (
+                Identity::Block(below),
+                name_of(below),
+                shifted(range, start),
+            );
+            out.push(Layer { id, path, range });
+            descend(below, range, depth - 1, out);
+        }
+        return;
+    }
+    let slaves = fs::read_dir(dir.join("slaves"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    for slave in slaves {
+        if let Some(below) = read(&slave.path().join("dev"))
+            .as_deref()
+            .and_then(device_number)
+        {
+            let (id, path) = (Identity::Block(below), name_of(below));
+            out.push(Layer {
+                id,
+                path,
+                range: None,
+            });
+            descend(below, None, depth - 1, out);
+        }
+    }
+}
+
+/// The member at `path` itself, and everything below it.
+///
+/// # Errors
+/// There is nothing at `path`.
+pub fn layers(path: &Path) -> io::Result<Vec<Layer>> {
+    let id = crate::device::Device::identity(path)?;
+    let end = match id {
+        Identity::File(..) => u64::MAX,
+        Identity::Block(d) => number(&sys(d).join("size")).map_or(u64::MAX, |n| n * SECTOR),
+    };
+    let range = Some((0, end));
+    let mut out = vec![Layer {
+        id,
+        path: path.to_owned(),
+        range,
+    }];
+    if let Identity::Block(device) = id {
+        descend(device, range, DEPTH_MAX, &mut out);
+    }
+    Ok(out)
+}
+
+/// How two stacks meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meet {
+    /// The very same device or file.
+    Same,
+    /// The first lies above the second: it is shown from it.
+    Above,
+    /// The second lies above the first.
+    Below,
+    /// Neither is above the other, but they share bytes of what lies below both.
+    Share,
+}
+
+/// Do two stacks (as of [`layers`]) have bytes in common?
+pub fn meet(a: &[Layer], b: &[Layer]) -> Option<Meet> {
+    let (first, second) = (a.first()?, b.first()?);
+    if first.id == second.id {
+        return Some(Meet::Same);
+    }
+    if a.iter().any(|l| l.id == second.id) {
+        return Some(Meet::Above);
+    }
+    if b.iter().any(|l| l.id == first.id) {
+        return Some(Meet::Below);
+    }
+    let shares = |x: &Layer, y: &Layer| match (x.range, y.range) {
+        (Some(r), Some(s)) => x.id == y.id && r.0 < s.1 && s.0 < r.1,
+        // Volumes of one volume group share their disks and no bytes.
+        _ => false,
+    };
+    let any = a.iter().any(|x| b.iter().any(|y| shares(x, y)));
+    any.then_some(Meet::Share)
+}
+
+/// Loop devices that show (part of) the file `id`.
+fn loops_over(id: Identity) -> Vec<PathBuf> {
+    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    all.filter(|d| d.file_name().as_encoded_bytes().starts_with(b"loop"))
+        .filter(|d| {
+            let file = read(&d.path().join("loop/backing_file"));
+            file.is_some_and(|f| identity(Path::new(&f)) == Some(id))
+        })
+        .map(|d| Path::new("/dev").join(d.file_name()))
+        .collect()
+}
+
+/// Somebody has claimed this block device: it is mounted, or part of another.
+fn is_claimed(device: &Path) -> bool {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_EXCL)
+        .open(device);
+    opened.is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
+}
+
+/// Space and backslash are written as `\040` and `\134` in `/proc/swaps`.
+fn is_swap(id: Identity) -> bool {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    swaps.lines().skip(1).any(|line| {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let name = name.replace("\\040", " ").replace("\\134", "\\");
+        identity(Path::new(&name)) == Some(id)
+    })
+}
+
+/// Refuses a member that others use by another way: as swap, or through a loop device. With `fresh` (all that is on it will be
+/// overwritten) a loop device that merely exists is enough; else somebody must have claimed it.
+///
+/// # Errors
+/// Names the user.
+pub fn refuse_used(path: &Path, fresh: bool) -> Result<(), Error> {
+    let in_use = |what: String| Error::new(ErrorKind::InUse, format!("{}: {what}", path.display()));
+    let Ok(stack) = layers(path) else {
+        return Ok(());
+    };
+    let Some(own) = stack.first() else {
+        return Ok(());
+    };
+    if is_swap(own.id) {
+        return Err(in_use("is in use as swap: `swapoff` it first".into()));
+    }
+    if let Identity::Block(d) = own.id {
+        // O_EXCL refuses such devices as well; this names who holds them.
+        let holders = fs::read_dir(sys(d).join("holders"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let names: Vec<_> = holders
+            .map(|h| h.file_name().to_string_lossy().into_owned())
+            .collect();
+        if !names.is_empty() {
+            return Err(in_use(format!(
+                "is part of {}: take it out of that first",
+                names.join(", ")
+            )));
+        }
+    }
+    for layer in stack.iter().filter(|l| matches!(l.id, Identity::File(..))) {
+        for device in loops_over(layer.id) {
+            let Ok(other) = layers(&device) else { continue };
+            // The way that leads to the file from here is no other user.
+            let here = stack.iter().any(|l| identity(&device) == Some(l.id));
+            if !here && meet(&stack, &other).is_some() && (fresh || is_claimed(&device)) {
+                return Err(in_use(format!(
+                    "is in use as {} (a loop device over the same file): detach that first (losetup -d {})",
+                    device.display(),
+                    device.display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Locks the bytes of the file at the bottom of a stack for as long as the result lives, so that a second server finds them
+/// taken by whatever name it comes.
+///
+/// # Errors
+/// Somebody has them.
+pub(crate) fn lock_bottom(path: &Path, shared: bool) -> Result<Option<File>, Error> {
+    let Ok(stack) = layers(path) else {
+        return Ok(None);
+    };
+    let Some(bottom) = stack.last().filter(|l| matches!(l.id, Identity::File(..))) else {
+        return Ok(None);
+    };
+    let (start, end) = bottom.range.unwrap_or((0, u64::MAX));
+    let is_file =
+        fs::metadata(&bottom.path).is_ok_and(|m| m.is_file() && !m.file_type().is_block_device());
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(!shared)
+        .open(&bottom.path);
+    let Some(file) = opened.ok().filter(|_| is_file) else {
+        // Not ours to open, or renamed since: then there is no telling.
+        return Ok(None);
+    };
+    if file
+        .metadata()
+        .map(|m| Identity::File(m.dev(), m.ino()))
+        .ok()
+        != Some(bottom.id)
+    {
+        return Ok(None);
+    }
+    // SAFETY: all-zero is a valid `flock`.
+    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
+    wanted.l_type = if shared { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short;
+    wanted.l_whence = libc::SEEK_SET as libc::c_short;
+    wanted.l_start = i64::try_from(start).unwrap_or(i64::MAX);
+    // 0 means up to the end, however large the file becomes.
+    wanted.l_len = if end >= i64::MAX as u64 {
+        0
+    } else {
+        (end - start) as i64
+    };
+    // SAFETY: a valid descriptor and lock description.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut wanted) } == 0 {
+        return Ok(Some(file));
+    }
+    let e = io::Error::last_os_error();
+    match e.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Err(Error::new(
+            ErrorKind::InUse,
+            format!(
+                "{}: device in use under another name (its data is in {}): stop that first",
+                path.display(),
+                bottom.path.display()
+            ),
+        )),
+        // File systems without such locks: as before.
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(id: u64, range: Option<(u64, u64)>) -> Layer {
+        Layer {
+            id: Identity::Block(id),
+            path: PathBuf::new(),
+            range,
+        }
+    }
+
+    #[test]
+    fn stacks_meet_where_they_have_bytes_in_common() {
+        let disk = [layer(1, Some((0, 100)))];
+        let part = |id, a, z| [layer(id, Some((0, z - a))), layer(1, Some((a, z)))];
+        assert_eq!(meet(&disk, &disk), Some(Meet::Same));
+        assert_eq!(meet(&part(2, 0, 50), &disk), Some(Meet::Above));
+        assert_eq!(meet(&disk, &part(2, 0, 50)), Some(Meet::Below));
+        assert_eq!(meet(&part(2, 0, 50), &part(3, 50, 100)), None);
+        assert_eq!(meet(&part(2, 0, 51), &part(3, 50, 100)), Some(Meet::Share));
+        let volume = |id| [layer(id, Some((0, 10))), layer(1, None)];
+        assert_eq!(meet(&volume(5), &volume(6)), None);
+        assert_eq!(meet(&[], &disk), None);
+    }
+
+    #[test]
+    fn one_file_is_locked_once_by_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, [0; 4096]).unwrap();
+        let first = lock_bottom(&path, false).unwrap();
+        assert!(first.is_some());
+        let e = lock_bottom(&path, false).unwrap_err();
+        assert!(
+            e.kind == ErrorKind::InUse && e.to_string().contains("another name"),
+            "{e}"
+        );
+        assert!(lock_bottom(&path, true).is_err());
+        drop(first);
+        let readers = [lock_bottom(&path, true), lock_bottom(&path, true)];
+        assert!(readers.iter().all(|r| matches!(r, Ok(Some(_)))));
+        assert!(
+            refuse_used(&path, true).is_ok() && refuse_used(Path::new("/no/such"), true).is_ok()
+        );
+    }
+}

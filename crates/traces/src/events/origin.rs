@@ -266,8 +266,6 @@ impl Origin {
             params.wear_burst = Nanos(option(&mut c)?.ok_or("a budget without a burst")?);
             params.sleep_hold = option(&mut c)?.map(Nanos);
             params.sleep_hold_bytes = option(&mut c)?;
-        }
-        if !c.is_empty() {
             params.join_bytes = option(&mut c)?.ok_or("joins without a length")?;
             params.join_time = Nanos(option(&mut c)?.ok_or("joins without a time")?);
         }

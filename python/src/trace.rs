@@ -43,9 +43,9 @@ pub fn options(
     Ok(Options {
         format: format.transpose()?,
         skip_bad,
-        trace_unit: None,
         limit,
         block_bytes,
+        ..Options::default()
     })
 }
 

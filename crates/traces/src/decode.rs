@@ -7,6 +7,7 @@ use crate::error::{Bad, Place, TraceError};
 use crate::input::Input;
 use crate::reader::Stats;
 use crate::record::Record;
+use crate::sniff::Sure;
 
 /// Fills batches of records. Times are absolute here; the reader makes them relative.
 pub(crate) trait Decode: Send {
@@ -35,6 +36,8 @@ pub(crate) struct Run {
     pub(crate) devices: Devices,
     pub(crate) stats: Stats,
     pub(crate) skip_bad: u64,
+    pub(crate) sure: Sure,
+    pub(crate) assumed: Vec<String>,
 }
 
 impl Run {

@@ -91,7 +91,7 @@ pub enum TraceError {
         source: std::io::Error,
     },
     /// The content matches no known format.
-    #[error("{}: {why}; name the format (known: {})", .path.display(), crate::Format::names())]
+    #[error("{}: {why}; name the format (--format; known: {}) or the columns (--columns)", .path.display(), crate::Format::names())]
     Unknown {
         /// The file.
         path: PathBuf,

@@ -21,6 +21,10 @@ pub enum Format {
     Vscsi2,
     /// DiskSim and SSDsim ASCII.
     DiskSim,
+    /// DiskSim's columns with addresses and sizes in bytes, as replayers write them.
+    Replay,
+    /// DiskSim's columns with addresses in sectors and sizes in pages of 4 KiB.
+    DiskSimPages,
     /// ARC paper `.lis`.
     Arc,
     /// oracleGeneral of libCacheSim.
@@ -47,6 +51,8 @@ pub enum Format {
     BlockList,
     /// Our own CSV.
     Csv,
+    /// Columns that the user names ([`crate::ColumnMap`]). Not among [`Format::all`].
+    Columns,
     /// Our recorded format.
     Parquet,
     /// No format: requests that a generator makes ([`crate::Source`]). Not among [`Format::all`].
@@ -71,6 +77,13 @@ const GENERATED: Row = row(
     Format::Generated,
     "generated",
     "requests made by gen:NAME (see `isotherm trace generators`)",
+);
+
+/// What `trace info` says of text whose columns were named.
+const COLUMNS: Row = row(
+    Format::Columns,
+    "columns",
+    "text whose columns --columns names",
 );
 
 const TABLE: &[Row] = &[
@@ -108,6 +121,16 @@ const TABLE: &[Row] = &[
         Format::DiskSim,
         "disksim",
         "time device lba size op (ns, us or ms; 512 B sectors; 1 read, 0 write)",
+    ),
+    row(
+        Format::Replay,
+        "replay",
+        "time device offset size op (ns, us or ms; bytes; 1 read, 0 write)",
+    ),
+    row(
+        Format::DiskSimPages,
+        "disksim-pages",
+        "time device lba size op (ns, us or ms; 512 B sectors, sizes in 4 KiB pages)",
     ),
     row(
         Format::Arc,
@@ -194,10 +217,12 @@ impl Format {
 
     fn row(self) -> &'static Row {
         // Every other variant has its row: a test walks both.
-        TABLE
-            .iter()
-            .find(|row| row.format == self)
-            .unwrap_or(&GENERATED)
+        let other = if self == Format::Columns {
+            &COLUMNS
+        } else {
+            &GENERATED
+        };
+        TABLE.iter().find(|row| row.format == self).unwrap_or(other)
     }
 
     /// The name to type.

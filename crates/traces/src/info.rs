@@ -7,12 +7,14 @@ use roaring::RoaringTreemap;
 use serde::Serialize;
 
 use crate::error::TraceError;
+use crate::format::Format;
 use crate::heat::Heats;
 use crate::map::Spans;
 use crate::open::open;
 use crate::reader::{Options, Reader, Stats};
 use crate::record::{Op, Record};
 use crate::reuse::{Distances, Reuse};
+use crate::sniff::Sure;
 
 /// Figures of a trace. The names are those of `trace info --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,6 +61,77 @@ pub struct Info {
     pub latency_mean_s: Option<f64>,
     /// What the reader dropped, skipped and mended.
     pub reader: Stats,
+    /// How sure it is that the format was understood.
+    pub sure: Sure,
+    /// What was assumed because the trace does not say it.
+    pub assumed: Vec<String>,
+    /// What no device does: signs that the format or a unit was misunderstood.
+    pub doubts: Vec<String>,
+}
+
+/// Requests a second and device, over the whole trace, above which the figure is doubted: some hundred times what a disk serves.
+const RATE_DOUBTED: f64 = 20_000.0;
+/// Mean size of a request in bytes from which the figure is doubted.
+const MEAN_DOUBTED: f64 = (1 << 20) as f64;
+/// An address in bytes from which the figure is doubted: no device has an EiB / 256.
+const ADDRESS_DOUBTED: u64 = 1 << 52;
+/// A duration in seconds from which the figure is doubted: five years.
+const DURATION_DOUBTED: f64 = 5.0 * 365.0 * 86_400.0;
+
+impl Info {
+    /// What no device does, in sentences.
+    fn doubted(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        let done = (self.reads + self.writes) as f64;
+        if let Some(rate) = self
+            .duration_s
+            .map(|s| done / s / self.devices.max(1) as f64)
+            .filter(|&rate| done >= 1_000.0 && rate > RATE_DOUBTED)
+        {
+            doubts.push(format!(
+                "{rate:.0} requests a second on one device: a disk serves some hundred. If it was a disk, the unit of time is wrong (--time-unit)."
+            ));
+        }
+        if let Some(mean) = self
+            .request_bytes
+            .map(|s| s.mean)
+            .filter(|&m| m >= MEAN_DOUBTED)
+        {
+            doubts.push(format!(
+                "The mean request has {mean:.0} bytes: sizes may count bytes or pages where sectors were assumed (--format)."
+            ));
+        }
+        if let Some(last) = self.last_byte.filter(|&last| last >= ADDRESS_DOUBTED) {
+            doubts.push(format!(
+                "Byte {last} is touched: no device is that large. Addresses may count bytes where sectors were assumed (--format)."
+            ));
+        }
+        if let Some(long) = self.duration_s.filter(|&s| s >= DURATION_DOUBTED) {
+            doubts.push(format!(
+                "It lasts {:.0} days: the unit of time may be wrong (--time-unit).",
+                long / 86_400.0
+            ));
+        }
+        let back = self.reader.time_went_back;
+        if back * 10 > self.requests {
+            doubts.push(format!(
+                "{back} of {} times are smaller than the one before: the column may be no time of arrival.",
+                self.requests
+            ));
+        }
+        let odd: u64 = self
+            .sizes
+            .iter()
+            .filter(|(size, _)| *size % 512 != 0)
+            .map(|(_, n)| n)
+            .sum();
+        if odd as f64 > done / 2.0 {
+            doubts.push(format!(
+                "{odd} requests are no multiple of 512 bytes: a block device has none such."
+            ));
+        }
+        doubts
+    }
 }
 
 /// The distribution of request sizes.
@@ -141,7 +214,13 @@ pub fn info_and_heat(mut reader: Reader, mut heat: Option<&mut Heats>) -> Result
         batch.clear();
     }
     let duration = reader.timed().then(|| reader.span().as_secs_f64());
-    Ok(sums.info(reader.format().name(), duration, reader.stats()))
+    let mut info = sums.info(reader.format().name(), duration, reader.stats());
+    info.sure = reader.sure();
+    info.assumed = reader.assumed().to_vec();
+    if reader.format() != Format::Generated {
+        info.doubts = info.doubted();
+    }
+    Ok(info)
 }
 
 /// Running sums.
@@ -228,6 +307,9 @@ impl Sums {
             latency_mean_s: (self.latencies > 0)
                 .then(|| self.latency_ns as f64 / self.latencies as f64 / 1e9),
             reader,
+            sure: Sure::default(),
+            assumed: Vec::new(),
+            doubts: Vec::new(),
         }
     }
 }

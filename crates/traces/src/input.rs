@@ -14,6 +14,10 @@ const BUFFER: usize = 1 << 20;
 const LINE_MAX: usize = 4 << 20;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const BZIP2_MAGIC: &[u8] = b"BZh";
+const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
+/// A dictionary of xz may ask for this much memory, in KiB: twice what `xz -9` makes.
+const XZ_KIB: u32 = 128 << 10;
 
 /// An open, decompressed trace.
 pub(crate) struct Input {
@@ -35,17 +39,22 @@ impl Input {
             source,
         };
         let mut file = File::open(path).map_err(fail)?;
-        let mut head = [0u8; 4];
+        let mut head = [0u8; 6];
         let got = read_full(&mut file, &mut head).map_err(fail)?;
         let head = &head[..got];
         let whole = std::io::Cursor::new(head.to_vec()).chain(file);
-        let inner: Box<dyn Read + Send> = if head == ZSTD_MAGIC {
+        let inner: Box<dyn Read + Send> = if head.starts_with(&ZSTD_MAGIC) {
             Box::new(zstd::stream::read::Decoder::new(whole).map_err(fail)?)
         } else if head.starts_with(&GZIP_MAGIC) {
             Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(
                 1 << 16,
                 whole,
             )))
+        } else if head.starts_with(BZIP2_MAGIC) {
+            Box::new(bzip2::read::MultiBzDecoder::new(whole))
+        } else if head.starts_with(&XZ_MAGIC) {
+            let whole = BufReader::with_capacity(1 << 16, whole);
+            Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, XZ_KIB))
         } else {
             Box::new(whole)
         };

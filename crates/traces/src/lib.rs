@@ -35,6 +35,7 @@ mod write;
 
 pub use error::{Bad, Place, TraceError};
 pub use format::{Format, UnknownFormat};
+pub use formats::custom::{BadColumns, ColumnMap};
 pub use heat::{HEAT_CELLS, Heat, Heats};
 pub use info::{Info, RequestBytes, info, info_and_heat, info_reader};
 pub use map::{DeviceSpan, SideBySide, scan, scan_reader};
@@ -42,6 +43,6 @@ pub use open::{open, open_merged};
 pub use reader::{Options, Reader, Stats, TimeUnit};
 pub use record::{Flags, Op, Record};
 pub use reuse::Reuse;
-pub use sniff::{SNIFF_BYTES, sniff};
+pub use sniff::{SNIFF_BYTES, Sure, sniff};
 pub use source::{Source, TRACES_VAR, find};
 pub use write::{WriteOptions, Writer, Written, convert};

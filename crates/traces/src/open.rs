@@ -1,25 +1,27 @@
 //! Opens traces: finds the format, settles what it leaves open, and picks the decoder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::decode::{Decode, Fixed, Lines, Run};
 use crate::error::TraceError;
 use crate::format::Format;
 use crate::formats::blktrace::Event;
+use crate::formats::custom::ColumnMap;
 use crate::formats::{
-    blkparse, blkreplay, blktrace, blocklist, cloud, disksim, events, fio, fiu, msr, oracle,
-    parquet, spc, tables, vscsi,
+    blkparse, blkreplay, blktrace, blocklist, cloud, custom, disksim, events, fio, fiu, msr,
+    oracle, parquet, spc, tables, vscsi,
 };
 use crate::input::Input;
 use crate::merge::Merge;
 use crate::reader::{Options, Reader, TimeUnit};
-use crate::sniff::{SNIFF_BYTES, sniff};
+use crate::sniff::{Guess, SNIFF_BYTES, Sure, guess};
 use crate::source::Source;
 
 /// Block size where a format counts blocks of unknown size.
 const BLOCK_BYTES: u32 = 4096;
 
-/// Opens the trace at `path` (plain, `.zst` or `.gz`, told apart by content), or the generator that it names ([`Source`]).
+/// Opens the trace at `path` (plain or compressed by zstd, gzip, bzip2 or xz, told apart by content), the blktrace files of
+/// the folder `path`, or the generator that it names ([`Source`]).
 ///
 /// # Errors
 /// The file cannot be opened, or its format is neither named nor clear; no such generator, or not with these parameters.
@@ -34,7 +36,8 @@ pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceEr
 /// # Errors
 /// As [`open`]; also if `paths` is empty, or the files differ in format or hold no time to merge by.
 pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Reader, TraceError> {
-    let mut paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+    let named: Vec<PathBuf> = in_folders(paths)?;
+    let mut paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
     if paths.len() > 1 {
         // A processor that did nothing leaves an empty file. If all are empty, the first says so below.
         let mut kept = Vec::new();
@@ -52,14 +55,29 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
     let Some((&path, others)) = paths.split_first() else {
         return Err(TraceError::unsupported(Path::new(""), "no file was named"));
     };
-    let (format, first) = open_input(path, options)?;
+    let (found, first) = open_input(path, options)?;
+    let format = found.format;
     let mut run = Run {
         skip_bad: options.skip_bad,
+        sure: found.sure,
+        assumed: found.assumed.into_iter().collect(),
         ..Run::default()
     };
-    let mut decoders = vec![settings(format, options, &paths)?.decoder(first, &mut run)?];
+    if let (Format::Blktrace, []) = (format, others) {
+        let beside = blktrace::of_other_processors(path);
+        if beside > 0 {
+            run.sure = Sure::Guess;
+            run.assumed.push(format!(
+                "Read as the whole trace, though {beside} more files of the same trace lie beside it, one for each processor: \
+                 name the folder to read all of them."
+            ));
+        }
+    }
+    let first_settings = settings(format, options, &paths, &mut run)?;
+    let mut decoders = vec![first_settings.clone().decoder(first, &mut run)?];
     for &other in others {
-        let (its, input) = open_input(other, options)?;
+        let (found, input) = open_input(other, options)?;
+        let its = found.format;
         if its != format || matches!(format, Format::Parquet | Format::Events) {
             let what = format!(
                 "is {its}, {} is {format}: only files of one stream format merge",
@@ -67,7 +85,7 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
             );
             return Err(TraceError::unsupported(other, what));
         }
-        decoders.push(settings(format, options, &paths)?.decoder(input, &mut run)?);
+        decoders.push(first_settings.clone().decoder(input, &mut run)?);
     }
     let decoder: Box<dyn Decode> = if decoders.len() > 1 {
         if !decoders.iter().all(|d| d.timed()) {
@@ -83,50 +101,95 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
     Ok(Reader::new(path, format, decoder, run, options.limit))
 }
 
+/// The files, with the blktrace files of a folder in its place.
+fn in_folders<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>, TraceError> {
+    let mut files = Vec::new();
+    for path in paths {
+        let path = path.as_ref();
+        if path.is_dir() {
+            files.extend(blktrace::in_folder(path)?);
+        } else {
+            files.push(path.to_owned());
+        }
+    }
+    Ok(files)
+}
+
 /// Opens a file and finds its format.
-fn open_input(path: &Path, options: &Options) -> Result<(Format, Input), TraceError> {
+fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceError> {
     let mut input = Input::open(path)?;
     input.fill(SNIFF_BYTES)?;
     let head = &input.unread()[..input.unread().len().min(SNIFF_BYTES)];
-    let format = options.format.or_else(|| sniff(head));
-    if let Some(format) = format {
-        return Ok((format, input));
+    let named = match (&options.columns, options.format) {
+        (Some(_), Some(format)) => {
+            return Err(TraceError::unsupported(
+                path,
+                format!("columns and the format {format} were named: name one of them"),
+            ));
+        }
+        (Some(_), None) => Some(Format::Columns),
+        (None, format) => format,
+    };
+    if let Some(format) = named {
+        let certain = Guess {
+            format,
+            sure: Sure::Certain,
+            assumed: None,
+        };
+        return Ok((certain, input));
     }
-    let why = if head.is_empty() {
-        "the trace is empty"
-    } else {
-        "the content is of no known format"
+    let why = match guess(head) {
+        Ok(guess) => return Ok((guess, input)),
+        Err(_) if head.is_empty() => "the trace is empty".to_owned(),
+        Err(Some(near)) => format!(
+            "the content is of no known format; nearest is {}, but {}: expected {}, found {}",
+            near.format, near.place, near.bad.expected, near.bad.found
+        ),
+        Err(None) => "the content is of no known format".to_owned(),
     };
     Err(TraceError::Unknown {
         path: path.to_owned(),
-        why: why.to_owned(),
+        why,
     })
 }
 
 /// What a decoder has to know besides the bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Settings {
     format: Format,
     block_bytes: u32,
     unit: TimeUnit,
     event: Event,
     timed: bool,
+    columns: Option<ColumnMap>,
 }
 
 /// Three things the formats leave open are settled by a look through all files, which ends at the first one that decides.
-fn settings(format: Format, options: &Options, paths: &[&Path]) -> Result<Settings, TraceError> {
+/// What was assumed goes into `run`.
+fn settings(
+    format: Format,
+    options: &Options,
+    paths: &[&Path],
+    run: &mut Run,
+) -> Result<Settings, TraceError> {
     let mut settings = Settings {
         format,
         block_bytes: options.block_bytes.unwrap_or(BLOCK_BYTES),
         unit: options.trace_unit.unwrap_or(TimeUnit::Nanoseconds),
         event: Event::Issued,
         timed: false,
+        columns: options.columns.clone(),
     };
+    let mut unit = None;
     for path in paths {
         let again = || Input::open(path);
         let decided = match format {
-            Format::DiskSim if options.trace_unit.is_none() => {
-                settings.unit = disksim::find_unit(again()?)?;
+            Format::DiskSim | Format::Replay | Format::DiskSimPages
+                if options.trace_unit.is_none() =>
+            {
+                let (found, why) = disksim::find_unit(again()?)?;
+                settings.unit = found;
+                unit = Some(why);
                 settings.unit != TimeUnit::Nanoseconds
             }
             Format::Blktrace => {
@@ -147,6 +210,13 @@ fn settings(format: Format, options: &Options, paths: &[&Path]) -> Result<Settin
             break;
         }
     }
+    if let Some(why) = unit {
+        run.sure = run.sure.min(Sure::Likely);
+        run.assumed.push(format!(
+            "Times are read as {}: {why}; --time-unit says otherwise.",
+            settings.unit.name()
+        ));
+    }
     Ok(settings)
 }
 
@@ -154,13 +224,15 @@ impl Settings {
     /// The decoder of the format.
     fn decoder(self, input: Input, run: &mut Run) -> Result<Box<dyn Decode>, TraceError> {
         let Settings {
+            format,
             block_bytes,
             unit,
             event,
             timed,
+            columns,
             ..
         } = self;
-        Ok(match self.format {
+        Ok(match format {
             Format::Blkreplay => Lines::boxed(input, blkreplay::Blkreplay::default()),
             Format::Spc => Lines::boxed(input, spc::Spc),
             Format::Fiu => Lines::boxed(input, fiu::Fiu),
@@ -173,7 +245,13 @@ impl Settings {
                 input,
                 parser: vscsi::Vscsi2,
             }),
-            Format::DiskSim => Lines::boxed(input, disksim::DiskSim { unit }),
+            Format::DiskSim | Format::Replay | Format::DiskSimPages => Lines::boxed(
+                input,
+                disksim::DiskSim {
+                    unit,
+                    counts: disksim::Counts::of(format),
+                },
+            ),
             Format::Arc => Lines::boxed(input, blocklist::Arc),
             Format::Oracle => Box::new(Fixed {
                 input,
@@ -191,6 +269,13 @@ impl Settings {
             Format::BlockList => Lines::boxed(input, blocklist::BlockList { block_bytes }),
             Format::Csv => Lines::boxed(input, tables::Csv::default()),
             Format::Parquet => Box::new(parquet::Columnar::open(&input.path, run)?),
+            Format::Columns => {
+                let Some(map) = columns else {
+                    let what = "is to be read by columns, but none are named";
+                    return Err(TraceError::unsupported(&input.path, what));
+                };
+                Lines::boxed(input, custom::Custom::new(map))
+            }
             Format::Generated => {
                 let what = "is a file; a generator is named gen:NAME";
                 return Err(TraceError::unsupported(&input.path, what));

@@ -7,7 +7,9 @@ use isotherm_core::Nanos;
 use crate::decode::{Decode, Run};
 use crate::error::TraceError;
 use crate::format::Format;
+use crate::formats::custom::ColumnMap;
 use crate::record::{Op, Record};
+use crate::sniff::Sure;
 
 /// A trace without time gets this per request.
 const UNTIMED_STEP: Nanos = Nanos::from_millis(1);
@@ -28,6 +30,16 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
+    /// The unit in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TimeUnit::Nanoseconds => "nanoseconds",
+            TimeUnit::Microseconds => "microseconds",
+            TimeUnit::Milliseconds => "milliseconds",
+            TimeUnit::Seconds => "seconds",
+        }
+    }
+
     /// The unit in nanoseconds.
     pub const fn ns(self) -> u64 {
         match self {
@@ -46,12 +58,14 @@ pub struct Options {
     pub format: Option<Format>,
     /// Bad records to skip and count before giving up.
     pub skip_bad: u64,
-    /// Unit of time where the format leaves it open (DiskSim ASCII); derived from the numbers when absent.
+    /// Unit of time where the format leaves it open (DiskSim's columns); weighed from the numbers when absent.
     pub trace_unit: Option<TimeUnit>,
     /// Stop after this many requests.
     pub limit: Option<u64>,
     /// Bytes of a block in lists of block numbers and of an object in oracleGeneral; 4096 when absent.
     pub block_bytes: Option<u32>,
+    /// What the columns of a text hold, where no known format does; instead of `format`.
+    pub columns: Option<ColumnMap>,
 }
 
 /// What a reader counted so far.
@@ -136,6 +150,16 @@ impl Reader {
     /// From the earliest to the latest request so far, by the trace's own clock, whatever the order of the records.
     pub fn span(&self) -> Nanos {
         Nanos(self.latest.saturating_sub(self.earliest))
+    }
+
+    /// How sure it is that the format was understood.
+    pub fn sure(&self) -> Sure {
+        self.run.sure
+    }
+
+    /// What was assumed because the trace does not say it, in sentences.
+    pub fn assumed(&self) -> &[String] {
+        &self.run.assumed
     }
 
     /// Counters so far.

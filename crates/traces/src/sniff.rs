@@ -1,10 +1,14 @@
 //! Tells the format from the first bytes of the uncompressed content. Names of files are not looked at.
 //!
 //! Magic numbers and first lines decide at once. Other text is tried with each parser: the one that reads the most
-//! requests wins, if it reads more lines than it refuses. Records without magic come last, by plausibility.
+//! requests wins, if it reads more lines than it refuses; between formats that look alike the numbers are weighed.
+//! Records without magic come last, by plausibility.
+
+use serde::Serialize;
 
 use crate::decode::{FixedParser, Item, LineParser};
 use crate::devices::Devices;
+use crate::error::{Bad, Place};
 use crate::format::Format;
 use crate::formats::blktrace::Event;
 use crate::formats::{
@@ -19,39 +23,136 @@ pub const SNIFF_BYTES: usize = 64 << 10;
 /// Requests that make a parser's case.
 const ENOUGH: usize = 64;
 
+/// How sure it is that a format was understood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sure {
+    /// Nothing in the content tells it from relatives, or lines were refused.
+    Guess,
+    /// Every line looked at fits, and no other format reads as many; or the numbers tell relatives apart.
+    Likely,
+    /// A magic number, a line of column names, or the user said so.
+    #[default]
+    Certain,
+}
+
+/// A format, and how it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Guess {
+    pub(crate) format: Format,
+    pub(crate) sure: Sure,
+    /// What was assumed, in whole sentences.
+    pub(crate) assumed: Option<String>,
+}
+
+impl Guess {
+    fn certain(format: Format) -> Guess {
+        Guess {
+            format,
+            sure: Sure::Certain,
+            assumed: None,
+        }
+    }
+}
+
+/// Why no format was found: the one that reads most, and what it stumbles over.
+#[derive(Clone, Debug)]
+pub(crate) struct Nearest {
+    pub(crate) format: Format,
+    pub(crate) place: Place,
+    pub(crate) bad: Bad,
+}
+
 /// The format of a trace that begins with `head`, if it is clear. Never panics, whatever the bytes.
 pub fn sniff(head: &[u8]) -> Option<Format> {
+    guess(head).ok().map(|guess| guess.format)
+}
+
+/// As [`sniff`], with how sure it is; else the nearest format, if any reads a line.
+pub(crate) fn guess(head: &[u8]) -> Result<Guess, Option<Nearest>> {
     if head.starts_with(b"PAR1") {
-        return Some(Format::Parquet);
+        return Ok(Guess::certain(Format::Parquet));
     }
     if crate::events::is_events(head) {
-        return Some(Format::Events);
+        return Ok(Guess::certain(Format::Events));
     }
     if blktrace::looks_like(head) {
-        return Some(Format::Blktrace);
+        return Ok(Guess::certain(Format::Blktrace));
     }
     // No text holds a NUL, and the binary formats hold many.
     if memchr::memchr(0, head).is_some() {
-        binary(head)
+        let format = binary(head).ok_or(None)?;
+        Ok(Guess {
+            format,
+            sure: Sure::Likely,
+            assumed: None,
+        })
     } else {
         text(head)
     }
 }
 
-fn text(head: &[u8]) -> Option<Format> {
+fn text(head: &[u8]) -> Result<Guess, Option<Nearest>> {
     let first = head
         .split(|&c| c == b'\n')
         .next()
         .unwrap_or_default()
         .trim_ascii();
     if first == fio::HEADER_V2.as_bytes() {
-        return Some(Format::FioV2);
+        return Ok(Guess::certain(Format::FioV2));
     }
     if first == fio::HEADER_V3.as_bytes() {
-        return Some(Format::FioV3);
+        return Ok(Guess::certain(Format::FioV3));
     }
+    let mut scores = scores(head);
+    // The first of equals wins, so the order of the table is the order of trust.
+    scores.sort_by_key(|(_, score)| std::cmp::Reverse(score.reads()));
+    let Some((format, best)) = scores.first().filter(|(_, score)| score.reads() > 0) else {
+        return Err(nearest(scores));
+    };
+    let rival = scores
+        .iter()
+        .find(|(other, score)| other != format && score.reads() == best.reads());
+    let mut guess = Guess::certain(*format);
+    if !named_columns(*format) {
+        guess.sure = if best.refused > 0 || rival.is_some() {
+            Sure::Guess
+        } else {
+            Sure::Likely
+        };
+    }
+    if best.refused > 0 {
+        guess.assumed = Some(format!(
+            "Read as {format}, which refuses {} of the first {} lines.",
+            best.refused,
+            best.good + best.refused
+        ));
+    } else if let Some((other, _)) = rival.filter(|_| !named_columns(*format)) {
+        guess.assumed = Some(format!("Read as {format}; {other} reads it as well."));
+    }
+    if *format == Format::DiskSim
+        && let Some((relative, why)) = disksim::weigh(head)
+    {
+        guess.format = relative;
+        guess.assumed = Some(format!("Read as {relative}, not {format}: {why}."));
+    }
+    Ok(guess)
+}
+
+/// Formats whose first line names their columns.
+fn named_columns(format: Format) -> bool {
+    matches!(
+        format,
+        Format::Octf | Format::Hplajw | Format::Systor | Format::Csv
+    )
+}
+
+/// Each text format with what its parser makes of `head`, in the order of trust.
+fn scores(head: &[u8]) -> Vec<(Format, Score)> {
     let unit = TimeUnit::Microseconds;
-    let scores = [
+    let counts = disksim::Counts::of(Format::DiskSim);
+    let blkparse = |event| score(head, blkparse::Blkparse { event });
+    vec![
         (Format::Octf, score(head, tables::Octf::default())),
         (Format::Hplajw, score(head, tables::Hplajw::default())),
         (Format::Systor, score(head, tables::Systor::default())),
@@ -64,62 +165,77 @@ fn text(head: &[u8]) -> Option<Format> {
         (Format::Msr, score(head, msr::Msr)),
         (Format::Alibaba, score(head, cloud::Alibaba)),
         (Format::Tencent, score(head, cloud::Tencent)),
-        (
-            Format::Blkparse,
-            score(
-                head,
-                blkparse::Blkparse {
-                    event: Event::Queued,
-                },
-            ),
-        ),
-        (
-            Format::Blkparse,
-            score(
-                head,
-                blkparse::Blkparse {
-                    event: Event::Issued,
-                },
-            ),
-        ),
+        (Format::Blkparse, blkparse(Event::Queued)),
+        (Format::Blkparse, blkparse(Event::Issued)),
         (Format::Fiu, score(head, fiu::Fiu)),
-        (Format::DiskSim, score(head, disksim::DiskSim { unit })),
+        (
+            Format::DiskSim,
+            score(head, disksim::DiskSim { unit, counts }),
+        ),
         (Format::Arc, score(head, blocklist::Arc)),
         (
             Format::BlockList,
             score(head, blocklist::BlockList { block_bytes: 1 }),
         ),
-    ];
-    // The first of equals wins, so the order above is the order of trust.
-    scores
-        .into_iter()
-        .rev()
-        .max_by_key(|&(_, n)| n)
-        .filter(|&(_, n)| n > 0)
-        .map(|(format, _)| format)
+    ]
 }
 
-/// Requests that the parser reads from the first lines; 0 if it refuses more lines than it reads.
-fn score<P: LineParser>(head: &[u8], mut parser: P) -> usize {
+/// What a parser makes of the first lines.
+#[derive(Debug, Default)]
+struct Score {
+    good: usize,
+    refused: usize,
+    first_bad: Option<(u64, Bad)>,
+}
+
+impl Score {
+    /// Requests read; 0 if it refuses more lines than it reads.
+    fn reads(&self) -> usize {
+        if self.good > self.refused {
+            self.good
+        } else {
+            0
+        }
+    }
+}
+
+/// The format that reads at least one line before it stumbles, the one that reads most first.
+fn nearest(scores: Vec<(Format, Score)>) -> Option<Nearest> {
+    let (format, score) = scores
+        .into_iter()
+        .filter(|(_, score)| score.good > 0)
+        .max_by_key(|(_, score)| score.good)?;
+    let (line, bad) = score.first_bad?;
+    Some(Nearest {
+        format,
+        place: Place::Line(line),
+        bad,
+    })
+}
+
+fn score<P: LineParser>(head: &[u8], mut parser: P) -> Score {
     let mut devices = Devices::default();
-    let (mut good, mut refused) = (0, 0);
-    let mut lines = head.split(|&c| c == b'\n').peekable();
-    while let Some(line) = lines.next() {
+    let mut score = Score::default();
+    let mut lines = head.split(|&c| c == b'\n').zip(1..).peekable();
+    while let Some((line, number)) = lines.next() {
         // The last line of a full head is cut off.
         if lines.peek().is_none() && head.len() >= SNIFF_BYTES {
             break;
         }
         match parser.line(line, &mut devices) {
-            Ok(Item::Request(_)) => good += 1,
+            Ok(Item::Request(_)) => score.good += 1,
             Ok(Item::Nothing | Item::Other) => {}
             Ok(Item::End) => break,
-            Err(_) => refused += 1,
+            Err(bad) => {
+                score.refused += 1;
+                score.first_bad.get_or_insert((number, bad));
+            }
         }
-        if good + refused >= ENOUGH {
+        if score.good + score.refused >= ENOUGH {
             break;
         }
     }
-    if good > refused { good } else { 0 }
+    score
 }
 
 fn binary(head: &[u8]) -> Option<Format> {

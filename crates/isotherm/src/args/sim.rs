@@ -192,9 +192,14 @@ pub struct TraceOptions {
     /// Bad records to skip and count before giving up
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_bad: u64,
-    /// Unit of time where the format leaves it open (DiskSim)
-    #[arg(long, value_enum)]
+    /// Unit of time where the format leaves it open (disksim, replay, disksim-pages)
+    #[arg(long = "time-unit", alias = "trace-unit", value_enum)]
     pub trace_unit: Option<Unit>,
+    /// What the columns of a text of no known format hold, by place (- for one that does not matter) or as ROLE=NAME of its first
+    /// line: time_s, _ms, _us, _100ns, _ns; device; op (letters), op_read1, op_read0; offset_bytes, _sectors, _4k; length_bytes,
+    /// _sectors, _4k; latency_s … _ns; class
+    #[arg(long, value_name = "COLUMN,...", conflicts_with = "format")]
+    pub columns: Option<isotherm_traces::ColumnMap>,
     /// Bytes of a block in lists of block numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub block_bytes: Option<u32>,

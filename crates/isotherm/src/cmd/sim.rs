@@ -96,9 +96,11 @@ pub fn failed(error: &isotherm_lab::LabError) -> Failure {
 /// # Errors
 /// It is in neither place, or the options are wrong.
 pub fn file(read: &TraceOptions, trace: &Path) -> Result<TraceFile, Failure> {
+    let (path, options) = (find(trace)?, options(read)?);
+    super::trace::say_assumed(&path, &options)?;
     Ok(TraceFile {
-        path: find(trace)?,
-        options: options(read)?,
+        path,
+        options,
         label: trace.display().to_string(),
     })
 }

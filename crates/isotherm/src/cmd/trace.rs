@@ -76,11 +76,29 @@ fn info(a: &TraceInfoArgs) -> Result<(), Failure> {
             ("request_bytes", or_none(sizes)),
             ("reuse_bytes", reuse),
             ("bad_skipped", info.reader.bad_skipped.to_string()),
+            ("sure", format!("{:?}", info.sure).to_lowercase()),
+            ("assumed", info.assumed.join(" ")),
+            ("doubts", info.doubts.join(" ")),
         ]
         .map(|(k, v)| vec![k.to_owned(), v])
         .to_vec();
         table(&["trace", &path.display().to_string()], &rows)
     })
+}
+
+/// Says on standard error what had to be assumed to read a trace at all; the first lines are looked at, no more.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn say_assumed(path: &Path, options: &Options) -> Result<(), Failure> {
+    if Source::is_generator(path) {
+        return Ok(());
+    }
+    let reader = isotherm_traces::open(path, options).map_err(|e| failed(&e))?;
+    for what in reader.assumed() {
+        eprintln!("isotherm: {}: {what}", path.display());
+    }
+    Ok(())
 }
 
 /// `isotherm trace generators`.
@@ -196,6 +214,7 @@ pub fn options(args: &TraceOptions) -> Result<Options, Failure> {
         }),
         limit: None,
         block_bytes: args.block_bytes,
+        columns: args.columns.clone(),
     })
 }
 

@@ -37,7 +37,7 @@ impl LineParser for Blkparse {
         let (major, minor) = major_minor(words.field("major,minor")?)?;
         words.number("cpu")?;
         words.number("sequence number")?;
-        let time = seconds(words.field("time")?, "time")?;
+        let time = unwrapped(seconds(words.field("time")?, "time")?);
         // A pid is a number; without process tracking it may be anything that fills the column.
         words.field("pid")?;
         let action = words.field("action")?;
@@ -86,6 +86,21 @@ impl LineParser for Blkparse {
     }
 }
 
+/// An event from before the trace's first has a time below zero. blkparse prints it as the 64-bit number that it wraps to,
+/// its seconds cut to 32 bits: 1266874889.7. It counts as the beginning.
+fn unwrapped(time: u64) -> u64 {
+    const CUT: u128 = (u64::MAX as u128 + 1) / NS / (1 << 32) * (1 << 32) * NS;
+    const NS: u128 = 1_000_000_000;
+    // A day before the beginning: no event is older, and a real time as late as that is 40 years after it.
+    const DAY: u128 = 86_400 * NS;
+    let whole = CUT + u128::from(time);
+    if (u64::MAX as u128 - DAY..=u64::MAX as u128).contains(&whole) {
+        0
+    } else {
+        time
+    }
+}
+
 fn major_minor(text: &[u8]) -> Result<(u64, u64), Bad> {
     let parse = || {
         let comma = text.iter().position(|&c| c == b',')?;
@@ -102,4 +117,31 @@ pub(crate) fn find_event(mut input: Input) -> Result<Event, TraceError> {
         }
     }
     Ok(Event::Issued)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_below_zero_are_the_beginning() {
+        // 2^64 ns less 0.000 000 001 s and less a minute, as blkparse prints them.
+        for text in ["1266874889.709551615", "1266874829.709551616"] {
+            assert_eq!(
+                unwrapped(seconds(text.as_bytes(), "").unwrap()),
+                0,
+                "{text}"
+            );
+        }
+        for text in [
+            "0.5",
+            "780.25",
+            "1266700000.0",
+            "1266874890.0",
+            "4000000000.0",
+        ] {
+            let time = seconds(text.as_bytes(), "").unwrap();
+            assert_eq!(unwrapped(time), time, "{text}");
+        }
+    }
 }

@@ -68,6 +68,10 @@ impl LineParser for Blkreplay {
         if line.is_empty() || line[0] == b'#' {
             return Ok(Item::Nothing);
         }
+        // Files put together from several have the header text of each; blkreplay skips lines that are no record, too.
+        if !line[0].is_ascii_digit() && !line.starts_with(b".") {
+            return Ok(Item::Other);
+        }
         let mut fields = Fields::new(line, b';');
         let time = seconds(fields.field("start")?, "start")?;
         let sector = fields.number("sector")?;

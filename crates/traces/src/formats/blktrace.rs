@@ -6,6 +6,8 @@
 //! ```
 //! A request is its Q (queued) event, or its D (issued) event in a trace without any Q: counting both would double it.
 
+use std::path::{Path, PathBuf};
+
 use crate::decode::{Decode, Run};
 use crate::devices::Devices;
 use crate::error::{Bad, Place, TraceError};
@@ -249,6 +251,63 @@ impl Decode for Blktrace {
         }
         Ok(true)
     }
+}
+
+/// The trace that a file holds one processor's events of: `sda` and 3 of `sda.blktrace.3`, compressed or not.
+fn part_of(path: &Path) -> Option<(&str, u32)> {
+    let name = path.file_name()?.to_str()?;
+    let (base, rest) = name.rsplit_once(".blktrace.")?;
+    let processor = rest.split('.').next()?;
+    Some((base, processor.parse().ok()?))
+}
+
+/// The files of a folder that [`part_of`] knows, by trace and processor.
+fn parts(folder: &Path) -> std::io::Result<Vec<(String, u32, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if let Some((base, processor)) = part_of(&path) {
+            found.push((base.to_owned(), processor, path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// How many files of other processors lie beside `path`; 0 where that cannot be told.
+pub(crate) fn of_other_processors(path: &Path) -> usize {
+    let Some((base, mine)) = part_of(path) else {
+        return 0;
+    };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let others = parts(folder).unwrap_or_default();
+    let of_this = others.iter().filter(|(b, p, _)| b == base && *p != mine);
+    of_this.count()
+}
+
+/// The files of the one trace in `folder`.
+///
+/// # Errors
+/// The folder cannot be read, or holds no trace or several.
+pub(crate) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let found = parts(folder).map_err(|source| TraceError::Open {
+        path: folder.to_owned(),
+        source,
+    })?;
+    let Some((first, _, _)) = found.first() else {
+        let what = "is a folder without files NAME.blktrace.N: name the trace's files";
+        return Err(TraceError::unsupported(folder, what));
+    };
+    if let Some((other, _, _)) = found.iter().find(|(base, _, _)| base != first) {
+        let what = format!(
+            "is a folder with several traces, {first} and {other} among them: name the files of one"
+        );
+        return Err(TraceError::unsupported(folder, what));
+    }
+    Ok(found.into_iter().map(|(_, _, path)| path).collect())
 }
 
 /// Looks for a Q event; a trace of issued requests only has none.

@@ -6,6 +6,7 @@ pub(crate) mod blktrace;
 pub(crate) mod blocklist;
 pub(crate) mod cloud;
 mod columns;
+pub(crate) mod custom;
 pub(crate) mod disksim;
 pub(crate) mod events;
 pub(crate) mod fio;

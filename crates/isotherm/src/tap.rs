@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use isotherm_core::RequestOp;
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Buffer, Completion, Port, Share};
 
 use crate::control::entry::{Entry, EntryOp};
 
@@ -135,6 +135,10 @@ impl Port for Tap {
 
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         self.inner.buffer(offset, len)
+    }
+
+    fn share(&self) -> Option<Arc<Share>> {
+        self.inner.share()
     }
 
     fn submit(

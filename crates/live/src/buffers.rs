@@ -2,17 +2,20 @@
 //!
 //! ```text
 //! region (anonymous, 2 MiB aligned, one fixed buffer of the ring)
-//! ┌──────────────────────────────┬───────────────────────┬────────────────┬──────────┐
-//! │ pool: 4 KiB … 32 MiB chunks  │ move buffers, n × ext │ world's own    │ zeros    │
-//! └──────────────────────────────┴───────────────────────┴────────────────┴──────────┘
+//! ┌──────────────────────────────┬───────────────────────┬─────────────┬────────────┬──────────┐
+//! │ pool: 4 KiB … 32 MiB chunks  │ move buffers, n × ext │ world's own │ block file │ zeros    │
+//! └──────────────────────────────┴───────────────────────┴─────────────┴────────────┴──────────┘
 //! ```
-//! In steady state nothing is allocated: chunks go round. A request that no chunk can hold gets memory of its own, one such
+//! Who may hold how much of the pool: `shares.rs`. In steady state nothing is allocated: chunks go round. A request that no chunk can hold gets memory of its own, one such
 //! at a time; the ring then uses the plain instead of the fixed operations.
 
+use crate::shares::Share;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::VecDeque;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What `O_DIRECT` and registered buffers want, in bytes; also the smallest chunk.
@@ -172,8 +175,11 @@ pub struct Pool {
     region: Option<Arc<Region>>,
     /// First byte of the region that belongs to this pool.
     start: usize,
+    len: usize,
     largest: usize,
     state: Mutex<State>,
+    /// Connections that share the pool.
+    shares: AtomicUsize,
     returned: Condvar,
 }
 
@@ -183,8 +189,8 @@ struct State {
     /// Memory outside the region that is out.
     alone: usize,
     /// Callers are served in order of arrival, or a large request would starve behind small ones.
-    ticket: u64,
-    serving: u64,
+    waiting: VecDeque<u64>,
+    next: u64,
 }
 
 impl Pool {
@@ -209,14 +215,16 @@ impl Pool {
         Arc::new(Pool {
             region,
             start,
+            len,
             largest: order.map_or(0, class_bytes),
             state: Mutex::new(State {
                 buddy,
                 out: 0,
                 alone: 0,
-                ticket: 0,
-                serving: 0,
+                waiting: VecDeque::new(),
+                next: 0,
             }),
+            shares: AtomicUsize::new(0),
             returned: Condvar::new(),
         })
     }
@@ -226,17 +234,6 @@ impl Pool {
         let (head, covered) = cover(offset, len, block_bytes);
         Buffer {
             memory: self.get(covered),
-            head,
-            len: len as usize,
-            covered,
-        }
-    }
-
-    /// As [`Pool::buffer`], never waiting: where the pool has nothing, from outside of it.
-    pub(crate) fn buffer_now(self: &Arc<Self>, offset: u64, len: u32, block_bytes: u32) -> Buffer {
-        let (head, covered) = cover(offset, len, block_bytes);
-        Buffer {
-            memory: self.get_now(covered),
             head,
             len: len as usize,
             covered,
@@ -253,7 +250,7 @@ impl Pool {
     pub fn has(&self, bytes: usize) -> bool {
         let state = self.lock();
         let order = order_of(bytes);
-        state.ticket == state.serving
+        state.waiting.is_empty()
             && if class_bytes(order) > self.largest {
                 state.alone == 0
             } else {
@@ -287,23 +284,38 @@ impl Pool {
             capacity: size,
             chunk: Some(page as u32),
             owner: Some(Arc::clone(self)),
+            share: None,
         })
     }
 
     fn get(self: &Arc<Self>, bytes: usize) -> Memory {
+        loop {
+            if let Some(memory) = self.get_unless(bytes, || false) {
+                return memory;
+            }
+        }
+    }
+
+    /// Waits for its turn and for memory, unless `give_up` says, whenever memory comes back, that it is not wanted any more.
+    pub(crate) fn get_unless(
+        self: &Arc<Self>,
+        bytes: usize,
+        give_up: impl Fn() -> bool,
+    ) -> Option<Memory> {
         let order = order_of(bytes);
         let mut state = self.lock();
-        let mine = state.ticket;
-        state.ticket += 1;
+        let mine = state.next;
+        state.next += 1;
+        state.waiting.push_back(mine);
         loop {
-            let memory = if state.serving == mine {
+            let memory = if state.waiting.front() == Some(&mine) {
                 self.try_take(&mut state, order)
             } else {
                 None
             };
-            if let Some(memory) = memory {
-                state.serving += 1;
-                if state.serving != state.ticket {
+            if memory.is_some() || give_up() {
+                state.waiting.retain(|&t| t != mine);
+                if !state.waiting.is_empty() {
                     self.returned.notify_all();
                 }
                 return memory;
@@ -313,6 +325,32 @@ impl Pool {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Memory of the pool, if it is there and nobody waits for it.
+    pub(crate) fn get_if_idle(self: &Arc<Self>, bytes: usize) -> Option<Memory> {
+        let mut state = self.lock();
+        if !state.waiting.is_empty() {
+            return None;
+        }
+        self.try_take(&mut state, order_of(bytes))
+    }
+
+    /// Wakes those that wait, so that they look at what they gave up on.
+    pub(crate) fn nudge(&self) {
+        if !self.lock().waiting.is_empty() {
+            self.returned.notify_all();
+        }
+    }
+
+    /// Connections that share it.
+    pub(crate) fn shares(&self) -> &AtomicUsize {
+        &self.shares
+    }
+
+    /// Bytes of it.
+    pub(crate) fn limit(&self) -> usize {
+        self.len
     }
 
     /// Memory at once: from the pool, else outside the region. For the engine's thread, which must never wait.
@@ -334,7 +372,7 @@ impl Pool {
         } else {
             state.alone = 0;
         }
-        let wake = state.serving != state.ticket;
+        let wake = !state.waiting.is_empty();
         drop(state);
         if wake {
             self.returned.notify_all();
@@ -342,11 +380,11 @@ impl Pool {
     }
 }
 
-fn order_of(bytes: usize) -> usize {
+pub(crate) fn order_of(bytes: usize) -> usize {
     (bytes.max(ALIGNMENT).next_power_of_two() / ALIGNMENT).trailing_zeros() as usize
 }
 
-fn class_bytes(order: usize) -> usize {
+pub(crate) fn class_bytes(order: usize) -> usize {
     ALIGNMENT << order
 }
 
@@ -356,6 +394,8 @@ pub(crate) struct Memory {
     capacity: usize,
     chunk: Option<u32>,
     owner: Option<Arc<Pool>>,
+    /// Whose account it is on.
+    share: Option<Arc<Share>>,
 }
 
 // SAFETY: a `Memory` owns its bytes alone, like a `Box<[u8]>`; nothing in it is tied to a thread.
@@ -365,7 +405,7 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Zeroed once, so that no other process's bytes can ever reach a client.
-    fn alone(bytes: usize) -> Memory {
+    pub(crate) fn alone(bytes: usize) -> Memory {
         let layout = Self::layout(bytes);
         // SAFETY: at least `ALIGNMENT` bytes, hence not zero.
         let start = unsafe { alloc_zeroed(layout) };
@@ -377,12 +417,19 @@ impl Memory {
             capacity: bytes,
             chunk: None,
             owner: None,
+            share: None,
         }
     }
 
     fn layout(bytes: usize) -> Layout {
         // Cannot fail: a power of two of at most 2^33 and a constant alignment.
         Layout::from_size_align(bytes, ALIGNMENT).unwrap_or(Layout::new::<u8>())
+    }
+
+    /// On the account of `share`, which counts its size already.
+    pub(crate) fn on(mut self, share: &Arc<Share>) -> Memory {
+        self.share = Some(Arc::clone(share));
+        self
     }
 
     pub(crate) fn as_ptr(&self) -> *mut u8 {
@@ -402,12 +449,19 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        // First, so that whoever the pool wakes sees it.
+        let share = self.share.take();
+        if let Some(share) = &share {
+            share.gives(self.capacity);
+        }
         if self.chunk.is_none() {
             // SAFETY: allocated in `alone` with exactly this layout.
             unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
         }
         if let Some(pool) = self.owner.take() {
             pool.put(self.chunk, self.capacity);
+        } else if let Some(share) = share {
+            share.pool().nudge();
         }
     }
 }
@@ -428,6 +482,21 @@ impl Buffer {
         let (head, covered) = cover(offset, len, block_bytes);
         Buffer {
             memory: Memory::alone(class_bytes(order_of(covered))),
+            head,
+            len: len as usize,
+            covered,
+        }
+    }
+
+    /// Over `memory`, which must be large enough for the range rounded out.
+    pub(crate) fn over(memory: Memory, offset: u64, len: u32, block_bytes: u32) -> Buffer {
+        let (head, covered) = cover(offset, len, block_bytes);
+        assert!(
+            covered <= memory.capacity,
+            "memory too small for its buffer"
+        );
+        Buffer {
+            memory,
             head,
             len: len as usize,
             covered,
@@ -485,7 +554,7 @@ impl std::fmt::Debug for Buffer {
 }
 
 /// Bytes before the payload, and bytes in the range rounded out.
-fn cover(offset: u64, len: u32, block_bytes: u32) -> (usize, usize) {
+pub(crate) fn cover(offset: u64, len: u32, block_bytes: u32) -> (usize, usize) {
     let block = u64::from(block_bytes.max(1));
     let head = offset % block;
     let covered = (head + u64::from(len)).next_multiple_of(block);
@@ -499,6 +568,8 @@ pub(crate) struct Arena {
     pub pool: Arc<Pool>,
     /// For bounces and edge blocks; used by the engine's thread only.
     pub own: Arc<Pool>,
+    /// For the block file alone, when others hold all of `pool`.
+    pub file: Arc<Pool>,
     moves: usize,
     move_bytes: usize,
     move_count: usize,
@@ -508,6 +579,8 @@ pub(crate) struct Arena {
 impl Arena {
     /// Bytes of the world's own pool.
     const OWN: usize = 8 << 20;
+    /// Bytes that only the block file gets: four of its largest requests with odd ends.
+    const FILE: usize = 8 << 20;
     /// Bytes of the zeroed buffer.
     pub const ZEROS: usize = 1 << 20;
 
@@ -516,11 +589,13 @@ impl Arena {
         let (move_count, move_bytes) = (usize::from(move_buffers), extent as usize);
         let moves = pool_bytes;
         let own = (moves + move_count * move_bytes).next_multiple_of(ALIGNMENT);
-        let zeros = own + Self::OWN;
+        let file = own + Self::OWN;
+        let zeros = file + Self::FILE;
         let region = Region::new(zeros + Self::ZEROS)?;
         Ok(Arena {
             pool: Pool::within(Arc::clone(&region), 0, pool_bytes),
             own: Pool::within(Arc::clone(&region), own, Self::OWN),
+            file: Pool::within(Arc::clone(&region), file, Self::FILE),
             region,
             moves,
             move_bytes,

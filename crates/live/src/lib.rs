@@ -25,6 +25,7 @@ pub mod recorder;
 mod reopen;
 pub mod requests;
 pub mod server;
+pub mod shares;
 pub mod stack;
 pub mod volume;
 pub mod world;

@@ -1,7 +1,9 @@
 //! The one way from a front end to the volume.
 
 pub use crate::buffers::{ALIGNMENT, Buffer, Pool};
+pub use crate::shares::Share;
 use isotherm_core::{IoError, RequestOp};
+use std::sync::Arc;
 
 /// Called once when a request ended, on the engine's thread, with the request's buffer. It must not block long.
 pub type Completion = Box<dyn FnOnce(Result<(), IoError>, Option<Buffer>) + Send>;
@@ -17,6 +19,11 @@ pub trait Port: Send + Sync {
     /// A buffer for `len` bytes at `offset`; blocks while memory is short. Covers the range rounded out to logical
     /// blocks inside, but derefs to exactly the payload.
     fn buffer(&self, offset: u64, len: u32) -> Buffer;
+    /// A share of the memory for one peer, whose buffers come from it instead of [`Port::buffer`]. `None`: the port has nothing
+    /// to share out.
+    fn share(&self) -> Option<Arc<Share>> {
+        None
+    }
     /// Hand over; `done` is called on the engine's thread (must not block long) with the buffer back.
     #[allow(clippy::too_many_arguments)]
     fn submit(

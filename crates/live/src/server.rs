@@ -9,7 +9,7 @@ use crate::config::VolumeConfig;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Done, Inbox, Submission};
 use crate::media::FileMedia;
-use crate::port::{Completion, Port};
+use crate::port::{Completion, Port, Share};
 use crate::recorder::{Driver, Recording};
 use crate::reopen::Reopening;
 use crate::volume::{OpenMode, Volume};
@@ -50,6 +50,15 @@ pub fn prepare_process() -> Vec<String> {
         notes.push(format!("memory is not locked ({e}): do not swap to this volume; CAP_IPC_LOCK or a higher memlock limit helps"));
     }
     notes
+}
+
+/// Was this signal ignored by whoever started the process? What it asked to be ignored should stay so.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all-zero is a valid `sigaction`, written on success.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: asks only; `now` is ours.
+    let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) } == 0;
+    known && now.sa_sigaction == libc::SIG_IGN
 }
 
 /// Engine and world on one thread: what [`Server`] runs, and what a benchmark drives by itself.
@@ -97,6 +106,7 @@ fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
     let handle = Handle {
         inbox: Arc::clone(&inbox),
         pool: Arc::clone(&arena.pool),
+        file: Arc::clone(&arena.file),
         volume_bytes: geo.volume_bytes(),
         block: geo.block_bytes(),
         read_only: volume.mode == OpenMode::ReadOnly,
@@ -461,6 +471,8 @@ impl Drop for Server {
 pub struct Handle {
     inbox: Arc<Inbox<Command>>,
     pool: Arc<Pool>,
+    /// See [`Arena::file`].
+    file: Arc<Pool>,
     volume_bytes: u64,
     block: u32,
     read_only: bool,
@@ -509,9 +521,10 @@ impl Handle {
         self.pool.bytes_out()
     }
 
-    /// Is there memory for a request of `len` bytes without waiting?
+    /// Is there memory for a request of the block file of `len` bytes without waiting?
     pub fn has_memory(&self, len: u32) -> bool {
-        self.pool.has(len as usize + 2 * self.block as usize)
+        let bytes = len as usize + 2 * self.block as usize;
+        self.pool.has(bytes) || self.file.has(bytes)
     }
 
     fn hand_over(&self, s: Submission) {
@@ -602,11 +615,18 @@ impl Port for Handle {
 
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         if self.inbox.on_own_thread() {
-            // Waiting here would be waiting for ourselves. Sources ask for memory before they take a request, so this
-            // seldom leaves the pool.
-            return self.pool.buffer_now(offset, len, self.block);
+            // Waiting here would be waiting for ourselves. The block file asks for memory before it takes a request, so this
+            // seldom leaves the pools. (Connections have shares.)
+            let bytes = crate::buffers::cover(offset, len, self.block).1;
+            let memory = self.pool.get_if_idle(bytes);
+            let memory = memory.unwrap_or_else(|| self.file.get_now(bytes));
+            return Buffer::over(memory, offset, len, self.block);
         }
         self.pool.buffer(offset, len, self.block)
+    }
+
+    fn share(&self) -> Option<Arc<Share>> {
+        Some(Share::of(&self.pool))
     }
 
     fn submit(

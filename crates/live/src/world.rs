@@ -275,6 +275,11 @@ impl UringWorld {
             .then(|| pool.buffer(offset, len, block_bytes))
     }
 
+    /// Request memory of the pools that is out, bytes.
+    pub fn buffer_bytes_out(&self) -> usize {
+        self.arena.pool.bytes_out() + self.arena.file.bytes_out()
+    }
+
     /// Ends of requests that came with a ticket, to be drained.
     pub fn ended(&mut self) -> &mut Vec<Ended> {
         self.requests.ended()

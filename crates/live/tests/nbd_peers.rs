@@ -448,3 +448,74 @@ fn a_peer_that_vanishes_or_never_reads_leaves_nothing_behind() {
         assert_eq!(port.pool_bytes_out(), 0, "vanish: {vanish}");
     }
 }
+
+/// What a peer hears until the server ends the connection; within the limit or the test fails.
+fn cut_off(mut peer: std::os::unix::net::UnixStream, what: &str) {
+    use std::io::Read;
+    let limit = std::time::Duration::from_secs(20);
+    peer.set_read_timeout(Some(limit)).expect("set");
+    let mut rest = Vec::new();
+    match peer.read_to_end(&mut rest) {
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => {}
+        Err(e) => panic!("{what}: not cut off after {limit:?}: {e}"),
+    }
+}
+
+#[test]
+fn peers_that_stop_in_the_middle_are_cut_off_and_idle_ones_are_not() {
+    use isotherm_live::nbd::server::Patience;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+    let scratch = Scratch::new("stall");
+    let (path, port) = (scratch.path("s"), Arc::new(MemPort::new(64 * MIB)));
+    let mut config = Config::new("vol");
+    config.patience = Patience {
+        handshake: Duration::from_millis(400),
+        transmission: Duration::from_millis(400),
+    };
+    let server =
+        Server::start(port.clone(), &[Address::Unix(path.clone())], config).expect("server");
+    let greeted = || {
+        let mut peer = UnixStream::connect(&path).expect("connected");
+        peer.read_exact(&mut [0; 18]).expect("greeting");
+        peer
+    };
+    let ready = || {
+        let mut peer = greeted();
+        peer.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0")
+            .expect("sent");
+        peer.read_exact(&mut [0; 10]).expect("export");
+        peer
+    };
+    let header = |kind: u8, len: u32| {
+        let mut h = [0; 28];
+        h[..4].copy_from_slice(&0x2560_9513_u32.to_be_bytes());
+        h[7] = kind;
+        h[24..].copy_from_slice(&len.to_be_bytes());
+        h
+    };
+    let mut idle = ready();
+    cut_off(greeted(), "silent in the handshake");
+    let mut half = ready();
+    half.write_all(&header(1, 32 << 20)).expect("sent");
+    half.write_all(&[1; 5000]).expect("sent");
+    cut_off(half, "in the middle of a write");
+    let mut deaf = ready();
+    for _ in 0..8 {
+        deaf.write_all(&header(0, 1 << 20)).expect("sent");
+    }
+    let limit = std::time::Instant::now() + Duration::from_secs(20);
+    while port.pool_bytes_out() != 0 || server.connections() > 1 {
+        assert!(
+            std::time::Instant::now() < limit,
+            "a peer that reads nothing keeps its memory"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.counts().stalled, 2);
+    // Longer than any patience, and served as ever.
+    idle.write_all(&header(0, 512)).expect("sent");
+    idle.read_exact(&mut [0; 16 + 512]).expect("answered");
+}

@@ -76,6 +76,9 @@ pub struct ServeArgs {
     /// counts there. With --read-only nothing is decided, and what is known to be lost reads as an error
     #[arg(long)]
     pub accept_loss: bool,
+    /// After SIGTERM, SIGINT or SIGHUP, wait so many seconds for users of the volume to go; a second signal ends at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 80, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub stop_timeout: u64,
     /// Record everything that the engine is told and decides to FILE, which must not exist (see `replay-events`)
     #[arg(long, value_name = "FILE")]
     pub events: Option<PathBuf>,

@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod nbd;
+pub mod peer;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -85,8 +86,23 @@ impl Place {
 
     /// Serves until dropped or stopped; returns when the volume is ready.
     pub fn serve(&self, call: &str) -> Served {
-        let mut child = self
-            .command(&format!("serve {call}"))
+        Place::wait_ready(self.command(&format!("serve {call}")), call)
+    }
+
+    /// As [`Place::serve`], with SIGHUP as `env` is told (`default`, `ignore`), whatever the test itself was started with.
+    pub fn serve_with_hup(&self, hup: &str, call: &str) -> Served {
+        let mut command = Command::new("env");
+        command
+            .arg(format!("--{hup}-signal=HUP"))
+            .arg(env!("CARGO_BIN_EXE_isotherm"))
+            .arg("serve")
+            .args(call.split_whitespace())
+            .current_dir(self.0.path());
+        Place::wait_ready(command, call)
+    }
+
+    fn wait_ready(mut command: Command, call: &str) -> Served {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -124,16 +140,22 @@ impl Served {
         self.child.wait().expect("waited");
     }
 
+    /// Send a signal by its name, such as TERM.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Has it ended by now?
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("waited").is_some()
+    }
+
     /// Send SIGTERM and return the exit code.
     pub fn terminate(mut self) -> Option<i32> {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .expect("kill runs")
-                .success()
-        );
+        self.signal("TERM");
         self.child.wait().expect("waited").code()
     }
 

@@ -60,6 +60,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -109,6 +110,8 @@ pub struct Mount {
     /// `major:minor` of our file system, to tell it from a later mount on the same directory.
     device: Option<String>,
     session: Option<JoinHandle<io::Result<()>>>,
+    /// Set: nobody may open the file any more.
+    shut: Arc<AtomicBool>,
     /// With a pump: the way to fuser's session, and the thread that carries its replies.
     slow: Option<Arc<pump::Slow>>,
     relay: Option<JoinHandle<()>>,
@@ -128,7 +131,7 @@ pub fn mount(
     options: &Options,
 ) -> Result<Mount, Error> {
     let (mut mount, descriptor) = place(&*port, dir, name, options)?;
-    let volume = serve::Volume::new(port, name, options);
+    let volume = serve::Volume::new(port, name, options, Arc::clone(&mount.shut));
     mount.serve(volume, descriptor, options.threads.clamp(1, 64))?;
     Ok(mount)
 }
@@ -147,7 +150,7 @@ pub fn mount_pumped(
 ) -> Result<(Mount, Pump), Error> {
     let failed = |source| Error::Session { source };
     let (mut mount, descriptor) = place(&*port, dir, name, options)?;
-    let volume = serve::Volume::new(Arc::clone(&port), name, options);
+    let volume = serve::Volume::new(Arc::clone(&port), name, options, Arc::clone(&mount.shut));
     let parts = pump::split(descriptor, port).map_err(failed)?;
     let slow = Arc::clone(&parts.slow);
     mount.slow = Some(parts.slow);
@@ -212,6 +215,7 @@ fn place(
         dir,
         device,
         session: None,
+        shut: Arc::default(),
         slow: None,
         relay: None,
     };
@@ -251,6 +255,11 @@ impl Mount {
     /// The block file.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// From now on nobody can open the file (`ESHUTDOWN`); who has it open goes on.
+    pub fn refuse_new(&self) {
+        self.shut.store(true, Ordering::Release);
     }
 
     /// Whether the session has ended, because somebody unmounted it or its connection was cut.

@@ -1,7 +1,7 @@
 //! The file system of one file: kernel requests in, port requests out.
 
 use std::ffi::{OsStr, OsString};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -36,12 +36,19 @@ pub(super) struct Volume {
     max_background: u16,
     root: FileAttr,
     file: FileAttr,
+    /// Set when the file must not be opened any more.
+    shut: Arc<AtomicBool>,
     /// Unit of `statfs`; the loop driver takes it for the granularity of discards.
     unit: u32,
 }
 
 impl Volume {
-    pub(super) fn new(port: Arc<dyn Port>, name: &str, options: &Options) -> Volume {
+    pub(super) fn new(
+        port: Arc<dyn Port>,
+        name: &str,
+        options: &Options,
+        shut: Arc<AtomicBool>,
+    ) -> Volume {
         let (size, read_only, unit) = (
             port.volume_bytes(),
             port.read_only(),
@@ -80,6 +87,7 @@ impl Volume {
         };
         let max_background = options.max_background.max(1);
         Volume {
+            shut,
             port,
             name: name.into(),
             size,
@@ -246,6 +254,9 @@ impl Filesystem for Volume {
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if ino != FILE {
             return reply.error(Errno::EISDIR);
+        }
+        if self.shut.load(Ordering::Acquire) {
+            return reply.error(Errno::ESHUTDOWN);
         }
         if self.read_only && flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::net::Shutdown;
@@ -86,6 +86,8 @@ pub(super) struct Outbox {
     socket: OwnedFd,
     /// Requests handed to the engine and not completed.
     at_work: AtomicU32,
+    /// The peer has chosen the export: it is a client.
+    client: AtomicBool,
     state: Mutex<State>,
     writer: Condvar,
     reader: Condvar,
@@ -96,6 +98,7 @@ impl Outbox {
         Outbox {
             socket,
             at_work: AtomicU32::new(0),
+            client: AtomicBool::new(false),
             state: Mutex::new(State {
                 queue: VecDeque::new(),
                 queued_bytes: 0,
@@ -115,6 +118,15 @@ impl Outbox {
 
     pub(super) fn socket(&self) -> &OwnedFd {
         &self.socket
+    }
+
+    /// The handshake is over.
+    pub(super) fn become_client(&self) {
+        self.client.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_client(&self) -> bool {
+        self.client.load(Ordering::Acquire)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

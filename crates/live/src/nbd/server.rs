@@ -13,6 +13,7 @@ use rustix::net::Shutdown;
 
 use super::outbox::Outbox;
 use super::proto::{Close, Export, Limits};
+pub use super::session::Patience;
 use super::session::{self, End};
 pub use super::socket::Address;
 use super::socket::{self, Listener};
@@ -37,6 +38,8 @@ pub struct Config {
     pub max_connections: usize,
     /// Open requests of each connection.
     pub limits: Limits,
+    /// How long peers that stop in the middle of something are waited for.
+    pub patience: Patience,
 }
 
 impl Config {
@@ -48,6 +51,7 @@ impl Config {
             allow_remote: false,
             max_connections: 64,
             limits: Limits::default(),
+            patience: Patience::default(),
         }
     }
 
@@ -73,6 +77,8 @@ pub struct Counts {
     pub refused: u64,
     /// Connections ended because the peer broke the protocol.
     pub violations: u64,
+    /// Connections ended because the peer did not choose an export, or stopped in the middle of a write.
+    pub stalled: u64,
 }
 
 #[derive(Default)]
@@ -88,6 +94,8 @@ struct Shared {
     /// Lone clients are served on its thread.
     engine: Option<Handle>,
     stopping: Arc<AtomicBool>,
+    /// No new connections.
+    full: AtomicBool,
     table: Mutex<Table>,
     left: Condvar,
 }
@@ -145,6 +153,7 @@ impl Server {
             config,
             engine,
             stopping: Arc::default(),
+            full: AtomicBool::new(false),
             table: Mutex::default(),
             left: Condvar::new(),
         });
@@ -178,6 +187,25 @@ impl Server {
         self.shared.table().open.len()
     }
 
+    /// Clients that have chosen the export.
+    pub fn clients(&self) -> usize {
+        let table = self.shared.table();
+        table.open.iter().filter(|o| o.is_client()).count()
+    }
+
+    /// Listen no more, and close connections that have not chosen an export yet. Clients go on.
+    pub fn refuse_new(&mut self) {
+        self.shared.full.store(true, Ordering::SeqCst);
+        for (listener, thread) in self.listeners.drain(..) {
+            listener.stop();
+            // A panic there was reported already.
+            thread.join().ok();
+        }
+        for outbox in self.shared.table().open.iter().filter(|o| !o.is_client()) {
+            outbox.give_up();
+        }
+    }
+
     /// Accept no more, answer `ESHUTDOWN` to what was received and not begun, complete what was begun, close.
     /// Returns when no thread of the server is left. A client that does not read its replies is cut off.
     pub fn stop(mut self) {
@@ -186,11 +214,7 @@ impl Server {
 
     fn end(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        for (listener, thread) in self.listeners.drain(..) {
-            listener.stop();
-            // A panic there was reported already.
-            thread.join().ok();
-        }
+        self.refuse_new();
         let mut table = self.shared.table();
         for outbox in &table.open {
             // The reader sees the end of the stream behind what it received already.
@@ -226,10 +250,10 @@ impl Shared {
 }
 
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
-    while !shared.stopping.load(Ordering::SeqCst) {
+    while !shared.full.load(Ordering::SeqCst) {
         match listener.accept() {
             Ok(socket) => welcome(socket, shared),
-            Err(_) if shared.stopping.load(Ordering::SeqCst) => return,
+            Err(_) if shared.full.load(Ordering::SeqCst) => return,
             // Out of descriptors, or a peer that left before it was accepted. Neither ends the server; the pause keeps
             // the first from spinning.
             Err(_) => thread::sleep(Duration::from_millis(10)),
@@ -241,9 +265,7 @@ fn welcome(socket: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
     let outbox = Arc::new(Outbox::new(socket));
     {
         let mut table = shared.table();
-        if table.open.len() >= shared.config.max_connections
-            || shared.stopping.load(Ordering::SeqCst)
-        {
+        if table.open.len() >= shared.config.max_connections || shared.full.load(Ordering::SeqCst) {
             table.counts.refused += 1;
             return;
         }
@@ -297,13 +319,15 @@ fn converse(outbox: &Arc<Outbox>, shared: &Shared) {
         Arc::clone(&shared.port),
         shared.engine.clone(),
         Arc::clone(&shared.export),
-        shared.config.limits,
+        (shared.config.limits, shared.config.patience),
         outbox,
         Arc::clone(&shared.stopping),
     );
     outbox.close();
     writer.join().ok();
-    if matches!(end, End::Closed(Close::Violation(_))) {
-        shared.table().counts.violations += 1;
+    match end {
+        End::Closed(Close::Violation(_)) => shared.table().counts.violations += 1,
+        End::Stalled => shared.table().counts.stalled += 1,
+        _ => {}
     }
 }

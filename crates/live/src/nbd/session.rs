@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isotherm_core::{IoError, RequestOp};
 
@@ -25,7 +25,7 @@ use super::proto::{
     Close, Command, Connection, Errno, Event, Export, Limits, MAX_UNIT, Request, Ticket,
 };
 use super::socket;
-use crate::port::{Buffer, Port};
+use crate::port::{Buffer, Port, Share};
 use crate::server::Handle;
 use crate::world::{Source, Watch};
 
@@ -35,8 +35,8 @@ const INPUT_BYTES: usize = 68 << 10;
 /// writes is never copied. Below, one copy costs less than a system call.
 const IN_PLACE_BYTES: usize = 16 << 10;
 const HEADER_BYTES: usize = 28;
-/// How long a peer may be silent before it has chosen an export.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
+/// Slowest payload of a WRITE that is waited for, bytes per second, beside the time that any may take.
+const PAYLOAD_RATE: u64 = 1 << 20;
 const _: () = assert!(INPUT_BYTES > MAX_UNIT + HEADER_BYTES);
 /// So many receives in a row with one request each, and the session is lent.
 const LONE: u32 = 16;
@@ -53,10 +53,35 @@ pub(super) enum End {
     Closed(Close),
     /// The peer closed the socket.
     Eof,
+    /// The peer began something and did not go on.
+    Stalled,
+}
+
+/// How long peers are waited for. A client that is idle between requests is waited for as long as it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// From the connection to the choice of an export, all in all.
+    pub handshake: Duration,
+    /// For the next bytes of a WRITE's payload, and for room in the socket for replies.
+    pub transmission: Duration,
+}
+
+impl Default for Patience {
+    /// 30 s, 60 s.
+    fn default() -> Patience {
+        Patience {
+            handshake: Duration::from_secs(30),
+            transmission: Duration::from_secs(60),
+        }
+    }
 }
 
 struct Session {
     port: Arc<dyn Port>,
+    /// Its part of the port's memory.
+    share: Option<Arc<Share>>,
+    patience: Patience,
+    begun: Instant,
     outbox: Arc<Outbox>,
     connection: Connection,
     stopping: Arc<AtomicBool>,
@@ -83,6 +108,8 @@ struct Writing {
     request: Request,
     buffer: Buffer,
     filled: usize,
+    /// All of it must be here by then.
+    until: Instant,
 }
 
 /// Serve one peer until it leaves. Returns with every request completed.
@@ -90,12 +117,15 @@ pub(super) fn run(
     port: Arc<dyn Port>,
     engine: Option<Handle>,
     export: Arc<Export>,
-    limits: Limits,
+    (limits, patience): (Limits, Patience),
     outbox: &Arc<Outbox>,
     stopping: Arc<AtomicBool>,
 ) -> End {
     let (connection, greeting) = Connection::new(export, limits);
     let mut session = Session {
+        share: port.share(),
+        patience,
+        begun: Instant::now(),
         port,
         outbox: Arc::clone(outbox),
         connection,
@@ -112,7 +142,7 @@ pub(super) fn run(
         appetite: INPUT_BYTES,
         writing: None,
     };
-    let greeted = socket::set_patience(outbox.socket(), Some(HANDSHAKE_PATIENCE))
+    let greeted = socket::set_send_patience(outbox.socket(), patience.transmission)
         .and_then(|()| socket::send_all(outbox.socket(), &greeting));
     let end = match greeted {
         Ok(()) => loop {
@@ -127,7 +157,7 @@ pub(super) fn run(
         },
         Err(_) => End::Lost,
     };
-    if matches!(end, End::Lost) {
+    if matches!(end, End::Lost | End::Stalled) {
         outbox.give_up();
     }
     outbox.uncork();
@@ -228,6 +258,7 @@ impl Session {
             match outcome {
                 Ok(true) => {}
                 Ok(false) => return Some(End::Eof),
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => return Some(End::Stalled),
                 Err(_) => return Some(End::Lost),
             }
         }
@@ -271,12 +302,27 @@ impl Session {
             request.command,
             Command::Read | Command::Write | Command::Flush
         );
-        simple
-            && request.len <= LENT_BYTES
-            && self
-                .engine
-                .as_ref()
-                .is_some_and(|e| e.has_memory(request.len))
+        let bytes = request.len as usize + 2 * self.port.block_bytes() as usize;
+        let has = |share: &Arc<Share>| share.has(bytes);
+        simple && request.len <= LENT_BYTES && self.share.as_ref().is_some_and(has)
+    }
+
+    /// Memory on this connection's account. Waits, except on the engine's thread.
+    fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        match &self.share {
+            Some(share) if self.lent => share.buffer_now(offset, len, self.port.block_bytes()),
+            Some(share) => share.buffer(offset, len, self.port.block_bytes()),
+            None => self.port.buffer(offset, len),
+        }
+    }
+
+    /// What a receive that brought nothing in time means.
+    fn stalled(&self, e: io::Error) -> io::Error {
+        if !self.lent && e.kind() == io::ErrorKind::WouldBlock {
+            io::ErrorKind::TimedOut.into()
+        } else {
+            e
+        }
     }
 
     /// Replies gather from here on, except on the engine's thread, which sends them as they come.
@@ -290,8 +336,8 @@ impl Session {
     fn handshake(&mut self, bytes: &[u8]) -> io::Result<bool> {
         socket::send_all(self.outbox.socket(), bytes)?;
         if self.connection.in_transmission() {
-            // Idle clients are welcome from here on.
-            socket::set_patience(self.outbox.socket(), None)?;
+            self.outbox.become_client();
+            socket::set_patience(self.outbox.socket(), self.patience.transmission)?;
         }
         Ok(true)
     }
@@ -316,12 +362,27 @@ impl Session {
             1 => (self.lone + 1, 0),
             _ => (0, self.crowd + 1),
         };
+        if !self.connection.in_transmission() {
+            let left = self.patience.handshake.checked_sub(self.begun.elapsed());
+            let left = left
+                .filter(|l| !l.is_zero())
+                .ok_or(io::ErrorKind::TimedOut)?;
+            socket::set_patience(self.outbox.socket(), left)?;
+        }
         let until = self.input.len().min(self.end + self.appetite);
-        let n = socket::receive(
+        let received = socket::receive(
             self.outbox.socket(),
             &mut [IoSliceMut::new(&mut self.input[self.end..until])],
             !self.lent,
-        )?;
+        );
+        let n = match received {
+            // Idle clients are welcome once they have chosen.
+            Err(e) if !self.lent && e.kind() == io::ErrorKind::WouldBlock => {
+                self.cork();
+                return Ok(true);
+            }
+            other => other?,
+        };
         self.appetite = INPUT_BYTES;
         self.end += n;
         self.cork();
@@ -347,6 +408,9 @@ impl Session {
             } else {
                 self.input.len()
             };
+            if !self.lent && Instant::now() > writing.until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             let rest = &mut writing.buffer[writing.filled + here..];
             let rest_bytes = rest.len();
             let received = socket::receive(
@@ -365,7 +429,7 @@ impl Session {
                     writing.filled += here;
                     self.connection.payload_received(here as u32);
                     self.writing = Some(writing);
-                    return end.map(|_| false);
+                    return end.map(|_| false).map_err(|e| self.stalled(e));
                 }
             };
             self.cork();
@@ -428,16 +492,18 @@ impl Session {
             Command::Trim => RequestOp::Discard,
             Command::WriteZeroes { keep } => RequestOp::WriteZeroes { keep },
             Command::Write => {
-                let buffer = self.port.buffer(offset, len);
+                let buffer = self.buffer(offset, len);
+                let slow = Duration::from_secs(u64::from(len) / PAYLOAD_RATE);
                 self.writing = Some(Writing {
                     request,
                     buffer,
                     filled: 0,
+                    until: Instant::now() + self.patience.transmission + slow,
                 });
                 return;
             }
         };
-        let buffer = matches!(op, RequestOp::Read).then(|| self.port.buffer(offset, len));
+        let buffer = matches!(op, RequestOp::Read).then(|| self.buffer(offset, len));
         self.submit(request, op, buffer);
     }
 

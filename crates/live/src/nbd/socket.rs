@@ -8,9 +8,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 /// Where a server listens.
@@ -264,14 +266,14 @@ pub(super) fn shut(socket: &OwnedFd, how: Shutdown) {
     rustix::net::shutdown(socket, how).ok();
 }
 
-/// How long a receive may wait; `None`: for ever.
-pub(super) fn set_patience(
-    socket: &OwnedFd,
-    patience: Option<std::time::Duration>,
-) -> io::Result<()> {
-    Ok(rustix::net::sockopt::set_socket_timeout(
-        socket,
-        rustix::net::sockopt::Timeout::Recv,
-        patience,
-    )?)
+/// How long a receive may wait, at least a millisecond.
+pub(super) fn set_patience(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
+    let patience = Some(patience.max(Duration::from_millis(1)));
+    Ok(set_socket_timeout(socket, Timeout::Recv, patience)?)
+}
+
+/// How long a send may wait for room, at least a millisecond.
+pub(super) fn set_send_patience(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
+    let patience = Some(patience.max(Duration::from_millis(1)));
+    Ok(set_socket_timeout(socket, Timeout::Send, patience)?)
 }

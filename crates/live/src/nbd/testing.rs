@@ -8,7 +8,7 @@ use std::thread;
 
 use isotherm_core::{IoError, RequestOp};
 
-use crate::port::{Buffer, Completion, Pool, Port};
+use crate::port::{Buffer, Completion, Pool, Port, Share};
 
 /// Bytes of memory that are there or are a hole.
 const CHUNK: usize = 64 << 10;
@@ -226,6 +226,10 @@ impl Port for MemPort {
 
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         self.pool.buffer(offset, len, self.block_bytes())
+    }
+
+    fn share(&self) -> Option<Arc<Share>> {
+        Some(Share::of(&self.pool))
     }
 
     fn submit(

@@ -1,0 +1,269 @@
+//! What the control socket of a served volume reaches.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use isotherm_core::engine::is_knob;
+use isotherm_core::{Nanos, World};
+use isotherm_live::recorder::Recording;
+use isotherm_live::{Handle, VolumeConfig};
+use serde_json::{Value, json};
+
+use super::ending::End;
+use crate::cmd::ask::describe;
+use crate::cmd::settings::{keep_value, with_param, with_words};
+use crate::control::Request;
+use crate::control::entry::Entry;
+use crate::control::server::Service;
+use crate::figures;
+use crate::policy_spec::param_words;
+use crate::tap::Tap;
+
+/// What the control socket reaches.
+pub(super) struct Live {
+    pub(super) handle: Handle,
+    pub(super) tap: Arc<Tap>,
+    pub(super) volume: PathBuf,
+    pub(super) file: PathBuf,
+    pub(super) config: Mutex<VolumeConfig>,
+    /// One change of settings at a time.
+    pub(super) settings: Mutex<()>,
+    pub(super) begun: Instant,
+    pub(super) front_ends: Vec<String>,
+    pub(super) read_only: bool,
+    pub(super) missing: Vec<u8>,
+    pub(super) recovery: Value,
+    pub(super) ends: Mutex<Sender<End>>,
+}
+
+impl Live {
+    fn config(&self) -> VolumeConfig {
+        self.config
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn setting(&self) -> MutexGuard<'_, ()> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elapsed(&self) -> Nanos {
+        Nanos(self.begun.elapsed().as_nanos() as u64)
+    }
+
+    fn on_engine<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut isotherm_live::recorder::Driver, &mut isotherm_live::world::UringWorld) -> R
+        + Send
+        + 'static,
+    ) -> Result<R, String> {
+        self.handle
+            .call(f)
+            .ok_or_else(|| "the volume is closing".to_owned())
+    }
+
+    fn status(&self) -> Result<Value, String> {
+        let config = self.config();
+        let mut status = describe(&self.volume, &config);
+        let (geo, mapped, params, copies) = self.on_engine(|e, _| {
+            let mapped = e.space().map.mapped();
+            let geo = e.space().geo.clone();
+            (geo, mapped, figures::params(e), figures::copies(e))
+        })?;
+        for (k, v) in [
+            ("state", json!("serving")),
+            ("read_only", json!(self.read_only)),
+            ("degraded", json!(!self.missing.is_empty())),
+            ("missing_members", json!(self.missing)),
+            ("volume_bytes", json!(geo.volume_bytes())),
+            ("block_bytes", json!(geo.block_bytes())),
+            ("mapped_extents", json!(mapped)),
+            ("copies", copies),
+            ("params", params),
+            ("front_ends", json!(self.front_ends)),
+            ("pid", json!(std::process::id())),
+            ("elapsed_s", json!(self.elapsed().as_secs_f64())),
+            ("recovery", self.recovery.clone()),
+        ] {
+            status[k] = v;
+        }
+        Ok(status)
+    }
+
+    /// Set numbers, all or none.
+    fn set(&self, values: &[(String, f64)]) -> Result<Value, String> {
+        let _one = self.setting();
+        let wanted = values.to_vec();
+        let (outcome, params, name) = self.on_engine(move |engine, world| {
+            let now = world.now();
+            let before = engine.knobs();
+            let mut outcome = Ok(());
+            for (key, value) in &wanted {
+                outcome = engine.set(now, key, *value).map_err(|e| (key.clone(), e));
+                if outcome.is_err() {
+                    // All or none: put back what was set already. These values were accepted once.
+                    for (k, v) in &before {
+                        let _ = engine.set(now, k, *v);
+                    }
+                    break;
+                }
+            }
+            (outcome, figures::params(engine), engine.policy_name())
+        })?;
+        outcome
+            .map_err(|(key, e)| param_words(&format!("policy `{name}` or the engine"), &key, &e))?;
+        self.keep(values)?;
+        Ok(json!({"params": params}))
+    }
+
+    /// Set names, and numbers with them, all or none. A name may change what a policy is (a write mode, a rule), so the policy is
+    /// built anew and takes over as after `policy=`: recordings and the next start know it by its description alone.
+    fn set_words(
+        &self,
+        values: &[(String, f64)],
+        words: &[(String, String)],
+    ) -> Result<Value, String> {
+        let _one = self.setting();
+        let (knobs, params): (Vec<_>, Vec<_>) =
+            (values.iter().cloned()).partition(|(k, _)| is_knob(k));
+        for (k, v) in words {
+            if v.contains(',') {
+                return Err(format!("{k}={v}: a value has no comma"));
+            }
+            if is_knob(k) {
+                return Err(format!("{k}={v}: the value must be a number"));
+            }
+        }
+        let mut text = with_words(&self.config().policy, words);
+        for (k, v) in &params {
+            text = with_param(&text, k, *v);
+        }
+        let policy = isotherm_live::config::build_policy(&text)?;
+        let (wanted, told) = (knobs.clone(), text.clone());
+        let answer = self.on_engine(move |engine, world| {
+            let now = world.now();
+            let before = engine.knobs();
+            let mut outcome = Ok(());
+            for (key, value) in &wanted {
+                let set = engine.set(now, key, *value);
+                outcome = outcome.and(set.map_err(|e| param_words("the engine", key, &e)));
+            }
+            let outcome = outcome.and_then(|()| {
+                let switched = engine.set_policy(now, &told, policy);
+                switched.map_err(|e| format!("policy: {told}: {e}"))
+            });
+            if outcome.is_err() {
+                for (k, v) in &before {
+                    let _ = engine.set(now, k, *v); // accepted once
+                }
+            }
+            outcome.map(|()| {
+                json!({"policy": told, "params": figures::params(engine), "copies": figures::copies(engine)})
+            })
+        })??;
+        self.keep_config(|config| {
+            for (key, value) in &knobs {
+                keep_value(config, key, *value);
+            }
+            config.policy = text;
+        })?;
+        Ok(answer)
+    }
+
+    /// Let another policy take over, and keep the choice for the next start.
+    fn set_policy(&self, text: &str) -> Result<Value, String> {
+        let _one = self.setting();
+        let policy = isotherm_live::config::build_policy(text)?;
+        let told = text.to_owned();
+        let (outcome, params, copies) = self.on_engine(move |engine, world| {
+            let outcome = engine.set_policy(world.now(), &told, policy);
+            (outcome, figures::params(engine), figures::copies(engine))
+        })?;
+        outcome.map_err(|e| format!("policy: {text}: {e}"))?;
+        self.keep_config(|config| text.clone_into(&mut config.policy))?;
+        Ok(json!({"policy": text, "params": params, "copies": copies}))
+    }
+
+    /// Write changed parameters into the description, so that they hold after the next start.
+    fn keep(&self, values: &[(String, f64)]) -> Result<(), String> {
+        self.keep_config(|config| {
+            for (key, value) in values {
+                keep_value(config, key, *value);
+            }
+        })
+    }
+
+    fn keep_config(&self, change: impl FnOnce(&mut VolumeConfig)) -> Result<(), String> {
+        let mut held = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut config = held.clone();
+        change(&mut config);
+        config
+            .save(&self.file)
+            .map_err(|e| format!("set for now, but not kept for the next start: {e}"))?;
+        *held = config;
+        Ok(())
+    }
+}
+
+impl Service for Live {
+    fn answer(&self, request: &Request) -> Result<Value, String> {
+        match request {
+            Request::Status => self.status(),
+            Request::Stats => {
+                let (config, elapsed) = (self.config(), self.elapsed());
+                self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))
+            }
+            Request::Why { offset } => {
+                let (config, offset) = (self.config(), *offset);
+                self.on_engine(move |e, w| figures::why(e, w.now(), &config, offset))?
+            }
+            Request::Set { values, words } if words.is_empty() => self.set(values),
+            Request::Set { values, words } => self.set_words(values, words),
+            Request::Policy { policy } => self.set_policy(policy),
+            Request::Stop => {
+                let (outcome, wait) = mpsc::channel();
+                let ends = self
+                    .ends
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
+                let gone = "the volume is closing already";
+                ends.send(End::Asked(outcome))
+                    .map_err(|_| gone.to_owned())?;
+                wait.recv()
+                    .map_err(|_| gone.to_owned())?
+                    .map(|()| json!({"volume": self.volume, "state": "stopped"}))
+            }
+            Request::Record | Request::Events { .. } => Err("goes on after its answer".into()),
+        }
+    }
+
+    fn record(&self) -> Result<Receiver<Entry>, String> {
+        self.tap.listen()
+    }
+
+    fn events(&self) -> Result<Recording, String> {
+        self.handle.record_events().map_err(|e| e.to_string())
+    }
+
+    fn end_events(&self) {
+        self.handle.end_events();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_param;
+
+    #[test]
+    fn parameters_are_added_or_replaced() {
+        assert_eq!(with_param("greendm", "PT", 2.0), "greendm,PT=2");
+        assert_eq!(
+            with_param("greendm,PT=2,TW=30", "PT", 3.0),
+            "greendm,TW=30,PT=3"
+        );
+    }
+}

@@ -1,0 +1,194 @@
+//! `isotherm serve`: opens the volume, starts the front ends, and ends them in the right order.
+
+mod ending;
+mod live;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use isotherm_live::nbd::server::{Address, Config, Server as NbdServer};
+use isotherm_live::port::Port;
+use isotherm_live::{OpenMode, Volume, VolumeConfig, block_file};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::ServeArgs;
+use crate::control::server::Control;
+use crate::control::socket_path;
+use crate::events_file::EventsFile;
+use crate::tap::Tap;
+use ending::FrontEnds;
+use live::Live;
+
+/// Serve until stopped.
+///
+/// # Errors
+/// The volume cannot be opened or a front end not started; nothing stays mounted or listening then.
+pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let addresses = args
+        .nbd
+        .iter()
+        .map(|a| {
+            a.parse::<Address>()
+                .map_err(|e| Failure::usage(e.to_string()))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    if args.ublk {
+        return Err(Failure::failed(
+            "ublk is not in this build: use --block-file DIR and a loop device, or --nbd",
+        ));
+    }
+    // Under a limit on locked memory, locking would make later allocations fail: only root has none.
+    let notes = if rustix::process::geteuid().is_root() {
+        isotherm_live::server::prepare_process()
+    } else {
+        Vec::new()
+    };
+    // From here on a signal means drain and checkpoint, also while recovery still runs.
+    let (ends, ended) = std::sync::mpsc::channel();
+    ending::watch_signals(ends.clone())?;
+    let mode = match (args.read_only, args.accept_loss) {
+        (true, _) => OpenMode::ReadOnly,
+        (false, true) => OpenMode::AcceptLoss,
+        (false, false) => OpenMode::ReadWrite,
+    };
+    let volume = Volume::open(&args.volume, mode).map_err(|e| Failure::failed(e.to_string()))?;
+    for note in &notes {
+        eprintln!("isotherm: {note}");
+    }
+    report(&volume);
+    judge_loss(&volume, args.accept_loss)?;
+    let config = volume.config().clone();
+    let recovery = recovery(&volume);
+    let missing: Vec<u8> = volume.report().missing.iter().map(|m| m.0).collect();
+    let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
+    // Before anybody can send a request.
+    let events = match &args.events {
+        Some(file) => Some(EventsFile::start(
+            file,
+            &server.handle(),
+            args.events_limit,
+        )?),
+        None => None,
+    };
+    let tap = Arc::new(Tap::new(server.port()));
+    let service = Live {
+        handle: server.handle(),
+        tap: Arc::clone(&tap),
+        file: std::path::absolute(isotherm_live::volume::description(&args.volume))
+            .map_err(|e| Failure::file(&args.volume, "find its place", &e))?,
+        volume: args.volume.clone(),
+        config: Mutex::new(config.clone()),
+        settings: Mutex::default(),
+        begun: Instant::now(),
+        front_ends: front_end_names(args, &config),
+        read_only: args.read_only,
+        missing,
+        recovery,
+        ends: Mutex::new(ends),
+    };
+    let control = Control::start(&socket_path(&args.volume), Arc::new(service))?;
+    let port: Arc<dyn Port> = tap.clone();
+    let mut front = FrontEnds::default();
+    if !addresses.is_empty() {
+        let server = NbdServer::start_on_engine(
+            server.handle(),
+            Arc::clone(&port),
+            &addresses,
+            Config::new(&config.name),
+        );
+        front.nbd = Some(server.map_err(|e| Failure::failed(crate::failure::reason(&e)))?);
+    }
+    let options = block_file::Options {
+        preferred_bytes: config.extent.0 as u32,
+        ..block_file::Options::default()
+    };
+    if let Some(dir) = &args.block_file {
+        let mount =
+            block_file::mount_on_engine(&server.handle(), port, dir, &config.name, &options);
+        front.mount = Some(mount.map_err(|e| Failure::failed(e.to_string()))?);
+    }
+    say("ready");
+    let patience = Duration::from_secs(args.stop_timeout);
+    let waiting = ending::wait(&ended, &server, &mut front, patience)?;
+    // Front ends first, so that nothing new comes; then what was handed over is served and written down.
+    front.end();
+    tap.end();
+    let stopped = server.stop().map_err(|e| e.to_string());
+    if let Some(events) = events {
+        events.finish();
+    }
+    for asker in waiting {
+        // The asker may have gone; the outcome is on standard error as well.
+        let _ = asker.send(stopped.clone());
+    }
+    drop(control);
+    stopped.map_err(Failure::Failed)
+}
+
+fn say(line: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    // Whoever started us may not listen; the volume is served all the same.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn report(volume: &Volume) {
+    for note in volume.notes() {
+        eprintln!("isotherm: {note}");
+    }
+    let r = volume.report();
+    if !r.was_clean {
+        eprintln!(
+            "isotherm: recovered: checkpoint {} with {} records, {} journal blocks with {} records, {} from the mirror; {} extents mapped",
+            r.checkpoint,
+            r.checkpoint_records,
+            r.journal_blocks,
+            r.journal_records,
+            r.from_mirror,
+            r.mapped
+        );
+    }
+    for note in &r.notes {
+        eprintln!("isotherm: {note}");
+    }
+    if r.incomplete {
+        eprintln!(
+            "isotherm: the map may lack extents: what it lacks reads as an error, not as zeros"
+        );
+    }
+}
+
+/// What a volume lost with its cache is not passed over in silence, and not served unless somebody says so.
+fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
+    let lost = volume.lost_writes();
+    if lost.is_nothing() {
+        return Ok(());
+    }
+    let words = lost.words();
+    if accept {
+        eprintln!("isotherm: {words}");
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "{words}\nattach the member; or serve what is left with --read-only --accept-loss, or without --read-only to go on without these writes"
+    )))
+}
+
+fn recovery(volume: &Volume) -> Value {
+    let r = volume.report();
+    json!({
+        "was_clean": r.was_clean, "checkpoint": r.checkpoint, "checkpoint_records": r.checkpoint_records,
+        "journal_blocks": r.journal_blocks, "journal_records": r.journal_records, "from_mirror": r.from_mirror,
+        "mapped": r.mapped, "incomplete": r.incomplete,
+    })
+}
+
+fn front_end_names(args: &ServeArgs, config: &VolumeConfig) -> Vec<String> {
+    let file = args
+        .block_file
+        .iter()
+        .map(|d| format!("block-file:{}", d.join(&config.name).display()));
+    file.chain(args.nbd.iter().map(|a| format!("nbd:{a}")))
+        .collect()
+}

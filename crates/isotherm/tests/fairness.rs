@@ -1,0 +1,89 @@
+//! Peers that stall hold back only themselves: the block file and other connections are answered all the same.
+
+mod common;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use common::Place;
+use common::peer::{Peer, READ, WRITE, wait_for};
+
+const MIB: u32 = 1 << 20;
+/// Far more than a read takes, also on a busy machine, and less than any time-out of the server.
+const SOON: Duration = Duration::from_secs(15);
+
+/// A read of 4 KiB by each way is answered.
+fn others_are_served(place: &Place, file: Option<&File>) {
+    let begun = Instant::now();
+    if let Some(file) = file {
+        let mut block = [1; 4096];
+        file.read_exact_at(&mut block, 0)
+            .expect("the block file answers");
+        assert_eq!(block, [7; 4096]);
+    }
+    let mut other = Peer::connect(&place.path("n")).expect("connected");
+    assert_eq!(
+        other.read(0, 4096).expect("another connection is answered"),
+        [7; 4096]
+    );
+    // And one as large as the page cache sends them.
+    other
+        .write(u64::from(8 * MIB), &vec![3; MIB as usize])
+        .expect("written");
+    assert!(
+        begun.elapsed() < SOON,
+        "answered after {:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
+fn unread_replies_and_unfinished_writes_hold_up_nobody_else() {
+    let place = Place::in_memory();
+    place.ok("create v --slow s:600M --policy linear");
+    std::fs::create_dir(place.path("mnt")).expect("made");
+    let fuse = std::path::Path::new("/dev/fuse").exists();
+    let front = if fuse {
+        "--block-file mnt --nbd unix:n"
+    } else {
+        "--nbd unix:n"
+    };
+    let served = place.serve(&format!("v {front} --stop-timeout 0"));
+    Peer::connect(&place.path("n"))
+        .and_then(|mut p| p.write(0, &[7; 4096]))
+        .expect("written");
+    let file = fuse.then(|| File::open(place.path("mnt/v")).expect("opened"));
+    // 278 reads of 1 MiB whose replies nobody takes.
+    let mut greedy = Peer::connect(&place.path("n")).expect("connected");
+    for i in 0..278 {
+        greedy.ask(READ, u64::from(i * MIB), MIB).expect("sent");
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    others_are_served(&place, file.as_ref());
+    // Two writes of 32 MiB that stop behind their headers.
+    let mut halves: Vec<Peer> = (0..2)
+        .map(|_| Peer::connect(&place.path("n")).expect("connected"))
+        .collect();
+    for half in &mut halves {
+        half.ask(WRITE, 0, 32 * MIB).expect("sent");
+        half.0.write_all(&[9; 1000]).expect("sent");
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    others_are_served(&place, file.as_ref());
+    // The greedy one gets what it asked for as soon as it takes it.
+    for i in 0..278 {
+        assert_eq!(greedy.answer().expect("a reply"), 0, "reply {i}");
+        let mut data = vec![0; MIB as usize];
+        std::io::Read::read_exact(&mut greedy.0, &mut data).expect("its data");
+    }
+    drop((greedy, halves));
+    // Who left gave everything back.
+    wait_for("the memory to come back", || {
+        let stats = place.json("stats v", "stats");
+        (stats["buffer_bytes_out"].as_u64()? == 0).then_some(())
+    });
+    drop(file);
+    assert_eq!(served.terminate(), Some(0));
+}

@@ -1,0 +1,162 @@
+//! Signals: the users of a volume are waited for, nothing that was written is lost, and the volume is clean on disk.
+
+mod common;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use common::peer::{PATIENCE, Peer, wait_for};
+use common::{Place, Served};
+use serde_json::json;
+
+fn volume() -> Place {
+    let place = Place::in_memory();
+    place.ok("create v --fast f:16M --slow s:64M --policy greendm");
+    std::fs::create_dir(place.path("mnt")).expect("made");
+    place
+}
+
+fn has_fuse() -> bool {
+    let there = std::path::Path::new("/dev/fuse").exists();
+    if !there {
+        eprintln!("skipped: no /dev/fuse here");
+    }
+    there
+}
+
+fn opened(place: &Place) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(place.path("mnt/v"))
+}
+
+/// It ended by itself with exit code 0; what it said.
+fn ended_well(mut served: Served, place: &Place) -> String {
+    wait_for("the server to end", || served.has_ended().then_some(()));
+    let (code, stderr) = served.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    let check = place.json("check v", "check");
+    assert_eq!(
+        (&check["ok"], &check["was_clean"]),
+        (&json!(true), &json!(true)),
+        "{stderr}"
+    );
+    stderr
+}
+
+/// What lies at byte 8192 after the volume was served again.
+fn found(place: &Place) -> Vec<u8> {
+    let served = place.serve("v --nbd unix:n");
+    let data = Peer::connect(&place.path("n")).and_then(|mut p| p.read(8192, 4096));
+    assert_eq!(served.terminate(), Some(0));
+    data.expect("read")
+}
+
+#[test]
+fn each_signal_waits_for_whoever_has_the_file_open() {
+    if !has_fuse() {
+        return;
+    }
+    for signal in ["TERM", "INT", "HUP"] {
+        let place = volume();
+        let mut served = place.serve_with_hup("default", "v --block-file mnt --stop-timeout 40");
+        let file = opened(&place).expect("opened");
+        file.write_all_at(&[1; 4096], 0).expect("written");
+        served.signal(signal);
+        wait_for("new users to be refused", || {
+            matches!(opened(&place), Err(e) if e.raw_os_error() == Some(108)).then_some(())
+        });
+        // The user goes on as if nothing had happened.
+        file.write_all_at(&[7; 4096], 8192)
+            .expect("written after the signal");
+        file.sync_all().expect("flushed after the signal");
+        assert!(
+            !served.has_ended(),
+            "{signal}: its users were not waited for"
+        );
+        drop(file);
+        ended_well(served, &place);
+        assert_eq!(found(&place), [7; 4096]);
+    }
+}
+
+#[test]
+fn an_ignored_hangup_stays_ignored() {
+    let place = volume();
+    let mut served = place.serve_with_hup("ignore", "v --nbd unix:n");
+    served.signal("HUP");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!served.has_ended());
+    Peer::connect(&place.path("n")).expect("served as before");
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn a_second_signal_and_the_time_limit_end_it_with_users_and_lose_nothing() {
+    if !has_fuse() {
+        return;
+    }
+    for (limit, signals) in [(600, 2), (1, 1)] {
+        let place = volume();
+        let served = place.serve(&format!(
+            "v --block-file mnt --nbd unix:n --stop-timeout {limit}"
+        ));
+        let _client = Peer::connect(&place.path("n")).expect("connected");
+        let file = opened(&place).expect("opened");
+        // Not flushed by its writer.
+        file.write_all_at(&[9; 4096], 8192).expect("written");
+        let begun = Instant::now();
+        served.signal("TERM");
+        wait_for("new users to be refused", || {
+            opened(&place).is_err().then_some(())
+        });
+        if signals == 2 {
+            served.signal("TERM");
+        }
+        let stderr = ended_well(served, &place);
+        assert!(
+            begun.elapsed() < PATIENCE && stderr.contains("errors from now on"),
+            "{stderr}"
+        );
+        assert!(
+            stderr.contains("SIGTERM: no new clients")
+                && stderr.contains("mnt/v is open, 1 NBD client is connected"),
+            "{stderr}"
+        );
+        assert!(
+            file.write_all_at(&[1; 4096], 0).is_err(),
+            "its user was cut off"
+        );
+        drop(file);
+        assert_eq!(found(&place), [9; 4096]);
+    }
+}
+
+#[test]
+fn nbd_clients_go_on_until_they_leave_and_no_others_come() {
+    let place = volume();
+    let mut served = place.serve("v --nbd unix:n --stop-timeout 40");
+    let socket = place.path("n");
+    let mut client = Peer::connect(&socket).expect("connected");
+    let undecided = Peer::silent(&socket).expect("connected");
+    client.write(8192, &[5; 4096]).expect("written");
+    served.signal("TERM");
+    wait_for("the socket to go", || {
+        Peer::silent(&socket).is_err().then_some(())
+    });
+    client
+        .write(8192, &[6; 4096])
+        .expect("written after the signal");
+    assert_eq!(
+        client.read(8192, 4096).expect("read after the signal"),
+        [6; 4096]
+    );
+    assert!(!served.has_ended(), "its client was not waited for");
+    drop(client);
+    ended_well(served, &place);
+    drop(undecided);
+    assert_eq!(found(&place), [6; 4096]);
+}

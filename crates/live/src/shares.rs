@@ -1,0 +1,161 @@
+//! Fair shares of request memory: a peer that does not read its replies, or stops in the middle of a write, holds back only
+//! itself.
+//!
+//! | who | may hold |
+//! |---|---|
+//! | a connection | a half of the pool if it is alone, else an equal part; one request in any case |
+//! | a connection that holds nothing, when the pool is empty | one request of up to 1 MiB, from outside the pool |
+//! | the block file | what is there, and 8 MiB that nobody else gets (`Arena::file`): its peer is the kernel, which never stalls |
+//! | moves and copies of the engine | buffers of their own; never any of these |
+//!
+//! So whoever asks for a moderate request is always answered, whatever the others do.
+
+use crate::buffers::{Buffer, Memory, Pool, class_bytes, cover, order_of};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Largest request that a connection without any memory gets from outside the pool, bytes.
+const RESERVE: usize = 1 << 20;
+/// How often a connection at its limit looks whether others have left.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What one connection holds of a pool.
+pub struct Share {
+    pool: Arc<Pool>,
+    /// Bytes out, in chunk sizes. Taken inside the pool's lock, never the other way round.
+    out: Mutex<usize>,
+    returned: Condvar,
+}
+
+impl Share {
+    /// One share more; the others become smaller.
+    pub fn of(pool: &Arc<Pool>) -> Arc<Share> {
+        pool.shares().fetch_add(1, Ordering::Relaxed);
+        Arc::new(Share {
+            pool: Arc::clone(pool),
+            out: Mutex::new(0),
+            returned: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    fn out(&self) -> MutexGuard<'_, usize> {
+        // A number is always whole.
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes_out(&self) -> usize {
+        *self.out()
+    }
+
+    /// May `size` bytes more be held beside `out`?
+    fn allows(&self, out: usize, size: usize) -> bool {
+        let shares = self.pool.shares().load(Ordering::Relaxed).max(2);
+        out == 0 || out + size <= self.pool.limit() / shares
+    }
+
+    /// Is there memory for a request of so many bytes (rounded out) without waiting?
+    pub fn has(&self, bytes: usize) -> bool {
+        let out = self.bytes_out();
+        self.allows(out, class_bytes(order_of(bytes))) && self.pool.has(bytes)
+    }
+
+    /// A buffer; waits while this connection is at its limit, or the pool empty and the request large.
+    pub fn buffer(self: &Arc<Self>, offset: u64, len: u32, block: u32) -> Buffer {
+        let bytes = cover(offset, len, block).1;
+        let size = class_bytes(order_of(bytes));
+        let mut out = self.out();
+        while !self.allows(*out, size) {
+            let waited = self.returned.wait_timeout(out, LOOK);
+            out = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *out += size;
+        drop(out);
+        // Nothing of its own can come back: then it must not wait for the others.
+        let alone = || size <= RESERVE && *self.out() == size;
+        let memory = (self.pool.get_if_idle(bytes))
+            .or_else(|| self.pool.get_unless(bytes, alone))
+            .unwrap_or_else(|| Memory::alone(size));
+        Buffer::over(memory.on(self), offset, len, block)
+    }
+
+    /// A buffer at once, from outside the pool if need be: for the engine's thread.
+    pub fn buffer_now(self: &Arc<Self>, offset: u64, len: u32, block: u32) -> Buffer {
+        let bytes = cover(offset, len, block).1;
+        *self.out() += class_bytes(order_of(bytes));
+        Buffer::over(self.pool.get_now(bytes).on(self), offset, len, block)
+    }
+
+    /// `size` bytes come back.
+    pub(crate) fn gives(&self, size: usize) {
+        *self.out() -= size;
+        self.returned.notify_all();
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.pool.shares().fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    const MIB: u32 = 1 << 20;
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_share_is_half_alone_and_a_part_among_many() {
+        let pool = Pool::new(16 << 20);
+        let one = Share::of(&pool);
+        let held: Vec<_> = (0..8u64).map(|i| one.buffer(i << 20, MIB, 4096)).collect();
+        assert!(!one.has(MIB as usize) && one.bytes_out() == 8 << 20);
+        let others: Vec<_> = (0..3).map(|_| Share::of(&pool)).collect();
+        assert!(others.iter().all(|s| s.has(4 << 20)));
+        let _four = others[0].buffer(0, 4 * MIB, 4096);
+        assert!(!others[0].has(4096), "an equal part of four");
+        drop(held);
+        assert_eq!(one.bytes_out(), 0);
+        // A request that is larger than the part is one request all the same.
+        assert!(others[1].has(8 << 20));
+    }
+
+    #[test]
+    fn who_holds_nothing_is_served_from_an_empty_pool() {
+        let pool = Pool::new(8 << 20);
+        let hogs: Vec<_> = (0..2).map(|_| Share::of(&pool)).collect();
+        let held: Vec<_> = hogs.iter().map(|s| s.buffer(0, 4 * MIB, 4096)).collect();
+        assert!(!pool.has(4096));
+        let late = Share::of(&pool);
+        let (tell, told) = channel();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                for _ in 0..3 {
+                    // One at a time; the next when it is back.
+                    drop(late.buffer(0, MIB, 4096));
+                    drop(late.buffer(513, 4096, 512));
+                }
+                let small = late.buffer(0, 4096, 4096);
+                tell.send(()).unwrap();
+                // A second one waits until the first is back; then it needs the pool no longer.
+                s.spawn(|| drop(late.buffer(4096, 4096, 4096)));
+                std::thread::sleep(Duration::from_millis(50));
+                drop(small);
+                tell.send(()).unwrap();
+            });
+            told.recv_timeout(PATIENCE)
+                .expect("a moderate request is served at once");
+            told.recv_timeout(PATIENCE).expect("and the next");
+        });
+        drop(held);
+        assert_eq!((pool.bytes_out(), late.bytes_out()), (0, 0));
+    }
+}

@@ -45,13 +45,6 @@ struct Tail {
     bytes: u64,
 }
 
-/// How long joined operations on a member may be, as learned from how long they took.
-#[derive(Clone, Copy, Debug)]
-struct Learned {
-    bytes: u64,
-    last_done: Nanos,
-}
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Joins {
@@ -59,20 +52,17 @@ pub(super) struct Joins {
     tail: Option<Tail>,
     /// The number of this event, among those that started moves.
     batch: u32,
-    learned: Vec<Learned>,
+    /// By member: how long they may be, as learned from how long they took.
+    learned: Vec<u64>,
 }
 
 impl Joins {
-    pub(super) fn new(members: usize, now: Nanos) -> Joins {
-        let blank = Learned {
-            bytes: u64::MAX,
-            last_done: now,
-        };
+    pub(super) fn new(members: usize) -> Joins {
         Joins {
             parts: Vec::with_capacity(128),
             tail: None,
             batch: 0,
-            learned: vec![blank; members],
+            learned: vec![u64::MAX; members],
         }
     }
     /// Moves started now are of this batch.
@@ -126,7 +116,7 @@ impl Engine {
         if self.params.join_time.0 == 0 {
             return bytes;
         }
-        self.joins.learned[usize::from(m.0)].bytes.min(bytes)
+        self.joins.learned[usize::from(m.0)].min(bytes)
     }
 
     /// Have a part issued at the end of this event.
@@ -244,22 +234,20 @@ impl Engine {
     }
 
     /// Learn from how long a joined operation took how long they may be.
-    pub(super) fn learn_join(&mut self, now: Nanos, op: &Op) {
-        let joined = matches!(op.what, What::Move { count: 2.., .. });
-        let l = &mut self.joins.learned[usize::from(op.op.member.0)];
-        let took = now.since(op.issued.max(l.last_done));
-        l.last_done = now;
-        if joined && took.0 > 0 {
-            let limit = u128::from(self.params.join_time.0);
-            let fits = u128::from(op.op.len) * limit / u128::from(took.0);
-            let fits = (fits.min(u128::from(u32::MAX)) as u64).max(LEAST_BYTES);
-            // The mean of the last few; the first counts alone.
-            l.bytes = if l.bytes == u64::MAX {
-                fits
-            } else {
-                (3 * l.bytes + fits) / 4
-            };
+    pub(super) fn learn_join(&mut self, op: &Op, took: Nanos) {
+        if !matches!(op.what, What::Move { count: 2.., .. }) || took.0 == 0 {
+            return;
         }
+        let limit = u128::from(self.params.join_time.0);
+        let fits = u128::from(op.op.len) * limit / u128::from(took.0);
+        let fits = (fits.min(u128::from(u32::MAX)) as u64).max(LEAST_BYTES);
+        // The mean of the last few; the first counts alone.
+        let known = &mut self.joins.learned[usize::from(op.op.member.0)];
+        *known = if *known == u64::MAX {
+            fits
+        } else {
+            (3 * *known + fits) / 4
+        };
     }
 }
 

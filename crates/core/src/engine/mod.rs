@@ -14,6 +14,7 @@
 //! | `replicas.rs` | reads and writes of extents that have a copy |
 //! | `move_list.rs`, `moves.rs` | moves under way and what limits them; the life of a move |
 //! | `transfer.rs`, `join.rs` | what moves read and write; neighbours become one operation |
+//! | `measure.rs` | how long operations took |
 //! | `copies.rs` | the life of a copy |
 //! | `round.rs` | rounds: flush data, write records, flush journal, reply |
 //! | `commit.rs` | what rounds work on: pending records, journal staging, the checkpoint being built |
@@ -35,6 +36,7 @@ mod inspect;
 mod join;
 mod knobs;
 mod lull;
+mod measure;
 mod move_list;
 mod moves;
 mod mutants;
@@ -141,8 +143,10 @@ struct Op {
     what: What,
     #[allow(clippy::struct_field_names)]
     op: DeviceOp,
-    /// When it was started.
+    /// When it was started, whether a request waits for it, and whether it goes on where the device's last one ended.
     issued: Nanos,
+    foreground: bool,
+    sequential: bool,
     /// Bytes of metadata, as (staging sequence numbers | checkpoint buffer | header).
     meta: commit::MetaSource,
 }
@@ -278,7 +282,7 @@ impl Engine {
             commit,
             freeing: Freeing::default(),
             moves: Moves::new(&params),
-            joins: Joins::new(n, opened.time_base),
+            joins: Joins::new(n),
             clock: opened.time_base,
             wear: Wear::new(&params, space.geo.extent_bytes(), opened.time_base),
             lull: Lull::new(params.sleep_hold, params.sleep_hold_bytes, opened.time_base),
@@ -420,13 +424,13 @@ impl Engine {
         }
         let whole = result.map(|n| n >= len || self.broken(Mutant::TrustShortTransfer));
         let op = *self.ops.at(id.0);
-        self.learn_join(now, &op);
         if matches!(what, What::Move { count: 2.., .. })
             && whole != Ok(true)
             && !(whole == Ok(false) && self.broken(Mutant::TrustTornJoin))
         {
             self.counters.members[i].errors += u64::from(whole.is_err());
             self.ops.remove(id.0);
+            self.measure(now, &op);
             self.repeat_apart(&op, out);
             return self.upkeep(now, out);
         }
@@ -441,6 +445,7 @@ impl Engine {
             }
         }
         let op = self.ops.remove(id.0);
+        self.measure(now, &op);
         let result = match whole {
             Ok(true) => Ok(()),
             Ok(false) if torn => Ok(()),
@@ -533,10 +538,13 @@ impl Engine {
         out: &mut Vec<Effect>,
     ) {
         let issued = self.clock;
+        let (foreground, sequential) = self.noted(what, &op);
         op.id = OpId(self.ops.insert(Op {
             what,
             op,
             issued,
+            foreground,
+            sequential,
             meta,
         }));
         let m = &mut self.members[usize::from(op.member.0)];

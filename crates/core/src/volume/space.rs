@@ -2,6 +2,7 @@
 
 use super::{ExtentMap, Geometry, Pins, Seat, Slots, UnitId};
 use crate::bits::Bits;
+use crate::load::Loads;
 use crate::units::{ExtentId, Slot, TierId};
 
 /// Where a unit should begin.
@@ -35,6 +36,8 @@ pub struct Space {
     pub slots: Slots,
     /// In-flight counts.
     pub pins: Pins,
+    /// What tiers cost, and what goes on on them.
+    pub loads: Loads,
     /// Slots kept for the first touch of their extents, where there are such ([`Space::keep_own`]).
     own: Option<Bits>,
 }
@@ -48,6 +51,7 @@ impl Space {
             // Small, so that it stays in the nearest cache; it grows once to what is in flight.
             pins: Pins::new(32),
             own: None,
+            loads: Loads::new(&geo),
             geo,
         }
     }

@@ -23,7 +23,7 @@ pub fn policies() -> String {
             .parameters()
             .map(|q| json!({"name": q.name, "what": q.what, "default": q.default}));
         json!({
-            "name": p.name, "kind": p.kind, "what": p.what, "source": p.source,
+            "name": p.name, "kind": p.kind(), "what": p.what, "source": p.source,
             "params": params.collect::<Vec<_>>(),
         })
     });

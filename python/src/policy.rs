@@ -9,6 +9,7 @@ use isotherm_core::policy::{
     self as core, Access as CoreAccess, MoveRules, Outcome, ParamError, Place, Policy, REFUSALS,
     Uses, View as CoreView, WriteTo,
 };
+use isotherm_core::volume::Seat;
 use isotherm_core::{ExtentId, Nanos, Slot, TierId};
 use isotherm_lab::sim::Watch;
 use pyo3::IntoPyObjectExt;
@@ -16,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
 
 use crate::failed;
-use crate::view::{Access, View};
+use crate::view::{self, Access, View};
 
 /// What a policy wants: made by `Action.move` and the like.
 #[pyclass(frozen, eq, hash, module = "isotherm", from_py_object)]
@@ -363,7 +364,7 @@ impl PythonPolicy {
             && word == "slot"
             && s < self.slots
         {
-            return Ok(Place::Exact(Slot(s)));
+            return Ok(Place::At(Slot(s).into()));
         }
         Err(failed(format!(
             "first_touch returned {}: a tier from 0 to {}, (\"slot\", number below {}), or None",
@@ -437,8 +438,7 @@ impl Policy for PythonPolicy {
         self.minds_gaps
     }
     fn attach(&mut self, view: &mut CoreView<'_>) {
-        let geo = view.geo();
-        (self.extents, self.slots, self.tiers) = (geo.extents, geo.slots(), geo.tiers());
+        (self.extents, self.slots, self.tiers) = (view.units(), view::slots(view), view.tiers());
         self.call(self.methods.attach.as_ref(), view, |_| OnlyView, nothing);
     }
     fn make_room(
@@ -455,13 +455,13 @@ impl Policy for PythonPolicy {
         self.call(method, view, |_| OfExtent(e.0), |v| self.place(v))
             .unwrap_or_else(|| self.usual_place())
     }
-    fn on_placed(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Slot) {
+    fn on_placed(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Seat) {
         let method = self.methods.on_placed.as_ref();
-        self.call(method, view, |_| OfSlot(e.0, s.0), nothing);
+        self.call(method, view, |_| OfSlot(e.0, s.index()), nothing);
     }
-    fn on_discarded(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Slot) {
+    fn on_discarded(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Seat) {
         let method = self.methods.on_discarded.as_ref();
-        self.call(method, view, |_| OfSlot(e.0, s.0), nothing);
+        self.call(method, view, |_| OfSlot(e.0, s.index()), nothing);
     }
     fn on_access(
         &mut self,
@@ -472,13 +472,13 @@ impl Policy for PythonPolicy {
         let method = self.methods.on_access.as_ref();
         self.wants(method, view, |v| OfAccess(Access::new(v, a)), wanted);
     }
-    fn on_copied(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Slot) {
+    fn on_copied(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Seat) {
         let method = self.methods.on_copied.as_ref();
-        self.call(method, view, |_| OfSlot(e.0, s.0), nothing);
+        self.call(method, view, |_| OfSlot(e.0, s.index()), nothing);
     }
-    fn on_uncopied(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Slot) {
+    fn on_uncopied(&mut self, view: &mut CoreView<'_>, e: ExtentId, s: Seat) {
         let method = self.methods.on_uncopied.as_ref();
-        self.call(method, view, |_| OfSlot(e.0, s.0), nothing);
+        self.call(method, view, |_| OfSlot(e.0, s.index()), nothing);
     }
     fn write_to(&mut self, view: &mut CoreView<'_>, a: &CoreAccess) -> WriteTo {
         let method = self.methods.write_to.as_ref();

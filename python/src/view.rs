@@ -4,7 +4,8 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 
 use isotherm_core::policy::{Access as CoreAccess, View as CoreView};
-use isotherm_core::{ExtentId, Nanos, Slot, TierId};
+use isotherm_core::volume::Seat;
+use isotherm_core::{ExtentId, Nanos, TierId};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 
@@ -79,18 +80,24 @@ fn inside(what: &str, n: u64, end: u64) -> PyResult<()> {
 }
 
 fn extent(v: &CoreView<'_>, e: u32) -> PyResult<ExtentId> {
-    inside("extent", u64::from(e), u64::from(v.geo().extents))?;
+    inside("extent", u64::from(e), u64::from(v.units()))?;
     Ok(ExtentId(e))
 }
 
 fn tier(v: &CoreView<'_>, t: u8) -> PyResult<TierId> {
-    inside("tier", u64::from(t), u64::from(v.geo().tiers()))?;
+    inside("tier", u64::from(t), u64::from(v.tiers()))?;
     Ok(TierId(t))
 }
 
-fn slot(v: &CoreView<'_>, s: u32) -> PyResult<Slot> {
-    inside("slot", u64::from(s), u64::from(v.geo().slots()))?;
-    Ok(Slot(s))
+/// Python calls a seat by its place in a table, and that a slot.
+fn slot(v: &CoreView<'_>, s: u32) -> PyResult<Seat> {
+    inside("slot", u64::from(s), u64::from(slots(v)))?;
+    Ok(v.seat(s))
+}
+
+/// Slots of all tiers.
+pub fn slots(v: &CoreView<'_>) -> u32 {
+    v.seats(v.slowest()).end
 }
 
 #[pymethods]
@@ -103,17 +110,17 @@ impl View {
     /// Extents of the volume; they are numbered from 0.
     #[getter]
     fn extents(&self) -> PyResult<u32> {
-        self.with(|v| Ok(v.geo().extents))
+        self.with(|v| Ok(v.units()))
     }
     /// Bytes of an extent.
     #[getter]
     fn extent_bytes(&self) -> PyResult<u32> {
-        self.with(|v| Ok(v.geo().extent_bytes()))
+        self.with(|v| Ok(v.unit_bytes()))
     }
     /// Tiers; 0 is the fastest.
     #[getter]
     fn tiers(&self) -> PyResult<u8> {
-        self.with(|v| Ok(v.geo().tiers()))
+        self.with(|v| Ok(v.tiers()))
     }
     /// Moves under way.
     #[getter]
@@ -122,7 +129,7 @@ impl View {
     }
     /// Slots of `tier`, as the range of their numbers.
     fn slots(&self, py: Python<'_>, tier: u8) -> PyResult<Py<PyAny>> {
-        let r = self.with(|v| Ok(v.geo().tier_slots(self::tier(v, tier)?)))?;
+        let r = self.with(|v| Ok(v.seats(self::tier(v, tier)?)))?;
         let range = py
             .import("builtins")?
             .call_method1("range", (r.start, r.end))?;
@@ -138,11 +145,11 @@ impl View {
     }
     /// Slot of an extent's home; None before the first touch.
     fn home(&self, extent: u32) -> PyResult<Option<u32>> {
-        self.with(|v| Ok(v.home(self::extent(v, extent)?).map(|s| s.0)))
+        self.with(|v| Ok(v.home(self::extent(v, extent)?).map(Seat::index)))
     }
     /// Slot of an extent's copy.
     fn copy(&self, extent: u32) -> PyResult<Option<u32>> {
-        self.with(|v| Ok(v.copy(self::extent(v, extent)?).map(|s| s.0)))
+        self.with(|v| Ok(v.copy(self::extent(v, extent)?).map(Seat::index)))
     }
     /// Tier that serves an extent: its copy's, else its home's.
     fn tier(&self, extent: u32) -> PyResult<Option<u8>> {
@@ -228,8 +235,8 @@ impl Access {
         Access {
             now_ns: a.now.0,
             extent: a.extent.0,
-            home: a.home.map(|s| s.0),
-            copy: a.copy.map(|s| s.0),
+            home: a.home.map(Seat::index),
+            copy: a.copy.map(Seat::index),
             tier: a.served().map(|s| view.tier_of(s).0),
             write: a.write,
             data_class: a.class,

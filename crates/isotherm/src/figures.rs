@@ -9,6 +9,18 @@ use isotherm_live::recorder::Driver;
 use isotherm_live::world::UringWorld;
 use serde_json::{Map, Value, json};
 
+/// Why the volume has failed, or null.
+pub fn failure(handle: &isotherm_live::Handle) -> Value {
+    handle.failure().map_or(Value::Null, |f| {
+        let since = f.at.duration_since(std::time::UNIX_EPOCH);
+        json!({
+            "reason": f.reason, "member": f.member.as_ref().map(|m| m.0),
+            "path": f.member.as_ref().map(|m| &m.1), "errno": f.errno,
+            "time_unix_s": since.unwrap_or_default().as_secs_f64(),
+        })
+    })
+}
+
 /// All figures; `elapsed` since serving began.
 pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed: Nanos) -> Value {
     let c = engine.counters();

@@ -176,6 +176,30 @@ impl Device {
         })
     }
 
+    /// Makes sure that the first `bytes` of a regular file have room on its file system, so that writing them never runs out of
+    /// it. Nothing to do for a block device. `Ok(false)`: the file system cannot promise that.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn allocate(&self, bytes: u64) -> io::Result<bool> {
+        if self.is_block {
+            return Ok(true);
+        }
+        let len = i64::try_from(bytes.min(self.bytes)).map_err(io::Error::other)?;
+        loop {
+            // SAFETY: plain numbers and our descriptor. Mode 0 keeps what is there and never shortens.
+            if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, len) } == 0 {
+                return Ok(true);
+            }
+            let e = io::Error::last_os_error();
+            match e.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(false),
+                _ => return Err(e),
+            }
+        }
+    }
+
     /// See [`Identity`].
     ///
     /// # Errors

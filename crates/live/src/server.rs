@@ -22,7 +22,7 @@ use isotherm_core::{
 use isotherm_traces::events::Ending;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 /// Requests that may wait for the engine's thread.
@@ -80,6 +80,34 @@ pub struct Session {
     pub(crate) reopening: Option<Reopening>,
     /// Why the volume could not be opened again.
     pub(crate) lost: Option<Error>,
+    /// It was said in [`Handle::failure`] that the volume has failed.
+    told: bool,
+}
+
+/// Why a volume serves reads at best from now on, and nothing more until it is served anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeFailure {
+    /// What failed, as in `a flush failed`.
+    pub reason: String,
+    /// Member, as in the member list, and its path.
+    pub member: Option<(usize, std::path::PathBuf)>,
+    /// The system's number, where it gave one.
+    pub errno: Option<i32>,
+    /// When.
+    pub at: std::time::SystemTime,
+}
+
+impl std::fmt::Display for VolumeFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some((i, path)) = &self.member {
+            write!(f, "{} (member {i}): ", path.display())?;
+        }
+        f.write_str(&self.reason)?;
+        match self.errno {
+            Some(n) => write!(f, ": {}", io::Error::from_raw_os_error(n)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a session needs besides the thread.
@@ -107,6 +135,7 @@ fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         inbox: Arc::clone(&inbox),
         pool: Arc::clone(&arena.pool),
         file: Arc::clone(&arena.file),
+        failure: Arc::default(),
         volume_bytes: geo.volume_bytes(),
         block: geo.block_bytes(),
         read_only: volume.mode == OpenMode::ReadOnly,
@@ -184,6 +213,7 @@ impl Prepared {
             handle: self.handle,
             reopening: None,
             lost: None,
+            told: false,
             events: Vec::with_capacity(1024),
             effects: Vec::with_capacity(1024),
             devices,
@@ -251,7 +281,30 @@ impl Session {
         if self.reopening.is_some() || self.engine.wish.is_some() {
             self.reopen_if_due();
         }
+        if !self.told && (self.engine.has_failed() || self.world.is_cut()) {
+            self.tell_failure();
+        }
         !self.engine.is_closed()
+    }
+
+    /// Leaves word of a failure where other threads see it: this one has better things to do than to print.
+    fn tell_failure(&mut self) {
+        self.told = true;
+        let fault = self.world.fault().cloned();
+        let path = |i: usize| self.devices.get(i)?.as_ref().map(|d| d.path.clone());
+        let failure = VolumeFailure {
+            reason: fault.as_ref().map_or_else(
+                || "a flush or metadata write failed".to_owned(),
+                |f| f.what.clone(),
+            ),
+            member: fault
+                .as_ref()
+                .map(|f| (f.member, path(f.member).unwrap_or_default())),
+            errno: fault.as_ref().and_then(|f| f.errno),
+            at: fault.map_or_else(std::time::SystemTime::now, |f| f.at),
+        };
+        // Said once, by this thread alone.
+        let _ = self.handle.failure.set(failure);
     }
 
     /// Submits a request from this thread, without queue or bell.
@@ -324,8 +377,15 @@ impl Session {
         if let Some(e) = self.lost.take() {
             return Err(e);
         }
-        if self.engine.has_failed() {
-            let what = "a flush or metadata write failed: what was written since the last good flush may be lost; check the devices";
+        if self.engine.has_failed() || self.world.is_cut() {
+            if !self.told {
+                self.tell_failure();
+            }
+            let why = self.handle.failure().map(ToString::to_string);
+            let what = format!(
+                "{}: what was written since the last good flush may be lost; check the devices",
+                why.unwrap_or_default()
+            );
             return Err(Error::new(ErrorKind::Device, what));
         }
         if self.mode == OpenMode::ReadOnly {
@@ -473,6 +533,7 @@ pub struct Handle {
     pool: Arc<Pool>,
     /// See [`Arena::file`].
     file: Arc<Pool>,
+    failure: Arc<OnceLock<VolumeFailure>>,
     volume_bytes: u64,
     block: u32,
     read_only: bool,
@@ -514,6 +575,11 @@ impl Handle {
     pub fn end_events(&self) {
         // Closed: then it has ended.
         let _ = self.call(|driver, _| driver.end_recording(Ending::Asked));
+    }
+
+    /// Why the volume has failed, if it has: writes are refused then until it is served anew.
+    pub fn failure(&self) -> Option<&VolumeFailure> {
+        self.failure.get()
     }
 
     /// Request memory that is out, bytes.

@@ -26,6 +26,15 @@ pub enum OpenMode {
     ReadOnly,
 }
 
+/// How to create a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreateHow {
+    /// Erase what lies on the members, and overwrite a description.
+    pub force: bool,
+    /// Set room aside for all data of members that are files, not only for their metadata.
+    pub preallocate: bool,
+}
+
 /// What `create` made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
@@ -238,7 +247,24 @@ impl Volume {
     /// # Errors
     /// A wrong description, a device that cannot be used, is in use, or carries something (see [`contents`]). Files that this
     /// call made are removed again.
-    pub fn create(volume: &Path, mut config: VolumeConfig, force: bool) -> Result<Created, Error> {
+    pub fn create(volume: &Path, config: VolumeConfig, force: bool) -> Result<Created, Error> {
+        let how = CreateHow {
+            force,
+            ..CreateHow::default()
+        };
+        Volume::create_as(volume, config, how)
+    }
+
+    /// As [`Volume::create`], with all its options.
+    ///
+    /// # Errors
+    /// As [`Volume::create`]; also if there is no room for what is to be set aside.
+    pub fn create_as(
+        volume: &Path,
+        mut config: VolumeConfig,
+        how: CreateHow,
+    ) -> Result<Created, Error> {
+        let force = how.force;
         let file = description(volume);
         if file.exists() && !force {
             return Err(config_error(
@@ -256,13 +282,13 @@ impl Volume {
         let mut undo = Undo(Vec::new());
         let mut devices = Vec::new();
         for m in &config.members {
-            let how = OpenHow {
+            let open = OpenHow {
                 create: m.size.map(|s| s.0),
                 buffered: !config.io.direct,
                 read_only: false,
                 fresh: true,
             };
-            let d = Device::open(&m.path, how)?;
+            let d = Device::open(&m.path, open)?;
             if d.created {
                 undo.0.push(m.path.clone());
             }
@@ -272,7 +298,7 @@ impl Volume {
             }
             devices.push(Some(d));
         }
-        let notes = devices
+        let mut notes: Vec<String> = devices
             .iter()
             .flatten()
             .filter_map(|d| d.note.clone())
@@ -297,6 +323,7 @@ impl Volume {
         if force {
             found_there().try_for_each(contents::erase)?;
         }
+        notes.extend(make_room(&devices, &sb, how.preallocate)?);
         store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
         config.uuid = Some(format_uuid(&sb.uuid));
         config.save(&file)?;
@@ -592,6 +619,35 @@ fn device_error(media: &FileMedia<'_>, paths: &[PathBuf], e: store::MediaError) 
             e.offset
         ),
     )
+}
+
+/// Room for the metadata of every member, and with `all` for its data: metadata must never meet a full file system. Words for
+/// people where that cannot be promised.
+fn make_room(
+    devices: &[Option<Device>],
+    sb: &Superblock,
+    all: bool,
+) -> Result<Option<String>, Error> {
+    let mut unable = None;
+    for (d, m) in devices.iter().flatten().zip(&sb.members) {
+        let (bytes, what) = if all {
+            (m.bytes, "the member")
+        } else {
+            (m.data_offset, "its metadata")
+        };
+        let allocated = d.allocate(bytes).map_err(|e| {
+            let place = d.path.display();
+            let what = format!("{place}: no room for {what} ({bytes} bytes): {e}");
+            Error::new(ErrorKind::Device, what)
+        })?;
+        if !allocated {
+            unable = Some(format!(
+                "{}: its file system cannot set room aside: keep some free, a full one fails the volume",
+                d.path.display()
+            ));
+        }
+    }
+    Ok(unable)
 }
 
 pub(crate) type Found = Vec<Option<Superblock>>;

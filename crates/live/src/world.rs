@@ -10,6 +10,7 @@
 //!
 //! Never false: memory that a device operation uses is neither given back nor used for anything else until its completion.
 
+mod faults;
 mod flight;
 
 use crate::buffers::{Arena, Buffer};
@@ -21,6 +22,7 @@ use crate::paced::Pacer;
 use crate::recorder::Driver;
 pub use crate::requests::Ended;
 use crate::requests::Table;
+pub use faults::Fault;
 use flight::Flight;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use isotherm_core::{Effect, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
@@ -71,6 +73,10 @@ struct MemberState {
     pacer: Option<Pacer>,
     no_punch: bool,
     no_zero_range: bool,
+    /// Bytes that the file must keep, if that can be looked at.
+    keep: Option<u64>,
+    /// It has lost some of them: nothing is read from or written to it any more.
+    cut: bool,
     stats: MemberStats,
 }
 
@@ -135,6 +141,9 @@ pub struct UringWorld {
     misses: u32,
     woken: bool,
     refusing: bool,
+    /// See `faults.rs`.
+    fault: Option<Fault>,
+    looked: Nanos,
     /// Last: the ring and all flights are gone before the memory is.
     arena: Arc<Arena>,
 }
@@ -232,6 +241,7 @@ impl UringWorld {
                 fd: d.as_ref().map(|d| d.file.as_raw_fd()),
                 is_block: d.as_ref().is_some_and(|d| d.is_block),
                 pacer: pacers.next().flatten(),
+                keep: d.as_ref().and_then(faults::size_to_keep),
                 ..MemberState::default()
             })
             .collect();
@@ -257,6 +267,8 @@ impl UringWorld {
             misses: 0,
             woken: false,
             refusing: false,
+            fault: None,
+            looked: parts.base,
             arena: parts.arena,
         };
         world.watch_bell();
@@ -535,6 +547,7 @@ impl World for UringWorld {
                 self.inbox.awake();
             }
             self.seen = self.base + self.model_now();
+            self.look_at_sizes();
             self.collect(events);
             let woken = std::mem::take(&mut self.woken);
             if !events.is_empty() || woken || until.is_some_and(|u| u <= self.now()) {

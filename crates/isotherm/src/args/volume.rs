@@ -45,6 +45,9 @@ pub struct CreateArgs {
     /// Overwrite devices that carry something (a volume, a file system, a partition table, a database); all of it is erased first
     #[arg(long)]
     pub force: bool,
+    /// Set room aside for all data of members that are files (for their metadata it always is)
+    #[arg(long)]
+    pub preallocate: bool,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

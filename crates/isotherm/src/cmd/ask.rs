@@ -49,6 +49,7 @@ fn offline(volume: &Path) -> Result<Value, Failure> {
     let mut status = describe(volume, opened.config());
     let r = opened.report();
     status["state"] = json!("stopped");
+    status["failure"] = Value::Null;
     status["volume_bytes"] = json!(opened.volume_bytes());
     status["mapped_extents"] = json!(r.mapped);
     status["was_clean"] = json!(r.was_clean);

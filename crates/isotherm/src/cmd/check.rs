@@ -24,6 +24,8 @@ struct Check<'a> {
     media: FileMedia<'a>,
     paths: Vec<PathBuf>,
     findings: Vec<String>,
+    /// Sizes of the members that are there.
+    sizes: Vec<Option<u64>>,
     /// Extents with a copy, and those whose copy is dirty.
     copied: Option<(u32, u32)>,
 }
@@ -67,6 +69,10 @@ pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
     }
     let mut check = Check {
         media: FileMedia::new(&devices),
+        sizes: devices
+            .iter()
+            .map(|d| d.as_ref().map(|d| d.bytes))
+            .collect(),
         paths,
         findings,
         copied: None,
@@ -174,6 +180,11 @@ impl Check<'_> {
             let Ok(chosen) = open::choose(one, two) else {
                 continue;
             };
+            let used = chosen.members[place].bytes;
+            if let Some(has) = self.sizes[i].filter(|&has| has < used) {
+                let what = format!("has {has} bytes, the volume uses {used}: it was cut short");
+                self.find(i, what);
+            }
             if i != place {
                 self.find(
                     i,

@@ -4,7 +4,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use isotherm_live::config::{MemberConfig, Size as LiveSize, VolumeConfig, format_uuid};
-use isotherm_live::volume::description;
+use isotherm_live::volume::{CreateHow, description};
 use isotherm_live::{ErrorKind, Volume};
 use serde_json::json;
 
@@ -47,8 +47,11 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         });
     }
     name_it(&mut config, &args.volume)?;
-    let made =
-        Volume::create(&args.volume, config, args.force).map_err(|e| create_failed(&e, args))?;
+    let how = CreateHow {
+        force: args.force,
+        preallocate: args.preallocate,
+    };
+    let made = Volume::create_as(&args.volume, config, how).map_err(|e| create_failed(&e, args))?;
     let config = VolumeConfig::load(&description(&args.volume))
         .map_err(|e| Failure::failed(e.to_string()))?;
     for note in &made.notes {

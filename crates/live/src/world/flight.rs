@@ -30,6 +30,13 @@ impl UringWorld {
             });
             return;
         }
+        if self.members[member].cut {
+            self.ready.push(Event::Finished {
+                id: op.id,
+                result: Err(IoError::Io),
+            });
+            return;
+        }
         let filling = op.kind == OpKind::Read;
         let mut bounce = None;
         let at = match op.buf {
@@ -190,8 +197,16 @@ impl UringWorld {
             _ => {
                 member.stats.errors += 1;
                 member.stats.last_errno = Some(-res);
+                self.note_fault(&op, -res);
                 Err(io_error(-res))
             }
+        };
+        // What the file has lost, and what a write has put back as holes, must not be taken for durable.
+        let result = match (op.kind, result) {
+            (OpKind::Flush, Ok(_)) if self.look_at_size(usize::from(op.member.0)) => {
+                Err(IoError::Io)
+            }
+            (_, other) => other,
         };
         self.settle(id, REAL, result);
     }

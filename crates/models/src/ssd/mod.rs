@@ -186,6 +186,10 @@ impl Ssd {
     }
 
     /// The unit that is free first takes the work, and `extra` nanoseconds of its own after it: (finish, work).
+    ///
+    /// Work is unit-nanoseconds, and says what the operation takes of all that the drive can do: of its rate of operations
+    /// or of its bandwidth, whichever is the larger share. A drive at either limit works with all units and draws its
+    /// sheet's active power; waiting for the latency is no work.
     #[inline]
     fn transfer(
         &mut self,
@@ -206,7 +210,7 @@ impl Ssd {
         self.interface = self.interface.max(at) + move_ns;
         (
             (begin + latency + move_ns).max(self.interface),
-            occupied.max(latency),
+            occupied.max(move_ns * self.units.len() as u64),
         )
     }
 
@@ -329,7 +333,7 @@ impl DeviceModel for Ssd {
         }
     }
 
-    /// Energy: idle power all the time, plus for each unit's work its share of what reading or writing adds. Work
+    /// Energy: idle power all the time, plus for work ([`Ssd::transfer`]) its share of what reading or writing adds. Work
     /// begun counts at once, so a report made during a burst is ahead by at most the work queued.
     fn counters(&self, now: Nanos) -> Counters {
         let now = now.0.max(self.now);

@@ -229,3 +229,64 @@ fn sleep_saves_power_and_waking_takes_time() {
     assert!(d.next_event().unwrap().since(second).0 > 10_000_000);
     assert_eq!(d.counters(second).start_stops, 1);
 }
+
+/// Mean power in watts of `op` at a depth that fills every drive, from start to end.
+fn drawn(name: &str, op: ModelOp, random: bool, len: u32) -> f64 {
+    let mut d = drive(name, &Options::default());
+    let work = crate::measure::Work {
+        op,
+        len,
+        random,
+        span: d.capacity(),
+        depth: 256,
+        count: 20_000,
+        seed: 5,
+    };
+    let (outcome, end) = crate::measure::run(&mut d, Nanos(0), &work);
+    d.counters(end).energy_j() / outcome.seconds
+}
+
+#[test]
+fn a_drive_at_its_limit_draws_its_sheets_active_power() {
+    let sheets = crate::presets().unwrap();
+    let mut looked_at = 0;
+    for sheet in &sheets {
+        let Some(ssd) = &sheet.ssd else { continue };
+        for (op, watts) in [
+            (ModelOp::Read, ssd.power.read_w),
+            (ModelOp::Write, ssd.power.write_w),
+        ] {
+            for (random, len) in [(true, 4096), (false, 128 << 10)] {
+                let got = drawn(&sheet.name, op, random, len);
+                assert!(
+                    (got / watts - 1.0).abs() < 0.1,
+                    "{} {op:?} random {random}: {got:.3} W, the sheet says {watts}",
+                    sheet.name
+                );
+                looked_at += 1;
+            }
+        }
+    }
+    assert!(looked_at >= 20, "{looked_at}");
+}
+
+#[test]
+fn half_the_load_draws_half_of_what_work_adds() {
+    let sheet = sheet("nvme-tlc").unwrap();
+    let power = &sheet.ssd.as_ref().unwrap().power;
+    let mut d = drive("nvme-tlc", &Options::default());
+    // 128 KiB take 18.7 us of 7 GB/s: one each 37.4 us is half of that.
+    let (step, count) = (37_449, 10_000u64);
+    let mut done = Vec::new();
+    for i in 0..count {
+        d.start(Nanos(i * step), i, ModelOp::Read, i << 17, 128 << 10);
+        d.poll(Nanos(i * step), &mut done);
+    }
+    let end = Nanos(count * step);
+    let watts = d.counters(end).energy_j() / end.as_secs_f64();
+    let want = f64::midpoint(power.idle_w, power.read_w);
+    assert!(
+        (watts / want - 1.0).abs() < 0.02,
+        "{watts:.3} W instead of {want:.3}"
+    );
+}

@@ -106,6 +106,20 @@ pub(super) fn watch_signals(ends: Sender<End>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says once, as soon as it is seen, that the volume has failed.
+fn say_failure(server: &Server, said: &mut bool) {
+    let handle = server.handle();
+    let Some(failure) = handle.failure().filter(|_| !*said) else {
+        return;
+    };
+    *said = true;
+    let at = failure.at.duration_since(std::time::UNIX_EPOCH);
+    eprintln!(
+        "isotherm: volume failed: {failure} (at {} s since 1970): writes and flushes are refused from now on, reads go on; stop it, check the devices, serve again",
+        at.unwrap_or_default().as_secs()
+    );
+}
+
 fn died(server: &Server) -> Result<(), Failure> {
     if server.has_died() {
         return Err(Failure::failed(
@@ -123,11 +137,16 @@ pub(super) fn wait(
     front: &mut FrontEnds,
     patience: Duration,
 ) -> Result<Vec<Asker>, Failure> {
+    let mut said = false;
     loop {
+        say_failure(server, &mut said);
         match ended.recv_timeout(WATCH) {
             Err(RecvTimeoutError::Timeout) => died(server)?,
             Err(RecvTimeoutError::Disconnected) => return Ok(Vec::new()),
-            Ok(End::Signal(name)) => return drain(name, ended, server, front, patience),
+            Ok(End::Signal(name)) => {
+                say_failure(server, &mut said);
+                return drain(name, ended, server, front, patience);
+            }
             Ok(End::Asked(asker)) => match front.unmount() {
                 Ok(()) => return Ok(vec![asker]),
                 Err(e) => {

@@ -74,7 +74,15 @@ impl Live {
             (geo, mapped, figures::params(e), figures::copies(e))
         })?;
         for (k, v) in [
-            ("state", json!("serving")),
+            (
+                "state",
+                json!(if self.handle.failure().is_some() {
+                    "failed"
+                } else {
+                    "serving"
+                }),
+            ),
+            ("failure", figures::failure(&self.handle)),
             ("read_only", json!(self.read_only)),
             ("degraded", json!(!self.missing.is_empty())),
             ("missing_members", json!(self.missing)),
@@ -214,7 +222,11 @@ impl Service for Live {
             Request::Status => self.status(),
             Request::Stats => {
                 let (config, elapsed) = (self.config(), self.elapsed());
-                self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))
+                let failure = figures::failure(&self.handle);
+                let mut stats =
+                    self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
+                stats["failure"] = failure;
+                Ok(stats)
             }
             Request::Why { offset } => {
                 let (config, offset) = (self.config(), *offset);

@@ -1,0 +1,102 @@
+//! What went wrong below, kept for people: the first fault that a volume cannot go on from, and members that were cut short.
+
+use super::{MemberState, UringWorld};
+use crate::device::Device;
+use isotherm_core::{BufRef, DeviceOp, Nanos, OpKind};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::time::SystemTime;
+
+/// How often sizes of members are looked at while there are events.
+const LOOK: Nanos = Nanos(100_000_000);
+/// File systems where even asking for a size may wait for somebody: FUSE, NFS, SMB, CIFS.
+const SLOW: [i64; 4] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42];
+
+/// A failure of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which member.
+    pub member: usize,
+    /// What failed, as in `a flush failed`.
+    pub what: String,
+    /// The system's number, where it gave one.
+    pub errno: Option<i32>,
+    /// When.
+    pub at: SystemTime,
+}
+
+/// Bytes that a regular file of a local file system must keep; `None` for everything else.
+pub(super) fn size_to_keep(device: &Device) -> Option<u64> {
+    // SAFETY: all-zero is a valid `statfs`, written on success.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: our descriptor and our structure.
+    let known = unsafe { libc::fstatfs(device.file.as_raw_fd(), &raw mut about) } == 0;
+    (known && !device.is_block && !SLOW.contains(&(about.f_type as i64))).then_some(device.bytes)
+}
+
+fn bytes_of(file: &File) -> Option<u64> {
+    file.metadata().ok().map(|m| m.len())
+}
+
+impl MemberState {
+    /// Was it cut short since it was opened? Does not wait: see [`size_to_keep`].
+    fn is_shorter(&self, device: Option<&Device>) -> Option<(u64, u64)> {
+        let (keep, file) = (self.keep?, &device?.file);
+        let now = bytes_of(file)?;
+        (now < keep).then_some((now, keep))
+    }
+}
+
+impl UringWorld {
+    /// The first fault that the volume cannot go on from, if there was one.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Is a member that was cut short refused?
+    pub fn is_cut(&self) -> bool {
+        self.members.iter().any(|m| m.cut)
+    }
+
+    /// `op` failed. Flushes and metadata are what the volume stands on.
+    pub(super) fn note_fault(&mut self, op: &DeviceOp, errno: i32) {
+        let what = match (op.kind, op.buf) {
+            (OpKind::Flush, _) => "a flush failed",
+            (_, BufRef::Meta) => "a metadata write failed",
+            _ => return,
+        };
+        self.fault.get_or_insert_with(|| Fault {
+            member: usize::from(op.member.0),
+            what: what.into(),
+            errno: Some(errno).filter(|&e| e > 0),
+            at: SystemTime::now(),
+        });
+    }
+
+    /// Looks whether `member` still has all its bytes. One that was cut short answers nothing but errors from then on: what a
+    /// write beyond its end would bring back is a hole that reads as zeros.
+    pub(super) fn look_at_size(&mut self, member: usize) -> bool {
+        let device = self.devices.get(member).and_then(Option::as_ref);
+        if let Some((now, was)) = self.members[member].is_shorter(device) {
+            self.members[member].cut = true;
+            self.fault.get_or_insert_with(|| Fault {
+                member,
+                what: format!("it was cut short to {now} bytes; it had {was}"),
+                errno: None,
+                at: SystemTime::now(),
+            });
+        }
+        self.members[member].cut
+    }
+
+    /// As [`UringWorld::look_at_size`], all members, now and then.
+    pub(super) fn look_at_sizes(&mut self) {
+        if self.seen.since(self.looked) < LOOK {
+            return;
+        }
+        self.looked = self.seen;
+        for member in 0..self.members.len() {
+            self.look_at_size(member);
+        }
+    }
+}

@@ -8,6 +8,7 @@ pub mod collector;
 pub mod crc32c;
 pub mod engine;
 pub mod io;
+mod ladder;
 pub mod load;
 pub mod null;
 pub mod policy;

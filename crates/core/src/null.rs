@@ -1,12 +1,13 @@
 //! The null engine: the same policies with no device time (policy-specs section 0, "hit-only mode").
 //!
 //! Moves settle at once, in the order asked; nothing is busy and no concurrency limit applies. It exists so that decisions
-//! can be compared with other implementations and so that miss ratios come at full speed.
+//! can be compared with other implementations, so that miss ratios come at full speed, and so that policies can be tried on units
+//! of unequal sizes, which are created, resized and deleted ([`NullEngine::over`]).
 
-use crate::geometry::Geometry;
+use crate::ladder::{self, Floor, Rung};
 use crate::policy::{Access, Action, Outcome, Policy, Refusal, View, WriteTo};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
-use crate::volume::Space;
+use crate::volume::{Geometry, Space};
 use alloc::vec::Vec;
 
 /// What a hit-only run counts.
@@ -30,24 +31,35 @@ pub struct NullCounters {
     pub refused: u64,
 }
 
+/// A policy whose wants are refused so often at one time, one after the other, is not asked again before time passes.
+const FRUITLESS_MAX: u32 = 1 << 16;
+
 /// Policy + map, no time.
 pub struct NullEngine<P> {
     space: Space,
     policy: P,
     counters: NullCounters,
+    now: Nanos,
+    /// Wants refused since one was done or time passed.
+    fruitless: u32,
     wanted: Vec<Action>,
     again: Vec<Action>,
 }
 
 impl<P: Policy> NullEngine<P> {
     /// An empty volume of that shape.
-    pub fn new(geo: Geometry, mut policy: P) -> NullEngine<P> {
-        let mut space = Space::new(geo);
+    pub fn new(geo: Geometry, policy: P) -> NullEngine<P> {
+        NullEngine::over(Space::new(geo), policy)
+    }
+    /// Over a space, which may be one of units with sizes of their own ([`Space::of_units`]).
+    pub fn over(mut space: Space, mut policy: P) -> NullEngine<P> {
         policy.attach(&mut View::new(&mut space, Nanos(0), 0, false, u32::MAX));
         NullEngine {
             space,
             policy,
             counters: NullCounters::default(),
+            now: Nanos(0),
+            fruitless: 0,
             wanted: Vec::new(),
             again: Vec::new(),
         }
@@ -56,6 +68,14 @@ impl<P: Policy> NullEngine<P> {
     #[inline]
     pub fn peek(&self, extent: ExtentId) -> u32 {
         self.space.map.fastest(extent).map_or(0, |s| s.0)
+    }
+    #[inline]
+    fn view(&mut self) -> (&mut P, View<'_>, &mut Vec<Action>) {
+        (
+            &mut self.policy,
+            View::new(&mut self.space, self.now, 0, false, u32::MAX),
+            &mut self.wanted,
+        )
     }
     /// One extent access; true if it hit tier 0. `now` never goes back.
     #[inline]
@@ -67,165 +87,174 @@ impl<P: Policy> NullEngine<P> {
         class: u8,
         request: (u64, u32),
     ) -> bool {
+        self.now = now;
         while self.policy.next_wake().is_some_and(|w| w <= now) {
-            self.tick(now);
+            self.tick();
         }
         let (home, copy) = (self.space.map.home(extent), self.space.map.copy(extent));
         let hit = (copy.or(home)).is_some_and(|s| self.space.geo.tier_of(s) == TierId(0));
         self.counters.accesses += 1;
         self.counters.hits += u64::from(hit);
-        let first = self.space.geo.extent_at(request.0) == extent;
         let access = Access {
             now,
             extent,
             home: home.map(Slot::into),
             copy: copy.map(Slot::into),
             write,
-            class,
+            class: self.space.class_of(class, extent),
             request_bytes: request.1,
             request_offset: request.0,
-            first,
+            first: self.space.unit_at(request.0) == extent,
         };
         if home.is_none() {
-            self.place(now, &access);
+            self.place(&access);
         }
-        let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
-        self.policy.on_access(&mut view, &access, &mut self.wanted);
-        self.settle(now);
+        let (policy, mut view, wanted) = self.view();
+        policy.on_access(&mut view, &access, wanted);
+        self.settle();
         if write && self.space.map.copy(extent).is_some() {
-            self.write_copied(now, &access);
+            self.write_copied(&access);
         }
-        self.tick(now);
+        self.tick();
         hit
     }
     /// A write to a unit with a copy.
-    fn write_copied(&mut self, now: Nanos, access: &Access) {
-        let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
-        match self.policy.write_to(&mut view, access) {
+    fn write_copied(&mut self, access: &Access) {
+        let (policy, mut view, _) = self.view();
+        match policy.write_to(&mut view, access) {
             WriteTo::Copy => {
                 self.space.map.set_dirty(access.extent, true);
             }
             WriteTo::Both => {}
-            WriteTo::Home => {
-                self.evict(now, access.extent);
-            }
+            WriteTo::Home => self.evict(access.extent),
         }
     }
-    fn evict(&mut self, now: Nanos, e: ExtentId) -> Outcome {
+    fn evict(&mut self, e: ExtentId) {
         let Some((slot, dirty)) = self.space.map.drop_copy(e) else {
-            return self.refuse(Refusal::Pointless);
+            return;
         };
         self.counters.writebacks += u64::from(dirty);
         self.counters.evictions += 1;
-        self.space.slots.put_back(slot);
-        let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
-        self.policy.on_uncopied(&mut view, e, slot.into());
-        Outcome::Done
+        self.space.put_back(e, slot);
+        let (policy, mut view, _) = self.view();
+        policy.on_uncopied(&mut view, e, slot.into());
     }
-    fn fetch(&mut self, now: Nanos, e: ExtentId, to: TierId) -> Outcome {
-        let faster = |s| to < self.space.geo.tier_of(s);
-        if !self.space.map.home(e).is_some_and(faster) || self.space.map.copy(e).is_some() {
-            return self.refuse(Refusal::Pointless);
+    fn copy_to(&mut self, e: ExtentId, to: TierId) -> Result<bool, Refusal> {
+        if self.space.map.copy(e).is_some() {
+            return Err(Refusal::Pointless);
         }
-        let Some(slot) = self.space.slots.take_lowest(to) else {
-            return self.refuse(Refusal::Full);
-        };
+        let slot = self.space.take_on(e, to, None).ok_or(Refusal::Full)?;
         self.space.map.add_copy(e, slot);
         self.counters.fetches += 1;
-        let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
-        self.policy.on_copied(&mut view, e, slot.into());
-        Outcome::Done
+        let (policy, mut view, _) = self.view();
+        policy.on_copied(&mut view, e, slot.into());
+        Ok(true)
     }
-    fn refuse(&mut self, why: Refusal) -> Outcome {
-        self.counters.refused += 1;
-        Outcome::Refused(why)
-    }
-    fn tick(&mut self, now: Nanos) {
-        loop {
-            self.policy.tick(
-                &mut View::new(&mut self.space, now, 0, false, u32::MAX),
-                &mut self.wanted,
-            );
-            if self.wanted.is_empty() {
-                break;
-            }
-            self.settle(now);
-        }
-    }
-    fn place(&mut self, now: Nanos, access: &Access) {
-        let e = access.extent;
-        let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
-        self.policy.make_room(&mut view, access, &mut self.wanted);
-        self.settle(now);
-        let place = self
-            .policy
-            .first_touch(&mut View::new(&mut self.space, now, 0, false, u32::MAX), e);
-        if let Some(s) = self.space.take_place(place) {
-            self.space.map.map(e, s, false);
-            self.policy.on_placed(
-                &mut View::new(&mut self.space, now, 0, false, u32::MAX),
-                e,
-                s.into(),
-            );
-        }
-    }
-    fn settle(&mut self, now: Nanos) {
-        while !self.wanted.is_empty() {
-            core::mem::swap(&mut self.wanted, &mut self.again);
-            for i in 0..self.again.len() {
-                let a = self.again[i];
-                let how = self.apply(now, a);
-                let mut view = View::new(&mut self.space, now, 0, false, u32::MAX);
-                self.policy.on_settled(&mut view, a, how, &mut self.wanted);
-            }
-            self.again.clear();
-        }
-    }
-    fn apply(&mut self, now: Nanos, a: Action) -> Outcome {
-        match a {
-            Action::Move { extent, to } => self.rehome(now, extent, to),
-            Action::Fetch { extent, to } | Action::Allocate { extent, to } => {
-                self.fetch(now, extent, to)
-            }
-            Action::Clean { extent } => {
-                if !self.space.map.set_dirty(extent, false) {
-                    return self.refuse(Refusal::Pointless);
-                }
-                self.counters.writebacks += 1;
-                Outcome::Done
-            }
-            Action::Evict { extent } => self.evict(now, extent),
-        }
-    }
-    fn rehome(&mut self, now: Nanos, extent: ExtentId, to: TierId) -> Outcome {
-        let from = match self.space.map.home(extent) {
-            Some(s)
-                if self.space.geo.tier_of(s) != to
-                    && to.0 < self.space.geo.tiers()
-                    && self.space.map.copy(extent).is_none() =>
-            {
-                s
-            }
-            _ => return self.refuse(Refusal::Pointless),
-        };
-        let view = View::new(&mut self.space, now, 0, false, u32::MAX);
-        let beside = self.policy.beside(&view, extent, to);
-        let Some(dst) = self.space.take_on(to, beside) else {
-            return self.refuse(Refusal::Full);
-        };
-        self.space.map.rehome(extent, dst);
-        self.space.slots.put_back(from);
-        if to < self.space.geo.tier_of(from) {
+    fn rehome(&mut self, e: ExtentId, from: Slot, to: TierId, up: bool) -> Result<bool, Refusal> {
+        let (policy, view, _) = self.view();
+        let beside = policy.beside(&view, e, to);
+        let dst = self.space.take_on(e, to, beside).ok_or(Refusal::Full)?;
+        self.space.map.rehome(e, dst);
+        self.space.put_back(e, from);
+        if up {
             self.counters.promotions += 1;
         } else {
             self.counters.demotions += 1;
         }
-        self.policy.on_placed(
-            &mut View::new(&mut self.space, now, 0, false, u32::MAX),
-            extent,
-            dst.into(),
-        );
-        Outcome::Done
+        let (policy, mut view, _) = self.view();
+        policy.on_placed(&mut view, e, dst.into());
+        Ok(true)
+    }
+    fn tick(&mut self) {
+        self.fruitless = 0;
+        while self.fruitless < FRUITLESS_MAX {
+            let (policy, mut view, wanted) = self.view();
+            policy.tick(&mut view, wanted);
+            if self.wanted.is_empty() {
+                break;
+            }
+            self.settle();
+        }
+    }
+    fn place(&mut self, access: &Access) {
+        let e = access.extent;
+        let (policy, mut view, wanted) = self.view();
+        policy.make_room(&mut view, access, wanted);
+        self.settle();
+        let (policy, mut view, _) = self.view();
+        let place = policy.first_touch(&mut view, e);
+        if let Some(s) = self.space.take_place(e, place) {
+            self.space.map.map(e, s, false);
+            let (policy, mut view, _) = self.view();
+            policy.on_placed(&mut view, e, s.into());
+        }
+    }
+    #[inline]
+    fn settle(&mut self) {
+        while !self.wanted.is_empty() {
+            let mut trying = core::mem::take(&mut self.again);
+            core::mem::swap(&mut self.wanted, &mut trying);
+            ladder::climb(self, &mut trying);
+            self.again = trying;
+        }
+    }
+    /// A unit of a store has so many bytes from now on. Its copy goes first; a home that its tier has no room for any more moves to a
+    /// tier that has, slower ones first. False, and the size is as it was, if no tier has the room.
+    pub fn resize(&mut self, now: Nanos, e: ExtentId, bytes: u64) -> bool {
+        self.now = now;
+        self.evict(e);
+        let before = self.space.weight(e);
+        let moved = if self.space.set_bytes(e, bytes) {
+            None
+        } else {
+            let Some(moved) = self.space.regrow(e, bytes) else {
+                return false;
+            };
+            Some(moved)
+        };
+        let (policy, mut view, _) = self.view();
+        policy.on_resized(&mut view, e, before);
+        let Some((from, to)) = moved else {
+            return true;
+        };
+        if self.space.geo.tier_of(to) > self.space.geo.tier_of(from) {
+            self.counters.demotions += 1;
+        } else {
+            self.counters.promotions += 1;
+        }
+        let (policy, mut view, _) = self.view();
+        policy.on_placed(&mut view, e, to.into());
+        true
+    }
+    /// Somebody who knows says what kind of data a unit is; accesses need not.
+    pub fn reclassify(&mut self, now: Nanos, e: ExtentId, class: u8) {
+        self.now = now;
+        if self.space.set_class(e, class) {
+            let (policy, mut view, wanted) = self.view();
+            policy.on_reclassified(&mut view, e, class, wanted);
+            self.settle();
+        }
+    }
+    /// A unit is deleted (or an extent discarded): copy, home and statistics go.
+    pub fn discard(&mut self, now: Nanos, e: ExtentId) {
+        self.now = now;
+        self.evict(e);
+        if let Some(home) = self.space.map.home(e) {
+            self.forget_home(e, home);
+            let _ = self.space.set_bytes(e, 0);
+        }
+        self.settle();
+    }
+    fn forget_home(&mut self, e: ExtentId, home: Slot) {
+        self.space.map.unmap(e);
+        self.space.put_back(e, home);
+        let (policy, mut view, _) = self.view();
+        policy.on_discarded(&mut view, e, home.into());
+        self.space.map.forget(e);
+    }
+    /// The space, to look at.
+    pub fn space(&self) -> &Space {
+        &self.space
     }
     /// Counts so far.
     pub fn counters(&self) -> NullCounters {
@@ -246,11 +275,58 @@ impl<P: Policy> NullEngine<P> {
     }
     /// Memory of map, slots and policy, bytes; the bitmaps of partly written extents excluded.
     pub fn bytes(&self) -> usize {
-        self.space.map.bytes().0 + self.space.slots.bytes() + self.policy.bytes()
+        self.space.map.bytes().0
+            + self.space.slots.bytes()
+            + self.space.room_bytes()
+            + self.policy.bytes()
     }
     /// The policy.
     pub fn policy(&self) -> &P {
         &self.policy
+    }
+}
+
+impl<P: Policy> Floor for NullEngine<P> {
+    #[inline]
+    fn space(&self) -> &Space {
+        &self.space
+    }
+    #[inline]
+    fn proposed(&mut self, _action: Action, _up: bool) {}
+    #[inline]
+    fn may(&self, _action: Action) -> Result<(), Refusal> {
+        Ok(())
+    }
+    #[inline]
+    fn start(&mut self, _action: Action, rung: Rung) -> Result<bool, Refusal> {
+        match rung {
+            Rung::Move {
+                extent,
+                from,
+                to,
+                up,
+            } => self.rehome(extent, from, to, up),
+            Rung::Fetch { extent, to, .. } | Rung::Allocate { extent, to } => {
+                self.copy_to(extent, to)
+            }
+            Rung::Clean { extent } => {
+                self.space.map.set_dirty(extent, false);
+                self.counters.writebacks += 1;
+                Ok(true)
+            }
+            Rung::Evict { extent } => {
+                self.evict(extent);
+                Ok(true)
+            }
+        }
+    }
+    #[inline]
+    fn ended(&mut self, action: Action, _up: bool, how: Outcome) {
+        let refused = matches!(how, Outcome::Refused(_));
+        self.counters.refused += u64::from(refused);
+        self.fruitless = if refused { self.fruitless + 1 } else { 0 };
+        let (policy, mut view, wanted) = self.view();
+        policy.on_settled(&mut view, action, how, wanted);
     }
 }
 

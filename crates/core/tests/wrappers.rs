@@ -63,6 +63,12 @@ impl Policy for Told {
     fn on_placed(&mut self, _: &mut View<'_>, _: UnitId, _: Seat) {
         self.note("on_placed");
     }
+    fn on_resized(&mut self, _: &mut View<'_>, _: UnitId, _: u32) {
+        self.note("on_resized");
+    }
+    fn on_reclassified(&mut self, _: &mut View<'_>, _: UnitId, _: u8, _: &mut Vec<Action>) {
+        self.note("on_reclassified");
+    }
     fn on_discarded(&mut self, _: &mut View<'_>, _: UnitId, _: Seat) {
         self.note("on_discarded");
     }
@@ -157,7 +163,7 @@ impl Policy for Thin {
 }
 
 /// Every method of the trait but `name`, `inner` and `inner_mut`, in the order of [`ask_all`].
-const METHODS: [&str; 25] = [
+const METHODS: [&str; 27] = [
     "uses",
     "keeps_dirty",
     "writes_through",
@@ -167,6 +173,8 @@ const METHODS: [&str; 25] = [
     "first_touch",
     "beside",
     "on_placed",
+    "on_resized",
+    "on_reclassified",
     "on_discarded",
     "on_access",
     "on_copied",
@@ -222,6 +230,8 @@ fn ask_all(p: &mut dyn Policy) {
     assert_eq!(p.first_touch(&mut view, unit), Place::Tier(TierId(1)));
     assert_eq!(p.beside(&view, unit, TierId(1)), Some(unit));
     p.on_placed(&mut view, unit, seat);
+    p.on_resized(&mut view, unit, 1);
+    p.on_reclassified(&mut view, unit, 3, &mut wanted);
     p.on_discarded(&mut view, unit, seat);
     p.on_access(&mut view, &access, &mut wanted);
     p.on_copied(&mut view, unit, seat);

@@ -43,6 +43,10 @@ impl Heap {
     pub fn set(&mut self, node: u32, key: Rank) {
         let i = self.at[node as usize];
         if i == OUT {
+            if self.items.len() == self.items.capacity() {
+                // By a quarter: what a doubling leaves unused would cost more than the slots' owners.
+                self.items.reserve_exact(self.items.len() / 4 + 16);
+            }
             self.items.push((key, node));
             self.at[node as usize] = self.items.len() as u32 - 1;
             self.up(self.items.len() - 1);

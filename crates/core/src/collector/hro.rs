@@ -82,10 +82,13 @@ impl Collector for Hro {
     }
     fn touch(&mut self, view: &mut View<'_>, access: &Access) {
         let base = view.start(access.extent);
-        let size = u64::from(view.unit_bytes());
+        let size = view.unit_bytes(access.extent);
         let request_end = access.request_offset + u64::from(access.request_bytes);
         let start = access.request_offset.saturating_sub(base) as u32;
-        let end = request_end.saturating_sub(base).min(size) as u32;
+        let end = request_end
+            .saturating_sub(base)
+            .min(size)
+            .min(u64::from(WRITE - 1)) as u32;
         let u = &mut self.units[access.extent.0 as usize];
         let last = Nanos(u64::from(u.time[0]) | u64::from(u.time[1]) << 32);
         let same = (u.end & WRITE != 0) == access.write
@@ -122,7 +125,7 @@ impl Collector for Hro {
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let (f, r) = self.counts(extent);
-        let bytes = f64::from(view.unit_bytes());
+        let bytes = view.unit_bytes(extent) as f64;
         let value = f64::from(f) / bytes * f64::from(r);
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         format!(

@@ -20,26 +20,12 @@ impl Engine {
         on(self.space.map.home(e)) || on(self.space.map.copy(e))
     }
 
-    /// A home and a target tier for a copy of `e`.
-    fn copy_target(&self, e: ExtentId, to: TierId) -> Result<Slot, Refusal> {
-        if !self.copies_fit {
-            return Err(Refusal::NoCopies);
-        }
-        let home = self.space.map.home(e).ok_or(Refusal::Pointless)?;
-        if to >= self.space.geo.tier_of(home) {
-            return Err(Refusal::Pointless);
-        }
-        Ok(home)
-    }
-
     pub(super) fn try_fetch(
         &mut self,
         now: Nanos,
         action: Action,
-        e: ExtentId,
-        to: TierId,
+        (e, home, to): (ExtentId, Slot, TierId),
     ) -> Result<bool, Refusal> {
-        let home = self.copy_target(e, to)?;
         let copy = self.space.map.copy(e);
         let (kind, src, parts) = match copy {
             None => (Kind::Fetch, home, self.valid_parts(e)),
@@ -115,10 +101,6 @@ impl Engine {
         e: ExtentId,
         to: TierId,
     ) -> Result<bool, Refusal> {
-        self.copy_target(e, to)?;
-        if self.space.map.copy(e).is_some() {
-            return Err(Refusal::Pointless);
-        }
         // A write in flight to the home would be missed by what keeps writes of copied extents in order (`replicas.rs`).
         if self.space.map.is_held(e) || self.has_writers(e) {
             return Err(Refusal::Busy);
@@ -174,9 +156,6 @@ impl Engine {
         action: Action,
         e: ExtentId,
     ) -> Result<bool, Refusal> {
-        if !self.space.map.is_dirty(e) {
-            return Err(Refusal::Pointless);
-        }
         if self.has_writers(e) {
             return Err(Refusal::Busy);
         }
@@ -247,9 +226,6 @@ impl Engine {
         e: ExtentId,
         out: &mut Vec<Effect>,
     ) -> Result<bool, Refusal> {
-        if self.space.map.copy(e).is_none() {
-            return Err(Refusal::Pointless);
-        }
         if self.space.map.is_dirty(e) && !self.broken(Mutant::DropDirtyCopy) {
             return self.try_clean(now, action, e);
         }

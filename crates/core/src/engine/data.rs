@@ -208,7 +208,7 @@ impl Engine {
             home: home.map(Slot::into),
             copy: copy.map(Slot::into),
             write: req.is_write(),
-            class: req.class,
+            class: self.space.class_of(req.class, extent),
             request_bytes: req.bytes,
             request_offset: req.start,
             first: self.space.geo.extent_at(req.start) == extent,

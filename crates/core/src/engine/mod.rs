@@ -8,6 +8,7 @@
 //! | `mod.rs` | the entry points |
 //! | `upkeep.rs` | what is due: by time, and at the end of every event |
 //! | `data.rs` | the life of a read, a write |
+//! | `classes.rs` | what is known of the data in an extent |
 //! | `gate.rs` | whether a piece may touch an extent that something holds |
 //! | `discard.rs` | the life of a discard |
 //! | `edges.rs` | odd requests: read-modify-write of edge blocks |
@@ -24,6 +25,7 @@
 //! | `knobs.rs` | what can be set while it runs, beside the policy's parameters |
 //! | `wear.rs`, `lull.rs` | the wear budget; what waits while a disk sleeps |
 
+mod classes;
 mod commit;
 mod copies;
 mod data;

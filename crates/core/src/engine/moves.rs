@@ -10,49 +10,74 @@ use super::move_list::{AT_WORK, Kind, Move, Step};
 use super::{Engine, Mutant};
 use crate::bits::Bits;
 use crate::io::{Effect, OpKind};
+use crate::ladder::{self, Floor, Rung};
 use crate::policy::{Action, Outcome, Refusal};
 use crate::stats::MoveCounters;
 use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::volume::Space;
 use alloc::vec::Vec;
+
+/// The engine on the ladder from proposal to outcome: what starts takes its time.
+struct Timed<'a> {
+    me: &'a mut Engine,
+    now: Nanos,
+    out: &'a mut Vec<Effect>,
+}
+
+impl Floor for Timed<'_> {
+    fn space(&self) -> &Space {
+        &self.me.space
+    }
+    fn proposed(&mut self, action: Action, up: bool) {
+        self.me.counted(action, up).proposed += 1;
+    }
+    fn may(&self, action: Action) -> Result<(), Refusal> {
+        if !self.me.may_move() {
+            return Err(Refusal::Closed);
+        }
+        let copies = matches!(action, Action::Fetch { .. } | Action::Allocate { .. });
+        if copies && !self.me.copies_fit && action.extent().0 < self.me.space.geo.extents {
+            return Err(Refusal::NoCopies);
+        }
+        Ok(())
+    }
+    fn start(&mut self, action: Action, rung: Rung) -> Result<bool, Refusal> {
+        let (me, now, out) = (&mut *self.me, self.now, &mut *self.out);
+        match rung {
+            Rung::Move {
+                extent,
+                from,
+                to,
+                up,
+            } => me.try_move(now, action, (extent, from, to), up),
+            Rung::Fetch { extent, home, to } => me.try_fetch(now, action, (extent, home, to)),
+            Rung::Allocate { extent, to } => me.try_allocate(now, extent, to),
+            Rung::Clean { extent } => me.try_clean(now, action, extent),
+            Rung::Evict { extent } => me.try_evict(now, action, extent, out),
+        }
+    }
+    fn ended(&mut self, action: Action, up: bool, how: Outcome) {
+        self.me.settle(self.now, action, up, false, how);
+    }
+}
 
 impl Engine {
     /// Try what the policy wants, in order.
     pub(super) fn try_wanted(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         let mut wanted = core::mem::take(&mut self.wanted);
         self.sort_cleans(&mut wanted);
-        for action in wanted.drain(..) {
-            let up = self.is_up(action);
-            self.counted(action, up).proposed += 1;
-            match self.try_action(now, action, up, out) {
-                Ok(true) => self.settle(now, action, up, false, Outcome::Done),
-                Ok(false) => {}
-                Err(why) => self.settle(now, action, up, false, Outcome::Refused(why)),
-            }
-        }
-        // Keep the buffer: on_settled may have pushed more into the new one.
+        ladder::climb(&mut Timed { me: self, now, out }, &mut wanted);
+        // Keep the buffer: the policy may have pushed more into the new one.
         wanted.append(&mut self.wanted);
         self.wanted = wanted;
     }
 
     /// Refuse everything that the policy wants, and what it wants in answer.
-    pub(super) fn refuse_wanted(&mut self, now: Nanos) {
-        for action in core::mem::take(&mut self.wanted) {
-            let up = self.is_up(action);
-            self.settle(now, action, up, false, Outcome::Refused(Refusal::Throttled));
-        }
+    pub(super) fn refuse_wanted(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        let mut wanted = core::mem::take(&mut self.wanted);
+        let mut floor = Timed { me: self, now, out };
+        ladder::refuse(&mut floor, &mut wanted, Refusal::Throttled);
         self.wanted.clear();
-    }
-
-    fn is_up(&self, action: Action) -> bool {
-        let Action::Move { extent, to } = action else {
-            return matches!(action, Action::Fetch { .. });
-        };
-        extent.0 < self.space.geo.extents
-            && self
-                .space
-                .map
-                .home(extent)
-                .is_some_and(|s| to < self.space.geo.tier_of(s))
     }
 
     fn counted(&mut self, action: Action, up: bool) -> &mut MoveCounters {
@@ -75,44 +100,13 @@ impl Engine {
         self.policy_due |= !matches!(how, Outcome::Refused(_));
     }
 
-    /// Start an action; true if it is done already.
-    fn try_action(
-        &mut self,
-        now: Nanos,
-        action: Action,
-        up: bool,
-        out: &mut Vec<Effect>,
-    ) -> Result<bool, Refusal> {
-        if !self.may_move() {
-            return Err(Refusal::Closed);
-        }
-        if action.extent().0 >= self.space.geo.extents {
-            return Err(Refusal::Pointless);
-        }
-        match action {
-            Action::Move { extent, to } => self.try_move(now, action, extent, to, up),
-            Action::Fetch { extent, to } => self.try_fetch(now, action, extent, to),
-            Action::Allocate { extent, to } => self.try_allocate(now, extent, to),
-            Action::Clean { extent } => self.try_clean(now, action, extent),
-            Action::Evict { extent } => self.try_evict(now, action, extent, out),
-        }
-    }
-
     fn try_move(
         &mut self,
         now: Nanos,
         action: Action,
-        extent: ExtentId,
-        to: TierId,
+        (extent, src, to): (ExtentId, Slot, TierId),
         up: bool,
     ) -> Result<bool, Refusal> {
-        if to.0 >= self.space.geo.tiers() || self.space.map.copy(extent).is_some() {
-            return Err(Refusal::Pointless);
-        }
-        let src = self.space.map.home(extent).ok_or(Refusal::Pointless)?;
-        if self.space.geo.tier_of(src) == to {
-            return Err(Refusal::Pointless);
-        }
         // A read in flight pins the slot but does not stop a copy; a write could land after the copy was read.
         if self.space.pins.count(src).1 > 0 {
             return Err(Refusal::Busy);
@@ -120,7 +114,10 @@ impl Engine {
         let ride = self.may_copy(now, extent, src, up)?;
         let (policy, view, _) = self.view(now, 0);
         let beside = policy.beside(&view, extent, to);
-        let dst = self.space.take_on(to, beside).ok_or(Refusal::Full)?;
+        let dst = self
+            .space
+            .take_on(extent, to, beside)
+            .ok_or(Refusal::Full)?;
         let may = self.may_disturb(now, &[src, dst], true);
         if let Err(why) = may.and_then(|()| self.may_wear(to)) {
             self.space.slots.put_back(dst);

@@ -94,7 +94,7 @@ impl Engine {
                 turns += 1;
                 if turns > WANT_TURNS {
                     // A policy that answers every refusal with a new want would keep the engine to itself.
-                    self.refuse_wanted(now);
+                    self.refuse_wanted(now, out);
                 }
             } else if self.retry {
                 self.retry = false;

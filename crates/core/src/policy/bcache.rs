@@ -18,7 +18,7 @@
 //! 9 bytes a fast slot, 1/8 byte an extent. It is like bcache in its decisions only: no buckets, no log, no congestion test, one stream table for
 //! all. When not to use it: it copies everything once; see `raf` or `opencas-like` where flash wear matters.
 
-use super::hold::FAST;
+use super::hold::{FAST, make_room};
 use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, param};
 use crate::bits::BitTree;
@@ -139,7 +139,7 @@ impl Policy for Bcache {
         let f = view.seats(FAST).end;
         self.shares = Shares::new(view, vec![f]);
         self.dirty = BitTree::new(view.units() as usize);
-        self.sectors = i64::from(view.unit_bytes() / 512);
+        self.sectors = i64::from(view.grain() / 512);
         self.rate = self.minimum;
         for s in 0..f {
             if let Some(e) = view.owner(view.seat(s)).filter(|&e| view.is_dirty(e)) {
@@ -150,8 +150,8 @@ impl Policy for Bcache {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.arrived(extent, seat.index());
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.shares.arrived(view, extent, seat.index());
     }
     fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
         self.shares.remove(seat.index());
@@ -168,11 +168,9 @@ impl Policy for Bcache {
         if (self.cutoff > 0 && run >= self.cutoff) || self.shares.is_coming(extent) {
             return;
         }
-        if view.free(FAST) == 0 {
-            let Some(extent) = self.shares.oldest(view, 0) else {
-                return;
-            };
-            wanted.push(Action::Evict { extent });
+        let oldest = |leaving: &[Action]| self.shares.oldest(view, 0, leaving);
+        if !make_room(view, extent, wanted, oldest) {
+            return;
         }
         self.shares.expect(extent, 0);
         wanted.push(if access.write {

@@ -71,7 +71,8 @@ impl Policy for ColdDst {
     }
     fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         self.large = is_large_file(access);
-        if !self.large && view.free(FAST) == 0 && self.base.evict(view, wanted) {
+        let full = view.lacks(FAST, access.extent) > 0;
+        if !self.large && full && self.base.evict(view, wanted) {
             self.base.forced += 1;
         }
     }
@@ -80,6 +81,15 @@ impl Policy for ColdDst {
     }
     fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         self.base.on_placed(view, extent, seat);
+    }
+    fn on_reclassified(
+        &mut self,
+        view: &mut View<'_>,
+        extent: UnitId,
+        class: u8,
+        wanted: &mut Vec<Action>,
+    ) {
+        self.base.on_reclassified(view, extent, class, wanted);
     }
     fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         self.base.on_discarded(view, extent, seat);

@@ -20,7 +20,7 @@
 //! 9 bytes a fast slot. When not to use it: `dss-lru-s` without classes is `dss-lru` that caches nothing under pressure.
 
 use super::classes::{LOWEST, priority};
-use super::hold::FAST;
+use super::hold::{FAST, leaves, make_room};
 use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::Lists;
 use crate::volume::{Seat, UnitId};
@@ -103,12 +103,15 @@ impl Dss {
         }
     }
     /// The first entry that is not busy, of the lowest priority that has one.
-    fn head(&self, view: &View<'_>, dirty: bool) -> Option<UnitId> {
+    fn head(&self, view: &View<'_>, dirty: bool, leaving: &[Action]) -> Option<UnitId> {
         let base = if dirty { RINGS } else { 0 };
         for p in (0..RINGS).rev() {
             let mut at = self.lists.head(base + p);
             while let Some(s) = at {
-                if let Some(e) = view.owner(view.seat(s)).filter(|&e| !view.is_held(e)) {
+                if let Some(e) = view
+                    .owner(view.seat(s))
+                    .filter(|&e| !view.is_held(e) && !leaves(leaving, e))
+                {
                     return Some(e);
                 }
                 at = self.lists.next(s);
@@ -128,7 +131,7 @@ impl Dss {
             return;
         }
         while self.active && self.owed > 0 && view.moves() + (wanted.len() as u32) < CLEANS {
-            let Some(extent) = self.head(view, true) else {
+            let Some(extent) = self.head(view, true, &[]) else {
                 self.owed = 0;
                 return;
             };
@@ -185,6 +188,19 @@ impl Policy for Dss {
     fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
         self.take_out(seat.index());
     }
+    fn on_reclassified(
+        &mut self,
+        view: &mut View<'_>,
+        extent: UnitId,
+        class: u8,
+        _wanted: &mut Vec<Action>,
+    ) {
+        // Filed anew, as by a hit under another class.
+        if let Some(s) = view.copy(extent).filter(|&s| view.tier_of(s) == FAST) {
+            let dirty = self.state[s.index() as usize] & DIRTY;
+            self.append(s.index(), self.file(class) | dirty);
+        }
+    }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         self.owed = self.owed.saturating_add(self.per_access);
         let extent = access.extent;
@@ -197,11 +213,9 @@ impl Policy for Dss {
         if self.coming.iter().any(|c| c.0 == extent) || (self.selective && self.active && large) {
             return;
         }
-        if view.free(FAST) == 0 {
-            let Some(extent) = self.head(view, false) else {
-                return;
-            };
-            wanted.push(Action::Evict { extent });
+        let head = |leaving: &[Action]| self.head(view, false, leaving);
+        if !make_room(view, extent, wanted, head) {
+            return;
         }
         self.coming.push((extent, state));
         wanted.push(if access.write {

@@ -110,7 +110,7 @@ impl Edt {
             let slots = f64::from(view.seats(t).len() as u32);
             let share = (rate / c.iops)
                 .max(bandwidth / c.bandwidth)
-                .max(1.0 / slots);
+                .max(f64::from(view.weight(e)) / slots);
             share * (c.price * slots)
         };
         cost(&self.tiers[1], view.slowest()) - cost(can, tier)
@@ -138,7 +138,7 @@ impl Edt {
             .filter(|x| x.0 > 0.0)
             .collect();
         all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-        all.truncate(f as usize);
+        take_what_fits(view, &mut all, FAST);
         let mut chosen: Vec<UnitId> = all.iter().map(|x| x.2).collect();
         chosen.sort_unstable();
         here.sort_unstable();
@@ -181,7 +181,7 @@ impl Edt {
                 .filter_map(|&e| wants(e).map(|n| (n, at(e) != Some(t), e)))
                 .collect();
             all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-            all.truncate(view.seats(t).len());
+            take_what_fits(view, &mut all, t);
             let mut chosen: Vec<UnitId> = all.iter().map(|x| x.2).collect();
             chosen.sort_unstable();
             left.retain(|e| chosen.binary_search(e).is_err());
@@ -197,6 +197,17 @@ impl Edt {
             self.units[e.0 as usize] = (0, 0);
         }
     }
+}
+
+/// Of these, best first, leave those that fit the tier together.
+fn take_what_fits(view: &View<'_>, all: &mut Vec<(f64, bool, UnitId)>, tier: TierId) {
+    let mut room = view.seats(tier).len() as u32;
+    all.retain(|x| {
+        let grains = view.weight(x.2);
+        let fits = grains <= room;
+        room -= if fits { grains } else { 0 };
+        fits
+    });
 }
 
 /// The number `i` of `n` steps from `a` to `b` on the geometric line between them, by halving: no `powf` without the standard
@@ -248,7 +259,7 @@ impl Policy for Edt {
         let u = &mut self.units[e.0 as usize];
         if continues {
             let from = view.start(e);
-            let to = from + u64::from(view.unit_bytes());
+            let to = from + view.unit_bytes(e);
             let end = access.request_offset + u64::from(access.request_bytes);
             let bytes = end.min(to).saturating_sub(access.request_offset.max(from));
             u.1 = u.1.saturating_add((bytes / 512) as u32);

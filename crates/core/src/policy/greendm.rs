@@ -107,6 +107,14 @@ impl GreenDm {
         let low = self.low.unwrap_or(lt).min(slots);
         (low, self.high.unwrap_or(ht).clamp(low, slots))
     }
+    /// Where a victim goes: to `next`, or, if it takes more room than that has, to a slower tier that has it.
+    fn target(view: &View<'_>, copies: bool, next: TierId, extent: UnitId) -> Option<TierId> {
+        if copies || view.weight(extent) == 1 {
+            return Some(next);
+        }
+        let mut below = (next.0..view.tiers()).map(TierId);
+        below.find(|&t| view.lacks(t, extent) == 0)
+    }
     fn demote(&mut self, view: &mut View<'_>, tier: TierId, wanted: &mut Vec<Action>) {
         let i = usize::from(tier.0);
         let range = view.seats(tier);
@@ -138,6 +146,11 @@ impl GreenDm {
         for _ in 0..room.min(high - coming) {
             match self.clock.victim(view, tier, wanted) {
                 Some(extent) => {
+                    let Some(to) = Self::target(view, copies, to, extent) else {
+                        // No slower tier has room for one of that size.
+                        self.wake = Some(view.now() + Nanos::from_millis(100));
+                        return;
+                    };
                     self.demoting[i].1 += 1;
                     wanted.push(if copies {
                         Action::Evict { extent }

@@ -5,6 +5,7 @@ use super::middle::Middle;
 use super::{Access, Action, Uses, View};
 use crate::units::TierId;
 use crate::volume::UnitId;
+use alloc::vec::Vec;
 
 /// The tier that everything competes for.
 pub const FAST: TierId = TierId(0);
@@ -63,6 +64,42 @@ impl Hold {
     }
 }
 
+/// Ask copies to leave the fast tier until `unit` fits there; `next` names one after the other, knowing which leave already. False,
+/// and nothing is asked, if there are not enough. Where units are extents, that is one or none.
+pub fn make_room(
+    view: &View<'_>,
+    unit: UnitId,
+    wanted: &mut Vec<Action>,
+    next: impl FnMut(&[Action]) -> Option<UnitId>,
+) -> bool {
+    let lacks = view.lacks(FAST, unit);
+    lacks == 0 || (view.could_fit(FAST, unit) && clear(view, lacks, wanted, next))
+}
+
+/// The same for a number of grains.
+pub fn clear(
+    view: &View<'_>,
+    mut lacks: u32,
+    wanted: &mut Vec<Action>,
+    mut next: impl FnMut(&[Action]) -> Option<UnitId>,
+) -> bool {
+    let first = wanted.len();
+    while lacks > 0 {
+        let Some(extent) = next(&wanted[first..]) else {
+            wanted.truncate(first);
+            return false;
+        };
+        lacks = lacks.saturating_sub(view.weight(extent));
+        wanted.push(Action::Evict { extent });
+    }
+    true
+}
+
+/// Is the unit asked to leave by one of these?
+pub fn leaves(leaving: &[Action], e: UnitId) -> bool {
+    leaving.iter().any(|a| a.extent() == e)
+}
+
 /// Is the unit served from the fast tier now?
 pub fn is_fast(view: &View<'_>, e: UnitId) -> bool {
     view.copy(e)
@@ -73,5 +110,10 @@ pub fn is_fast(view: &View<'_>, e: UnitId) -> bool {
 /// Does the access belong to a file over 1 MiB, where classes tell? (Loris III-E, type-aware sieving; classes 13…18 of
 /// policy-specs section 9.)
 pub fn is_large_file(access: &Access) -> bool {
-    (13..=18).contains(&access.class)
+    is_large(access.class)
+}
+
+/// The same of a class.
+pub fn is_large(class: u8) -> bool {
+    (13..=18).contains(&class)
 }

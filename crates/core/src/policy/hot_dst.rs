@@ -12,7 +12,7 @@
 //!
 //! Parameters: none of its own. When not to use it: write-mostly work (writes do not promote), scans.
 
-use super::hold::{FAST, Hold, is_fast, is_large_file};
+use super::hold::{FAST, Hold, is_fast, is_large, is_large_file};
 use super::middle::Middle;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
 use crate::collector::Collector;
@@ -74,11 +74,17 @@ impl HotDst {
     ) -> bool {
         self.collector.touch(view, access);
         let large = is_large_file(access);
-        if large && is_fast(view, access.extent) && !self.sieved.contains(&access.extent) {
-            self.sieved.push(access.extent);
-            wanted.push(self.hold.out(view, access.extent));
+        if large {
+            self.sift(view, access.extent, wanted);
         }
         large
+    }
+    /// The unit is one of a large file: if it is on fast, it is asked to leave.
+    fn sift(&mut self, view: &View<'_>, e: UnitId, wanted: &mut Vec<Action>) {
+        if is_fast(view, e) && !self.sieved.contains(&e) {
+            self.sieved.push(e);
+            wanted.push(self.hold.out(view, e));
+        }
     }
 }
 
@@ -103,6 +109,17 @@ impl Policy for HotDst {
         self.collector.left(view, extent, seat);
         self.collector.forget(extent);
     }
+    fn on_reclassified(
+        &mut self,
+        view: &mut View<'_>,
+        extent: UnitId,
+        class: u8,
+        wanted: &mut Vec<Action>,
+    ) {
+        if is_large(class) {
+            self.sift(view, extent, wanted);
+        }
+    }
     fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         self.collector.placed(view, extent, seat);
     }
@@ -120,9 +137,9 @@ impl Policy for HotDst {
             }
             return;
         }
-        if view.free(FAST) > 0 {
+        if view.lacks(FAST, access.extent) == 0 {
             wanted.push(self.hold.up(access.extent));
-        } else if self.evict(view, wanted) {
+        } else if view.could_fit(FAST, access.extent) && self.evict(view, wanted) {
             self.forced += 1;
             // It follows when the room is there: at once without devices, a while later with them.
             if self.waiting.len() == WAITING_MAX {
@@ -150,7 +167,15 @@ impl Policy for HotDst {
         let next = self.waiting.pop_front();
         if how == Outcome::Done {
             let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
-            wanted.extend(next.map(|e| self.hold.up(e)));
+            match next {
+                // One that takes more room than the last one left.
+                Some(e) if view.weight(e) > 1 && view.lacks(FAST, e) > 0 => {
+                    if self.evict(view, wanted) {
+                        self.waiting.push_front(e);
+                    }
+                }
+                _ => wanted.extend(next.map(|e| self.hold.up(e))),
+            }
         }
     }
     fn writes_through(&self) -> bool {

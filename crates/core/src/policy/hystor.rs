@@ -33,6 +33,13 @@ const LOOK_AGAIN: Nanos = Nanos::from_millis(10);
 const REMAP: u8 = 0;
 const WRITES: u8 = 1;
 
+/// Whether there is room in the remap share, or will be.
+enum Exchange {
+    Fits,
+    TooBig,
+    NotWorth,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Hystor {
@@ -115,24 +122,42 @@ impl Hystor {
             }
         }
     }
+    /// The coldest of the remap share leave for `extent`, if all of them are worth less.
+    fn exchange(
+        &mut self,
+        view: &View<'_>,
+        rank: Rank,
+        extent: UnitId,
+        wanted: &mut Vec<Action>,
+    ) -> Exchange {
+        let weight = view.weight(extent);
+        if weight > self.shares.limit(REMAP) {
+            return Exchange::TooBig;
+        }
+        let mut lacks = self.shares.lacks(REMAP, weight);
+        while lacks > 0 {
+            let Some((_, s)) = self.remap.top().filter(|top| top.0.0 < rank.0) else {
+                return Exchange::NotWorth;
+            };
+            self.remap.remove(s);
+            let Some(extent) = view.owner(view.seat(s)) else {
+                return Exchange::Fits;
+            };
+            lacks = lacks.saturating_sub(view.weight(extent));
+            wanted.push(Action::Evict { extent });
+        }
+        Exchange::Fits
+    }
     /// The next exchange; the plan ends when there is none.
     fn step(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         while let Some((rank, extent)) = self.queue.pop() {
             if rank.0 == 0 || self.shares.limit(REMAP) == 0 {
                 break;
             }
-            if self.shares.is_full(REMAP) {
-                let Some((cold, s)) = self.remap.top() else {
-                    break;
-                };
-                if cold.0 >= rank.0 {
-                    break;
-                }
-                self.remap.remove(s);
-                wanted.extend(
-                    view.owner(view.seat(s))
-                        .map(|extent| Action::Evict { extent }),
-                );
+            match self.exchange(view, rank, extent, wanted) {
+                Exchange::Fits => {}
+                Exchange::TooBig => continue,
+                Exchange::NotWorth => break,
             }
             if let Some(s) = view.copy(extent) {
                 // It is here for its writes: no data moves.
@@ -147,7 +172,7 @@ impl Hystor {
             }
             return;
         }
-        self.queue.clear();
+        self.queue = Vec::new(); // a plan is rare, and may be long
         // Halved when all is in place: the plan compares what was counted in its window.
         self.now = self.now.saturating_add(self.planning.take().unwrap_or(0));
     }
@@ -172,8 +197,8 @@ impl Policy for Hystor {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.arrived(extent, seat.index());
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.shares.arrived(view, extent, seat.index());
         if self.shares.of(seat.index()) == REMAP {
             self.remap.set(seat.index(), self.rank(extent));
         }
@@ -207,11 +232,8 @@ impl Policy for Hystor {
         if !access.write {
             return;
         }
-        if self.shares.is_full(WRITES) {
-            let Some(extent) = self.shares.oldest(view, WRITES) else {
-                return;
-            };
-            wanted.push(Action::Evict { extent });
+        if !self.shares.make_room(view, WRITES, extent, wanted) {
+            return;
         }
         self.shares.expect(extent, WRITES);
         wanted.push(Action::Allocate { extent, to: FAST });

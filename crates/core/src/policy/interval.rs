@@ -14,7 +14,7 @@
 //!
 //! When not to use it: working sets that live shorter than the period.
 
-use super::hold::{FAST, Hold, is_fast, is_large_file};
+use super::hold::{FAST, Hold, is_fast, is_large, is_large_file};
 use super::middle::Middle;
 use super::{
     Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo, matrix, param,
@@ -186,8 +186,7 @@ impl Interval {
             },
         }
     }
-    fn sieve(&mut self, view: &View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        let (e, large) = (access.extent, is_large_file(access));
+    fn sieve(&mut self, view: &View<'_>, e: UnitId, large: bool, wanted: &mut Vec<Action>) {
         if large != self.large.get(e.0 as usize) {
             self.large.fill(e.0 as usize, e.0 as usize + 1, large);
         }
@@ -246,10 +245,11 @@ impl Interval {
         let (mut up, mut down) = (Vec::new(), Vec::new());
         let mut free = view.free(FAST);
         while let Some(e) = self.queue.pop() {
-            if free > 0 {
-                free -= 1;
-            } else {
-                let worth = self.collector.worth(view, e);
+            if !view.could_fit(FAST, e) {
+                continue;
+            }
+            let worth = self.collector.worth(view, e);
+            while free < view.weight(e) {
                 let cold = self.collector.coldest(view, FAST);
                 let cold = cold.filter(|&c| self.collector.worth(view, c) < worth);
                 let Some((cold, seat)) = cold.and_then(|c| Some((c, view.home(c)?))) else {
@@ -258,7 +258,12 @@ impl Interval {
                 // Out of the order, so that the next coldest is found; it returns if it does not leave.
                 self.collector.left(view, cold, seat);
                 down.push(cold);
+                free += view.weight(cold);
             }
+            if free < view.weight(e) {
+                break;
+            }
+            free -= view.weight(e);
             up.push(e);
         }
         self.queue.clear();
@@ -275,7 +280,7 @@ impl Interval {
             && let Some(&(extent, to)) = self.cells.front()
         {
             if to == FAST {
-                if view.free(FAST) <= up {
+                if view.free(FAST) < up + view.weight(extent) {
                     if view.moves() + view.freeing(FAST) > 0 || !wanted.is_empty() {
                         return;
                     }
@@ -283,10 +288,13 @@ impl Interval {
                     self.cells.pop_front();
                     continue;
                 }
-                up += 1;
+                up += view.weight(extent);
             }
             self.cells.pop_front();
             wanted.push(Action::Move { extent, to });
+        }
+        if self.cells.is_empty() && self.cells.capacity() > 0 {
+            self.cells = VecDeque::new();
         }
     }
     /// A large file that leaves makes room outside a plan: then those count too that were only just not good enough.
@@ -326,8 +334,12 @@ impl Interval {
                 self.queue.push(e);
                 break;
             }
-            if view.free(FAST) > self.waiting.len() as u32 {
+            let promised: u32 = self.waiting.iter().map(|&w| view.weight(w)).sum();
+            if view.free(FAST) >= promised.saturating_add(view.weight(e)) {
                 return wanted.push(self.rules.hold.up(e));
+            }
+            if !view.could_fit(FAST, e) {
+                continue;
             }
             let cold = self.collector.coldest(view, FAST);
             let Some(cold) = cold.filter(|&c| self.collector.worth(view, c) < worth) else {
@@ -341,7 +353,7 @@ impl Interval {
             self.level = TierId(1);
             return self.step_below(view, wanted);
         }
-        self.queue.clear();
+        self.queue = Vec::new(); // a plan is rare, and may be long
     }
     /// The same for the tiers below the fastest, one after the other: who was not worth that is worth this, perhaps.
     fn step_below(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
@@ -372,7 +384,7 @@ impl Interval {
             }
             self.level = TierId(t.0 + 1);
         }
-        self.queue.clear();
+        self.queue = Vec::new(); // a plan is rare, and may be long
         self.level = FAST;
     }
 }
@@ -416,6 +428,17 @@ impl Policy for Interval {
         self.collector.forget(extent);
         self.room |= view.tier_of(seat) == FAST;
     }
+    fn on_reclassified(
+        &mut self,
+        view: &mut View<'_>,
+        extent: UnitId,
+        class: u8,
+        wanted: &mut Vec<Action>,
+    ) {
+        if self.rules.sieve {
+            self.sieve(view, extent, is_large(class), wanted);
+        }
+    }
     fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         self.collector.placed(view, extent, seat);
     }
@@ -426,7 +449,7 @@ impl Policy for Interval {
         self.count(view, access);
         self.collector.touch(view, access);
         if self.rules.sieve {
-            self.sieve(view, access, wanted);
+            self.sieve(view, access.extent, is_large_file(access), wanted);
         }
     }
     fn on_settled(
@@ -457,7 +480,18 @@ impl Policy for Interval {
         if how == Outcome::Done {
             self.last_evicted = self.collector.worth(view, extent);
             let next = next.filter(|&e| self.may_come(view, e));
-            wanted.extend(next.map(|e| self.rules.hold.up(e)));
+            match next {
+                // One that takes more room than the last one left: the next coldest goes, too, if it is worth less.
+                Some(e) if view.weight(e) > 1 && view.lacks(FAST, e) > 0 => {
+                    let worth = self.collector.worth(view, e);
+                    let cold = self.collector.coldest(view, FAST);
+                    if let Some(cold) = cold.filter(|&c| self.collector.worth(view, c) < worth) {
+                        self.waiting.push_front(e);
+                        wanted.push(self.rules.hold.down(view, cold));
+                    }
+                }
+                _ => wanted.extend(next.map(|e| self.rules.hold.up(e))),
+            }
         }
     }
     fn writes_through(&self) -> bool {
@@ -565,7 +599,8 @@ impl Policy for Interval {
     }
     fn bytes(&self) -> usize {
         self.collector.bytes()
-            + self.queue.capacity() * 4
+            + self.queue.capacity() * size_of::<UnitId>()
+            + self.cells.capacity() * size_of::<(UnitId, TierId)>()
             + self.large.bytes()
             + self.passed.bytes()
     }

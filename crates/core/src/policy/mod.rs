@@ -75,7 +75,7 @@ pub struct Access {
     pub copy: Option<Seat>,
     /// Write (or read).
     pub write: bool,
-    /// What kind of data, 0…63.
+    /// What kind of data, 0…63: what the request says, else what is known of the extent ([`View::class`]).
     pub class: u8,
     /// Bytes of the whole request.
     pub request_bytes: u32,
@@ -295,13 +295,31 @@ pub trait Policy: Send {
     fn beside(&self, view: &View<'_>, extent: UnitId, to: TierId) -> Option<UnitId> {
         self.inner().and_then(|p| p.beside(view, extent, to))
     }
-    /// `extent` now has its home in `slot` (first touch, or the end of a move).
+    /// `extent` now has its home in `seat` (first touch, or the end of a move).
     fn on_placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         if let Some(p) = self.inner_mut() {
             p.on_placed(view, extent, seat);
         }
     }
-    /// `extent` was discarded; `slot` was its home.
+    /// A unit of a store changed its size; it took `before` grains and has no copy. Only where units have sizes of their own.
+    fn on_resized(&mut self, view: &mut View<'_>, extent: UnitId, before: u32) {
+        if let Some(p) = self.inner_mut() {
+            p.on_resized(view, extent, before);
+        }
+    }
+    /// Somebody who knows says that a unit is of that class from now on ([`View::class`]); no access tells.
+    fn on_reclassified(
+        &mut self,
+        view: &mut View<'_>,
+        extent: UnitId,
+        class: u8,
+        wanted: &mut Vec<Action>,
+    ) {
+        if let Some(p) = self.inner_mut() {
+            p.on_reclassified(view, extent, class, wanted);
+        }
+    }
+    /// `extent` was discarded; `seat` was its home.
     fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         if let Some(p) = self.inner_mut() {
             p.on_discarded(view, extent, seat);
@@ -309,14 +327,14 @@ pub trait Policy: Send {
     }
     /// An extent is touched. Push what should happen; it is tried, in order, before the request goes on.
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>);
-    /// `extent` now has a copy in `slot`. A policy's lists of what is cached follow this and
+    /// `extent` now has a copy in `seat`. A policy's lists of what is cached follow this and
     /// [`Policy::on_uncopied`], not its own wishes: those may be refused.
     fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         if let Some(p) = self.inner_mut() {
             p.on_copied(view, extent, seat);
         }
     }
-    /// `extent` has given up its copy in `slot`.
+    /// `extent` has given up its copy in `seat`.
     fn on_uncopied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         if let Some(p) = self.inner_mut() {
             p.on_uncopied(view, extent, seat);

@@ -23,7 +23,7 @@
 //! 21 bytes a fast slot; the access count rides in the map's row and is forgotten when the copy is made. When not to use it: work that
 //! touches everything once or twice under full load: nothing comes in (that is nhit's purpose), nothing is cleaned (alru).
 
-use super::hold::FAST;
+use super::hold::{FAST, make_room};
 use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::{Heap, Lists, Streams};
@@ -149,7 +149,7 @@ impl Policy for OpenCas {
         let f = view.seats(FAST).end;
         self.shares = Shares::new(view, vec![f]);
         if self.acp {
-            self.chunk_units = (ACP_CHUNK / u64::from(view.unit_bytes())).max(1) as u32;
+            self.chunk_units = (ACP_CHUNK / u64::from(view.grain())).max(1) as u32;
             let chunks = view.units().div_ceil(self.chunk_units);
             self.chunks = Lists::new(f, chunks);
             self.counts = vec![0; chunks as usize];
@@ -165,7 +165,7 @@ impl Policy for OpenCas {
         Place::Tier(view.slowest())
     }
     fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.arrived(extent, seat.index());
+        self.shares.arrived(view, extent, seat.index());
         view.set_stat(extent, 0);
     }
     fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
@@ -182,7 +182,7 @@ impl Policy for OpenCas {
         if let Some(s) = access.copy {
             return self.shares.touch(s.index());
         }
-        let full = view.free(FAST) == 0;
+        let full = view.lacks(FAST, extent) > 0;
         if (full && self.cutoff > 0 && run >= self.cutoff) || self.shares.is_coming(extent) {
             return;
         }
@@ -193,11 +193,9 @@ impl Policy for OpenCas {
         if counts && n < self.insertion {
             return;
         }
-        if full {
-            let Some(extent) = self.shares.oldest(view, 0) else {
-                return;
-            };
-            wanted.push(Action::Evict { extent });
+        let oldest = |leaving: &[Action]| self.shares.oldest(view, 0, leaving);
+        if !make_room(view, extent, wanted, oldest) {
+            return;
         }
         self.shares.expect(extent, 0);
         wanted.push(if access.write {

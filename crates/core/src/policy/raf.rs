@@ -71,8 +71,8 @@ impl Policy for Raf {
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
         Place::Tier(view.slowest())
     }
-    fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
-        self.shares.arrived(extent, seat.index());
+    fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
+        self.shares.arrived(view, extent, seat.index());
     }
     fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
         self.shares.remove(seat.index());
@@ -101,11 +101,8 @@ impl Policy for Raf {
         if self.shares.limit(share) == 0 {
             return;
         }
-        if self.shares.is_full(share) {
-            let Some(extent) = self.shares.oldest(view, share) else {
-                return;
-            };
-            wanted.push(Action::Evict { extent });
+        if !self.shares.make_room(view, share, extent, wanted) {
+            return;
         }
         self.shares.expect(extent, share);
         wanted.push(if access.write {

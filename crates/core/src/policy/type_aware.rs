@@ -113,10 +113,10 @@ impl Sub {
             .is_none()
             .then(|| Sub::new(text, selector, kind, percent))
     }
-    fn matches(&self, access: &Access, start: u64) -> bool {
+    fn matches(&self, class: u8, start: u64) -> bool {
         match self.selector {
             Selector::All => true,
-            Selector::Classes(a, b) => (a..=b).contains(&access.class),
+            Selector::Classes(a, b) => (a..=b).contains(&class),
             Selector::Bytes(a, b) => (a..b).contains(&start),
         }
     }
@@ -161,27 +161,31 @@ impl TypeAware {
     fn sub_of(&self, view: &View<'_>, e: UnitId) -> usize {
         usize::from(view.stat(e) & SUB).clamp(1, self.subs.len()) - 1
     }
-    fn rule_for(&self, view: &View<'_>, access: &Access) -> usize {
-        let start = view.start(access.extent);
-        let found = self.subs.iter().position(|s| s.matches(access, start));
+    fn rule_for(&self, view: &View<'_>, e: UnitId, class: u8) -> usize {
+        let start = view.start(e);
+        let found = self.subs.iter().position(|s| s.matches(class, start));
         found.unwrap_or(self.subs.len() - 1)
     }
     /// The extent is on fast, in `slot`, and counts for its sub-policy.
     fn enter(&mut self, view: &mut View<'_>, e: UnitId, seat: Seat) {
         let (i, stat) = (self.sub_of(view, e), view.stat(e));
         self.subs[i].coldest.enter(FAST, seat);
-        self.subs[i].have += u32::from(stat & COUNTED == 0);
+        if stat & COUNTED == 0 {
+            self.subs[i].have += view.weight(e);
+        }
         view.set_stat(e, stat | COUNTED);
     }
     /// It is not any more. Its slot is taken out of the order when it surfaces there.
     fn leave(&mut self, view: &mut View<'_>, e: UnitId) {
         let (i, stat) = (self.sub_of(view, e), view.stat(e));
-        self.subs[i].have -= u32::from(stat & COUNTED != 0);
+        if stat & COUNTED != 0 {
+            self.subs[i].have -= view.weight(e);
+        }
         view.set_stat(e, stat & !COUNTED);
     }
-    /// Put an extent under the rule that its access matches.
-    fn assign(&mut self, view: &mut View<'_>, access: &Access) -> usize {
-        let (e, to) = (access.extent, self.rule_for(view, access));
+    /// Put an extent under the rule that it matches.
+    fn assign(&mut self, view: &mut View<'_>, e: UnitId, class: u8) -> usize {
+        let to = self.rule_for(view, e, class);
         if usize::from(view.stat(e) & SUB) != to + 1 {
             let fast = view.stat(e) & COUNTED != 0;
             self.leave(view, e);
@@ -262,9 +266,9 @@ impl Policy for TypeAware {
         }
     }
     fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        let sub = self.assign(view, access);
+        let sub = self.assign(view, access.extent, access.class);
         let cold = matches!(self.subs[sub].kind, Kind::ColdPlain | Kind::ColdDynamic);
-        if cold && view.free(FAST) == 0 {
+        if cold && view.lacks(FAST, access.extent) > 0 {
             let victim = self.victim(view, sub);
             wanted.extend(victim.map(|e| Self::down(view, e)));
         }
@@ -283,9 +287,30 @@ impl Policy for TypeAware {
             self.counters.placed(view, extent, seat); // the order of the tiers in between
         }
     }
+    fn on_resized(&mut self, view: &mut View<'_>, extent: UnitId, before: u32) {
+        if view.stat(extent) & COUNTED != 0 {
+            let sub = self.sub_of(view, extent);
+            let have = &mut self.subs[sub].have;
+            *have = *have - before + view.weight(extent);
+        }
+    }
     fn on_discarded(&mut self, view: &mut View<'_>, extent: UnitId, _seat: Seat) {
         self.leave(view, extent);
         self.counters.forget(extent);
+    }
+    fn on_reclassified(
+        &mut self,
+        view: &mut View<'_>,
+        extent: UnitId,
+        class: u8,
+        wanted: &mut Vec<Action>,
+    ) {
+        let sub = self.assign(view, extent, class);
+        let leaves = self.subs[sub].kind == Kind::Slow && is_fast(view, extent);
+        if leaves && !self.leaving.contains(&extent) {
+            self.leaving.push(extent);
+            wanted.push(Self::hold(view, extent).out(view, extent));
+        }
     }
     fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         self.enter(view, extent, seat);
@@ -294,7 +319,10 @@ impl Policy for TypeAware {
         self.leave(view, extent);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        let (e, sub) = (access.extent, self.assign(view, access));
+        let (e, sub) = (
+            access.extent,
+            self.assign(view, access.extent, access.class),
+        );
         self.counters.touch(view, access);
         let kind = self.subs[sub].kind;
         let fast = is_fast(view, e);
@@ -312,8 +340,10 @@ impl Policy for TypeAware {
             }
             return;
         }
-        if view.free(FAST) > 0 {
+        if view.lacks(FAST, e) == 0 {
             wanted.push(self.up(view, e));
+        } else if !view.could_fit(FAST, e) {
+            // Never.
         } else if let Some(cold) = self.victim(view, sub) {
             wanted.push(Self::down(view, cold));
             if self.waiting.len() == WAITING_MAX {
@@ -348,7 +378,17 @@ impl Policy for TypeAware {
         let next = self.waiting.pop_front();
         if how == Outcome::Done {
             let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
-            wanted.extend(next.map(|e| self.up(view, e)));
+            match next {
+                // One that takes more room than the last one left.
+                Some(e) if view.weight(e) > 1 && view.lacks(FAST, e) > 0 => {
+                    let sub = self.sub_of(view, e);
+                    if let Some(cold) = self.victim(view, sub) {
+                        wanted.push(Self::down(view, cold));
+                        self.waiting.push_front(e);
+                    }
+                }
+                _ => wanted.extend(next.map(|e| self.up(view, e))),
+            }
         }
     }
     fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {

@@ -56,20 +56,51 @@ impl<'a> View<'a> {
     }
     /// Bytes of a unit.
     #[inline]
-    pub fn unit_bytes(&self) -> u32 {
+    pub fn unit_bytes(&self, e: UnitId) -> u64 {
+        self.space.bytes_of(e)
+    }
+    /// Bytes in which room is counted: those of an extent, where all units are extents.
+    #[inline]
+    pub fn grain(&self) -> u32 {
         self.space.geo.extent_bytes()
     }
-    /// The byte of the volume at which a unit begins.
+    /// Room that a unit takes of a tier, in grains: 1 where all units are extents.
+    #[inline]
+    pub fn weight(&self, e: UnitId) -> u32 {
+        self.space.weight(e)
+    }
+    /// What kind of data a unit is, as somebody said who knows; 0: nobody did. What an access says of itself ([`super::Access::class`])
+    /// goes before this.
+    #[inline]
+    pub fn class(&self, e: UnitId) -> u8 {
+        self.space.class(e)
+    }
+    /// Do all units take one grain?
+    #[inline]
+    pub fn is_uniform(&self) -> bool {
+        !self.space.is_of_units()
+    }
+    /// Grains that a tier lacks for a unit to come there.
+    #[inline]
+    pub fn lacks(&self, t: TierId, e: UnitId) -> u32 {
+        self.weight(e).saturating_sub(self.free(t))
+    }
+    /// Can a unit come to a tier at all, however empty that is?
+    #[inline]
+    pub fn could_fit(&self, t: TierId, e: UnitId) -> bool {
+        self.weight(e) as usize <= self.seats(t).len()
+    }
+    /// The byte at which requests to a unit begin.
     #[inline]
     pub fn start(&self, e: UnitId) -> u64 {
-        u64::from(e.0) << self.space.geo.extent_shift
+        self.space.start(e)
     }
-    /// The unit that holds byte `offset` of the volume.
+    /// The unit that holds the byte at `offset`.
     #[inline]
     pub fn unit_at(&self, offset: u64) -> UnitId {
-        self.space.geo.extent_at(offset)
+        self.space.unit_at(offset)
     }
-    /// The seats of a tier, as places in a table ([`Seat::index`]).
+    /// The seats of a tier, as places in a table ([`Seat::index`]): as many as it has grains.
     #[inline]
     pub fn seats(&self, t: TierId) -> core::ops::Range<u32> {
         self.space.geo.tier_slots(t)
@@ -114,12 +145,12 @@ impl<'a> View<'a> {
     pub fn tier_of(&self, s: Seat) -> TierId {
         self.space.geo.tier_of(s.slot())
     }
-    /// Free room on a tier, in units.
+    /// Free room on a tier, in grains.
     #[inline]
     pub fn free(&self, t: TierId) -> u32 {
-        self.space.slots.free(t)
+        self.space.free(t)
     }
-    /// Room on a tier that is on its way to be free.
+    /// Room on a tier that is on its way to be free, in grains.
     #[inline]
     pub fn freeing(&self, t: TierId) -> u32 {
         self.space.slots.freeing(t)

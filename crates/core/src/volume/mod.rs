@@ -7,11 +7,13 @@
 //! | `slots.rs` | which slots are free |
 //! | `pins.rs` | which slots are in use by operations |
 //! | `space.rs` | all of these together, and the allocator |
+//! | `rooms.rs` | how much room units of unequal sizes take |
 //! | `seat.rs` | what a policy is told of a place |
 
 pub mod geometry;
 pub mod map;
 pub mod pins;
+mod rooms;
 mod seat;
 pub mod slots;
 mod space;
@@ -19,6 +21,7 @@ mod space;
 pub use geometry::{Geometry, Member};
 pub use map::ExtentMap;
 pub use pins::Pins;
+pub use rooms::{SPAN_SHIFT, UNITS_MAX};
 pub use seat::{Seat, UnitId};
 pub use slots::Slots;
 pub use space::{Place, Space};

@@ -1,9 +1,12 @@
 //! Shape, map, free slots and in-flight counts together, and the allocator over them.
 
-use super::{ExtentMap, Geometry, Pins, Seat, Slots, UnitId};
+use super::geometry::TIERS_MAX;
+use super::rooms::{Rooms, SPAN_SHIFT, UNITS_MAX};
+use super::{ExtentMap, Geometry, Member, Pins, Seat, Slots, UnitId};
 use crate::bits::Bits;
 use crate::load::Loads;
 use crate::units::{ExtentId, Slot, TierId};
+use alloc::vec::Vec;
 
 /// Where a unit should begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,10 @@ pub struct Space {
     pub loads: Loads,
     /// Slots kept for the first touch of their extents, where there are such ([`Space::keep_own`]).
     own: Option<Bits>,
+    /// Sizes of units, where they are not all one slot.
+    rooms: Option<Rooms>,
+    /// What kind of data each unit is, where somebody said so; no memory until then.
+    classes: Vec<u8>,
 }
 
 impl Space {
@@ -52,8 +59,166 @@ impl Space {
             pins: Pins::new(32),
             own: None,
             loads: Loads::new(&geo),
+            rooms: None,
+            classes: Vec::new(),
             geo,
         }
+    }
+    /// An empty store of units with sizes of their own: so many bytes a tier, fastest first, room counted in grains of
+    /// 2^`grain_shift` bytes, at most so many units. A unit has no bytes until [`Space::set_bytes`].
+    ///
+    /// # Errors
+    /// A shape that [`Geometry::new`] refuses, or more than [`UNITS_MAX`] units.
+    pub fn of_units(tiers: &[u64], grain_shift: u32, units: u32) -> Result<Space, &'static str> {
+        if units > UNITS_MAX {
+            return Err("a store has at most 2^24 units");
+        }
+        if !(12..=22).contains(&grain_shift) {
+            return Err("a grain must be a power of two from 4 KiB to 4 MiB");
+        }
+        let mut members = Vec::new();
+        let mut free = [0; TIERS_MAX];
+        for (t, bytes) in tiers.iter().take(TIERS_MAX + 1).enumerate() {
+            let slots = u32::try_from(bytes >> grain_shift)
+                .map_err(|_| "a tier has more grains than can be numbered: choose larger ones")?;
+            if let Some(f) = free.get_mut(t) {
+                *f = slots;
+            }
+            members.push(Member {
+                tier: TierId(t as u8),
+                first_slot: 0,
+                slots,
+                data_offset: 0,
+            });
+        }
+        let mut space = Space::new(Geometry::new(grain_shift, 12, units, members)?);
+        space.rooms = Some(Rooms::new(grain_shift, units, free));
+        Ok(space)
+    }
+    /// Bytes of a unit.
+    #[inline]
+    pub fn bytes_of(&self, e: UnitId) -> u64 {
+        match &self.rooms {
+            None => u64::from(self.geo.extent_bytes()),
+            Some(r) => r.bytes_of(e),
+        }
+    }
+    /// Room that a unit takes of a tier, in grains: 1 where all units are extents.
+    #[inline]
+    pub fn weight(&self, e: UnitId) -> u32 {
+        self.rooms.as_ref().map_or(1, |r| r.weight(e))
+    }
+    /// Do units have sizes of their own?
+    #[inline]
+    pub fn is_of_units(&self) -> bool {
+        self.rooms.is_some()
+    }
+    /// Room on a tier that can be given out now, in grains.
+    #[inline]
+    pub fn free(&self, t: TierId) -> u32 {
+        self.rooms
+            .as_ref()
+            .map_or_else(|| self.slots.free(t), |r| r.free(t))
+    }
+    /// The byte at which requests to a unit begin.
+    #[inline]
+    pub fn start(&self, e: UnitId) -> u64 {
+        let shift = if self.is_of_units() {
+            SPAN_SHIFT
+        } else {
+            self.geo.extent_shift
+        };
+        u64::from(e.0) << shift
+    }
+    /// The unit that holds the byte at `offset`.
+    #[inline]
+    pub fn unit_at(&self, offset: u64) -> UnitId {
+        if self.is_of_units() {
+            ExtentId((offset >> SPAN_SHIFT) as u32)
+        } else {
+            self.geo.extent_at(offset)
+        }
+    }
+    /// A unit without a copy has so many bytes from now on, wherever its home is; false, and nothing is changed, if the tier of
+    /// its home has not enough room. Only for a store of units.
+    pub fn set_bytes(&mut self, e: UnitId, bytes: u64) -> bool {
+        assert!(self.map.copy(e).is_none(), "the copy must go first");
+        let tier = self.map.home(e).map(|s| self.geo.tier_of(s));
+        let Some(r) = &mut self.rooms else {
+            return false;
+        };
+        let (from, to) = (r.weight(e), r.grains(bytes));
+        if let Some(t) = tier {
+            if to > from && !r.take(t, to - from) {
+                return false;
+            }
+            r.put_back(t, from.saturating_sub(to));
+        }
+        r.set_bytes(e, bytes);
+        true
+    }
+    /// A unit without a copy has so many bytes from now on, and its home moves to a tier with room for them: the next slower one that
+    /// has, else the next faster. Where its home was and is; `None`, and nothing is changed, if no tier has the room.
+    pub fn regrow(&mut self, e: UnitId, bytes: u64) -> Option<(Slot, Slot)> {
+        let from = self.map.home(e)?;
+        let at = self.geo.tier_of(from);
+        let rooms = self.rooms.as_mut()?;
+        let (was, grains) = (rooms.weight(e), rooms.grains(bytes));
+        let others = (at.0 + 1..self.geo.tiers()).chain((0..at.0).rev());
+        let to = others.map(TierId).find(|&t| rooms.take(t, grains))?;
+        let Some(slot) = self.slots.take_lowest(to) else {
+            rooms.put_back(to, grains);
+            return None;
+        };
+        rooms.put_back(at, was);
+        rooms.set_bytes(e, bytes);
+        self.slots.put_back(from);
+        self.map.rehome(e, slot);
+        Some((from, slot))
+    }
+    /// A slot that `e` had, which was never exposed or is free at once, is given back.
+    pub fn put_back(&mut self, e: UnitId, slot: Slot) {
+        let tier = self.geo.tier_of(slot);
+        if let Some(r) = &mut self.rooms {
+            let grains = r.weight(e);
+            r.put_back(tier, grains);
+        }
+        self.slots.put_back(slot);
+    }
+    /// Room for `e` on tier `t`, if there is: it is taken.
+    fn reserve(&mut self, e: UnitId, t: TierId) -> bool {
+        match &mut self.rooms {
+            None => true,
+            Some(r) => {
+                let grains = r.weight(e);
+                r.take(t, grains)
+            }
+        }
+    }
+    /// What kind of data a unit is, 0…63, as somebody said who knows; 0: nobody did.
+    #[inline]
+    pub fn class(&self, e: UnitId) -> u8 {
+        self.classes.get(e.0 as usize).copied().unwrap_or(0)
+    }
+    /// The class of an access whose request says `told`.
+    #[inline]
+    pub fn class_of(&self, told: u8, e: UnitId) -> u8 {
+        if told == 0 { self.class(e) } else { told }
+    }
+    /// Say what kind of data a unit is; true if that is news.
+    pub fn set_class(&mut self, e: UnitId, class: u8) -> bool {
+        if e.0 >= self.geo.extents || self.class(e) == class {
+            return false;
+        }
+        if self.classes.is_empty() {
+            self.classes = alloc::vec![0; self.geo.extents as usize];
+        }
+        self.classes[e.0 as usize] = class;
+        true
+    }
+    /// Memory of sizes and classes, where there are such, bytes.
+    pub fn room_bytes(&self) -> usize {
+        self.rooms.as_ref().map_or(0, Rooms::memory) + self.classes.len()
     }
     /// Until its first touch, extent *e* owns slot *e* of the slowest tier, counted from that tier's first: what was there
     /// before anybody looked lies in the order of addresses. For an empty volume whose slowest tier has a slot for each extent.
@@ -76,7 +241,7 @@ impl Space {
     pub fn take_home(&mut self, e: ExtentId, place: Place) -> Option<Slot> {
         let target = self.target(place);
         let Some(own) = self.own.as_mut() else {
-            return self.take_target(target);
+            return self.take_target(e, target);
         };
         let slowest = self.geo.slowest();
         let first = self.geo.tier_slots(slowest).start;
@@ -94,7 +259,7 @@ impl Space {
         let elsewhere = match (target, mine) {
             (Target::Exact(s), Some(mine)) if s == mine => None,
             (Target::Exact(s), _) if anothers.is_some() => Some(s),
-            (_, None) => return self.take_target(target),
+            (_, None) => return self.take_target(e, target),
             (Target::Exact(s), _) if s.0 < self.geo.slots() && self.slots.take(s) => Some(s),
             (Target::Tier(t), _) => self.take_above(t, slowest),
             (Target::Exact(s) | Target::Near(s), _) => {
@@ -125,14 +290,17 @@ impl Space {
         }
         Ok(())
     }
-    /// Hand out a slot of `tier` for the home of a unit: the free one that follows the home of `beside` most closely, where that is
-    /// on the tier, else the lowest.
-    pub fn take_on(&mut self, tier: TierId, beside: Option<UnitId>) -> Option<Slot> {
-        let near = beside.filter(|e| e.0 < self.geo.extents);
-        let near = near.and_then(|e| self.map.home(e));
-        self.take_near(tier, near)
+    /// Hand out a slot of `tier` for `e`: the free one that follows the home of `beside` most closely, where that is on the
+    /// tier, else the lowest.
+    pub fn take_on(&mut self, e: UnitId, tier: TierId, beside: Option<UnitId>) -> Option<Slot> {
+        let near = beside.filter(|b| b.0 < self.geo.extents);
+        let near = near.and_then(|b| self.map.home(b));
+        self.take_near(e, tier, near)
     }
-    fn take_near(&mut self, tier: TierId, near: Option<Slot>) -> Option<Slot> {
+    fn take_near(&mut self, e: UnitId, tier: TierId, near: Option<Slot>) -> Option<Slot> {
+        if !self.reserve(e, tier) {
+            return None;
+        }
         match near.filter(|&s| s.0 < self.geo.slots() && self.geo.tier_of(s) == tier) {
             Some(s) => self.slots.take_near(s),
             None => self.slots.take_lowest(tier),
@@ -149,16 +317,18 @@ impl Space {
             }
         }
     }
-    /// Hand out the slot that `place` names, or the next best: lower tiers first, then faster ones.
-    pub fn take_place(&mut self, place: Place) -> Option<Slot> {
+    /// Hand out the slot that `place` names for `e`, or the next best: lower tiers first, then faster ones.
+    pub fn take_place(&mut self, e: UnitId, place: Place) -> Option<Slot> {
         let target = self.target(place);
-        self.take_target(target)
+        self.take_target(e, target)
     }
-    fn take_target(&mut self, target: Target) -> Option<Slot> {
+    fn take_target(&mut self, e: UnitId, target: Target) -> Option<Slot> {
         let t0 = match target {
-            Target::Exact(s) if s.0 < self.geo.slots() && self.slots.take(s) => return Some(s),
+            Target::Exact(s) if s.0 < self.geo.slots() && self.take_exactly(e, s) => {
+                return Some(s);
+            }
             Target::Exact(s) => self.geo.tier_of(s),
-            Target::Near(s) => match self.take_near(self.geo.tier_of(s), Some(s)) {
+            Target::Near(s) => match self.take_near(e, self.geo.tier_of(s), Some(s)) {
                 Some(s) => return Some(s),
                 None => self.geo.tier_of(s),
             },
@@ -167,7 +337,13 @@ impl Space {
         let tiers = self.geo.tiers();
         (t0.0..tiers)
             .chain((0..t0.0).rev())
-            .find_map(|t| self.slots.take_lowest(TierId(t)))
+            .find_map(|t| self.take_near(e, TierId(t), None))
+    }
+    fn take_exactly(&mut self, e: UnitId, s: Slot) -> bool {
+        if !self.slots.is_free(s) || !self.reserve(e, self.geo.tier_of(s)) {
+            return false;
+        }
+        self.slots.take(s)
     }
 }
 

@@ -10,6 +10,7 @@
 
 use super::{Ghosts, Replacement};
 use crate::collector::Lists;
+use crate::policy::Access;
 use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -97,12 +98,12 @@ impl Replacement for Arc {
         self.p = 0.0;
     }
     #[inline]
-    fn hit(&mut self, slot: u32, _extent: UnitId, _write: bool) {
+    fn hit(&mut self, slot: u32, _access: &Access) {
         self.leave(slot);
         self.enter(slot, OFTEN);
     }
-    fn admit(&mut self, extent: UnitId, _write: bool, _full: bool) -> bool {
-        let Some(ghost) = self.ghosts.find(extent.0) else {
+    fn admit(&mut self, access: &Access, _full: bool) -> bool {
+        let Some(ghost) = self.ghosts.find(access.extent.0) else {
             return true;
         };
         let (b1, b2) = (
@@ -114,8 +115,8 @@ impl Replacement for Arc {
         } else {
             (self.p - if b2 >= b1 { 1.0 } else { b1 / b2 }).max(0.0)
         };
-        self.ghosts.take(extent.0);
-        self.returning.push((extent.0, ghost));
+        self.ghosts.take(access.extent.0);
+        self.returning.push((access.extent.0, ghost));
         true
     }
     fn victim(&mut self, newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {

@@ -4,6 +4,7 @@
 
 use super::Replacement;
 use crate::collector::Lists;
+use crate::policy::Access;
 use crate::volume::UnitId;
 
 /// See the module.
@@ -25,9 +26,9 @@ impl Replacement for Fifo {
         self.list = Lists::new(slots, 1);
     }
     #[inline]
-    fn hit(&mut self, _slot: u32, _extent: UnitId, _write: bool) {}
+    fn hit(&mut self, _slot: u32, _access: &Access) {}
     #[inline]
-    fn admit(&mut self, _extent: UnitId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, _access: &Access, _full: bool) -> bool {
         true
     }
     #[inline]

@@ -9,6 +9,7 @@
 
 use super::Replacement;
 use crate::collector::Lists;
+use crate::policy::Access;
 use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -79,7 +80,7 @@ impl Replacement for Lfu {
             self.buckets.push_tail(UNUSED, b);
         }
     }
-    fn hit(&mut self, slot: u32, _extent: UnitId, _write: bool) {
+    fn hit(&mut self, slot: u32, _access: &Access) {
         let b = self.bucket[slot as usize];
         let count = self.count[b as usize].saturating_add(1);
         if count == self.count[b as usize] {
@@ -101,7 +102,7 @@ impl Replacement for Lfu {
             }
         }
     }
-    fn admit(&mut self, _extent: UnitId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, _access: &Access, _full: bool) -> bool {
         true
     }
     fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {

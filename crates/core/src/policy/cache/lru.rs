@@ -4,6 +4,7 @@
 
 use super::Replacement;
 use crate::collector::Lists;
+use crate::policy::Access;
 use crate::volume::UnitId;
 
 /// See the module.
@@ -25,12 +26,12 @@ impl Replacement for Lru {
         self.list = Lists::new(slots, 1);
     }
     #[inline]
-    fn hit(&mut self, slot: u32, _extent: UnitId, _write: bool) {
+    fn hit(&mut self, slot: u32, _access: &Access) {
         self.list.unlink(slot);
         self.list.push_tail(0, slot);
     }
     #[inline]
-    fn admit(&mut self, _extent: UnitId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, _access: &Access, _full: bool) -> bool {
         true
     }
     #[inline]

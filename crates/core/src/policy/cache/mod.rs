@@ -31,8 +31,8 @@ pub use sieve::Sieve;
 pub use smq::Smq;
 pub use w_tinylfu::WTinyLfu;
 
+use super::hold::{FAST, leaves, make_room};
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
-use crate::units::TierId;
 use crate::volume::{Seat, UnitId};
 use alloc::format;
 use alloc::string::String;
@@ -46,11 +46,11 @@ use alloc::vec::Vec;
 pub trait Replacement: Send {
     /// There are `slots` fast slots and `extents` extents.
     fn attach(&mut self, slots: u32, extents: u32);
-    /// The copy in `slot` was touched.
-    fn hit(&mut self, slot: u32, extent: UnitId, write: bool);
-    /// An extent without a copy was touched, which happens once until `inserted` or `refused`: may it have one? `full`: a
-    /// victim would have to go.
-    fn admit(&mut self, extent: UnitId, write: bool, full: bool) -> bool;
+    /// The copy in `slot` was touched by that access, of which class and size are known.
+    fn hit(&mut self, slot: u32, access: &Access);
+    /// A unit without a copy was touched by that access, which happens once until `inserted` or `refused`: may it have one?
+    /// `full`: a victim would have to go.
+    fn admit(&mut self, access: &Access, full: bool) -> bool;
     /// The slot whose copy should go to make room for `newcomer`; `busy` ones are passed over.
     fn victim(&mut self, newcomer: UnitId, busy: impl FnMut(u32) -> bool) -> Option<u32>;
     /// `extent` has its copy in `slot` now; `write` if a write brought it.
@@ -108,18 +108,22 @@ impl<R: Replacement> Cache<R> {
         if access.home.is_some_and(on_fast) || self.coming.iter().any(|c| c.0 == extent) {
             return;
         }
-        let full = view.free(FAST) == 0;
-        if !self.replacement.admit(extent, write, full) {
+        let full = view.lacks(FAST, extent) > 0;
+        if !self.replacement.admit(access, full) {
             return;
         }
-        if full {
-            let busy = |s| view.owner(view.seat(s)).is_none_or(|e| view.is_held(e));
-            let victim = self.replacement.victim(extent, busy);
-            let Some(extent) = victim.and_then(|s| view.owner(view.seat(s))) else {
-                self.replacement.refused(extent);
-                return;
-            };
-            wanted.push(Action::Evict { extent });
+        let replacement = &mut self.replacement;
+        let made = !full
+            || make_room(view, extent, wanted, |leaving| {
+                let busy = |s| {
+                    let owner = view.owner(view.seat(s));
+                    owner.is_none_or(|e| view.is_held(e) || leaves(leaving, e))
+                };
+                let victim = replacement.victim(extent, busy);
+                victim.and_then(|s| view.owner(view.seat(s)))
+            });
+        if !made {
+            return self.replacement.refused(extent);
         }
         self.coming.push((extent, write));
         wanted.push(if write {
@@ -140,8 +144,6 @@ impl<R: Replacement> Cache<R> {
         }
     }
 }
-
-const FAST: TierId = TierId(0);
 
 impl<R: Replacement> Policy for Cache<R> {
     fn name(&self) -> &'static str {
@@ -183,7 +185,7 @@ impl<R: Replacement> Policy for Cache<R> {
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         view.set_last(access.extent, access.now);
         match access.copy {
-            Some(s) => self.replacement.hit(s.index(), access.extent, access.write),
+            Some(s) => self.replacement.hit(s.index(), access),
             None => self.miss(view, access, wanted),
         }
         self.clean(view, access, wanted);

@@ -13,6 +13,7 @@
 
 use super::{Ghosts, Replacement};
 use crate::collector::Lists;
+use crate::policy::Access;
 use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -119,16 +120,16 @@ impl Replacement for S3Fifo {
         self.ghosts = Ghosts::new(self.main_most, 1);
     }
     #[inline]
-    fn hit(&mut self, slot: u32, _extent: UnitId, _write: bool) {
+    fn hit(&mut self, slot: u32, _access: &Access) {
         let m = &mut self.marks[slot as usize];
         if *m & !IN_MAIN < HITS_MAX {
             *m += 1;
         }
     }
     #[inline]
-    fn admit(&mut self, extent: UnitId, _write: bool, _full: bool) -> bool {
-        if self.ghosts.take(extent.0).is_some() {
-            self.returning.push(extent.0);
+    fn admit(&mut self, access: &Access, _full: bool) -> bool {
+        if self.ghosts.take(access.extent.0).is_some() {
+            self.returning.push(access.extent.0);
         }
         true
     }

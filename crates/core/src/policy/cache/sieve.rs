@@ -9,6 +9,7 @@
 use super::Replacement;
 use crate::bits::Bits;
 use crate::collector::Lists;
+use crate::policy::Access;
 use crate::volume::UnitId;
 
 /// See the module.
@@ -40,11 +41,11 @@ impl Replacement for Sieve {
         (self.hand, self.len) = (None, 0);
     }
     #[inline]
-    fn hit(&mut self, slot: u32, _extent: UnitId, _write: bool) {
+    fn hit(&mut self, slot: u32, _access: &Access) {
         self.visited.set(slot as usize);
     }
     #[inline]
-    fn admit(&mut self, _extent: UnitId, _write: bool, _full: bool) -> bool {
+    fn admit(&mut self, _access: &Access, _full: bool) -> bool {
         true
     }
     fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {

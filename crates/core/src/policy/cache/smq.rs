@@ -21,7 +21,7 @@
 
 use super::multiqueue::Levels;
 use super::{Index, Replacement};
-use crate::policy::{ParamError, nearest};
+use crate::policy::{Access, ParamError, nearest};
 use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -120,16 +120,16 @@ impl Replacement for Smq {
         self.index = Index::new(slots.max(2));
         (self.used, self.seen, self.found) = (0, 0, 0);
     }
-    fn hit(&mut self, slot: u32, _extent: UnitId, write: bool) {
+    fn hit(&mut self, slot: u32, access: &Access) {
         self.cache.rise(slot, 1);
-        if write && self.cache.queue(slot) == CLEAN {
+        if access.write && self.cache.queue(slot) == CLEAN {
             let level = self.cache.level(slot);
             self.cache.remove(slot);
             self.cache.push(DIRTY, level, slot);
         }
     }
-    fn admit(&mut self, extent: UnitId, _write: bool, full: bool) -> bool {
-        self.note(extent.0) >= self.bar() || !full
+    fn admit(&mut self, access: &Access, full: bool) -> bool {
+        self.note(access.extent.0) >= self.bar() || !full
     }
     fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
         let clean = self.cache.lowest(CLEAN, &mut busy);

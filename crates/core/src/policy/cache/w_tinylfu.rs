@@ -16,7 +16,7 @@
 use super::Replacement;
 use super::sketch::Sketch;
 use crate::collector::Lists;
-use crate::policy::{ParamError, nearest};
+use crate::policy::{Access, ParamError, nearest};
 use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -91,8 +91,8 @@ impl Replacement for WTinyLfu {
         self.protected_most = (f64::from(main) * self.protected) as u32;
         self.sketch = Sketch::new(slots);
     }
-    fn hit(&mut self, slot: u32, extent: UnitId, _write: bool) {
-        self.sketch.touch(extent.0);
+    fn hit(&mut self, slot: u32, access: &Access) {
+        self.sketch.touch(access.extent.0);
         if self.leave(slot) == WINDOW {
             self.enter(slot, WINDOW);
         } else {
@@ -100,8 +100,8 @@ impl Replacement for WTinyLfu {
             self.overflow(PROTECTED, PROBATION, self.protected_most);
         }
     }
-    fn admit(&mut self, extent: UnitId, _write: bool, _full: bool) -> bool {
-        self.sketch.touch(extent.0);
+    fn admit(&mut self, access: &Access, _full: bool) -> bool {
+        self.sketch.touch(access.extent.0);
         true
     }
     fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {

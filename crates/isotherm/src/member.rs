@@ -36,6 +36,11 @@ impl FromStr for MemberSpec {
                 let size = size
                     .parse::<Size>()
                     .map_err(|e| format!("{e} (in PATH:SIZE)"))?;
+                if size.bytes().is_some_and(|n| i64::try_from(n).is_err()) {
+                    return Err(format!(
+                        "`{text}`: too large: files and devices have less than 8E (2^63 bytes)"
+                    ));
+                }
                 Ok(MemberSpec {
                     path: path.into(),
                     size: Some(size),

@@ -20,6 +20,23 @@ fn wrong_calls_say_in_one_line_what_to_do() {
         ("create v --slow a", 1, "give a size"),
         ("create v --slow a:0", 2, "is zero"),
         ("create v --slow a:99999999T", 2, "too large"),
+        ("create v --slow a:9E", 2, "less than 8E"),
+        (
+            "create v --slow a:64M --policy greendm,PT=4,PT=16",
+            2,
+            "`PT` is given twice",
+        ),
+        ("status exists.toml", 1, "give the volume, `exists`"),
+        (
+            "serve exists.toml --nbd unix:s",
+            1,
+            "give the volume, `exists`",
+        ),
+        (
+            "serve v --nbd unix:ddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd",
+            2,
+            "a socket's may have 107",
+        ),
         ("create v --slow a:64Q", 2, "is no size"),
         ("create v --slow a:-1G", 2, "is no size"),
         ("create v --slow a:10%", 2, "give bytes"),

@@ -64,7 +64,16 @@ impl FromStr for PolicySpec {
                 "`{text}` lacks the policy's name: write NAME or NAME,KEY=VALUE"
             ));
         }
-        let params = parts.map(name_and_value).collect::<Result<_, _>>()?;
+        let params: Vec<(String, Param)> = parts.map(name_and_value).collect::<Result<_, _>>()?;
+        // Names may be given several times (rules); of two numbers one would be ignored.
+        for (i, (key, value)) in params.iter().enumerate() {
+            let before = params[..i].iter().any(|(k, _)| k == key);
+            if before && matches!(value, Param::Number(_)) {
+                return Err(format!(
+                    "`{key}` is given twice in `{text}`: give one value"
+                ));
+            }
+        }
         let spec = PolicySpec {
             name: name.to_owned(),
             params,
@@ -145,11 +154,20 @@ pub fn param_words(of: &str, key: &str, error: &ParamError) -> String {
         ParamError::Unknown(nearest) => {
             format!("{of} has no parameter `{key}`; nearest: `{nearest}`")
         }
-        ParamError::Range(range) => format!("{of}: parameter `{key}` must be {range}"),
+        ParamError::Range(range) => {
+            format!("{of}: parameter `{key}` must be {}", unnamed(range, key))
+        }
         ParamError::Value(range, nearest) => {
+            let range = unnamed(range, key);
             format!("{of}: parameter `{key}` must be {range}; nearest: `{nearest}`")
         }
     }
+}
+
+/// What is in range, without the parameter's name that some texts begin with.
+fn unnamed<'a>(range: &'a str, key: &str) -> &'a str {
+    let rest = range.strip_prefix(key).and_then(|r| r.strip_prefix(": "));
+    rest.unwrap_or(range)
 }
 
 impl fmt::Display for PolicySpec {

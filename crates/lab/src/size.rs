@@ -74,11 +74,9 @@ impl FromStr for Size {
                 _ => Err(SizeError(format!("`{text}` is more than 100%"))),
             };
         }
-        // 64K, 64KiB and 64k are the same: storage people mean 1024 by all of them.
-        let number = text
-            .strip_suffix("iB")
-            .or(text.strip_suffix('B'))
-            .unwrap_or(text);
+        // 64K, 64k and 64KiB are the same, powers of 1024; 64KB has powers of 1000, as the standards and data sheets have it.
+        let decimal = text.strip_suffix('B').filter(|t| !t.ends_with('i'));
+        let number = decimal.or(text.strip_suffix("iB")).unwrap_or(text);
         let unit = number.chars().last().map(|c| c.to_ascii_uppercase());
         let shift = UNITS
             .iter()
@@ -101,7 +99,12 @@ impl FromStr for Size {
             ))
         };
         let n: u64 = digits.parse().map_err(|_| too_large())?;
-        match n.checked_mul(1 << shift) {
+        let unit = if decimal.is_some() {
+            1000u64.pow(shift / 10)
+        } else {
+            1 << shift
+        };
+        match n.checked_mul(unit) {
             Some(0) => Err(SizeError(format!(
                 "`{text}` is zero: a size must be at least 1"
             ))),
@@ -178,7 +181,9 @@ mod tests {
             ("64K", Size::Bytes(65536)),
             ("64k", Size::Bytes(65536)),
             ("64KiB", Size::Bytes(65536)),
-            ("64KB", Size::Bytes(65536)),
+            ("64KB", Size::Bytes(64_000)),
+            ("50MB", Size::Bytes(50_000_000)),
+            ("64KiB", Size::Bytes(65536)),
             ("8G", Size::Bytes(8 << 30)),
             ("15E", Size::Bytes(15 << 60)),
             ("10%", Size::Share(100_000)),

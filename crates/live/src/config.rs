@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Bytes; in a description `65536`, `"64K"`, `"8G"` (powers of 1024).
+/// Bytes; in a description `65536`, `"64K"`, `"8G"` (powers of 1024), `"50MB"` (of 1000).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
@@ -23,12 +23,16 @@ impl Size {
         let t = text.trim();
         let (number, unit) =
             t.split_at(t.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(t.len()));
-        let shift = match unit.to_ascii_uppercase().as_str() {
-            "" | "B" => 0,
-            "K" | "KB" | "KIB" => 10,
-            "M" | "MB" | "MIB" => 20,
-            "G" | "GB" | "GIB" => 30,
-            "T" | "TB" | "TIB" => 40,
+        let unit: u64 = match unit.to_ascii_uppercase().as_str() {
+            "" | "B" => 1,
+            "K" | "KIB" => 1 << 10,
+            "M" | "MIB" => 1 << 20,
+            "G" | "GIB" => 1 << 30,
+            "T" | "TIB" => 1 << 40,
+            "KB" => 1000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "TB" => 1_000_000_000_000,
             _ => {
                 return Err(format!(
                     "`{text}` is not a size: write bytes or a number with K, M, G or T"
@@ -39,9 +43,9 @@ impl Size {
             .trim()
             .parse::<u64>()
             .ok()
-            .and_then(|n| n.checked_mul(1 << shift));
+            .and_then(|n| n.checked_mul(unit));
         let broken = || {
-            let n = number.trim().parse::<f64>().ok()? * (1u64 << shift) as f64;
+            let n = number.trim().parse::<f64>().ok()? * unit as f64;
             (n.is_finite() && (0.0..1.8e19).contains(&n)).then_some(n as u64)
         };
         whole.or_else(broken).map(Size).ok_or_else(|| {

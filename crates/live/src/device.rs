@@ -87,7 +87,11 @@ impl Device {
             Ok(meta) => Some(meta),
             Err(e) if e.kind() == io::ErrorKind::NotFound && how.create.is_some() => None,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let what = "does not exist: attach the device, or give a size to create a file";
+                let what = if how.fresh {
+                    "does not exist: attach the device, or give a size to create a file"
+                } else {
+                    "does not exist: attach the device, or correct its path in the description"
+                };
                 return Err(fail(path, ErrorKind::Device, what));
             }
             Err(e) => return Err(bad(e)),
@@ -429,6 +433,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         let e = Device::open(&path, OpenHow::default()).unwrap_err();
+        assert!(e.to_string().contains("correct its path"), "{e}");
+        let fresh = OpenHow {
+            fresh: true,
+            ..OpenHow::default()
+        };
+        let e = Device::open(&path, fresh).unwrap_err();
         assert!(e.to_string().contains("give a size"), "{e}");
         let d = Device::open(
             &path,

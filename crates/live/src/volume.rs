@@ -316,6 +316,15 @@ impl Volume {
             .unwrap_or(4096);
         let sizes: Vec<u64> = devices.iter().flatten().map(|d| d.bytes).collect();
         let Plan { sb, caching } = Plan::new(&config, &sizes, align, &file)?;
+        if config
+            .members
+            .iter()
+            .all(|m| m.tier == config.members[0].tier)
+        {
+            notes.push(
+                "one tier: every extent lies there, and no policy has anything to decide; a faster tier is given with --fast".into(),
+            );
+        }
         for (m, bytes) in config.members.iter().zip(&sizes) {
             // A paced member that its model cannot stand for must be refused before anything is written.
             m.model(*bytes).map_err(|e| config_error(&file, e))?;

@@ -94,10 +94,13 @@ pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
             "damaged"
         };
         text.push(format!(
-            "{}: {verdict}; {} members, {} extents mapped, {}",
+            "{}: {verdict}; {} members, {}, {}",
             args.volume.display(),
             config.members.len(),
-            answer["mapped_extents"],
+            match &answer["mapped_extents"] {
+                Value::Null => "its map cannot be read".to_owned(),
+                n => format!("{n} extents mapped"),
+            },
             if answer["was_clean"] == json!(true) {
                 "closed cleanly"
             } else {

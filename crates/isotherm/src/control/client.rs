@@ -43,7 +43,12 @@ pub fn connect(volume: &Path) -> Result<Option<Client>, Failure> {
 pub fn served(volume: &Path) -> Result<Client, Failure> {
     connect(volume)?.ok_or_else(|| {
         let v = volume.display();
-        if super::beside(volume, ".toml").exists() {
+        if volume.extension().is_some_and(|e| e == "toml") && volume.exists() {
+            Failure::failed(format!(
+                "{v}: is the description of a volume: give the volume, `{}`",
+                volume.with_extension("").display()
+            ))
+        } else if super::beside(volume, ".toml").exists() {
             Failure::failed(format!(
                 "{v}: not served: start it with `isotherm serve {v} --block-file DIR`"
             ))

@@ -15,6 +15,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
+/// Longest path that fits a socket's address beside the closing zero.
+const SUN_PATH_MAX: usize = 107;
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -32,6 +35,11 @@ impl FromStr for Address {
             Some("") => Err(invalid(
                 "NBD address `unix:` lacks the path of the socket: write unix:PATH",
             )),
+            Some(path) if path.len() > SUN_PATH_MAX => Err(invalid(&format!(
+                "NBD socket {path}: the path has {} bytes, a socket's may have {SUN_PATH_MAX}: give a shorter one, such as \
+                 one relative to the working directory",
+                path.len()
+            ))),
             Some(path) => Ok(Address::Unix(path.into())),
             None if text
                 .rsplit_once(':')
@@ -88,8 +96,8 @@ impl Listener {
                 {
                     return Err(invalid(&format!(
                         "NBD address {host} ({remote}) is reachable from other machines, which could then read and \
-                         write the volume without a password: use 127.0.0.1 or a unix socket, or allow remote \
-                         clients explicitly"
+                         write the volume without a password: use 127.0.0.1 or a unix socket, and let other \
+                         machines come through a tunnel (`ssh -L`)"
                     )));
                 }
                 if resolved.is_empty() {

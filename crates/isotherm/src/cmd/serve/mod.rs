@@ -38,6 +38,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             "ublk is not in this build: use --block-file DIR and a loop device, or --nbd",
         ));
     }
+    if !isotherm_live::volume::description(&args.volume).exists() {
+        // Says so in the words that all commands use.
+        crate::control::client::served(&args.volume)?;
+    }
     // Under a limit on locked memory, locking would make later allocations fail: only root has none.
     let notes = if rustix::process::geteuid().is_root() {
         isotherm_live::server::prepare_process()
@@ -53,9 +57,6 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         (false, false) => OpenMode::ReadWrite,
     };
     let volume = Volume::open(&args.volume, mode).map_err(|e| Failure::failed(e.to_string()))?;
-    for note in &notes {
-        eprintln!("isotherm: {note}");
-    }
     report(&volume);
     judge_loss(&volume, args.accept_loss)?;
     let config = volume.config().clone();
@@ -107,6 +108,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let mount =
             block_file::mount_on_engine(&server.handle(), port, dir, &config.name, &options);
         front.mount = Some(mount.map_err(|e| Failure::failed(e.to_string()))?);
+    }
+    for note in &notes {
+        eprintln!("isotherm: {note}");
     }
     say("ready");
     let patience = Duration::from_secs(args.stop_timeout);

@@ -9,6 +9,7 @@ pub mod crc32c;
 pub mod engine;
 pub mod io;
 mod ladder;
+pub mod load;
 pub mod null;
 pub mod policy;
 pub mod stats;

@@ -219,6 +219,10 @@ pub struct Counters {
     pub checkpoints: u64,
     /// Times that held work was done because a disk was about to sleep.
     pub sleep_batches: u64,
+    /// Parts of moves that went along with a neighbour's device operation (`engine/join.rs`).
+    pub joined: u64,
+    /// Joined operations that failed or were short, and were repeated extent by extent.
+    pub joins_repeated: u64,
     /// Times that it was done because it had been held long enough, or was too much.
     pub sleep_limits: u64,
     /// Odd requests that needed read-modify-write.

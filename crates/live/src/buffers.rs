@@ -604,11 +604,14 @@ impl Arena {
         })
     }
 
-    /// Address of byte `offset` of move buffer `index`, of which `len` bytes will be used.
+    /// Address of byte `offset` of move buffer `index`, from which on `len` bytes will be used: a joined operation uses
+    /// buffers that follow one another.
     pub fn move_at(&self, index: u16, offset: u32, len: u32) -> *mut u8 {
         let (index, offset) = (usize::from(index), offset as usize);
         assert!(
-            index < self.move_count && offset + len as usize <= self.move_bytes,
+            offset < self.move_bytes
+                && index * self.move_bytes + offset + len as usize
+                    <= self.move_count * self.move_bytes,
             "no such move buffer"
         );
         self.region

@@ -191,6 +191,12 @@ pub struct IoConfig {
     /// No more dirty bytes than this wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_hold_bytes: Option<Size>,
+    /// Longest joined operation of moves; 1M if left out, 0: none are joined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub join_bytes: Option<Size>,
+    /// Seconds that a joined operation may take its device; 0.05 if left out, 0: no matter how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub join_s: Option<f64>,
 }
 
 impl IoConfig {
@@ -223,6 +229,8 @@ impl Default for IoConfig {
             wear_burst_h: None,
             sleep_hold_s: None,
             sleep_hold_bytes: None,
+            join_bytes: None,
+            join_s: None,
         }
     }
 }
@@ -273,6 +281,8 @@ const IO: &[&str] = &[
     "wear_burst_h",
     "sleep_hold_s",
     "sleep_hold_bytes",
+    "join_bytes",
+    "join_s",
 ];
 
 /// Every key of `table` must be one of `valid`.

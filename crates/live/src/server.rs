@@ -162,7 +162,7 @@ impl Prepared {
             mode,
             ..
         } = self.volume;
-        let io = &config.io;
+        let (io, usual) = (&config.io, Params::default());
         // With the core's `mutants` feature there is one field more.
         #[allow(clippy::needless_update)]
         let params = Params {
@@ -186,6 +186,10 @@ impl Prepared {
             sleep_hold: io.sleep_hold_s.map(|s| Nanos((s * 1e9) as u64)),
             sleep_hold_bytes: io.sleep_hold_bytes.map(|b| b.0),
             pass_discards: io.pass_discards,
+            join_bytes: io.join_bytes.map_or(usual.join_bytes, |b| b.0),
+            join_time: io
+                .join_s
+                .map_or(usual.join_time, |s| Nanos((s * 1e9) as u64)),
             ..Params::default()
         };
         let devices = Arc::new(devices);

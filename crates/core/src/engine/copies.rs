@@ -25,7 +25,6 @@ impl Engine {
         now: Nanos,
         action: Action,
         (e, home, to): (ExtentId, Slot, TierId),
-        out: &mut Vec<Effect>,
     ) -> Result<bool, Refusal> {
         let copy = self.space.map.copy(e);
         let (kind, src, parts) = match copy {
@@ -41,7 +40,7 @@ impl Engine {
         if self.has_writers(e) && !self.broken(Mutant::FetchUnderWriter) {
             return Err(Refusal::Busy);
         }
-        self.may_copy(now, e, true)?;
+        let rides = self.may_copy(now, e, src, true)?;
         // A copy needs no record.
         self.may_disturb(now, &[src], false)?;
         if kind != Kind::Fill && self.space.slots.free(to) == 0 {
@@ -53,7 +52,7 @@ impl Engine {
             _ => self.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
         };
         self.set_parts(&parts);
-        self.start_move(action, e, (src, dst), kind, true, false, out);
+        self.start_move(action, e, (src, dst), kind, true, false, rides);
         Ok(false)
     }
 
@@ -156,34 +155,26 @@ impl Engine {
         now: Nanos,
         action: Action,
         e: ExtentId,
-        out: &mut Vec<Effect>,
     ) -> Result<bool, Refusal> {
         if self.has_writers(e) {
             return Err(Refusal::Busy);
         }
-        self.may_copy(now, e, false)?;
         if let Some(home) = self.space.map.home(e) {
+            self.may_copy(now, e, home, false)?;
             self.may_disturb(now, &[home], true)?;
         }
         let evict = matches!(action, Action::Evict { .. });
-        self.start_clean(action, e, evict, false, out);
+        self.start_clean(action, e, evict, false);
         Ok(false)
     }
 
     /// Write the dirty blocks of `e` home. The caller has seen to it that no write is in flight and a buffer is free.
-    pub(super) fn start_clean(
-        &mut self,
-        action: Action,
-        e: ExtentId,
-        evict: bool,
-        own: bool,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn start_clean(&mut self, action: Action, e: ExtentId, evict: bool, own: bool) {
         if let (Some(copy), Some(home)) = (self.space.map.copy(e), self.space.map.home(e)) {
             let parts = self.dirty_parts(e);
             self.set_parts(&parts);
             let kind = Kind::Clean { evict };
-            self.start_move(action, e, (copy, home), kind, false, own, out);
+            self.start_move(action, e, (copy, home), kind, false, own, false);
         }
     }
 
@@ -236,7 +227,7 @@ impl Engine {
         out: &mut Vec<Effect>,
     ) -> Result<bool, Refusal> {
         if self.space.map.is_dirty(e) && !self.broken(Mutant::DropDirtyCopy) {
-            return self.try_clean(now, action, e, out);
+            return self.try_clean(now, action, e);
         }
         if self.space.map.is_held(e) || self.has_writers(e) {
             return Err(Refusal::Busy);
@@ -301,7 +292,7 @@ impl Engine {
         {
             self.hand = s.0 + 1;
             self.counters.evictions.proposed += 1;
-            self.start_clean(Action::Evict { extent: e }, e, true, true, out);
+            self.start_clean(Action::Evict { extent: e }, e, true, true);
         }
         false
     }
@@ -319,7 +310,7 @@ impl Engine {
     }
 
     /// A write wanted the copy given up, and it holds dirty blocks: write them home when that is possible. Advice only.
-    pub(super) fn evict_behind(&mut self, e: ExtentId, out: &mut Vec<Effect>) {
+    pub(super) fn evict_behind(&mut self, e: ExtentId) {
         if self.space.map.is_dirty(e)
             && self.may_move()
             && self.has_move_buffer()
@@ -327,7 +318,7 @@ impl Engine {
             && !self.has_writers(e)
         {
             self.counters.evictions.proposed += 1;
-            self.start_clean(Action::Evict { extent: e }, e, true, true, out);
+            self.start_clean(Action::Evict { extent: e }, e, true, true);
         }
     }
 }

@@ -487,7 +487,7 @@ impl Engine {
                 self.unpinned(s, out);
             }
             if write {
-                self.written(now, e, s, (start, len), result.is_ok(), out);
+                self.written(now, e, s, (start, len), result.is_ok());
             }
             // A discard or an odd write may have waited for the writers to drain.
             self.retry |= write && self.space.map.is_held(e);
@@ -502,20 +502,12 @@ impl Engine {
     }
 
     /// A device write of bytes `start…` of the volume, as far as they lie in `e`, to its slot `s` ended.
-    fn written(
-        &mut self,
-        now: Nanos,
-        e: ExtentId,
-        s: Slot,
-        (start, len): (u64, u32),
-        ok: bool,
-        out: &mut Vec<Effect>,
-    ) {
+    fn written(&mut self, now: Nanos, e: ExtentId, s: Slot, (start, len): (u64, u32), ok: bool) {
         let (shift, b) = (self.space.geo.extent_shift, self.space.geo.block_shift);
         let base = u64::from(e.0) << shift;
         let from = ((start.max(base) - base) >> b) as u32;
         let to = (((start + u64::from(len)).min(base + (1 << shift)) - base) >> b) as u32;
-        if !self.replicas.is_empty() && self.replica_written(now, e, s, (from, to), ok, out) {
+        if !self.replicas.is_empty() && self.replica_written(now, e, s, (from, to), ok) {
             return;
         }
         // Only now are the blocks valid: a round that starts while the write is in flight must not expose them.

@@ -39,7 +39,7 @@ fn number(n: Option<u64>) -> f64 {
 }
 
 /// All of them. Bounds, throttles and budgets are off unless set.
-pub const KNOBS: [Knob; 8] = [
+pub const KNOBS: [Knob; 10] = [
     Knob {
         name: "move_bytes_per_s",
         what: "bandwidth for moves",
@@ -111,6 +111,24 @@ pub const KNOBS: [Knob; 8] = [
         zero: true,
         get: |p| number(p.sleep_hold_bytes),
         put: |p, v| p.sleep_hold_bytes = unless_zero(v).map(|v| v as u64),
+    },
+    Knob {
+        name: "join_bytes",
+        what: "longest joined operation of moves",
+        range: "join_bytes: bytes, 0 (moves are not joined) to 10^9",
+        limits: (0.0, 1e9),
+        zero: true,
+        get: |p| p.join_bytes as f64,
+        put: |p, v| p.join_bytes = v as u64,
+    },
+    Knob {
+        name: "join_s",
+        what: "time that a joined operation may take its device",
+        range: "join_s: seconds, 0 (no matter how long) or 0.0001 to 3600",
+        limits: (0.0001, HOUR),
+        zero: true,
+        get: |p| p.join_time.as_secs_f64(),
+        put: |p, v| p.join_time = nanos(v),
     },
 ];
 

@@ -164,7 +164,7 @@ impl Engine {
         self.lull.is_on()
             && match what {
                 What::Round | What::Trim { .. } => true,
-                What::Move { index } => {
+                What::Move { index, .. } => {
                     let m = self.moves.list[usize::from(index)];
                     m.is_some_and(|m| m.own || !m.is_promotion())
                 }
@@ -263,7 +263,7 @@ impl Engine {
                 b.hand += 1;
                 self.lull.batch = Some(b);
                 self.counters.writebacks.proposed += 1;
-                self.start_clean(Action::Clean { extent }, extent, false, true, out);
+                self.start_clean(Action::Clean { extent }, extent, false, true);
                 return true;
             }
             b.hand += 1;

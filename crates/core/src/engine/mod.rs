@@ -14,6 +14,8 @@
 //! | `edges.rs` | odd requests: read-modify-write of edge blocks |
 //! | `replicas.rs` | reads and writes of extents that have a copy |
 //! | `move_list.rs`, `moves.rs` | moves under way and what limits them; the life of a move |
+//! | `transfer.rs`, `join.rs` | what moves read and write; neighbours become one operation |
+//! | `measure.rs` | how long operations took |
 //! | `copies.rs` | the life of a copy |
 //! | `round.rs` | rounds: flush data, write records, flush journal, reply |
 //! | `commit.rs` | what rounds work on: pending records, journal staging, the checkpoint being built |
@@ -33,8 +35,10 @@ mod follow;
 mod free;
 mod gate;
 mod inspect;
+mod join;
 mod knobs;
 mod lull;
+mod measure;
 mod move_list;
 mod moves;
 mod mutants;
@@ -43,6 +47,7 @@ mod replicas;
 mod round;
 mod slab;
 mod switch;
+mod transfer;
 mod upkeep;
 mod wear;
 
@@ -66,6 +71,7 @@ use alloc::vec::Vec;
 use commit::Commit;
 use edges::Edges;
 use free::Freeing;
+use join::Joins;
 use lull::Lull;
 use move_list::Moves;
 use replicas::Replicas;
@@ -124,8 +130,8 @@ enum What {
         start: u64,
         len: u32,
     },
-    /// Reading or writing a move's buffer.
-    Move { index: u16 },
+    /// Reading or writing the buffers of `count` moves, which follow one another.
+    Move { index: u16, count: u16 },
     /// A flush, metadata write or metadata flush of the current round.
     Round,
     /// Passing a discard down before the slot is given out again.
@@ -139,6 +145,10 @@ struct Op {
     what: What,
     #[allow(clippy::struct_field_names)]
     op: DeviceOp,
+    /// When it was started, whether a request waits for it, and whether it goes on where the device's last one ended.
+    issued: Nanos,
+    foreground: bool,
+    sequential: bool,
     /// Bytes of metadata, as (staging sequence numbers | checkpoint buffer | header).
     meta: commit::MetaSource,
 }
@@ -198,6 +208,7 @@ pub struct Engine {
     /// What the policy has no use for, and is given up in the background.
     drain: switch::Draining,
     moves: Moves,
+    joins: Joins,
     wear: Wear,
     lull: Lull,
     commit: Commit,
@@ -208,6 +219,8 @@ pub struct Engine {
     phase: Phase,
     /// A flush or metadata write failed: nothing can be promised any more.
     failed: bool,
+    /// The time of the event that is being worked on.
+    clock: Nanos,
     /// Unmapped extents must not be read as zeros (degraded, mirror not complete).
     incomplete: bool,
 }
@@ -271,6 +284,8 @@ impl Engine {
             commit,
             freeing: Freeing::default(),
             moves: Moves::new(&params),
+            joins: Joins::new(n),
+            clock: opened.time_base,
             wear: Wear::new(&params, space.geo.extent_bytes(), opened.time_base),
             lull: Lull::new(params.sleep_hold, params.sleep_hold_bytes, opened.time_base),
             edges: Edges::default(),
@@ -300,7 +315,7 @@ impl Engine {
 
     /// A request arrived.
     pub fn submit(&mut self, now: Nanos, req: Request, out: &mut Vec<Effect>) {
-        self.wear.pass(now);
+        self.pass(now);
         if let Err(error) = self.admissible(&req) {
             self.counters.errors += 1;
             out.push(Effect::Reply {
@@ -402,7 +417,7 @@ impl Engine {
         result: Result<u32, IoError>,
         out: &mut Vec<Effect>,
     ) {
-        self.wear.pass(now);
+        self.pass(now);
         let op = self.ops.at(id.0);
         let (i, len, what) = (usize::from(op.op.member.0), op.op.len, op.what);
         self.members[i].in_flight -= 1;
@@ -410,19 +425,32 @@ impl Engine {
             self.members[i].last_used = now;
         }
         let whole = result.map(|n| n >= len || self.broken(Mutant::TrustShortTransfer));
-        if let Ok(false) = whole {
+        let op = *self.ops.at(id.0);
+        if matches!(what, What::Move { count: 2.., .. })
+            && whole != Ok(true)
+            && !(whole == Ok(false) && self.broken(Mutant::TrustTornJoin))
+        {
+            self.counters.members[i].errors += u64::from(whole.is_err());
+            self.ops.remove(id.0);
+            self.measure(now, &op);
+            self.repeat_apart(&op, out);
+            return self.upkeep(now, out);
+        }
+        let torn = matches!(what, What::Move { count: 2.., .. });
+        if whole == Ok(false) && !torn {
             // A short transfer: the rest is asked for again, from the block in which the device stopped; one that did not
             // get past its first block is an error, or it would be asked for for ever.
             let n = result.unwrap_or(0) & !(self.space.geo.block_bytes() - 1);
-            let op = *self.ops.at(id.0);
             if n > 0 && matches!(op.op.kind, OpKind::Read | OpKind::Write) {
                 self.resume(op, n, id, out);
                 return;
             }
         }
         let op = self.ops.remove(id.0);
+        self.measure(now, &op);
         let result = match whole {
             Ok(true) => Ok(()),
+            Ok(false) if torn => Ok(()),
             Ok(false) => Err(IoError::Io),
             Err(e) => Err(e),
         };
@@ -430,7 +458,7 @@ impl Engine {
         c.errors += u64::from(result.is_err());
         match op.what {
             What::Data { .. } => self.data_done(now, &op, result, out),
-            What::Move { index } => self.move_step(now, index, result, out),
+            What::Move { .. } => self.joined_step(now, &op, result, out),
             What::Round => self.round_step(now, &op, result, out),
             What::Trim { slot } => {
                 // Discards are advice; a device that cannot is not asked again.
@@ -475,7 +503,7 @@ impl Engine {
 
     /// No more requests will come: drain, write everything down.
     pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        self.wear.pass(now);
+        self.pass(now);
         if self.phase == Phase::Running {
             self.phase = Phase::Closing;
             for i in 0..self.moves.len() {
@@ -511,7 +539,16 @@ impl Engine {
         meta: commit::MetaSource,
         out: &mut Vec<Effect>,
     ) {
-        op.id = OpId(self.ops.insert(Op { what, op, meta }));
+        let issued = self.clock;
+        let (foreground, sequential) = self.noted(what, &op);
+        op.id = OpId(self.ops.insert(Op {
+            what,
+            op,
+            issued,
+            foreground,
+            sequential,
+            meta,
+        }));
         let m = &mut self.members[usize::from(op.member.0)];
         m.in_flight += 1;
         if m.asleep && op.kind != OpKind::Standby {

@@ -2,7 +2,7 @@
 
 use super::{Params, What};
 use crate::bits::Bits;
-use crate::policy::Action;
+use crate::policy::{Action, Outcome};
 use crate::stats::Histogram;
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::vec::Vec;
@@ -24,6 +24,8 @@ const FEEDBACK_EVERY: Nanos = Nanos::from_millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Reading,
+    /// Read, waits for the others of its batch.
+    Gathered,
     Writing,
     /// Copied, waits for a round.
     Copied,
@@ -68,12 +70,24 @@ pub(super) struct Move {
     pub(super) stale: bool,
     /// Bytes of the wear budget that are set aside for it.
     pub(super) owed: u32,
+    /// The event that it was started in.
+    pub(super) batch: u32,
+    /// It is part of the operation of the move before it, and no limit counts it.
+    pub(super) rides: bool,
 }
 
 impl Move {
     /// Does its buffer hold all of the extent that counts?
     pub(super) fn has_buffer(&self) -> bool {
         self.step != Step::Reading && matches!(self.kind, Kind::Rehome | Kind::Fetch)
+    }
+    /// Has it come to nothing?
+    pub(super) fn lost(&self) -> Option<Outcome> {
+        if self.failed {
+            Some(Outcome::Failed)
+        } else {
+            self.stale.then_some(Outcome::Stale)
+        }
     }
     /// Is its record being written?
     pub(super) fn is_committing(&self) -> bool {
@@ -105,6 +119,8 @@ pub(super) struct Moves {
     /// By move: the blocks that it is about, for those that are not about all.
     pub(super) parts: Vec<Bits>,
     pub(super) active: u32,
+    /// Of those that read or write, the ones that are part of another's operation.
+    pub(super) riders: u32,
     /// Since when a copied move waits for a round.
     copied_since: Option<Nanos>,
     copied: u32,
@@ -133,6 +149,7 @@ impl Moves {
             list: alloc::vec![None; usize::from(n)],
             parts: alloc::vec![Bits::default(); usize::from(n)],
             active: 0,
+            riders: 0,
             copied_since: None,
             copied: 0,
             calm_wait: Nanos(0),
@@ -198,15 +215,35 @@ impl Moves {
     pub(super) fn has_free(&self) -> bool {
         self.list.iter().any(Option::is_none)
     }
+    /// Is buffer `i` free?
+    pub(super) fn is_free(&self, i: u16) -> bool {
+        self.list.get(usize::from(i)).is_some_and(Option::is_none)
+    }
+    /// Where the longest run of free buffers starts: those that follow may be joined.
+    pub(super) fn longest_free(&self) -> Option<u16> {
+        let (mut best, mut start) = (0..0, 0);
+        for (i, m) in self.list.iter().enumerate() {
+            if m.is_some() {
+                start = i + 1;
+            } else if i + 1 - start > best.len() {
+                best = start..i + 1;
+            }
+        }
+        (!best.is_empty()).then_some(best.start as u16)
+    }
     /// The policy that asked for these is gone.
     pub(super) fn disown(&mut self) {
         for m in self.list.iter_mut().flatten() {
             m.own = true;
         }
     }
-    /// Moves that still read or write: what MCML counts. One that only waits for its record burdens nobody.
-    pub(super) fn copying(&self) -> u32 {
+    /// Moves that still read or write. One that only waits for its record burdens nobody.
+    pub(super) fn at_work(&self) -> u32 {
         self.active - self.copied
+    }
+    /// Those of them that cost the slower device an operation of its own: what MCML counts.
+    pub(super) fn copying(&self) -> u32 {
+        self.at_work() - self.riders
     }
     /// Should a round be started for the moves that wait? `urgent`: somebody waits for an extent or a slot.
     pub(super) fn want_round(&self, now: Nanos, urgent: bool) -> bool {
@@ -236,12 +273,16 @@ impl Moves {
     }
     /// A write to the fastest tier begins: how much of it was set aside before.
     pub(super) fn pay(&mut self, what: What, len: u32) -> u32 {
-        let What::Move { index } = what else { return 0 };
-        let Some(m) = &mut self.list[usize::from(index)] else {
+        let What::Move { index, count } = what else {
             return 0;
         };
-        let paid = m.owed.min(len);
-        m.owed -= paid;
+        let mut paid = 0;
+        let moves = self.list.iter_mut().skip(usize::from(index));
+        for m in moves.take(usize::from(count)).flatten() {
+            let part = m.owed.min(len - paid);
+            m.owed -= part;
+            paid += part;
+        }
         paid
     }
     pub(super) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
@@ -296,6 +337,8 @@ impl Moves {
             .flatten()
             .filter(|m| m.step == Step::Copied)
             .count() as u32;
+        let rides = |m: &&Move| m.rides && !matches!(m.step, Step::Copied | Step::Committing);
+        self.riders = self.list.iter().flatten().filter(rides).count() as u32;
         self.copied_since = if self.copied == 0 {
             None
         } else {

@@ -6,11 +6,10 @@
 //! Crash points: before the record is durable the map says *source*, which nobody overwrote; after it, *destination*, which
 //! was flushed before the record was issued. The source slot is free only after the record is durable and unread.
 
-use super::commit::MetaSource;
 use super::move_list::{AT_WORK, Kind, Move, Step};
-use super::{Engine, Mutant, What};
+use super::{Engine, Mutant};
 use crate::bits::Bits;
-use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind};
+use crate::io::{Effect, OpKind};
 use crate::ladder::{self, Floor, Rung};
 use crate::policy::{Action, Outcome, Refusal};
 use crate::stats::MoveCounters;
@@ -50,10 +49,10 @@ impl Floor for Timed<'_> {
                 from,
                 to,
                 up,
-            } => me.try_move(now, action, (extent, from, to), up, out),
-            Rung::Fetch { extent, home, to } => me.try_fetch(now, action, (extent, home, to), out),
+            } => me.try_move(now, action, (extent, from, to), up),
+            Rung::Fetch { extent, home, to } => me.try_fetch(now, action, (extent, home, to)),
             Rung::Allocate { extent, to } => me.try_allocate(now, extent, to),
-            Rung::Clean { extent } => me.try_clean(now, action, extent, out),
+            Rung::Clean { extent } => me.try_clean(now, action, extent),
             Rung::Evict { extent } => me.try_evict(now, action, extent, out),
         }
     }
@@ -66,6 +65,7 @@ impl Engine {
     /// Try what the policy wants, in order.
     pub(super) fn try_wanted(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         let mut wanted = core::mem::take(&mut self.wanted);
+        self.sort_cleans(&mut wanted);
         ladder::climb(&mut Timed { me: self, now, out }, &mut wanted);
         // Keep the buffer: the policy may have pushed more into the new one.
         wanted.append(&mut self.wanted);
@@ -106,13 +106,12 @@ impl Engine {
         action: Action,
         (extent, src, to): (ExtentId, Slot, TierId),
         up: bool,
-        out: &mut Vec<Effect>,
     ) -> Result<bool, Refusal> {
         // A read in flight pins the slot but does not stop a copy; a write could land after the copy was read.
         if self.space.pins.count(src).1 > 0 {
             return Err(Refusal::Busy);
         }
-        self.may_copy(now, extent, up)?;
+        let ride = self.may_copy(now, extent, src, up)?;
         let (policy, view, _) = self.view(now, 0);
         let beside = policy.beside(&view, extent, to);
         let dst = self
@@ -124,12 +123,12 @@ impl Engine {
             self.space.slots.put_back(dst);
             return Err(why);
         }
-        self.start_move(action, extent, (src, dst), Kind::Rehome, up, false, out);
+        self.start_move(action, extent, (src, dst), Kind::Rehome, up, false, ride);
         Ok(false)
     }
 
     /// Move a home that nothing holds and nobody writes to, whatever the policy thinks; false if there is no slot.
-    pub(super) fn own_move(&mut self, extent: ExtentId, to: TierId, out: &mut Vec<Effect>) -> bool {
+    pub(super) fn own_move(&mut self, extent: ExtentId, to: TierId) -> bool {
         let (Some(src), Some(dst)) = (
             self.space.map.home(extent),
             self.space.slots.take_lowest(to),
@@ -138,12 +137,19 @@ impl Engine {
         };
         let action = Action::Move { extent, to };
         self.counted(action, false).proposed += 1;
-        self.start_move(action, extent, (src, dst), Kind::Rehome, false, true, out);
+        self.start_move(action, extent, (src, dst), Kind::Rehome, false, true, false);
         true
     }
 
-    /// May a move of `extent` start, which no writer stops?
-    pub(super) fn may_copy(&mut self, now: Nanos, e: ExtentId, up: bool) -> Result<(), Refusal> {
+    /// May a move of `extent` out of `src` start, which no writer stops? True: as part of the operation of the one before it,
+    /// which no limit of moves counts but the user's own.
+    pub(super) fn may_copy(
+        &mut self,
+        now: Nanos,
+        e: ExtentId,
+        src: Slot,
+        up: bool,
+    ) -> Result<bool, Refusal> {
         let rules = self.policy.move_rules();
         let reads = |s: Option<Slot>| s.is_some_and(|s| self.space.pins.is_pinned(s));
         if self.space.map.is_held(e)
@@ -155,21 +161,37 @@ impl Engine {
         if up && rules.yield_to_metadata && self.commit.writing_metadata() {
             return Err(Refusal::MetadataFlush);
         }
-        let limit = rules
-            .limit
-            .unwrap_or(AT_WORK)
-            .min(self.moves.list.len() as u32)
-            .min(self.params.moves_max.map_or(u32::MAX, u32::from));
-        if self.moves.copying() >= limit || !self.moves.has_free() {
+        let rides = self.rides(src, up);
+        let limit = rules.limit.unwrap_or(AT_WORK);
+        let own = self.params.moves_max.map_or(u32::MAX, u32::from);
+        if (!rides && self.moves.copying() >= limit)
+            || self.moves.at_work() >= own
+            || !self.moves.has_free()
+        {
             return Err(Refusal::Limit);
         }
         self.moves.refill(now);
-        if self.moves.copying() >= self.moves.allowed(now, self.params.p99_limit)
+        let allowed = self.moves.allowed(now, self.params.p99_limit);
+        if (!rides && self.moves.copying() >= allowed)
             || (self.moves.bytes_per_s.is_some() && self.moves.budget < 0)
         {
             return Err(Refusal::Throttled);
         }
-        Ok(())
+        Ok(rides)
+    }
+
+    /// Cleans that are wanted one after another go home in the order of addresses.
+    fn sort_cleans(&self, wanted: &mut [Action]) {
+        let clean = |a: &Action| matches!(a, Action::Clean { .. });
+        for batch in wanted.chunk_by_mut(|a, b| clean(a) && clean(b)) {
+            if batch.len() > 1 {
+                batch.sort_by_key(|a| {
+                    let e = a.extent();
+                    let known = e.0 < self.space.geo.extents;
+                    (known.then(|| self.space.map.home(e)).flatten(), e)
+                });
+            }
+        }
     }
 
     /// May the engine itself start one? Its own needs know no throttle.
@@ -188,7 +210,7 @@ impl Engine {
         kind: Kind,
         up: bool,
         own: bool,
-        out: &mut Vec<Effect>,
+        rides: bool,
     ) {
         let index = self.next_move();
         let owed = self.reserve_wear(kind, dst);
@@ -206,8 +228,12 @@ impl Engine {
             failed: false,
             stale: false,
             owed,
+            batch: self.joins.batch(),
+            rides,
         });
         self.moves.active += 1;
+        self.moves.riders += u32::from(rides);
+        self.joins_on(index, if up { src } else { dst }, up);
         self.space.map.hold(extent, true);
         self.space.pins.pin(src, false);
         let blocks = self.space.geo.blocks_per_extent();
@@ -218,13 +244,14 @@ impl Engine {
             from = parts.first().map_or(0, |p| p.0);
             to = parts.last().map_or(blocks, |p| p.1);
         }
-        self.move_io(index, OpKind::Read, src, from, to, out);
+        self.move_io(index, OpKind::Read, src, from, to);
     }
 
     /// The buffer that the next move will use. A caller's bug if there is none.
     pub(super) fn next_move(&self) -> u16 {
-        let free = self.moves.list.iter().position(Option::is_none);
-        free.expect("no move buffer is free") as u16
+        let next = self.joins.next_buffer().filter(|&i| self.moves.is_free(i));
+        next.or_else(|| self.moves.longest_free())
+            .expect("no move buffer is free")
     }
 
     /// Say which blocks the move that starts next is about.
@@ -247,106 +274,6 @@ impl Engine {
     pub(super) fn parts(&self, index: u16) -> Vec<(u32, u32)> {
         self.moves
             .all_parts(index, self.space.geo.blocks_per_extent())
-    }
-
-    fn move_io(
-        &mut self,
-        index: u16,
-        kind: OpKind,
-        slot: Slot,
-        from: u32,
-        to: u32,
-        out: &mut Vec<Effect>,
-    ) {
-        let (member, start) = self.space.geo.locate(slot);
-        let (at, len) = (
-            from << self.space.geo.block_shift,
-            (to - from) << self.space.geo.block_shift,
-        );
-        if let Some(m) = &mut self.moves.list[usize::from(index)] {
-            m.left += 1;
-            match (m.kind, kind) {
-                (Kind::Fetch | Kind::Fill, OpKind::Read) => {
-                    self.counters.fetched_bytes += u64::from(len);
-                }
-                (Kind::Clean { .. }, OpKind::Write) => {
-                    self.counters.written_back_bytes += u64::from(len);
-                }
-                _ => {}
-            }
-        }
-        let op = DeviceOp {
-            id: OpId(0),
-            member,
-            kind,
-            offset: start + u64::from(at),
-            len,
-            buf: BufRef::Move { index, offset: at },
-            fua: false,
-        };
-        self.start(What::Move { index }, op, MetaSource::None, out);
-    }
-
-    /// A read or write of a move ended.
-    pub(super) fn move_step(
-        &mut self,
-        now: Nanos,
-        index: u16,
-        result: Result<(), IoError>,
-        out: &mut Vec<Effect>,
-    ) {
-        let failed = self.failed;
-        let Some(m) = &mut self.moves.list[usize::from(index)] else {
-            return;
-        };
-        m.left -= 1;
-        m.failed |= result.is_err() || failed;
-        let m = *m;
-        if m.step == Step::Writing {
-            let (member, _) = self.space.geo.locate(m.dst);
-            self.members[usize::from(member.0)].unflushed = true;
-        }
-        if m.left > 0 {
-            return;
-        }
-        if m.stale || m.failed {
-            let how = if m.failed {
-                Outcome::Failed
-            } else {
-                Outcome::Stale
-            };
-            return self.give_up(now, index, how, out);
-        }
-        if m.step == Step::Reading {
-            self.write_move(now, index, m, out);
-        } else if matches!(m.kind, Kind::Rehome | Kind::Clean { .. }) {
-            if let Some(m) = &mut self.moves.list[usize::from(index)] {
-                m.step = Step::Copied;
-            }
-        } else {
-            self.flip_copy(now, index, out);
-        }
-        // Readers that waited are served from the buffer now.
-        self.retry = true;
-        self.moves.recount(now);
-    }
-
-    fn write_move(&mut self, now: Nanos, index: u16, m: Move, out: &mut Vec<Effect>) {
-        if let Some(m) = &mut self.moves.list[usize::from(index)] {
-            m.step = Step::Writing;
-        }
-        if !m.writes_in_place() {
-            let blocks = self.space.geo.blocks_per_extent();
-            return self.move_io(index, OpKind::Write, m.dst, 0, blocks, out);
-        }
-        let parts = self.parts(index);
-        if parts.is_empty() {
-            // Every block was written anew meanwhile.
-            return self.give_up(now, index, Outcome::Stale, out);
-        }
-        for (from, to) in parts {
-            self.move_io(index, OpKind::Write, m.dst, from, to, out);
-        }
     }
 
     /// Take a move out of the list; its extent is let go of.
@@ -393,7 +320,7 @@ impl Engine {
     }
 
     /// End a move without effect. A destination of its own was never exposed, so it is free at once.
-    fn give_up(&mut self, now: Nanos, index: u16, how: Outcome, out: &mut Vec<Effect>) {
+    pub(super) fn give_up(&mut self, now: Nanos, index: u16, how: Outcome, out: &mut Vec<Effect>) {
         if self.moves.list[usize::from(index)].is_none() {
             return;
         }

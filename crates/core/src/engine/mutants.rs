@@ -74,10 +74,18 @@ pub enum Mutant {
     LazyInSilence,
     /// Slots of missing members are given out.
     HandOutLost,
+    /// A joined write's device is left out of the flush before its moves' records.
+    JoinForgetsFlush,
+    /// A joined operation that was torn in the middle counts as whole.
+    TrustTornJoin,
+    /// A move that was overtaken goes on if its operation was a joined one.
+    JoinForgetsStale,
+    /// Of a joined operation that failed only the first part is repeated, and the others count as done.
+    RepeatOnlyFirst,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 33] = [
+pub const MUTANTS: [Mutant; 37] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -111,6 +119,10 @@ pub const MUTANTS: [Mutant; 33] = [
     Mutant::MirrorForgetsDirty,
     Mutant::LazyInSilence,
     Mutant::HandOutLost,
+    Mutant::JoinForgetsFlush,
+    Mutant::TrustTornJoin,
+    Mutant::JoinForgetsStale,
+    Mutant::RepeatOnlyFirst,
 ];
 
 /// Was this rule taken out?

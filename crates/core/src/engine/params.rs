@@ -37,6 +37,10 @@ pub struct Params {
     pub sleep_hold: Option<Nanos>,
     /// And no more dirty bytes than this, in whole extents.
     pub sleep_hold_bytes: Option<u64>,
+    /// Joined operations of moves are no longer than this; 0: none are joined (`join.rs`).
+    pub join_bytes: u64,
+    /// Nor do they take the device longer than about this; 0: no matter how long.
+    pub join_time: Nanos,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
@@ -74,6 +78,8 @@ impl Default for Params {
             wear_burst: Nanos::from_secs(86_400),
             sleep_hold: None,
             sleep_hold_bytes: None,
+            join_bytes: 1 << 20,
+            join_time: Nanos::from_millis(50),
             pass_discards: true,
             piece_blocks: 256,
             unread_metadata: false,

@@ -184,7 +184,6 @@ impl Engine {
         slot: Slot,
         (from, to): (u32, u32),
         ok: bool,
-        out: &mut Vec<Effect>,
     ) -> bool {
         let Some(w) = self.replicas.writing.get_mut(&(e.0, from)) else {
             return false;
@@ -202,7 +201,7 @@ impl Engine {
         self.replicas.writing.remove(&(e.0, from));
         self.settle_replicas(now, e, (from, to), w);
         if w.evict {
-            self.evict_behind(e, out);
+            self.evict_behind(e);
         }
         // A piece that wants a slot may find one to make free now.
         self.freed |= !self.starving.is_empty();

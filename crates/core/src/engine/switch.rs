@@ -281,13 +281,13 @@ impl Engine {
         // A home on a middle tier may have a copy on the fastest, which must go before the home can move.
         let covered = !is_copy && self.space.map.copy(extent).is_some();
         Some(if !is_copy && !covered {
-            self.own_move(extent, self.space.geo.slowest(), out)
+            self.own_move(extent, self.space.geo.slowest())
         } else if must_go || covered {
             self.give_up_copy(now, extent, out);
             true
         } else {
             self.counters.writebacks.proposed += 1;
-            self.start_clean(Action::Clean { extent }, extent, false, true, out);
+            self.start_clean(Action::Clean { extent }, extent, false, true);
             true
         })
     }
@@ -296,7 +296,7 @@ impl Engine {
         let action = Action::Evict { extent };
         self.counters.evictions.proposed += 1;
         if self.space.map.is_dirty(extent) {
-            self.start_clean(action, extent, true, true, out);
+            self.start_clean(action, extent, true, true);
         } else {
             self.counters.evictions.done += 1;
             self.drop_copy(now, extent, out);

@@ -11,10 +11,17 @@ const WANT_TURNS: u32 = 64;
 impl Engine {
     /// Time passed.
     pub fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        self.wear.pass(now);
+        self.pass(now);
         self.policy_due = true;
         self.put_to_sleep(now, true, out);
         self.upkeep(now, out);
+    }
+
+    /// It is `now`: told before anything else that an event does.
+    #[inline]
+    pub(super) fn pass(&mut self, now: Nanos) {
+        self.clock = now;
+        self.wear.pass(now);
     }
 
     /// When [`Engine::tick`] is wanted.
@@ -108,6 +115,7 @@ impl Engine {
                 break;
             }
         }
+        self.issue_parts(out);
         if self.phase == Phase::Closing && self.nothing_left() {
             self.phase = Phase::Closed;
         }
@@ -122,6 +130,7 @@ impl Engine {
 
     /// Send idle disks to sleep (GreenDM 6.1.4); `first`, do what was held for them.
     pub(super) fn put_to_sleep(&mut self, now: Nanos, first: bool, out: &mut Vec<Effect>) {
+        self.issue_parts(out);
         for i in 0..self.members.len() {
             let m = self.members[i];
             let Some(after) = self.params.standby_after.get(i).copied().flatten() else {

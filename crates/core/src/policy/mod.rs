@@ -6,6 +6,7 @@
 
 mod azor;
 mod bcache;
+mod benefit;
 mod build;
 mod cache;
 mod classes;
@@ -33,6 +34,7 @@ mod write_mode;
 
 pub use azor::Azor;
 pub use bcache::Bcache;
+pub use benefit::Benefit;
 pub use build::{BuildError, ParamValue, build, build_with, nearest};
 pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
 pub use classes::{is_metadata, priority};

@@ -1,14 +1,14 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
 use super::tables::{
-    BCACHE, DSS, EDT, GREENDM, HYSTOR, OODT, OPENCAS, PERIOD_5, PERIOD_80, PERIOD_DAY, RAF, SMQ,
-    TYPE_AWARE, W_TINYLFU,
+    BCACHE, BENEFIT, DSS, EDT, GREENDM, HYSTOR, OODT, OPENCAS, PERIOD_5, PERIOD_80, PERIOD_DAY,
+    RAF, SMQ, TYPE_AWARE, W_TINYLFU,
 };
 use super::write_mode::RANGE;
 use super::{
-    Arc, Azor, Bcache, Cache, Cold, ColdDst, Dss, Edt, Every, Fifo, GreenDm, Hold, HotDst, Hystor,
-    Interval, Lfu, Linear, Lru, OpenCas, Policy, Raf, Rules, S3Fifo, Sieve, Smq, TypeAware, Uses,
-    WTinyLfu,
+    Arc, Azor, Bcache, Benefit, Cache, Cold, ColdDst, Dss, Edt, Every, Fifo, GreenDm, Hold, HotDst,
+    Hystor, Interval, Lfu, Linear, Lru, OpenCas, Policy, Raf, Rules, S3Fifo, Sieve, Smq, TypeAware,
+    Uses, WTinyLfu,
 };
 use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
@@ -114,6 +114,13 @@ pub static PRESETS: &[Preset] = &[
         source: "kernel documentation, admin-guide/bcache",
         params: BCACHE,
         make: || Box::new(Bcache::default()),
+    },
+    Preset {
+        name: "benefit",
+        what: "copies of what saves most of the slow device's time; cleans while that is idle; bypasses streams",
+        source: "Isotherm",
+        params: BENEFIT,
+        make: || Box::new(Benefit::default()),
     },
     Preset {
         name: "cache-interval",

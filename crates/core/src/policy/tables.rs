@@ -35,6 +35,39 @@ pub(super) const BCACHE: &[ParamInfo] = &[
     },
 ];
 
+pub(super) const BENEFIT: &[ParamInfo] = &[
+    ParamInfo {
+        name: "half_life",
+        what: "misses in which worth halves, in fast slots, 0.001 to 100",
+        default: "0.3",
+    },
+    ParamInfo {
+        name: "move_price",
+        what: "weight of the cost of a copy, 0 to 1000",
+        default: "1",
+    },
+    ParamInfo {
+        name: "stream_bypass",
+        what: "bytes of a stream from which it passes the cache by, 0 (never) to 2^40",
+        default: "262144",
+    },
+    ParamInfo {
+        name: "request_bypass",
+        what: "bytes of a request from which it passes the cache by, 0 (never) to 2^40",
+        default: "65536",
+    },
+    ParamInfo {
+        name: "idle_s",
+        what: "seconds that the slow device is quiet before cleaning, 0.001 to 3600",
+        default: "0.05",
+    },
+    ParamInfo {
+        name: "settled_s",
+        what: "seconds that data was not written before it is cleaned, 0 to 3600",
+        default: "5",
+    },
+];
+
 pub(super) const DSS: &[ParamInfo] = &[
     ParamInfo {
         name: "low",

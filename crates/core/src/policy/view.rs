@@ -1,5 +1,6 @@
 //! What a policy may see.
 
+use crate::load::{Cost, Load};
 use crate::units::{Nanos, TierId};
 use crate::volume::{Seat, Space, UnitId};
 
@@ -175,6 +176,14 @@ impl<'a> View<'a> {
     /// Is the engine writing metadata just now (GreenDM 6.1.3, cancel condition 2)?
     pub fn metadata_flushing(&self) -> bool {
         self.metadata_flushing
+    }
+    /// What a small operation costs a tier's devices, as measured lately.
+    pub fn cost(&self, t: TierId) -> Cost {
+        self.space.loads.cost(t)
+    }
+    /// What goes on on a tier now.
+    pub fn load(&self, t: TierId) -> Load {
+        self.space.loads.load(t, self.now)
     }
     /// Time of the last access.
     pub fn last(&self, e: UnitId) -> Nanos {

@@ -4,6 +4,7 @@ use super::geometry::TIERS_MAX;
 use super::rooms::{Rooms, SPAN_SHIFT, UNITS_MAX};
 use super::{ExtentMap, Geometry, Member, Pins, Seat, Slots, UnitId};
 use crate::bits::Bits;
+use crate::load::Loads;
 use crate::units::{ExtentId, Slot, TierId};
 use alloc::vec::Vec;
 
@@ -38,6 +39,8 @@ pub struct Space {
     pub slots: Slots,
     /// In-flight counts.
     pub pins: Pins,
+    /// What tiers cost, and what goes on on them.
+    pub loads: Loads,
     /// Slots kept for the first touch of their extents, where there are such ([`Space::keep_own`]).
     own: Option<Bits>,
     /// Sizes of units, where they are not all one slot.
@@ -55,6 +58,7 @@ impl Space {
             // Small, so that it stays in the nearest cache; it grows once to what is in flight.
             pins: Pins::new(32),
             own: None,
+            loads: Loads::new(&geo),
             rooms: None,
             classes: Vec::new(),
             geo,

@@ -85,7 +85,7 @@ pub struct WorldArgs {
     pub standby: Vec<f64>,
     /// Setting of the engine, which works with every policy: move_bytes_per_s, p99_limit_s, moves_max (throttles),
     /// wear_bytes_per_day, wear_burst_h (wear budget), sleep_hold_s, sleep_hold_bytes (work that waits for a sleeping disk),
-    /// commit_interval_s; see docs/policies.md, "Budgets"
+    /// join_bytes, join_s (how much goes into one operation), commit_interval_s; see docs/policies.md, "Budgets"
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "hit_only", value_parser = setting)]
     pub set: Vec<(String, f64)>,
     /// Years that the fast tier must last: sets wear_bytes_per_day to what its data sheet (or --wear-tbw) allows

@@ -120,7 +120,7 @@ pub struct WhyArgs {
 #[command(
     after_help = "Examples:\n  isotherm set v PT=2 TW=30 move_bytes_per_s=50M\n  isotherm set v policy=lru\n  isotherm set v write-mode=write-around\n  isotherm set v wear_bytes_per_day=100G sleep_hold_s=3600\n\n\
     The engine's own, for every policy (docs/policies.md, \"Budgets\"): move_bytes_per_s, p99_limit_s, moves_max, wear_bytes_per_day, \
-    wear_burst_h, sleep_hold_s, sleep_hold_bytes, commit_interval_s.\n\n\
+    wear_burst_h, sleep_hold_s, sleep_hold_bytes, join_bytes, join_s, commit_interval_s.\n\n\
     A policy or a write mode takes over at once; what a mode leaves dirty no longer is written home in the background. What it has no use for (copies, or homes on the fast tier) is given up in the background; \
     `isotherm stats` shows under `copies` how far that is."
 )]

@@ -25,6 +25,10 @@ pub fn keep_value(config: &mut VolumeConfig, key: &str, value: f64) {
             config.io.sleep_hold_bytes =
                 (value >= 1.0).then_some(isotherm_live::config::Size(value as u64));
         }
+        "join_bytes" => {
+            config.io.join_bytes = Some(isotherm_live::config::Size(value as u64));
+        }
+        "join_s" => config.io.join_s = Some(value),
         _ => config.policy = with_param(&config.policy, key, value),
     }
 }

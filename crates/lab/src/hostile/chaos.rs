@@ -82,8 +82,36 @@ impl Chaos {
             // One beyond both ends now and then: the engine must refuse, not trip.
             let extent = ExtentId(self.rng.below(u64::from(view.units()) + 1) as u32);
             let to = TierId(self.rng.below(u64::from(view.tiers()) + 1) as u8);
-            wanted.push(self.about(extent, to));
+            let first = self.about(extent, to);
+            wanted.push(first);
+            // Neighbours, which the engine may join.
+            if self.rng.one_in(3) {
+                for i in 1..2 + self.rng.below(5) as u32 {
+                    wanted.push(beside(first, i));
+                }
+            }
         }
+    }
+}
+
+/// The same about the extent that lies `i` further on.
+fn beside(action: Action, i: u32) -> Action {
+    let on = |e: ExtentId| ExtentId(e.0 + i);
+    match action {
+        Action::Move { extent, to } => Action::Move {
+            extent: on(extent),
+            to,
+        },
+        Action::Fetch { extent, to } => Action::Fetch {
+            extent: on(extent),
+            to,
+        },
+        Action::Allocate { extent, to } => Action::Allocate {
+            extent: on(extent),
+            to,
+        },
+        Action::Clean { extent } => Action::Clean { extent: on(extent) },
+        Action::Evict { extent } => Action::Evict { extent: on(extent) },
     }
 }
 

@@ -408,7 +408,7 @@ impl Run {
         let sb = opened.superblock.clone();
         let start = opened.time_base;
         let params = Params {
-            move_buffers: 1 + self.rng.below(6) as u16,
+            move_buffers: 1 + self.rng.below(10) as u16,
             commit_interval: Nanos::from_millis(20 + self.rng.below(200)),
             stage_blocks: 8,
             piece_blocks: 1 + self.rng.below(3) as u32,

@@ -44,7 +44,7 @@ pub struct Hostile {
     now: Nanos,
     in_flight: Vec<InFlight>,
     memory: BTreeMap<Tag, Memory>,
-    moves: BTreeMap<u16, Vec<u8>>,
+    moves: Vec<u8>,
     extent: usize,
     /// Replies since the last [`Hostile::take_replies`].
     replies: Vec<(Tag, Result<(), IoError>)>,
@@ -62,7 +62,7 @@ impl Hostile {
             now,
             in_flight: Vec::new(),
             memory: BTreeMap::new(),
-            moves: BTreeMap::new(),
+            moves: Vec::new(),
             extent,
             replies: Vec::new(),
             steps: 0,
@@ -111,11 +111,12 @@ impl Hostile {
                 &mut m.aligned[offset as usize..offset as usize + len]
             }
             BufRef::Move { index, offset } => {
-                let b = self
-                    .moves
-                    .entry(index)
-                    .or_insert_with(|| vec![0x77; extent]);
-                &mut b[offset as usize..offset as usize + len]
+                // One stretch of memory: a joined operation uses buffers that follow one another.
+                let at = usize::from(index) * extent + offset as usize;
+                if self.moves.len() < at + len {
+                    self.moves.resize(at + len, 0x77);
+                }
+                &mut self.moves[at..at + len]
             }
             BufRef::None | BufRef::Meta => &mut [],
         }

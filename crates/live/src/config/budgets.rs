@@ -78,7 +78,13 @@ impl VolumeConfig {
             "sleep_hold_bytes",
             "sleep_hold_bytes",
             io.sleep_hold_bytes.map(|b| b.0 as f64),
-        )
+        )?;
+        of(
+            "join_bytes",
+            "join_bytes",
+            io.join_bytes.map(|b| b.0 as f64),
+        )?;
+        of("join_s", "join_s", io.join_s)
     }
 }
 
@@ -123,6 +129,8 @@ mod tests {
             ("wear_years = 0.0\nwear_tbw = 1.0", "wear_years"),
             ("wear_burst_h = 0.0", "wear_burst_h"),
             ("sleep_hold_s = 1e9", "sleep_hold_s"),
+            ("join_s = -1.0", "join_s"),
+            ("join_bytes = \"2G\"", "join_bytes"),
             ("moves_maxx = 3", "moves_max"),
         ] {
             let e = parse(io, "").expect_err(io);

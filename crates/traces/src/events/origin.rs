@@ -180,13 +180,15 @@ fn flag(c: &mut Cursor<'_>) -> Result<bool, Bad> {
 }
 
 /// What came later: it stands at the end, and only where one is set.
-fn budgets(p: &Params) -> [Option<u64>; 5] {
+fn budgets(p: &Params) -> [Option<u64>; 7] {
     [
         p.moves_max.map(u64::from),
         p.wear_bytes_per_day,
         Some(p.wear_burst.0),
         p.sleep_hold.map(|t| t.0),
         p.sleep_hold_bytes,
+        Some(p.join_bytes),
+        Some(p.join_time.0),
     ]
 }
 
@@ -264,6 +266,8 @@ impl Origin {
             params.wear_burst = Nanos(option(&mut c)?.ok_or("a budget without a burst")?);
             params.sleep_hold = option(&mut c)?.map(Nanos);
             params.sleep_hold_bytes = option(&mut c)?;
+            params.join_bytes = option(&mut c)?.ok_or("joins without a length")?;
+            params.join_time = Nanos(option(&mut c)?.ok_or("joins without a time")?);
         }
         if !c.is_empty() {
             return Err("something stands behind the origin");
@@ -305,6 +309,8 @@ mod tests {
             wear_burst: Nanos::from_secs(7),
             sleep_hold: Some(Nanos::from_secs(60)),
             sleep_hold_bytes: Some(9),
+            join_bytes: 0,
+            join_time: Nanos(8),
             ..Params::default()
         };
         let one = Params {

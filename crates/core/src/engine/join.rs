@@ -1,0 +1,265 @@
+//! Joining: moves started in one event that lie side by side on a device become one device operation.
+//!
+//! Parts of moves are gathered while an event is worked on, and issued at its end, in the order of addresses. Two parts are one
+//! operation when the second begins where the first ends, on the device and in the move buffers, which are one stretch of
+//! memory: so moves started one after another get buffers that follow one another. A read that misses over many extents thus
+//! reads the slow device once, and what it read is what the fetches write.
+//!
+//! Rules: a joined operation that fails or is short is repeated extent by extent, and only the bad one gets the error. A write
+//! that comes meanwhile cancels its own part only. A joined operation is no longer than `join_bytes`, and takes about
+//! `join_s` at most, by what the device's last joined operations took: whoever comes next waits no longer.
+
+use super::commit::MetaSource;
+use super::{Engine, Mutant, Op, What};
+use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
+use crate::units::{MemberId, Nanos, Slot};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A cap in time makes joined operations no shorter than this: a disk's seek is worth at least as much.
+const LEAST_BYTES: u64 = 32 << 10;
+
+/// One move's part of a device operation that is yet to be issued.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    index: u16,
+    kind: OpKind,
+    member: MemberId,
+    /// First byte on the device.
+    offset: u64,
+    len: u32,
+    /// First byte in the move's buffer.
+    at: u32,
+    /// Whether its end counts as use of the member ([`Engine::is_background`]).
+    background: bool,
+}
+
+/// The move that was started last in this event.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    index: u16,
+    up: bool,
+    member: MemberId,
+    /// Where it ends on the slower of its two devices, and how much has been joined up to there.
+    end: u64,
+    bytes: u64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Joins {
+    parts: Vec<Part>,
+    tail: Option<Tail>,
+    /// The number of this event, among those that started moves.
+    batch: u32,
+    /// By member: how long they may be, as learned from how long they took.
+    learned: Vec<u64>,
+}
+
+impl Joins {
+    pub(super) fn new(members: usize) -> Joins {
+        Joins {
+            parts: Vec::with_capacity(128),
+            tail: None,
+            batch: 0,
+            learned: vec![u64::MAX; members],
+        }
+    }
+    /// Moves started now are of this batch.
+    pub(super) fn batch(&self) -> u32 {
+        self.batch
+    }
+    /// The buffer that a move should use to be joined with the one before it.
+    pub(super) fn next_buffer(&self) -> Option<u16> {
+        self.tail.map(|t| t.index + 1)
+    }
+}
+
+impl Engine {
+    /// Would a move up from `slot`, started now, go on where the one started before it in this event ends, as one operation
+    /// on the slower device? Then it costs that device no operation of its own, and no limit of moves counts it.
+    pub(super) fn rides(&self, slot: Slot, up: bool) -> bool {
+        let Some(t) = self.joins.tail.filter(|t| t.up && up) else {
+            return false;
+        };
+        let bytes = t.bytes + u64::from(self.space.geo.extent_bytes());
+        self.space.geo.locate(slot) == (t.member, t.end)
+            && bytes <= self.join_cap(t.member)
+            && self.moves.is_free(t.index + 1)
+    }
+
+    /// A move in buffer `index` starts; `slot` is on the slower of its two devices.
+    pub(super) fn joins_on(&mut self, index: u16, slot: Slot, up: bool) {
+        let (member, offset) = self.space.geo.locate(slot);
+        let extent = u64::from(self.space.geo.extent_bytes());
+        let before = self.joins.tail.filter(|t| {
+            t.up == up && (t.member, t.end) == (member, offset) && t.index + 1 == index
+        });
+        let bytes = before.map_or(0, |t| t.bytes) + extent;
+        let bytes = if bytes > self.join_cap(member) {
+            extent
+        } else {
+            bytes
+        };
+        self.joins.tail = Some(Tail {
+            index,
+            up,
+            member,
+            end: offset + extent,
+            bytes,
+        });
+    }
+
+    /// The longest joined operation on a member, in bytes.
+    fn join_cap(&self, m: MemberId) -> u64 {
+        let bytes = self.params.join_bytes;
+        if self.params.join_time.0 == 0 {
+            return bytes;
+        }
+        self.joins.learned[usize::from(m.0)].min(bytes)
+    }
+
+    /// Have a part issued at the end of this event.
+    pub(super) fn want_part(
+        &mut self,
+        index: u16,
+        kind: OpKind,
+        (member, offset): (MemberId, u64),
+        at: u32,
+        len: u32,
+    ) {
+        let background = self.is_background(What::Move { index, count: 1 });
+        self.joins.parts.push(Part {
+            index,
+            kind,
+            member,
+            offset,
+            len,
+            at,
+            background,
+        });
+    }
+
+    /// Issue what was gathered: by member, reads first, in the order of addresses.
+    pub(super) fn issue_parts(&mut self, out: &mut Vec<Effect>) {
+        self.joins.tail = None;
+        if self.joins.parts.is_empty() {
+            return;
+        }
+        self.joins.batch = self.joins.batch.wrapping_add(1);
+        let mut parts = core::mem::take(&mut self.joins.parts);
+        parts.sort_unstable_by_key(|p| (p.member.0, p.kind == OpKind::Write, p.offset, p.index));
+        let extent = self.space.geo.extent_bytes();
+        let mut run: Option<(Part, u16, u32)> = None;
+        for &p in &parts {
+            if let Some((first, count, len)) = &mut run
+                && first.follows(&p, *count, *len, extent)
+                && u64::from(*len + p.len) <= self.join_cap(p.member)
+            {
+                (*count, *len) = (*count + 1, *len + p.len);
+                continue;
+            }
+            let full = run.replace((p, 1, p.len));
+            self.issue_run(full, out);
+        }
+        self.issue_run(run, out);
+        parts.clear();
+        self.joins.parts = parts;
+    }
+
+    fn issue_run(&mut self, run: Option<(Part, u16, u32)>, out: &mut Vec<Effect>) {
+        let Some((p, count, len)) = run else { return };
+        let op = DeviceOp {
+            id: OpId(0),
+            member: p.member,
+            kind: p.kind,
+            offset: p.offset,
+            len,
+            buf: BufRef::Move {
+                index: p.index,
+                offset: p.at,
+            },
+            fua: false,
+        };
+        self.counters.joined += u64::from(count - 1);
+        let index = p.index;
+        self.start(What::Move { index, count }, op, MetaSource::None, out);
+    }
+
+    /// A joined operation failed or was short: each extent's part is asked for again, by itself.
+    pub(super) fn repeat_apart(&mut self, op: &Op, out: &mut Vec<Effect>) {
+        let (What::Move { index, count }, BufRef::Move { offset: mut at, .. }) =
+            (op.what, op.op.buf)
+        else {
+            return;
+        };
+        self.counters.joins_repeated += 1;
+        let extent = self.space.geo.extent_bytes();
+        let mut done = 0;
+        for index in index..index + count {
+            let len = (extent - at).min(op.op.len - done);
+            let part = DeviceOp {
+                offset: op.op.offset + u64::from(done),
+                len,
+                buf: BufRef::Move { index, offset: at },
+                ..op.op
+            };
+            if done == 0 || !self.broken(Mutant::RepeatOnlyFirst) {
+                self.start(What::Move { index, count: 1 }, part, MetaSource::None, out);
+            } else {
+                self.move_step(self.clock, index, Ok(()), true, out);
+            }
+            (at, done) = (0, done + len);
+        }
+    }
+
+    /// A joined operation's moves, one by one.
+    pub(super) fn joined_step(
+        &mut self,
+        now: Nanos,
+        op: &Op,
+        result: Result<(), crate::io::IoError>,
+        out: &mut Vec<Effect>,
+    ) {
+        let What::Move { index, count } = op.what else {
+            return;
+        };
+        let joined = count > 1;
+        if op.op.kind == OpKind::Write && !(joined && self.broken(Mutant::JoinForgetsFlush)) {
+            self.members[usize::from(op.op.member.0)].unflushed = true;
+        }
+        for i in index..index + count {
+            self.move_step(now, i, result, joined, out);
+        }
+    }
+
+    /// Learn from how long a joined operation took how long they may be.
+    pub(super) fn learn_join(&mut self, op: &Op, took: Nanos) {
+        if !matches!(op.what, What::Move { count: 2.., .. }) || took.0 == 0 {
+            return;
+        }
+        let limit = u128::from(self.params.join_time.0);
+        let fits = u128::from(op.op.len) * limit / u128::from(took.0);
+        let fits = (fits.min(u128::from(u32::MAX)) as u64).max(LEAST_BYTES);
+        // The mean of the last few; the first counts alone.
+        let known = &mut self.joins.learned[usize::from(op.op.member.0)];
+        *known = if *known == u64::MAX {
+            fits
+        } else {
+            (3 * *known + fits) / 4
+        };
+    }
+}
+
+impl Part {
+    /// Does `next` go on where a run of `count` parts and `len` bytes that begins with this one ends?
+    fn follows(&self, next: &Part, count: u16, len: u32, extent: u32) -> bool {
+        let whole = self.at + len == u32::from(count) * extent;
+        whole
+            && next.at == 0
+            && next.index == self.index + count
+            && next.offset == self.offset + u64::from(len)
+            && (next.member, next.kind, next.background)
+                == (self.member, self.kind, self.background)
+    }
+}

@@ -1,0 +1,378 @@
+//! `benefit`: what is kept on flash is what saves most of the slow device's time.
+//!
+//! Homes stay on the slowest tier, copies go to the fastest: the loss of a clean cache costs nothing, and any policy can follow.
+//! Everything is weighed in nanoseconds of device time. An access is worth what the fast device saves on it
+//! ([`View::cost`]); an extent is worth the sum of that, halved with every `half_life` × (fast slots) misses. A copy is made
+//! when its extent is worth more than the worst of 16 clean copies drawn at random plus `move_price` × what making it costs.
+//!
+//! - A read that misses is at the slow device anyway: it fetches. A write that misses gets an empty copy, and nothing is read.
+//! - No request waits for a dirty copy: where no clean one can go, the request goes to the slow device.
+//! - Long requests and streams pass the cache by: the slow device is good at those.
+//! - Dirty data is written home in the order of addresses, when nobody has asked the slow device for anything for `idle_s`
+//!   (0.4 of it when more than 80 % is dirty), in batches that take up to half of the time that it has been quiet,
+//!   and only what was not written for `settled_s`.
+//!
+//! | parameter | range | default | unit |
+//! |---|---|---|---|
+//! | half_life | 0.001…100 | 0.3 | fast slots, in misses: worth halves in so many |
+//! | move_price | 0…1000 | 1 | weight of the cost of a copy |
+//! | stream_bypass | 0…2⁴⁰ | 262144 | bytes of a stream from which it passes the cache by; 0: never |
+//! | request_bypass | 0…2⁴⁰ | 65536 | bytes of a request from which it does; 0: never |
+//! | idle_s | 0.001…3600 | 0.05 | seconds that the slow device is quiet before cleaning |
+//! | settled_s | 0…3600 | 5 | seconds that data was not written before it is cleaned |
+//!
+//! 8 bytes and 1 bit an extent, 4 bytes a fast slot. Source: none, Isotherm's own; the idea that everything has one currency is
+//! older (HRO, OODT). When not to use it: where capacity counts, since copies add none; where sets a little larger than flash are
+//! read over and over, since its order is close to recency. Nothing guards it against being slower than the slow device alone.
+
+mod score;
+mod settings;
+
+use super::hold::FAST;
+use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
+use crate::bits::BitTree;
+use crate::collector::Streams;
+use crate::units::Nanos;
+use crate::volume::{Seat, UnitId};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use score::Scores;
+use settings::Settings;
+
+/// Clean copies that a victim is chosen from, and slots looked at to find them.
+const SAMPLE: u32 = 16;
+const LOOKS: u32 = 48;
+/// Cleans asked for in one call at most, and slots of dirty data looked at to find them.
+const CLEANS: usize = 64;
+const CLEAN_LOOKS: u32 = 256;
+/// Copies under way at once: a fetch rides on a read that is at the slow device in any case.
+const MOVES: u32 = 128;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Benefit {
+    settings: Settings,
+    fast: u32,
+    scores: Scores,
+    streams: Streams,
+    dirty: BitTree,
+    dirty_count: u32,
+    /// By fast slot: when it was last written, in milliseconds.
+    written: Vec<u32>,
+    /// Copies asked for and not settled.
+    coming: Vec<UnitId>,
+    /// Cleans under way; where cleaning goes on.
+    cleaning: u32,
+    at: u32,
+    next: Option<Nanos>,
+    seed: u64,
+}
+
+impl Default for Benefit {
+    fn default() -> Benefit {
+        Benefit {
+            settings: Settings::default(),
+            fast: 0,
+            scores: Scores::default(),
+            streams: Streams::default(),
+            dirty: BitTree::new(0),
+            dirty_count: 0,
+            written: Vec::new(),
+            coming: Vec::new(),
+            cleaning: 0,
+            at: 0,
+            next: None,
+            seed: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+}
+
+fn millis(t: Nanos) -> u32 {
+    (t.0 / 1_000_000) as u32
+}
+
+impl Benefit {
+    fn half_life(&self) -> u32 {
+        let misses = u64::from(self.fast) * u64::from(self.settings.half_life) / 1000;
+        u32::try_from(misses).unwrap_or(u32::MAX)
+    }
+    fn mark(&mut self, e: UnitId, dirty: bool) {
+        if dirty != self.dirty.contains(e.0 as usize) {
+            if dirty {
+                self.dirty.insert(e.0 as usize);
+                self.dirty_count += 1;
+            } else {
+                self.dirty.remove(e.0 as usize);
+                self.dirty_count -= 1;
+            }
+        }
+    }
+    fn draw(&mut self, below: u32) -> u32 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        (((self.seed >> 32) * u64::from(below)) >> 32) as u32
+    }
+    /// Nanoseconds that an access saves on the fast device. A write that a disk's cache takes at once is a debt of a seek.
+    fn saves(view: &View<'_>) -> u64 {
+        let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
+        slow.read.0.saturating_sub(fast.read.0).max(1)
+    }
+    /// What a copy must be worth more than its victim: its cost, at the price that was set.
+    fn price(&self, view: &View<'_>) -> u64 {
+        view.cost(FAST).write.0 * self.settings.price / 100
+    }
+    /// The clean copy that is worth least of some.
+    fn victim(&mut self, view: &View<'_>) -> Option<(u64, UnitId)> {
+        let (mut worst, mut seen) = (None, 0);
+        for _ in 0..LOOKS {
+            let s = view.seat(self.draw(self.fast));
+            let Some(e) = view.owner(s).filter(|&e| view.copy(e) == Some(s)) else {
+                continue;
+            };
+            if view.is_dirty(e) || view.is_held(e) || view.in_flight(e) > 0 {
+                continue;
+            }
+            let this = (self.scores.worth(e), e);
+            worst = Some(worst.map_or(this, |w: (u64, UnitId)| w.min(this)));
+            seen += 1;
+            if seen == SAMPLE {
+                break;
+            }
+        }
+        worst
+    }
+    fn bypasses(&self, access: &Access, run: u64) -> bool {
+        let s = &self.settings;
+        (s.stream > 0 && run >= s.stream)
+            || (s.request > 0 && u64::from(access.request_bytes) >= s.request)
+    }
+    fn miss(&mut self, view: &mut View<'_>, access: &Access, run: u64, wanted: &mut Vec<Action>) {
+        let extent = access.extent;
+        if self.bypasses(access, run)
+            || self.coming.contains(&extent)
+            || view.home(extent).is_some_and(|h| view.tier_of(h) == FAST)
+        {
+            return;
+        }
+        let (worth, price) = (self.scores.worth(extent), self.price(view));
+        if view.free(FAST) == 0 {
+            let Some((least, extent)) = self.victim(view) else {
+                return;
+            };
+            if worth <= least.saturating_add(price) {
+                return;
+            }
+            wanted.push(Action::Evict { extent });
+        } else if worth <= price {
+            return;
+        }
+        self.coming.push(extent);
+        let to = FAST;
+        wanted.push(if access.write {
+            Action::Allocate { extent, to }
+        } else {
+            Action::Fetch { extent, to }
+        });
+    }
+    fn is_full_of_dirt(&self) -> bool {
+        u64::from(self.dirty_count) * 10 > u64::from(self.fast) * 8
+    }
+    /// How long the slow device must be quiet.
+    fn patience(&self) -> Nanos {
+        if self.is_full_of_dirt() {
+            Nanos(self.settings.idle.0 * 2 / 5)
+        } else {
+            self.settings.idle
+        }
+    }
+    /// Have settled data written home for at most half as long as the slow device has been quiet.
+    fn clean(&mut self, view: &View<'_>, quiet: Nanos, wanted: &mut Vec<Action>) {
+        let each = view.cost(view.slowest()).write.0.max(1);
+        let most = ((quiet.0 / 2 / each) as usize).clamp(1, CLEANS);
+        let (now, urgent) = (millis(view.now()), self.is_full_of_dirt());
+        let settled = millis(self.settings.settled);
+        let (mut found, mut from) = (0, self.at as usize);
+        for _ in 0..CLEAN_LOOKS.min(self.dirty_count) {
+            let Some(i) = self
+                .dirty
+                .first_from(from)
+                .or_else(|| self.dirty.first_from(0))
+            else {
+                return;
+            };
+            let e = UnitId(i as u32);
+            from = i + 1;
+            let Some(s) = view.copy(e).filter(|_| view.is_dirty(e)) else {
+                if view.in_flight(e) == 0 && !view.is_held(e) {
+                    // Its write failed, or it is gone.
+                    self.mark(e, false);
+                }
+                continue;
+            };
+            let age = self
+                .written
+                .get(s.index() as usize)
+                .map_or(0, |w| now.wrapping_sub(*w));
+            if view.is_held(e) || (age < settled && !urgent) {
+                continue;
+            }
+            wanted.push(Action::Clean { extent: e });
+            found += 1;
+            if found == most {
+                break;
+            }
+        }
+        self.cleaning += found as u32;
+        self.at = from as u32;
+    }
+}
+
+impl Policy for Benefit {
+    fn name(&self) -> &'static str {
+        "benefit"
+    }
+    fn uses(&self) -> Uses {
+        Uses::Copies
+    }
+    fn attach(&mut self, view: &mut View<'_>) {
+        let units = view.units();
+        self.fast = view.seats(FAST).end;
+        self.scores = Scores::new(units, self.half_life());
+        self.dirty = BitTree::new(units as usize);
+        self.written = vec![millis(view.now()); self.fast as usize];
+        let saves = Benefit::saves(view);
+        for (s, e) in view.residents(FAST) {
+            if view.copy(e) == Some(s) {
+                // After a restart all that is there is worth one access.
+                self.scores.touch(e, saves);
+                self.mark(e, view.is_dirty(e));
+            }
+        }
+        if self.dirty_count > 0 {
+            self.next = Some(view.now() + self.settings.idle);
+        }
+    }
+    fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
+        Place::Tier(view.slowest())
+    }
+    fn on_uncopied(&mut self, _view: &mut View<'_>, extent: UnitId, _slot: Seat) {
+        self.mark(extent, false);
+    }
+    fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _slot: Seat) {
+        self.scores.forget(extent);
+    }
+    fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
+        let extent = access.extent;
+        view.set_last(extent, access.now);
+        let (_, run) = self.streams.note(access);
+        let saves = Benefit::saves(view);
+        self.scores.touch(extent, saves);
+        let fast = access.copy.is_some_and(|s| view.tier_of(s) == FAST);
+        if !fast {
+            self.scores.missed();
+            self.miss(view, access, run, wanted);
+        }
+        if self.dirty_count > 0 && self.next.is_none() {
+            self.next = Some(access.now + self.patience());
+        }
+    }
+    fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
+        self.mark(access.extent, true);
+        if let Some(s) = view.copy(access.extent)
+            && let Some(w) = self.written.get_mut(s.index() as usize)
+        {
+            *w = millis(access.now);
+        }
+        self.next.get_or_insert(access.now + self.settings.idle);
+        WriteTo::Copy
+    }
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        _how: Outcome,
+        _wanted: &mut Vec<Action>,
+    ) {
+        let extent = action.extent();
+        match action {
+            Action::Clean { .. } => {
+                self.cleaning = self.cleaning.saturating_sub(1);
+                self.mark(extent, view.is_dirty(extent));
+                if self.dirty_count > 0 {
+                    self.next.get_or_insert(view.now() + Nanos::from_millis(5));
+                }
+            }
+            Action::Fetch { .. } | Action::Allocate { .. } => {
+                self.coming.retain(|e| *e != extent);
+            }
+            _ => {}
+        }
+    }
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        if self.next.is_none_or(|t| t > view.now()) {
+            return;
+        }
+        if self.dirty_count == 0 || self.cleaning > 0 {
+            // The last clean to settle asks again.
+            self.next = None;
+            return;
+        }
+        let (patience, load) = (self.patience(), view.load(view.slowest()));
+        let quiet = if load.waiting > 0 {
+            Nanos(0)
+        } else {
+            load.quiet
+        };
+        self.next = Some(if quiet >= patience {
+            self.clean(view, quiet, wanted);
+            // If nothing was settled.
+            view.now() + patience.max(Nanos::from_millis(100))
+        } else {
+            view.now() + Nanos(patience.0 - quiet.0)
+        });
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.next
+    }
+    fn move_rules(&self) -> MoveRules {
+        MoveRules {
+            limit: Some(MOVES),
+            ..MoveRules::default()
+        }
+    }
+    fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        self.settings.set(key, value)?;
+        let half_life = self.half_life();
+        self.scores.set_half_life(half_life);
+        Ok(())
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        self.settings.list()
+    }
+    fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let what = match view.copy(extent) {
+            Some(_) if view.is_dirty(extent) => "a dirty copy",
+            Some(_) => "a clean copy",
+            None => "no copy",
+        };
+        format!(
+            "{what}; its accesses cost the slow device {:.1} ms lately, an access saves {:.2} ms, a copy must be worth {:.2} ms \
+             more than the one that goes; {} of {} fast slots are dirty",
+            ms(self.scores.worth(extent)),
+            ms(Benefit::saves(view)),
+            ms(self.price(view)),
+            self.dirty_count,
+            self.fast,
+        )
+    }
+    fn bytes(&self) -> usize {
+        self.scores.bytes()
+            + self.dirty.bytes()
+            + self.streams.bytes()
+            + self.written.capacity() * 4
+    }
+}

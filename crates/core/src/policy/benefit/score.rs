@@ -1,0 +1,95 @@
+//! What an extent was worth lately: nanoseconds that its accesses would have cost the slow device beyond the fast one, halved
+//! with every so many misses. 8 bytes an extent; integers only.
+
+use crate::volume::UnitId;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Scores are kept in units of 2^10 ns, about a microsecond, so that they fit into 32 bits.
+const SHIFT: u32 = 10;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Scores {
+    /// By extent: worth, and the clock when that was right.
+    of: Vec<(u32, u32)>,
+    /// Misses so far.
+    clock: u32,
+    /// Misses in which worth halves; at least 1.
+    half_life: u32,
+}
+
+impl Scores {
+    /// For that many extents.
+    pub fn new(extents: u32, half_life: u32) -> Scores {
+        Scores {
+            of: vec![(0, 0); extents as usize],
+            clock: 0,
+            half_life: half_life.max(1),
+        }
+    }
+    /// Worth halves in so many misses from now on.
+    pub fn set_half_life(&mut self, misses: u32) {
+        self.half_life = misses.max(1);
+    }
+    /// An access was served by the slow device.
+    pub fn missed(&mut self) {
+        self.clock = self.clock.wrapping_add(1);
+    }
+    /// An access to `e` came, which the fast device serves `saves` nanoseconds sooner.
+    pub fn touch(&mut self, e: UnitId, saves: u64) {
+        let more = u32::try_from(saves >> SHIFT).unwrap_or(u32::MAX).max(1);
+        let now = self.units(e).saturating_add(more);
+        self.of[e.0 as usize] = (now, self.clock);
+    }
+    /// Nanoseconds that accesses of `e` cost lately.
+    pub fn worth(&self, e: UnitId) -> u64 {
+        u64::from(self.units(e)) << SHIFT
+    }
+    fn units(&self, e: UnitId) -> u32 {
+        let (units, then) = self.of[e.0 as usize];
+        let age = self.clock.wrapping_sub(then);
+        let (halves, rest) = (age / self.half_life, age % self.half_life);
+        if halves >= 32 {
+            return 0;
+        }
+        let units = units >> halves;
+        // Between two halvings in a straight line.
+        let part = u64::from(units) * u64::from(rest) / (2 * u64::from(self.half_life));
+        units - part as u32
+    }
+    /// `e` holds nothing any more.
+    pub fn forget(&mut self, e: UnitId) {
+        self.of[e.0 as usize] = (0, self.clock);
+    }
+    /// Memory, bytes.
+    pub fn bytes(&self) -> usize {
+        self.of.capacity() * size_of::<(u32, u32)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worth_halves_with_misses() {
+        let mut s = Scores::new(2, 10);
+        let (a, b) = (UnitId(0), UnitId(1));
+        s.touch(a, 8 << 20);
+        assert_eq!((s.worth(a), s.worth(b)), (8 << 20, 0));
+        (0..5).for_each(|_| s.missed());
+        assert_eq!(s.worth(a), 6 << 20);
+        (0..5).for_each(|_| s.missed());
+        assert_eq!(s.worth(a), 4 << 20);
+        s.touch(a, 1 << 20);
+        assert_eq!(s.worth(a), 5 << 20);
+        (0..320).for_each(|_| s.missed());
+        assert_eq!(s.worth(a), 0);
+        // However often: no overflow.
+        (0..20).for_each(|_| s.touch(b, u64::MAX));
+        assert_eq!(s.worth(b), u64::from(u32::MAX) << SHIFT);
+        s.forget(b);
+        assert_eq!(s.worth(b), 0);
+    }
+}

@@ -1,0 +1,79 @@
+//! Parameters of `benefit`: names, ranges, values.
+
+use crate::policy::{ParamError, nearest, param};
+use crate::units::Nanos;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// See the table in `mod.rs`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Thousandths of the fast slots.
+    pub half_life: u32,
+    /// Per cent of a copy's cost.
+    pub price: u64,
+    /// Bytes; 0: none bypasses.
+    pub stream: u64,
+    /// Bytes; 0: none bypasses.
+    pub request: u64,
+    pub idle: Nanos,
+    pub settled: Nanos,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            half_life: 300,
+            price: 100,
+            stream: 256 << 10,
+            request: 64 << 10,
+            idle: Nanos::from_millis(50),
+            settled: Nanos::from_secs(5),
+        }
+    }
+}
+
+impl Settings {
+    pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        let bytes = "bytes, a whole number from 0 (none bypasses) to 2^40";
+        match key {
+            "half_life" => {
+                let what = "a share of the fast slots, 0.001 to 100";
+                self.half_life = (param::within(value, 0.001, 100.0, what)? * 1e3) as u32;
+            }
+            "move_price" => {
+                let what = "times the cost of a copy, 0 to 1000";
+                self.price = (param::within(value, 0.0, 1000.0, what)? * 1e2) as u64;
+            }
+            "stream_bypass" => {
+                self.stream = param::whole(value, 0.0, 1_099_511_627_776.0, bytes)?;
+            }
+            "request_bypass" => {
+                self.request = param::whole(value, 0.0, 1_099_511_627_776.0, bytes)?;
+            }
+            "idle_s" => {
+                let s = param::within(value, 0.001, 3600.0, "seconds, 0.001 to 3600")?;
+                self.idle = Nanos((s * 1e9) as u64);
+            }
+            "settled_s" => {
+                let s = param::within(value, 0.0, 3600.0, "seconds, 0 to 3600")?;
+                self.settled = Nanos((s * 1e9) as u64);
+            }
+            _ => {
+                let names = self.list();
+                return Err(ParamError::Unknown(nearest(key, names.iter().map(|p| p.0))));
+            }
+        }
+        Ok(())
+    }
+    pub fn list(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("half_life", f64::from(self.half_life) / 1e3),
+            ("move_price", self.price as f64 / 1e2),
+            ("stream_bypass", self.stream as f64),
+            ("request_bypass", self.request as f64),
+            ("idle_s", self.idle.as_secs_f64()),
+            ("settled_s", self.settled.as_secs_f64()),
+        ]
+    }
+}

@@ -51,8 +51,9 @@ pub(crate) trait Floor {
 }
 
 /// Take the wants of a policy up the ladder, in order. `wanted` is empty afterwards, with its memory.
+#[inline]
 pub(crate) fn climb(floor: &mut impl Floor, wanted: &mut Vec<Action>) {
-    for action in wanted.drain(..) {
+    for &action in &*wanted {
         let up = is_up(floor.space(), action);
         floor.proposed(action, up);
         let rung = floor
@@ -64,6 +65,7 @@ pub(crate) fn climb(floor: &mut impl Floor, wanted: &mut Vec<Action>) {
             Err(why) => floor.ended(action, up, Outcome::Refused(why)),
         }
     }
+    wanted.clear();
 }
 
 /// Refuse wants without a look at them.
@@ -75,6 +77,7 @@ pub(crate) fn refuse(floor: &mut impl Floor, wanted: &mut Vec<Action>, why: Refu
 }
 
 /// Does it bring data to a faster tier?
+#[inline]
 pub(crate) fn is_up(space: &Space, action: Action) -> bool {
     let Action::Move { extent, to } = action else {
         return matches!(action, Action::Fetch { .. });
@@ -90,6 +93,7 @@ pub(crate) fn is_up(space: &Space, action: Action) -> bool {
 ///
 /// # Errors
 /// It is pointless: there is no such unit or tier, nothing to move, nothing to clean, or the data is there already.
+#[inline]
 fn examine(space: &Space, action: Action) -> Result<Rung, Refusal> {
     let extent = action.extent();
     if extent.0 >= space.geo.extents {

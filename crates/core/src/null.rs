@@ -119,6 +119,7 @@ impl<P: Policy> NullEngine<P> {
         hit
     }
     /// A write to a unit with a copy.
+    #[inline]
     fn write_copied(&mut self, access: &Access) {
         let (policy, mut view, _) = self.view();
         match policy.write_to(&mut view, access) {
@@ -129,6 +130,7 @@ impl<P: Policy> NullEngine<P> {
             WriteTo::Home => self.evict(access.extent),
         }
     }
+    #[inline]
     fn evict(&mut self, e: ExtentId) {
         let Some((slot, dirty)) = self.space.map.drop_copy(e) else {
             return;
@@ -139,6 +141,7 @@ impl<P: Policy> NullEngine<P> {
         let (policy, mut view, _) = self.view();
         policy.on_uncopied(&mut view, e, slot.into());
     }
+    #[inline]
     fn copy_to(&mut self, e: ExtentId, to: TierId) -> Result<bool, Refusal> {
         if self.space.map.copy(e).is_some() {
             return Err(Refusal::Pointless);
@@ -150,6 +153,7 @@ impl<P: Policy> NullEngine<P> {
         policy.on_copied(&mut view, e, slot.into());
         Ok(true)
     }
+    #[inline]
     fn rehome(&mut self, e: ExtentId, from: Slot, to: TierId, up: bool) -> Result<bool, Refusal> {
         let (policy, view, _) = self.view();
         let beside = policy.beside(&view, e, to);
@@ -165,6 +169,7 @@ impl<P: Policy> NullEngine<P> {
         policy.on_placed(&mut view, e, dst.into());
         Ok(true)
     }
+    #[inline]
     fn tick(&mut self) {
         self.fruitless = 0;
         while self.fruitless < FRUITLESS_MAX {

@@ -66,6 +66,7 @@ impl Hold {
 
 /// Ask copies to leave the fast tier until `unit` fits there; `next` names one after the other, knowing which leave already. False,
 /// and nothing is asked, if there are not enough. Where units are extents, that is one or none.
+#[inline]
 pub fn make_room(
     view: &View<'_>,
     unit: UnitId,
@@ -77,6 +78,7 @@ pub fn make_room(
 }
 
 /// The same for a number of grains.
+#[inline]
 pub fn clear(
     view: &View<'_>,
     mut lacks: u32,
@@ -96,6 +98,7 @@ pub fn clear(
 }
 
 /// Is the unit asked to leave by one of these?
+#[inline]
 pub fn leaves(leaving: &[Action], e: UnitId) -> bool {
     leaving.iter().any(|a| a.extent() == e)
 }

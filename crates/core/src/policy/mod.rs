@@ -422,8 +422,28 @@ impl Policy for Box<dyn Policy> {
     fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place {
         (**self).first_touch(view, extent)
     }
+    #[inline]
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         (**self).on_access(view, access, wanted);
+    }
+    // What every access asks is not worth the way round.
+    #[inline]
+    fn on_settled(
+        &mut self,
+        view: &mut View<'_>,
+        action: Action,
+        how: Outcome,
+        wanted: &mut Vec<Action>,
+    ) {
+        (**self).on_settled(view, action, how, wanted);
+    }
+    #[inline]
+    fn tick(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        (**self).tick(view, wanted);
+    }
+    #[inline]
+    fn next_wake(&self) -> Option<Nanos> {
+        (**self).next_wake()
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         (**self).set(key, value)

@@ -177,6 +177,7 @@ impl Space {
         Some((from, slot))
     }
     /// A slot that `e` had, which was never exposed or is free at once, is given back.
+    #[inline]
     pub fn put_back(&mut self, e: UnitId, slot: Slot) {
         let tier = self.geo.tier_of(slot);
         if let Some(r) = &mut self.rooms {
@@ -186,6 +187,7 @@ impl Space {
         self.slots.put_back(slot);
     }
     /// Room for `e` on tier `t`, if there is: it is taken.
+    #[inline]
     fn reserve(&mut self, e: UnitId, t: TierId) -> bool {
         match &mut self.rooms {
             None => true,
@@ -292,11 +294,13 @@ impl Space {
     }
     /// Hand out a slot of `tier` for `e`: the free one that follows the home of `beside` most closely, where that is on the
     /// tier, else the lowest.
+    #[inline]
     pub fn take_on(&mut self, e: UnitId, tier: TierId, beside: Option<UnitId>) -> Option<Slot> {
         let near = beside.filter(|b| b.0 < self.geo.extents);
         let near = near.and_then(|b| self.map.home(b));
         self.take_near(e, tier, near)
     }
+    #[inline]
     fn take_near(&mut self, e: UnitId, tier: TierId, near: Option<Slot>) -> Option<Slot> {
         if !self.reserve(e, tier) {
             return None;

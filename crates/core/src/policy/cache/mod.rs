@@ -102,6 +102,7 @@ impl<R: Replacement> Cache<R> {
     pub fn replacement(&self) -> &R {
         &self.replacement
     }
+    #[inline]
     fn miss(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let (extent, write) = (access.extent, access.write);
         let on_fast = |s: Seat| s.index() < self.fast;
@@ -132,6 +133,7 @@ impl<R: Replacement> Cache<R> {
             Action::Fetch { extent, to: FAST }
         });
     }
+    #[inline]
     fn clean(&mut self, view: &View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         // What is touched just now may be about to be written.
         let busy = |s| {

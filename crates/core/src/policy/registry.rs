@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 /// (`docs/policies-compared.md`).
 pub const DEFAULT: &str = "benefit";
 
-/// The preset where none is named and there are more than two tiers: a cache leaves those in the middle empty.
+/// The preset where none is named and there are not just two tiers: a cache needs two, and leaves those in the middle empty.
 pub const DEFAULT_TIERS: &str = "greendm";
 
 /// A parameter, for `isotherm policies`.

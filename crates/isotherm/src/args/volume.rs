@@ -39,7 +39,7 @@ pub struct CreateArgs {
     /// Extent size, a power of two from 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = size::extent)]
     pub extent: Option<u32>,
-    /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; with more than two tiers greendm]
+    /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; with one tier or more than two greendm]
     #[arg(long)]
     pub policy: Option<PolicySpec>,
     /// Overwrite devices that carry something (a volume, a file system, a partition table, a database); all of it is erased first

@@ -206,7 +206,7 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
 /// The policy where none is named; `slowest` is the number of the slowest tier.
 fn default_policy(slowest: u8) -> &'static str {
     use isotherm_core::policy::{DEFAULT, DEFAULT_TIERS};
-    if slowest > 1 { DEFAULT_TIERS } else { DEFAULT }
+    if slowest == 1 { DEFAULT } else { DEFAULT_TIERS }
 }
 
 /// Bytes of a member of the slow tier: as given, or those of the device.

@@ -107,7 +107,7 @@ fn wrong_calls_say_in_one_line_what_to_do() {
         ("record v", 2, "--out"),
         ("find missing", 1, "missing"),
         ("find text", 1, "none of these devices"),
-        ("sim", 2, "--policy"),
+        ("sim", 2, "<TRACE>"),
         (
             "sim text --policy greendm --fast-size 10% --hit-only",
             1,

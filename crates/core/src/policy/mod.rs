@@ -49,7 +49,7 @@ pub use interval::{Every, Interval, Rules};
 pub use linear::Linear;
 pub use opencas::OpenCas;
 pub use raf::Raf;
-pub use registry::{PRESETS, ParamInfo, Preset};
+pub use registry::{DEFAULT, DEFAULT_TIERS, PRESETS, ParamInfo, Preset};
 pub use type_aware::TypeAware;
 pub use view::View;
 pub use visit::{Visitor, with_preset};

@@ -14,6 +14,13 @@ use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
 use alloc::boxed::Box;
 
+/// The preset where none is named, for two tiers: of all presets the one that was slower than the disk alone least often
+/// (`docs/policies-compared.md`).
+pub const DEFAULT: &str = "benefit";
+
+/// The preset where none is named and there are not just two tiers: a cache needs two, and leaves those in the middle empty.
+pub const DEFAULT_TIERS: &str = "greendm";
+
 /// A parameter, for `isotherm policies`.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamInfo {

@@ -113,9 +113,12 @@ impl Shares {
     pub fn have(&self, share: u8) -> u32 {
         self.have[usize::from(share)]
     }
-    /// Grains that the share lacks for a copy that takes `weight`.
+    /// Grains that the share lacks for a copy that takes `weight`: no more than that, since copies that are over the limit
+    /// while others leave were paid for by those who asked for them.
     pub fn lacks(&self, share: u8, weight: u32) -> u32 {
-        (self.have[usize::from(share)] + weight).saturating_sub(self.limit[usize::from(share)])
+        let over = self.have[usize::from(share)] + weight;
+        over.saturating_sub(self.limit[usize::from(share)])
+            .min(weight)
     }
     /// Ask the least recently used of the share to leave until `unit` fits; false if there are not enough, or it never would.
     pub fn make_room(

@@ -33,7 +33,7 @@ pub use sim::{
     subcommand_required = true,
     arg_required_else_help = false,
     max_term_width = 100,
-    after_help = "Example:\n  isotherm create v --fast ssd.img:1G --slow hdd.img:10G --policy greendm\n  isotherm serve v --block-file mnt"
+    after_help = "Example:\n  isotherm create v --fast ssd.img:1G --slow hdd.img:10G\n  isotherm serve v --block-file mnt"
 )]
 pub struct Cli {
     /// What to do.

@@ -26,7 +26,7 @@ pub struct SimArgs {
     #[arg(long)]
     pub side_by_side: bool,
     /// Policy with parameters, NAME,KEY=VALUE,...
-    #[arg(long)]
+    #[arg(long, default_value = isotherm_core::policy::DEFAULT)]
     pub policy: PolicySpec,
     /// Devices, sizes and time.
     #[command(flatten)]
@@ -215,7 +215,7 @@ pub struct CompareArgs {
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
     /// Policies A,B,...; an item with `=` is a parameter of the policy before it
-    #[arg(long, value_name = "A,K=V,B", value_parser = policies)]
+    #[arg(long, value_name = "A,K=V,B", value_parser = policies, default_value = "benefit,bcache-like,dss-lru,lru,greendm")]
     pub policies: PolicyList,
     /// Devices, sizes and time.
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::size;
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(true).args(["config", "fast", "slow", "tier"]),
     after_help = "Examples:\n  \
-    isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda --policy greendm\n  \
+    isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda\n  \
     isotherm create v --fast ssd.img:10% --slow hdd.img:10G --extent 64K --policy greendm,PT=2 --paced slow=wd5000aaks\n  \
     isotherm create v --config v-new.toml"
 )]
@@ -39,7 +39,7 @@ pub struct CreateArgs {
     /// Extent size, a power of two from 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = size::extent)]
     pub extent: Option<u32>,
-    /// Policy with parameters, NAME,KEY=VALUE,... [default: greendm]
+    /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; with one tier or more than two greendm]
     #[arg(long)]
     pub policy: Option<PolicySpec>,
     /// Overwrite devices that carry something (a volume, a file system, a partition table, a database); all of it is erased first

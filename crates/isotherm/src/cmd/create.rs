@@ -197,10 +197,16 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
         policy: args
             .policy
             .as_ref()
-            .map_or_else(|| "greendm".to_owned(), ToString::to_string),
+            .map_or_else(|| default_policy(slowest).to_owned(), ToString::to_string),
         io: isotherm_live::config::IoConfig::for_extents(u64::from(extent)),
         members,
     })
+}
+
+/// The policy where none is named; `slowest` is the number of the slowest tier.
+fn default_policy(slowest: u8) -> &'static str {
+    use isotherm_core::policy::{DEFAULT, DEFAULT_TIERS};
+    if slowest == 1 { DEFAULT } else { DEFAULT_TIERS }
 }
 
 /// Bytes of a member of the slow tier: as given, or those of the device.

@@ -333,7 +333,7 @@ impl DeviceModel for Ssd {
         }
     }
 
-    /// Energy: idle power all the time, plus for work ([`Ssd::transfer`]) its share of what reading or writing adds. Work
+    /// Energy: idle power all the time, plus for work (see `transfer`) its share of what reading or writing adds. Work
     /// begun counts at once, so a report made during a burst is ahead by at most the work queued.
     fn counters(&self, now: Nanos) -> Counters {
         let now = now.0.max(self.now);

@@ -1,6 +1,9 @@
 # Everything a developer runs. `make test` is what CI runs.
 CARGO ?= cargo
 SEEDS ?= 1000
+# Property tests draw the same inputs every time, so that a run can be repeated; to look for new ones:
+# make test PROPTEST_RNG_SEED=$(date +%s)
+PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
@@ -25,7 +28,7 @@ test: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	rm -f target/suites-run-twice
-	$(CARGO) $(LIMITED) test --workspace --locked
+	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) $(LIMITED) test --workspace --locked
 	@! [ -e target/suites-run-twice ] || { echo "these suites were run twice:"; cat target/suites-run-twice; }
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	cd python && $(CARGO) fmt --check && $(CARGO) metadata --locked --format-version 1 >/dev/null

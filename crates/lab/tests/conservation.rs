@@ -152,7 +152,8 @@ proptest! {
         let part = Setup { limit: Some(trace.records.len() as u64 / 2 + 1), ..setup.clone() };
         let (a, b) = (run(&part, &trace).expect("runs"), run(&setup, &trace).expect("runs"));
         prop_assert!(a.requests <= b.requests && a.bytes_written <= b.bytes_written);
-        let before = Setup { warm_up: trace.records.len() as u64 / 2, ..setup.clone() };
+        // Empty records are dropped, so there may be fewer requests than records.
+        let before = Setup { warm_up: b.requests / 2, ..setup.clone() };
         let tail = run(&before, &trace).expect("runs");
         prop_assert_eq!(&tail.digest, &b.digest);
         prop_assert!(tail.requests + before.warm_up == b.requests);

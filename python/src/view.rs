@@ -115,7 +115,7 @@ impl View {
     /// Bytes of an extent.
     #[getter]
     fn extent_bytes(&self) -> PyResult<u32> {
-        self.with(|v| Ok(v.unit_bytes()))
+        self.with(|v| Ok(v.grain()))
     }
     /// Tiers; 0 is the fastest.
     #[getter]

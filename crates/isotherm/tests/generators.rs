@@ -22,6 +22,8 @@ fn a_generator_stands_for_a_trace() {
         "trace-convert",
     );
     assert_eq!(written["requests"], info["requests"]);
+    let part = place.json("trace info p.parquet --limit 5", "trace-info");
+    assert_eq!(part["requests"], 5);
     let again = place.json("trace info p.parquet", "trace-info");
     for key in [
         "requests",

@@ -28,7 +28,8 @@ pub fn run(args: &TraceArgs) -> Result<(), Failure> {
 /// `isotherm trace info`.
 fn info(a: &TraceInfoArgs) -> Result<(), Failure> {
     let path = find(&a.file)?;
-    let reader = isotherm_traces::open(&path, &options(&a.read)?).map_err(|e| failed(&e))?;
+    let options = limited(&a.read, a.limit)?;
+    let reader = isotherm_traces::open(&path, &options).map_err(|e| failed(&e))?;
     let mut heats = a.plot.as_ref().map(|_| Heats::default());
     let info = isotherm_traces::info_and_heat(reader, heats.as_mut()).map_err(|e| failed(&e))?;
     if let (Some(file), Some(heats)) = (&a.plot, &heats) {

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::loss::Lost;
 use crate::media::FileMedia;
 use crate::paced::Pacer;
+use isotherm_core::load::Cost;
 use isotherm_core::policy::{Policy, Uses};
 use isotherm_core::store::superblock::{Follow, MemberEntry, State, SuperblockError};
 use isotherm_core::store::{self, BLOCK, Layout, Media, MetaArea, Opened, Superblock};
@@ -59,9 +60,30 @@ pub struct Volume {
     pub(crate) opened: Opened,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) pacers: Vec<Option<Pacer>>,
+    /// What tiers cost by their sheets, as far as there are any: the tiers before the first without one.
+    pub(crate) costs: Vec<Cost>,
     pub(crate) mode: OpenMode,
     notes: Vec<String>,
     pub(crate) lost: Lost,
+}
+
+fn costs(config: &VolumeConfig, opened: &Opened) -> Result<Vec<Cost>, String> {
+    let mut costs = Vec::new();
+    for (i, (m, entry)) in config
+        .members
+        .iter()
+        .zip(&opened.superblock.members)
+        .enumerate()
+    {
+        if usize::from(m.tier) == costs.len()
+            && let Some(cost) = m
+                .cost(entry.bytes)
+                .map_err(|e| format!("member {i}: {e}"))?
+        {
+            costs.push(cost);
+        }
+    }
+    Ok(costs)
 }
 
 /// The description of volume `p/v`: `p/v.toml`.
@@ -488,12 +510,14 @@ impl Volume {
                     .map(Pacer::new),
             );
         }
+        let costs = costs(&config, &opened).map_err(|e| config_error(file, e))?;
         Ok(Volume {
             config,
             devices,
             opened,
             policy,
             pacers,
+            costs,
             mode,
             notes,
             lost,

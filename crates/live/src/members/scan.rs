@@ -133,6 +133,8 @@ pub fn moved_along(hint: &Path, dir: &Path) -> Vec<PathBuf> {
             }
         }
     }
+    places.sort();
+    places.dedup();
     places
 }
 

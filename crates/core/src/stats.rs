@@ -219,7 +219,7 @@ pub struct Counters {
     pub checkpoints: u64,
     /// Times that held work was done because a disk was about to sleep.
     pub sleep_batches: u64,
-    /// Parts of moves that went along with a neighbour's device operation (`engine/join.rs`).
+    /// Parts of moves that went along with a neighbour's device operation (`engine/relocation/join.rs`).
     pub joined: u64,
     /// Joined operations that failed or were short, and were repeated extent by extent.
     pub joins_repeated: u64,

@@ -3,60 +3,33 @@
 //! Never false: a request is answered only when what it promises is true on the devices (or, for data not yet flushed, in
 //! their caches), and no byte is shown to anyone but the extent that it was written to.
 //!
-//! | file | what it owns |
+//! | where | what it owns |
 //! |---|---|
 //! | `mod.rs` | the entry points |
-//! | `upkeep.rs` | what is due: by time, and at the end of every event |
-//! | `data.rs` | the life of a read, a write |
-//! | `classes.rs` | what is known of the data in an extent |
-//! | `gate.rs` | whether a piece may touch an extent that something holds |
-//! | `discard.rs` | the life of a discard |
-//! | `edges.rs` | odd requests: read-modify-write of edge blocks |
-//! | `replicas.rs` | reads and writes of extents that have a copy |
-//! | `move_list.rs`, `moves.rs` | moves under way and what limits them; the life of a move |
-//! | `transfer.rs`, `join.rs` | what moves read and write; neighbours become one operation |
+//! | `requests/` | the life of a read, a write, a discard: `data.rs`, `discard.rs`; odd ones, `edges.rs`; extents with a copy, `replicas.rs`; whether a piece may touch an extent that something holds, `gate.rs`; what is known of the data, `classes.rs` |
+//! | `relocation/` | moves under way and what limits them, `move_list.rs`, `moves.rs`; copies, `copies.rs`; what both read and write, and neighbours as one operation, `transfer.rs`, `join.rs`; the wear budget, `wear.rs` |
+//! | `durability/` | rounds, `round.rs`, and what they work on, `commit.rs`; what the mirror must know before anything is acknowledged, `follow.rs`; slots between "given up" and "free", `free.rs` |
+//! | `background/` | what is due, `upkeep.rs`; another policy for a running volume, `switch.rs`; what waits while a disk sleeps, `lull.rs` |
 //! | `measure.rs` | how long operations took |
-//! | `copies.rs` | the life of a copy |
-//! | `round.rs` | rounds: flush data, write records, flush journal, reply |
-//! | `commit.rs` | what rounds work on: pending records, journal staging, the checkpoint being built |
-//! | `follow.rs` | what the mirror must know before anything is acknowledged |
-//! | `free.rs` | slots between "given up" and "free" |
-//! | `switch.rs` | another policy for a running volume |
 //! | `knobs.rs` | what can be set while it runs, beside the policy's parameters |
-//! | `wear.rs`, `lull.rs` | the wear budget; what waits while a disk sleeps |
 
-mod classes;
-mod commit;
-mod copies;
-mod data;
-mod discard;
-mod edges;
-mod follow;
-mod free;
-mod gate;
+mod background;
+mod durability;
 mod inspect;
-mod join;
 mod knobs;
-mod lull;
 mod measure;
-mod move_list;
-mod moves;
 mod mutants;
 mod params;
-mod replicas;
-mod round;
+mod relocation;
+mod requests;
 mod slab;
-mod switch;
-mod transfer;
-mod upkeep;
-mod wear;
 
+pub use background::switch::{Drain, SwitchError, fits};
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
 pub use mutants::{MUTANTS, Mutant};
 pub use params::Params;
-pub use switch::{Drain, SwitchError, fits};
-pub use wear::WearBudget;
+pub use relocation::wear::WearBudget;
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request, RequestOp, Tag};
 use crate::policy::{Action, Policy, Uses, View};
@@ -68,15 +41,17 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use commit::Commit;
-use edges::Edges;
-use free::Freeing;
-use join::Joins;
-use lull::Lull;
-use move_list::Moves;
-use replicas::Replicas;
+use background::lull::Lull;
+use background::switch;
+use durability::commit::{self, Commit};
+use durability::follow;
+use durability::free::Freeing;
+use relocation::join::Joins;
+use relocation::move_list::Moves;
+use relocation::wear::Wear;
+use requests::edges::Edges;
+use requests::replicas::Replicas;
 use slab::Slab;
-use wear::Wear;
 
 /// Longest read or write.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -232,6 +207,7 @@ impl Engine {
         if params.own_slots {
             space.keep_own();
         }
+        space.loads.start_with(&params.costs);
         let n = space.geo.members.len();
         let withdraw = !params.read_only && !mutants::chosen(&params, Mutant::HandOutLost);
         for m in opened.report.missing.iter().filter(|_| withdraw) {
@@ -466,7 +442,8 @@ impl Engine {
                 self.trimmed(slot);
             }
             // Another operation may have woken it since.
-            What::Standby => self.members[i].asleep &= result.is_ok(),
+            What::Standby if result.is_err() => self.set_asleep(i, false),
+            What::Standby => {}
         }
         self.upkeep(now, out);
     }
@@ -552,7 +529,7 @@ impl Engine {
         let m = &mut self.members[usize::from(op.member.0)];
         m.in_flight += 1;
         if m.asleep && op.kind != OpKind::Standby {
-            m.asleep = false;
+            self.set_asleep(usize::from(op.member.0), false);
             self.lull.woke();
             self.policy_due |= self.lull.is_on();
         }
@@ -581,6 +558,12 @@ impl Engine {
             OpKind::Standby => c.spin_downs += 1,
         }
         out.push(Effect::Start(op));
+    }
+
+    /// A member was sent to sleep, or woke.
+    fn set_asleep(&mut self, member: usize, asleep: bool) {
+        self.members[member].asleep = asleep;
+        self.space.loads.sleeps(member, asleep);
     }
 
     fn view(&mut self, now: Nanos, budget: u32) -> (&mut dyn Policy, View<'_>, &mut Vec<Action>) {

@@ -174,10 +174,12 @@ pub struct ReplayEventsArgs {
 
 /// `isotherm find`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm find /dev/sda /dev/nvme0n1p3 > v.toml")]
+#[command(
+    after_help = "Examples:\n  isotherm find\n  isotherm find /dev/sda /dev/nvme0n1p3 > v.toml"
+)]
 pub struct FindArgs {
-    /// Devices or files that may belong to volumes
-    #[arg(required = true, value_name = "DEVICE")]
+    /// Devices or files that may belong to volumes [default: all block devices, and the files in this directory]
+    #[arg(value_name = "DEVICE")]
     pub devices: Vec<PathBuf>,
     /// Where the list goes.
     #[command(flatten)]

@@ -6,8 +6,8 @@
 //! the record was issued. A slot that a durable record names as a dirty copy is given out only when a record that
 //! contradicts it is durable, like any other freed slot (`free.rs`).
 
-use super::move_list::{Kind, Move};
-use super::{Engine, Mutant};
+use crate::engine::relocation::move_list::{Kind, Move};
+use crate::engine::{Engine, Mutant};
 use crate::io::Effect;
 use crate::policy::{Action, Outcome, Refusal, Uses};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
@@ -15,12 +15,12 @@ use alloc::vec::Vec;
 
 impl Engine {
     /// Writes in flight on the extent's home or copy.
-    pub(super) fn has_writers(&self, e: ExtentId) -> bool {
+    pub(in crate::engine) fn has_writers(&self, e: ExtentId) -> bool {
         let on = |s: Option<Slot>| s.is_some_and(|s| self.space.pins.count(s).1 > 0);
         on(self.space.map.home(e)) || on(self.space.map.copy(e))
     }
 
-    pub(super) fn try_fetch(
+    pub(in crate::engine) fn try_fetch(
         &mut self,
         now: Nanos,
         action: Action,
@@ -95,7 +95,7 @@ impl Engine {
         v
     }
 
-    pub(super) fn try_allocate(
+    pub(in crate::engine) fn try_allocate(
         &mut self,
         now: Nanos,
         e: ExtentId,
@@ -119,7 +119,7 @@ impl Engine {
 
     /// Does the policy know of a copy in `slot`? A tiering policy knows of none, others of those on the fastest tier: what else
     /// there is was left by the policy before.
-    pub(super) fn is_the_policys(&self, slot: Slot) -> bool {
+    pub(in crate::engine) fn is_the_policys(&self, slot: Slot) -> bool {
         self.drain.uses() != Uses::Homes && self.space.geo.tier_of(slot) == TierId(0)
     }
 
@@ -132,7 +132,7 @@ impl Engine {
     }
 
     /// The blocks of a fetch are in the copy's slot: from now on they are read there.
-    pub(super) fn flip_copy(&mut self, now: Nanos, index: u16, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn flip_copy(&mut self, now: Nanos, index: u16, out: &mut Vec<Effect>) {
         let parts = self.parts(index);
         let m = self.end_move(now, index, out);
         if m.kind == Kind::Relocate {
@@ -150,7 +150,7 @@ impl Engine {
         self.settle_move(now, &m, Outcome::Done);
     }
 
-    pub(super) fn try_clean(
+    pub(in crate::engine) fn try_clean(
         &mut self,
         now: Nanos,
         action: Action,
@@ -169,7 +169,13 @@ impl Engine {
     }
 
     /// Write the dirty blocks of `e` home. The caller has seen to it that no write is in flight and a buffer is free.
-    pub(super) fn start_clean(&mut self, action: Action, e: ExtentId, evict: bool, own: bool) {
+    pub(in crate::engine) fn start_clean(
+        &mut self,
+        action: Action,
+        e: ExtentId,
+        evict: bool,
+        own: bool,
+    ) {
         if let (Some(copy), Some(home)) = (self.space.map.copy(e), self.space.map.home(e)) {
             let parts = self.dirty_parts(e);
             self.set_parts(&parts);
@@ -180,7 +186,7 @@ impl Engine {
 
     /// A round is about to carry the record of a clean: from here on the map says what that record says. Whoever writes
     /// meanwhile makes the blocks dirty again, on a record of their own.
-    pub(super) fn apply_clean(&mut self, index: u16, m: &Move) -> bool {
+    pub(in crate::engine) fn apply_clean(&mut self, index: u16, m: &Move) -> bool {
         let parts = if self.broken(Mutant::ForgetRedirty) {
             self.dirty_parts(m.extent)
         } else {
@@ -193,14 +199,20 @@ impl Engine {
     }
 
     /// There was no room for the record.
-    pub(super) fn revert_clean(&mut self, index: u16, m: &Move) {
+    pub(in crate::engine) fn revert_clean(&mut self, index: u16, m: &Move) {
         for (a, z) in self.parts(index) {
             self.space.map.copy_dirty(m.extent, a, z);
         }
     }
 
     /// The record of a clean is durable, on primary and mirror.
-    pub(super) fn cleaned(&mut self, now: Nanos, m: &Move, evict: bool, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn cleaned(
+        &mut self,
+        now: Nanos,
+        m: &Move,
+        evict: bool,
+        out: &mut Vec<Effect>,
+    ) {
         let e = m.extent;
         let dirty = self.space.map.is_dirty(e);
         if !dirty {
@@ -219,7 +231,7 @@ impl Engine {
         self.settle_move(now, m, Outcome::Done);
     }
 
-    pub(super) fn try_evict(
+    pub(in crate::engine) fn try_evict(
         &mut self,
         now: Nanos,
         action: Action,
@@ -238,7 +250,7 @@ impl Engine {
 
     /// Give up a copy that holds nothing of its own. Its slot is free as soon as nobody reads it, unless a durable record
     /// names it.
-    pub(super) fn drop_copy(&mut self, now: Nanos, e: ExtentId, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn drop_copy(&mut self, now: Nanos, e: ExtentId, out: &mut Vec<Effect>) {
         let Some(slot) = self.space.map.copy(e) else {
             return;
         };
@@ -262,7 +274,7 @@ impl Engine {
 
     /// No slot is free, and an extent needs a home: copies are worth less. True if a slot is free now; else one may become
     /// free, if there is any copy at all.
-    pub(super) fn reclaim(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
+    pub(in crate::engine) fn reclaim(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
         let fast = self.space.geo.tier_slots(self.space.geo.slowest()).start;
         let any_free =
             |me: &Engine| (0..me.space.geo.tiers()).any(|t| me.space.slots.free(TierId(t)) > 0);
@@ -304,13 +316,13 @@ impl Engine {
     }
 
     /// The extent whose copy is in `s`.
-    pub(super) fn copy_in(&self, s: Slot) -> Option<ExtentId> {
+    pub(in crate::engine) fn copy_in(&self, s: Slot) -> Option<ExtentId> {
         let e = self.space.map.owner(s)?;
         (self.space.map.copy(e) == Some(s)).then_some(e)
     }
 
     /// A write wanted the copy given up, and it holds dirty blocks: write them home when that is possible. Advice only.
-    pub(super) fn evict_behind(&mut self, e: ExtentId) {
+    pub(in crate::engine) fn evict_behind(&mut self, e: ExtentId) {
         if self.space.map.is_dirty(e)
             && self.may_move()
             && self.has_move_buffer()

@@ -6,9 +6,9 @@
 //! Crash points: before the record is durable the map says *source*, which nobody overwrote; after it, *destination*, which
 //! was flushed before the record was issued. The source slot is free only after the record is durable and unread.
 
-use super::move_list::{AT_WORK, Kind, Move, Step};
-use super::{Engine, Mutant};
 use crate::bits::Bits;
+use crate::engine::relocation::move_list::{AT_WORK, Kind, Move, Step};
+use crate::engine::{Engine, Mutant};
 use crate::io::{Effect, OpKind};
 use crate::ladder::{self, Floor, Rung};
 use crate::policy::{Action, Outcome, Refusal};
@@ -63,7 +63,7 @@ impl Floor for Timed<'_> {
 
 impl Engine {
     /// Try what the policy wants, in order.
-    pub(super) fn try_wanted(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn try_wanted(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         let mut wanted = core::mem::take(&mut self.wanted);
         self.sort_cleans(&mut wanted);
         ladder::climb(&mut Timed { me: self, now, out }, &mut wanted);
@@ -73,7 +73,7 @@ impl Engine {
     }
 
     /// Refuse everything that the policy wants, and what it wants in answer.
-    pub(super) fn refuse_wanted(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn refuse_wanted(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         let mut wanted = core::mem::take(&mut self.wanted);
         let mut floor = Timed { me: self, now, out };
         ladder::refuse(&mut floor, &mut wanted, Refusal::Throttled);
@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Move a home that nothing holds and nobody writes to, whatever the policy thinks; false if there is no slot.
-    pub(super) fn own_move(&mut self, extent: ExtentId, to: TierId) -> bool {
+    pub(in crate::engine) fn own_move(&mut self, extent: ExtentId, to: TierId) -> bool {
         let (Some(src), Some(dst)) = (
             self.space.map.home(extent),
             self.space.slots.take_lowest(to),
@@ -143,7 +143,7 @@ impl Engine {
 
     /// May a move of `extent` out of `src` start, which no writer stops? True: as part of the operation of the one before it,
     /// which no limit of moves counts but the user's own.
-    pub(super) fn may_copy(
+    pub(in crate::engine) fn may_copy(
         &mut self,
         now: Nanos,
         e: ExtentId,
@@ -195,14 +195,14 @@ impl Engine {
     }
 
     /// May the engine itself start one? Its own needs know no throttle.
-    pub(super) fn has_move_buffer(&self) -> bool {
+    pub(in crate::engine) fn has_move_buffer(&self) -> bool {
         self.moves.has_free()
     }
 
     /// Start a move, for which there is room. `parts` of those that are not about the whole extent were set by
     /// [`Engine::set_parts`] on the buffer that [`Engine::next_move`] names.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn start_move(
+    pub(in crate::engine) fn start_move(
         &mut self,
         action: Action,
         extent: ExtentId,
@@ -248,14 +248,14 @@ impl Engine {
     }
 
     /// The buffer that the next move will use. A caller's bug if there is none.
-    pub(super) fn next_move(&self) -> u16 {
+    pub(in crate::engine) fn next_move(&self) -> u16 {
         let next = self.joins.next_buffer().filter(|&i| self.moves.is_free(i));
         next.or_else(|| self.moves.longest_free())
             .expect("no move buffer is free")
     }
 
     /// Say which blocks the move that starts next is about.
-    pub(super) fn set_parts(&mut self, runs: &[(u32, u32)]) {
+    pub(in crate::engine) fn set_parts(&mut self, runs: &[(u32, u32)]) {
         let (index, blocks) = (
             self.next_move(),
             self.space.geo.blocks_per_extent() as usize,
@@ -271,13 +271,18 @@ impl Engine {
     }
 
     /// The blocks that move `index` is about, as runs.
-    pub(super) fn parts(&self, index: u16) -> Vec<(u32, u32)> {
+    pub(in crate::engine) fn parts(&self, index: u16) -> Vec<(u32, u32)> {
         self.moves
             .all_parts(index, self.space.geo.blocks_per_extent())
     }
 
     /// Take a move out of the list; its extent is let go of.
-    pub(super) fn end_move(&mut self, now: Nanos, index: u16, out: &mut Vec<Effect>) -> Move {
+    pub(in crate::engine) fn end_move(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        out: &mut Vec<Effect>,
+    ) -> Move {
         let m = self.moves.get(index);
         self.moves.list[usize::from(index)] = None;
         self.wear.release(m.owed);
@@ -294,12 +299,12 @@ impl Engine {
     }
 
     /// Tell how a move ended.
-    pub(super) fn settle_move(&mut self, now: Nanos, m: &Move, how: Outcome) {
+    pub(in crate::engine) fn settle_move(&mut self, now: Nanos, m: &Move, how: Outcome) {
         self.settle(now, m.action, m.up, m.own, how);
     }
 
     /// Cancel a move if it can still be cancelled (closing).
-    pub(super) fn cancel_move(&mut self, now: Nanos, index: u16, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn cancel_move(&mut self, now: Nanos, index: u16, out: &mut Vec<Effect>) {
         if let Some(m) = self.moves.list[usize::from(index)]
             && m.step != Step::Committing
         {
@@ -311,7 +316,7 @@ impl Engine {
     }
 
     /// Drop copied moves that were overtaken while they waited for a round.
-    pub(super) fn drop_stale(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn drop_stale(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         for i in 0..self.moves.list.len() {
             if self.moves.list[i].is_some_and(|m| m.stale && m.step == Step::Copied) {
                 self.give_up(now, i as u16, Outcome::Stale, out);
@@ -320,7 +325,13 @@ impl Engine {
     }
 
     /// End a move without effect. A destination of its own was never exposed, so it is free at once.
-    pub(super) fn give_up(&mut self, now: Nanos, index: u16, how: Outcome, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn give_up(
+        &mut self,
+        now: Nanos,
+        index: u16,
+        how: Outcome,
+        out: &mut Vec<Effect>,
+    ) {
         if self.moves.list[usize::from(index)].is_none() {
             return;
         }
@@ -332,7 +343,7 @@ impl Engine {
     }
 
     /// The record of this move is part of the round that starts now.
-    pub(super) fn move_committing(&mut self, now: Nanos, index: u16) {
+    pub(in crate::engine) fn move_committing(&mut self, now: Nanos, index: u16) {
         if let Some(m) = &mut self.moves.list[usize::from(index)] {
             m.step = Step::Committing;
         }
@@ -340,7 +351,7 @@ impl Engine {
     }
 
     /// The round is durable: flip what it carried.
-    pub(super) fn flip_committed(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn flip_committed(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         for i in 0..self.moves.list.len() {
             let Some(m) = self.moves.list[i].filter(|m| m.step == Step::Committing) else {
                 continue;
@@ -361,7 +372,7 @@ impl Engine {
     }
 
     /// A round failed: its moves did not happen. Their slots stay taken, since either record may be the durable one.
-    pub(super) fn abandon_committing(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn abandon_committing(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         for i in 0..self.moves.list.len() {
             if self.moves.list[i].is_some_and(|m| m.step == Step::Committing) {
                 let m = self.end_move(now, i as u16, out);
@@ -377,7 +388,7 @@ impl Engine {
     }
 
     /// Members that the copied moves were written to.
-    pub(super) fn members_of_copied(&self) -> u32 {
+    pub(in crate::engine) fn members_of_copied(&self) -> u32 {
         if self.broken(Mutant::FlipBeforeFlush) {
             return 0;
         }

@@ -1,6 +1,6 @@
 //! What is known of the data in an extent, from somebody who knows: a file system's layout, an administrator.
 
-use super::Engine;
+use crate::engine::Engine;
 use crate::io::Effect;
 use crate::units::{ExtentId, Nanos};
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ impl Engine {
     pub fn reclassify(&mut self, now: Nanos, extent: ExtentId, class: u8, out: &mut Vec<Effect>) {
         self.wear.pass(now);
         if self.space.set_class(extent, class) {
-            let (policy, mut view, wanted) = self.view(now, super::SCAN_BUDGET);
+            let (policy, mut view, wanted) = self.view(now, crate::engine::SCAN_BUDGET);
             policy.on_reclassified(&mut view, extent, class, wanted);
             self.upkeep(now, out);
         }

@@ -4,9 +4,9 @@
 //! (a move, a waiting discard) holds the extent, and joins a *run*: pieces that lie next to each other on one device become
 //! one operation.
 
-use super::commit::MetaSource;
-use super::gate::Gate;
-use super::{Engine, Mutant, Op, Req, SCAN_BUDGET, Waiter, What};
+use crate::engine::durability::commit::MetaSource;
+use crate::engine::requests::gate::Gate;
+use crate::engine::{Engine, Mutant, Op, Req, SCAN_BUDGET, Waiter, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, RequestOp};
 use crate::policy::{Access, Place};
 use crate::stats::CLASSES;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 /// Neighbouring pieces gathered into one device operation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(in crate::engine) struct Run {
     member: MemberId,
     device_offset: u64,
     ext: u32,
@@ -28,14 +28,14 @@ pub(super) struct Run {
 
 /// Runs being gathered: one on each replica, since pieces of a write-through alternate between the two.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Runs {
-    pub(super) home: Option<Run>,
-    pub(super) copy: Option<Run>,
+pub(in crate::engine) struct Runs {
+    pub(in crate::engine) home: Option<Run>,
+    pub(in crate::engine) copy: Option<Run>,
 }
 
 impl Engine {
     /// Hand out the pieces of `from..to` of a read or write.
-    pub(super) fn hand_out(
+    pub(in crate::engine) fn hand_out(
         &mut self,
         now: Nanos,
         r: u32,
@@ -194,7 +194,7 @@ impl Engine {
 
     /// What a policy is told of a request's touch of an extent.
     #[inline]
-    pub(super) fn access(
+    pub(in crate::engine) fn access(
         &self,
         now: Nanos,
         req: &Req,
@@ -216,7 +216,7 @@ impl Engine {
     }
 
     /// Queue a piece until something changes.
-    pub(super) fn wait(&mut self, w: Waiter) {
+    pub(in crate::engine) fn wait(&mut self, w: Waiter) {
         self.counters.waited += 1;
         self.reqs.at(w.req).left += 1;
         self.space.map.hold(w.extent, true);
@@ -224,7 +224,7 @@ impl Engine {
     }
 
     /// Let every waiting piece try again, in order of arrival.
-    pub(super) fn retry_waiting(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn retry_waiting(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         // Who waits again goes to a new queue: only those in it are ahead of a piece.
         let mut trying = core::mem::take(&mut self.spare_queue);
         core::mem::swap(&mut trying, &mut self.waiting);
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// A slot was freed: let the pieces that wait for one try again, in order of arrival.
-    pub(super) fn retry_starving(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn retry_starving(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.freed = false;
         for _ in 0..self.starving.len() {
             let Some(w) = self.starving.pop_front() else {
@@ -263,7 +263,7 @@ impl Engine {
     }
 
     /// Clear the held mark of `e` unless something still holds it.
-    pub(super) fn release_hold(&mut self, e: ExtentId) {
+    pub(in crate::engine) fn release_hold(&mut self, e: ExtentId) {
         let held = self.moves.of(e).is_some()
             || self.edges.holds(e)
             || self.waiting.iter().any(|w| w.extent == e);
@@ -275,7 +275,7 @@ impl Engine {
     }
 
     /// Unwritten data reads as zeros, unless the map may have lost where it is.
-    pub(super) fn read_nothing(
+    pub(in crate::engine) fn read_nothing(
         &mut self,
         req: &Req,
         w: &Waiter,
@@ -351,7 +351,7 @@ impl Engine {
         });
     }
 
-    pub(super) fn write_piece(
+    pub(in crate::engine) fn write_piece(
         &mut self,
         w: &Waiter,
         slot: Slot,
@@ -373,7 +373,7 @@ impl Engine {
 
     /// Pin the slot and add bytes `from..to` of the volume, which lie in it, to the run.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn join_run(
+    pub(in crate::engine) fn join_run(
         &mut self,
         w: &Waiter,
         slot: Slot,
@@ -462,7 +462,7 @@ impl Engine {
     }
 
     /// A data operation ended.
-    pub(super) fn data_done(
+    pub(in crate::engine) fn data_done(
         &mut self,
         now: Nanos,
         op: &Op,
@@ -517,12 +517,12 @@ impl Engine {
     }
 
     /// Note an error; the reply comes when all pieces have ended.
-    pub(super) fn fail(&mut self, r: u32, error: IoError) {
+    pub(in crate::engine) fn fail(&mut self, r: u32, error: IoError) {
         self.reqs.at(r).error.get_or_insert(error);
     }
 
     /// One piece (or the handing-out itself) ended.
-    pub(super) fn piece_done(&mut self, now: Nanos, r: u32, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn piece_done(&mut self, now: Nanos, r: u32, out: &mut Vec<Effect>) {
         let req = self.reqs.at(r);
         req.left -= 1;
         if req.left > 0 {
@@ -541,7 +541,7 @@ impl Engine {
     }
 
     /// Answer a request and forget it.
-    pub(super) fn reply(
+    pub(in crate::engine) fn reply(
         &mut self,
         now: Nanos,
         r: u32,
@@ -578,7 +578,7 @@ impl Engine {
 
     /// Does the slot survive the loss of the primary? Then the mirror, by which degraded service goes, must know before it is
     /// reused.
-    pub(super) fn mirror_decides(&self, slot: Slot) -> bool {
+    pub(in crate::engine) fn mirror_decides(&self, slot: Slot) -> bool {
         self.commit.has_mirror() && self.space.geo.locate(slot).0 != self.commit.primary()
     }
 }

@@ -5,8 +5,8 @@
 //! service goes by the mirror alone; (3) nobody reads it any more; (4) a discard passed down has ended, or it could hit the
 //! new owner's data.
 
-use super::commit::MetaSource;
-use super::{Engine, Mutant, What};
+use crate::engine::durability::commit::MetaSource;
+use crate::engine::{Engine, Mutant, What};
 use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
 use crate::units::Slot;
 use alloc::collections::VecDeque;
@@ -22,7 +22,7 @@ struct Entry {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Freeing {
+pub(in crate::engine) struct Freeing {
     /// Waiting for the primary's record.
     fast: VecDeque<Entry>,
     /// Waiting for the mirror's record.
@@ -35,30 +35,30 @@ pub(super) struct Freeing {
 
 impl Freeing {
     /// Is nothing on its way?
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
         self.fast.is_empty()
             && self.slow.is_empty()
             && self.pinned.is_empty()
             && self.trimming.is_empty()
     }
     /// Is `s` on its way to be free?
-    pub(super) fn contains(&self, s: Slot) -> bool {
+    pub(in crate::engine) fn contains(&self, s: Slot) -> bool {
         let mut entries = self.fast.iter().chain(&self.slow).chain(&self.pinned);
         entries.any(|e| e.slot == s) || self.trimming.contains(&s)
     }
     /// Does a slow slot wait for the mirror?
-    pub(super) fn wants_mirror(&self) -> bool {
+    pub(in crate::engine) fn wants_mirror(&self) -> bool {
         !self.slow.is_empty()
     }
     /// Does any slot wait for a record?
-    pub(super) fn wants_round(&self) -> bool {
+    pub(in crate::engine) fn wants_round(&self) -> bool {
         !self.fast.is_empty() || !self.slow.is_empty()
     }
 }
 
 impl Engine {
     /// `slot` was given up; the record that says so is pending.
-    pub(super) fn free_slot(&mut self, slot: Slot, trim: bool, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn free_slot(&mut self, slot: Slot, trim: bool, out: &mut Vec<Effect>) {
         self.space.slots.quarantine(slot);
         let entry = Entry {
             slot,
@@ -76,7 +76,7 @@ impl Engine {
     }
 
     /// `slot` was the source of a move whose record is durable (and mirrored).
-    pub(super) fn free_moved(&mut self, slot: Slot, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn free_moved(&mut self, slot: Slot, out: &mut Vec<Effect>) {
         self.space.slots.quarantine(slot);
         self.release(
             Entry {
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// After a round: let go of what is durable now.
-    pub(super) fn release_durable(&mut self, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn release_durable(&mut self, out: &mut Vec<Effect>) {
         let (primary, mirror) = self.commit.committed();
         while let Some(e) = self
             .freeing
@@ -140,14 +140,14 @@ impl Engine {
     }
 
     /// A discard that was passed down ended.
-    pub(super) fn trimmed(&mut self, slot: Slot) {
+    pub(in crate::engine) fn trimmed(&mut self, slot: Slot) {
         self.freeing.trimming.retain(|&s| s != slot);
         self.space.slots.release(slot);
         self.freed = true;
     }
 
     /// The last operation on `slot` ended.
-    pub(super) fn unpinned(&mut self, slot: Slot, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn unpinned(&mut self, slot: Slot, out: &mut Vec<Effect>) {
         if let Some(i) = self.freeing.pinned.iter().position(|e| e.slot == slot) {
             let e = self.freeing.pinned.swap_remove(i);
             self.release(e, out);

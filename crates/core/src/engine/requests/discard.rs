@@ -3,14 +3,19 @@
 //! Both change only the map: whole extents lose their home, parts lose valid blocks. What was discarded reads as zeros at
 //! once; that it stays so after a crash is a record's business, like any other change.
 
-use super::{Engine, Mutant, Waiter};
+use crate::engine::{Engine, Mutant, Waiter};
 use crate::io::Effect;
 use crate::units::{ExtentId, Nanos, Slot};
 use alloc::vec::Vec;
 
 impl Engine {
     /// Hand out the pieces of a discard (or of write-zeroes that may free).
-    pub(super) fn hand_out_discard(&mut self, now: Nanos, r: u32, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn hand_out_discard(
+        &mut self,
+        now: Nanos,
+        r: u32,
+        out: &mut Vec<Effect>,
+    ) {
         let req = *self.reqs.at(r);
         let shift = self.space.geo.extent_shift;
         let mut at = req.start;
@@ -32,7 +37,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn discard_piece(&mut self, now: Nanos, w: Waiter, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn discard_piece(
+        &mut self,
+        now: Nanos,
+        w: Waiter,
+        out: &mut Vec<Effect>,
+    ) {
         let e = w.extent;
         if self.space.map.is_held(e) {
             let queued = self

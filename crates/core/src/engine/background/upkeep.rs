@@ -1,6 +1,7 @@
 //! What is due: by time, and at the end of every event.
 
-use super::{Engine, Phase, SCAN_BUDGET, What, commit};
+use crate::engine::durability::commit;
+use crate::engine::{Engine, Phase, SCAN_BUDGET, What};
 use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
 use crate::units::{MemberId, Nanos};
 use alloc::vec::Vec;
@@ -19,7 +20,7 @@ impl Engine {
 
     /// It is `now`: told before anything else that an event does.
     #[inline]
-    pub(super) fn pass(&mut self, now: Nanos) {
+    pub(in crate::engine) fn pass(&mut self, now: Nanos) {
         self.clock = now;
         self.wear.pass(now);
     }
@@ -70,23 +71,23 @@ impl Engine {
         first
     }
 
-    pub(super) fn mirror_awake(&self) -> bool {
+    pub(in crate::engine) fn mirror_awake(&self) -> bool {
         self.commit
             .mirror()
             .is_some_and(|m| !self.members[usize::from(m.0)].asleep)
     }
 
     /// Does anybody wait for a move's end?
-    pub(super) fn is_urgent(&self) -> bool {
+    pub(in crate::engine) fn is_urgent(&self) -> bool {
         !self.waiting.is_empty() || !self.starving.is_empty() || self.phase == Phase::Closing
     }
 
-    pub(super) fn may_move(&self) -> bool {
+    pub(in crate::engine) fn may_move(&self) -> bool {
         self.phase == Phase::Running && !self.failed && !self.params.read_only
     }
 
     /// What ends every event: carry out wants, let waiting pieces try again, start a round if one is due.
-    pub(super) fn upkeep(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn upkeep(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         let mut turns = 0;
         loop {
             if !self.wanted.is_empty() {
@@ -129,7 +130,12 @@ impl Engine {
     }
 
     /// Send idle disks to sleep (GreenDM 6.1.4); `first`, do what was held for them.
-    pub(super) fn put_to_sleep(&mut self, now: Nanos, first: bool, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn put_to_sleep(
+        &mut self,
+        now: Nanos,
+        first: bool,
+        out: &mut Vec<Effect>,
+    ) {
         self.issue_parts(out);
         for i in 0..self.members.len() {
             let m = self.members[i];
@@ -155,7 +161,7 @@ impl Engine {
                     fua: false,
                 };
                 self.start(What::Standby, op, commit::MetaSource::None, out);
-                self.members[i].asleep = true;
+                self.set_asleep(i, true);
             }
         }
     }

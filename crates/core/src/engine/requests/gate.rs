@@ -1,11 +1,11 @@
 //! The gate: may a piece of a request go on, though something (a move, a waiting discard) holds its extent?
 
-use super::{Engine, Mutant, Req, Waiter};
+use crate::engine::{Engine, Mutant, Req, Waiter};
 use crate::io::RequestOp;
 
 /// What the gate says to a piece on a held extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
+pub(in crate::engine) enum Gate {
     Go,
     Wait,
     /// Read it from this move's buffer.
@@ -14,7 +14,7 @@ pub(super) enum Gate {
 
 impl Engine {
     /// May this piece touch its extent now? Asked only when the extent is held.
-    pub(super) fn gate(&mut self, req: &Req, w: &Waiter) -> Gate {
+    pub(in crate::engine) fn gate(&mut self, req: &Req, w: &Waiter) -> Gate {
         let write = req.is_write();
         if write && (self.edges.blocks(w.extent, w.req) && !self.broken(Mutant::UnserialisedEdges))
         {
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn is_changer(&self, r: u32) -> bool {
+    pub(in crate::engine) fn is_changer(&self, r: u32) -> bool {
         self.reqs
             .get(r)
             .is_some_and(|q| !matches!(q.op, RequestOp::Read))

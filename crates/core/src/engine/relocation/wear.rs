@@ -15,8 +15,8 @@
 //! Never false: moves write at most rate · window + burst bytes to the fastest tier in any window of time. So a move's bytes
 //! are set aside when it starts, and what is set aside counts against the burst until it is written.
 
-use super::move_list::Kind;
-use super::{Engine, Params};
+use crate::engine::relocation::move_list::Kind;
+use crate::engine::{Engine, Params};
 use crate::policy::Refusal;
 use crate::units::{Nanos, Slot, TierId};
 
@@ -39,7 +39,7 @@ pub struct WearBudget {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Wear {
+pub(in crate::engine) struct Wear {
     bytes_per_day: u64,
     burst: Nanos,
     least: u64,
@@ -55,7 +55,7 @@ pub(super) struct Wear {
 }
 
 impl Wear {
-    pub(super) fn new(p: &Params, extent_bytes: u32, now: Nanos) -> Wear {
+    pub(in crate::engine) fn new(p: &Params, extent_bytes: u32, now: Nanos) -> Wear {
         let mut w = Wear {
             bytes_per_day: 0,
             burst: Nanos(0),
@@ -71,7 +71,7 @@ impl Wear {
         w
     }
     /// Another budget. One that begins has saved up nothing.
-    pub(super) fn set(&mut self, bytes_per_day: Option<u64>, burst: Nanos) {
+    pub(in crate::engine) fn set(&mut self, bytes_per_day: Option<u64>, burst: Nanos) {
         if self.bytes_per_day == 0 {
             (self.level, self.came, self.rest) = (self.reserved, 0, 0);
         }
@@ -89,7 +89,7 @@ impl Wear {
     }
     /// It is `now`. Told before anything happens at that time: a full bucket runs over before it is emptied.
     #[inline]
-    pub(super) fn pass(&mut self, now: Nanos) {
+    pub(in crate::engine) fn pass(&mut self, now: Nanos) {
         if self.is_on() {
             self.fill(now);
         } else {
@@ -125,7 +125,7 @@ impl Wear {
     }
     /// So many bytes are on their way to the fastest tier, `promised` of them set aside before.
     #[inline]
-    pub(super) fn wrote(&mut self, len: u32, promised: u32) {
+    pub(in crate::engine) fn wrote(&mut self, len: u32, promised: u32) {
         self.reserved -= i64::from(promised);
         if self.is_on() {
             self.level = self.level.saturating_sub(i64::from(len));
@@ -135,7 +135,7 @@ impl Wear {
         self.reserved += i64::from(bytes);
     }
     /// These are not needed after all.
-    pub(super) fn release(&mut self, bytes: u32) {
+    pub(in crate::engine) fn release(&mut self, bytes: u32) {
         self.reserved -= i64::from(bytes);
     }
 }
@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// May something be let in on `to`? Asked last, since who is refused had its turn.
-    pub(super) fn may_wear(&mut self, to: TierId) -> Result<(), Refusal> {
+    pub(in crate::engine) fn may_wear(&mut self, to: TierId) -> Result<(), Refusal> {
         let cost = i64::from(self.space.geo.extent_bytes());
         if to == TierId(0) && self.wear.is_on() && !self.wear.admits(cost) {
             return Err(Refusal::WearBudget);
@@ -161,7 +161,7 @@ impl Engine {
     }
 
     /// What a move that starts will write to the fastest tier at most: set aside until it has.
-    pub(super) fn reserve_wear(&mut self, kind: Kind, dst: Slot) -> u32 {
+    pub(in crate::engine) fn reserve_wear(&mut self, kind: Kind, dst: Slot) -> u32 {
         if matches!(kind, Kind::Clean { .. }) || self.space.geo.tier_of(dst) != TierId(0) {
             return 0;
         }

@@ -9,8 +9,8 @@
 //! that comes meanwhile cancels its own part only. A joined operation is no longer than `join_bytes`, and takes about
 //! `join_s` at most, by what the device's last joined operations took: whoever comes next waits no longer.
 
-use super::commit::MetaSource;
-use super::{Engine, Mutant, Op, What};
+use crate::engine::durability::commit::MetaSource;
+use crate::engine::{Engine, Mutant, Op, What};
 use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
 use crate::units::{MemberId, Nanos, Slot};
 use alloc::vec;
@@ -47,7 +47,7 @@ struct Tail {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Joins {
+pub(in crate::engine) struct Joins {
     parts: Vec<Part>,
     tail: Option<Tail>,
     /// The number of this event, among those that started moves.
@@ -57,7 +57,7 @@ pub(super) struct Joins {
 }
 
 impl Joins {
-    pub(super) fn new(members: usize) -> Joins {
+    pub(in crate::engine) fn new(members: usize) -> Joins {
         Joins {
             parts: Vec::with_capacity(128),
             tail: None,
@@ -66,11 +66,11 @@ impl Joins {
         }
     }
     /// Moves started now are of this batch.
-    pub(super) fn batch(&self) -> u32 {
+    pub(in crate::engine) fn batch(&self) -> u32 {
         self.batch
     }
     /// The buffer that a move should use to be joined with the one before it.
-    pub(super) fn next_buffer(&self) -> Option<u16> {
+    pub(in crate::engine) fn next_buffer(&self) -> Option<u16> {
         self.tail.map(|t| t.index + 1)
     }
 }
@@ -78,7 +78,7 @@ impl Joins {
 impl Engine {
     /// Would a move up from `slot`, started now, go on where the one started before it in this event ends, as one operation
     /// on the slower device? Then it costs that device no operation of its own, and no limit of moves counts it.
-    pub(super) fn rides(&self, slot: Slot, up: bool) -> bool {
+    pub(in crate::engine) fn rides(&self, slot: Slot, up: bool) -> bool {
         let Some(t) = self.joins.tail.filter(|t| t.up && up) else {
             return false;
         };
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// A move in buffer `index` starts; `slot` is on the slower of its two devices.
-    pub(super) fn joins_on(&mut self, index: u16, slot: Slot, up: bool) {
+    pub(in crate::engine) fn joins_on(&mut self, index: u16, slot: Slot, up: bool) {
         let (member, offset) = self.space.geo.locate(slot);
         let extent = u64::from(self.space.geo.extent_bytes());
         let before = self.joins.tail.filter(|t| {
@@ -120,7 +120,7 @@ impl Engine {
     }
 
     /// Have a part issued at the end of this event.
-    pub(super) fn want_part(
+    pub(in crate::engine) fn want_part(
         &mut self,
         index: u16,
         kind: OpKind,
@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// Issue what was gathered: by member, reads first, in the order of addresses.
-    pub(super) fn issue_parts(&mut self, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn issue_parts(&mut self, out: &mut Vec<Effect>) {
         self.joins.tail = None;
         if self.joins.parts.is_empty() {
             return;
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     /// A joined operation failed or was short: each extent's part is asked for again, by itself.
-    pub(super) fn repeat_apart(&mut self, op: &Op, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn repeat_apart(&mut self, op: &Op, out: &mut Vec<Effect>) {
         let (What::Move { index, count }, BufRef::Move { offset: mut at, .. }) =
             (op.what, op.op.buf)
         else {
@@ -214,7 +214,7 @@ impl Engine {
     }
 
     /// A joined operation's moves, one by one.
-    pub(super) fn joined_step(
+    pub(in crate::engine) fn joined_step(
         &mut self,
         now: Nanos,
         op: &Op,
@@ -234,7 +234,7 @@ impl Engine {
     }
 
     /// Learn from how long a joined operation took how long they may be.
-    pub(super) fn learn_join(&mut self, op: &Op, took: Nanos) {
+    pub(in crate::engine) fn learn_join(&mut self, op: &Op, took: Nanos) {
         if !matches!(op.what, What::Move { count: 2.., .. }) || took.0 == 0 {
             return;
         }

@@ -9,15 +9,15 @@
 //! Under other policies the mirror follows lazily. The blocks of such a session say so, and the first of them is on the
 //! mirror before anything is acknowledged that the mirror lacks. From then on nothing is claimed until the next session.
 
-use super::{Engine, Mutant};
 use crate::bits::Bits;
+use crate::engine::{Engine, Mutant};
 use crate::map::ExtentMap;
 use crate::policy::Uses;
 use crate::units::{ExtentId, Slot};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Follow {
+pub(in crate::engine) struct Follow {
     /// The durable metadata of this session says that the mirror follows.
     claimed: bool,
     /// Homes or valid blocks changed since the mirror was last told of all changes.
@@ -32,7 +32,7 @@ pub(super) struct Follow {
 
 impl Follow {
     /// For a session that begins with primary and mirror alike, and this map.
-    pub(super) fn new(claimed: bool, map: &ExtentMap, fast: u32) -> Follow {
+    pub(in crate::engine) fn new(claimed: bool, map: &ExtentMap, fast: u32) -> Follow {
         let mut f = Follow {
             claimed,
             extents: map.extents(),
@@ -49,11 +49,11 @@ impl Follow {
         f
     }
     /// A home or valid blocks changed.
-    pub(super) fn homes_changed(&mut self) {
+    pub(in crate::engine) fn homes_changed(&mut self) {
         self.homes = true;
     }
     /// A journal record of `e` was encoded.
-    pub(super) fn recorded(&mut self, e: ExtentId, dirty: bool) {
+    pub(in crate::engine) fn recorded(&mut self, e: ExtentId, dirty: bool) {
         if !self.claimed {
             return;
         }
@@ -68,27 +68,27 @@ impl Follow {
         }
     }
     /// A round that tells the mirror everything has its records; `all`: no change is left for a later one.
-    pub(super) fn told(&mut self, all: bool) {
+    pub(in crate::engine) fn told(&mut self, all: bool) {
         self.homes &= !all;
         self.mirrored = self.count;
     }
     /// The mirror has a block that says that it may lag.
-    pub(super) fn disclaimed(&mut self) {
+    pub(in crate::engine) fn disclaimed(&mut self) {
         *self = Follow::default();
     }
     /// Does the durable metadata claim that the mirror follows?
-    pub(super) fn is_claimed(&self) -> bool {
+    pub(in crate::engine) fn is_claimed(&self) -> bool {
         self.claimed
     }
     /// Bytes of memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::engine) fn bytes(&self) -> usize {
         self.told.bytes()
     }
 }
 
 impl Engine {
     /// Must the mirror be told something before anything more is acknowledged as durable?
-    pub(super) fn owes_mirror(&self) -> bool {
+    pub(in crate::engine) fn owes_mirror(&self) -> bool {
         let f = &self.commit.follow;
         let homes = f.homes && !self.broken(Mutant::MirrorForgetsHomes);
         let dirty = f.count > 0 && f.mirrored == 0 && !self.broken(Mutant::MirrorForgetsDirty);
@@ -97,12 +97,12 @@ impl Engine {
 
     /// May the mirror lag? Under policies that move homes; and while a disk is to sleep in spite of writes, since telling it of
     /// the first dirty copy would wake it.
-    pub(super) fn is_lazy(&self) -> bool {
+    pub(in crate::engine) fn is_lazy(&self) -> bool {
         self.drain.uses() != Uses::Copies || self.lull.is_on()
     }
 
     /// Is everything needed to find `e` durable now, on whoever must know?
-    pub(super) fn is_known(&self, e: ExtentId) -> bool {
+    pub(in crate::engine) fn is_known(&self, e: ExtentId) -> bool {
         self.commit.is_recorded(e) && !self.owes_mirror()
     }
 }

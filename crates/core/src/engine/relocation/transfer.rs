@@ -3,8 +3,8 @@
 //! Moves down that were started together write together: the first whose source has been read waits for the others, so that
 //! the slower device is written in the order of addresses, side by side where they lie so (`join.rs`).
 
-use super::move_list::{Kind, Move, Step};
-use super::{Engine, Mutant};
+use crate::engine::relocation::move_list::{Kind, Move, Step};
+use crate::engine::{Engine, Mutant};
 use crate::io::{Effect, IoError, OpKind};
 use crate::policy::Outcome;
 use crate::units::{Nanos, Slot};
@@ -12,7 +12,14 @@ use alloc::vec::Vec;
 
 impl Engine {
     /// Have blocks `from..to` of a move read from, or written to, `slot`.
-    pub(super) fn move_io(&mut self, index: u16, kind: OpKind, slot: Slot, from: u32, to: u32) {
+    pub(in crate::engine) fn move_io(
+        &mut self,
+        index: u16,
+        kind: OpKind,
+        slot: Slot,
+        from: u32,
+        to: u32,
+    ) {
         let (member, start) = self.space.geo.locate(slot);
         let (at, len) = (
             from << self.space.geo.block_shift,
@@ -34,7 +41,7 @@ impl Engine {
     }
 
     /// A read or write of a move ended, by itself or (`joined`) as part of one.
-    pub(super) fn move_step(
+    pub(in crate::engine) fn move_step(
         &mut self,
         now: Nanos,
         index: u16,

@@ -13,8 +13,8 @@
 //! Checkpoints are fuzzy and incremental: each full round may add a piece, encoded like the records at the snapshot, so
 //! everything in it is durable when it is written. What changes later is in the journal after the checkpoint's start.
 
-use super::commit::{Building, MetaSource, Round, Step};
-use super::{Engine, Mutant, Op, Phase, What};
+use crate::engine::durability::commit::{Building, MetaSource, Round, Step};
+use crate::engine::{Engine, Mutant, Op, Phase, What};
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind};
 use crate::store::BLOCK;
 use crate::store::checkpoint::Header;
@@ -28,7 +28,11 @@ const ROUND_BLOCKS: u64 = 256;
 
 impl Engine {
     /// Start a round if there is a reason; true if anything was done.
-    pub(super) fn start_round_if_due(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
+    pub(in crate::engine) fn start_round_if_due(
+        &mut self,
+        now: Nanos,
+        out: &mut Vec<Effect>,
+    ) -> bool {
         if self.commit.step != Step::Idle {
             return false;
         }
@@ -331,7 +335,7 @@ impl Engine {
     }
 
     /// A flush or metadata write of the round ended.
-    pub(super) fn round_step(
+    pub(in crate::engine) fn round_step(
         &mut self,
         now: Nanos,
         _op: &Op,

@@ -1,8 +1,8 @@
 //! What rounds work on: pending records, the journal's staging area, the checkpoint being built. `round.rs` drives it.
 
-use super::Params;
-use super::follow::Follow;
 use crate::bits::Bits;
+use crate::engine::Params;
+use crate::engine::durability::follow::Follow;
 use crate::map::ExtentMap;
 use crate::store::checkpoint::{self, Header};
 use crate::store::journal::{Staging, Tip};
@@ -21,7 +21,7 @@ const PIECE_ROWS: u32 = 1 << 20;
 
 /// Where the bytes of a metadata write are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MetaSource {
+pub(in crate::engine) enum MetaSource {
     None,
     /// Staged journal blocks from this sequence number on.
     Journal {
@@ -40,7 +40,7 @@ pub(super) enum MetaSource {
 
 impl MetaSource {
     /// The first `n` bytes are written.
-    pub(super) fn skip(&mut self, n: u32) {
+    pub(in crate::engine) fn skip(&mut self, n: u32) {
         match self {
             MetaSource::None => {}
             MetaSource::Journal { skip, .. }
@@ -51,7 +51,7 @@ impl MetaSource {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::engine) enum Step {
     Idle,
     FlushingData,
     WritingMeta,
@@ -60,74 +60,74 @@ pub(super) enum Step {
 
 /// The round under way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+pub(in crate::engine) struct Round {
     /// Journal blocks of this round.
-    pub(super) from: u64,
-    pub(super) to: u64,
+    pub(in crate::engine) from: u64,
+    pub(in crate::engine) to: u64,
     /// Pending records committed when it ends.
-    pub(super) taken: u64,
-    pub(super) mirror: bool,
+    pub(in crate::engine) taken: u64,
+    pub(in crate::engine) mirror: bool,
     /// Metadata flush needed: (primary, mirror).
-    pub(super) wrote: [bool; 2],
-    pub(super) failed: bool,
-    pub(super) begun: Nanos,
+    pub(in crate::engine) wrote: [bool; 2],
+    pub(in crate::engine) failed: bool,
+    pub(in crate::engine) begun: Nanos,
     /// Moves that it carries.
-    pub(super) moves: u32,
+    pub(in crate::engine) moves: u32,
 }
 
 /// A checkpoint being written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Building {
-    pub(super) header: Header,
-    pub(super) cursor: u32,
+pub(in crate::engine) struct Building {
+    pub(in crate::engine) header: Header,
+    pub(in crate::engine) cursor: u32,
     /// All blocks are durable; the header goes with the next round.
-    pub(super) header_due: bool,
+    pub(in crate::engine) header_due: bool,
 }
 
 /// Pending records, the round under way, the journal, the checkpoint.
 #[derive(Clone, Debug)]
-pub(super) struct Commit {
-    pub(super) uuid: [u8; 16],
+pub(in crate::engine) struct Commit {
+    pub(in crate::engine) uuid: [u8; 16],
     /// Of this session.
-    pub(super) epoch: u64,
-    pub(super) layout: Layout,
-    pub(super) extents: u32,
-    pub(super) step: Step,
-    pub(super) outstanding: u32,
-    pub(super) round: Round,
+    pub(in crate::engine) epoch: u64,
+    pub(in crate::engine) layout: Layout,
+    pub(in crate::engine) extents: u32,
+    pub(in crate::engine) step: Step,
+    pub(in crate::engine) outstanding: u32,
+    pub(in crate::engine) round: Round,
     /// Requests that wait for a round, with the pending records that they need.
-    pub(super) queue: Vec<(u32, u64)>,
-    pub(super) serving: Vec<(u32, u64)>,
-    pub(super) pending: VecDeque<ExtentId>,
-    pub(super) is_pending: Bits,
-    pub(super) pushed: u64,
-    pub(super) taken: u64,
-    pub(super) committed: u64,
-    pub(super) mirror_committed: u64,
-    pub(super) due: Option<Nanos>,
-    pub(super) mirror_due: Option<Nanos>,
-    pub(super) staging: Staging,
+    pub(in crate::engine) queue: Vec<(u32, u64)>,
+    pub(in crate::engine) serving: Vec<(u32, u64)>,
+    pub(in crate::engine) pending: VecDeque<ExtentId>,
+    pub(in crate::engine) is_pending: Bits,
+    pub(in crate::engine) pushed: u64,
+    pub(in crate::engine) taken: u64,
+    pub(in crate::engine) committed: u64,
+    pub(in crate::engine) mirror_committed: u64,
+    pub(in crate::engine) due: Option<Nanos>,
+    pub(in crate::engine) mirror_due: Option<Nanos>,
+    pub(in crate::engine) staging: Staging,
     /// The last durable checkpoint.
-    pub(super) durable: Header,
-    pub(super) building: Option<Building>,
+    pub(in crate::engine) durable: Header,
+    pub(in crate::engine) building: Option<Building>,
     /// Number of the next checkpoint: higher than any header seen, in the region that `durable` is not in.
-    pub(super) next_number: u64,
-    pub(super) final_begun: bool,
-    pub(super) piece: Vec<u8>,
+    pub(in crate::engine) next_number: u64,
+    pub(in crate::engine) final_begun: bool,
+    pub(in crate::engine) piece: Vec<u8>,
     /// Blocks of `piece` in this round, and the index of the first.
-    pub(super) piece_blocks: u32,
-    pub(super) piece_first: u32,
-    pub(super) header_block: Vec<u8>,
+    pub(in crate::engine) piece_blocks: u32,
+    pub(in crate::engine) piece_first: u32,
+    pub(in crate::engine) header_block: Vec<u8>,
     /// What the mirror must know.
-    pub(super) follow: Follow,
+    pub(in crate::engine) follow: Follow,
     /// Nobody reads the bytes of metadata: see [`Params::unread_metadata`].
     unread: bool,
     /// Tell what copies hold clean in every record, not only at the end (a mutant).
-    pub(super) always_tell: Option<u64>,
+    pub(in crate::engine) always_tell: Option<u64>,
 }
 
 impl Commit {
-    pub(super) fn new(
+    pub(in crate::engine) fn new(
         sb: &Superblock,
         layout: Layout,
         tip: Tip,
@@ -170,16 +170,16 @@ impl Commit {
             always_tell: None,
         }
     }
-    pub(super) fn has_mirror(&self) -> bool {
+    pub(in crate::engine) fn has_mirror(&self) -> bool {
         self.layout.mirror.is_some()
     }
     /// As [`Commit::note`], for a change of the home or of what is valid there.
-    pub(super) fn note_home(&mut self, e: ExtentId, now: Nanos, within: Nanos) {
+    pub(in crate::engine) fn note_home(&mut self, e: ExtentId, now: Nanos, within: Nanos) {
         self.follow.homes_changed();
         self.note(e, now, within);
     }
     /// The durable state of `e` differs from the map: a record is due.
-    pub(super) fn note(&mut self, e: ExtentId, now: Nanos, within: Nanos) {
+    pub(in crate::engine) fn note(&mut self, e: ExtentId, now: Nanos, within: Nanos) {
         if self.is_pending.set(e.0 as usize) {
             self.pending.push_back(e);
             self.pushed += 1;
@@ -187,11 +187,11 @@ impl Commit {
         self.due.get_or_insert(now + within);
     }
     /// Everything noted so far is durable once this many records were committed.
-    pub(super) fn pending_mark(&self) -> u64 {
+    pub(in crate::engine) fn pending_mark(&self) -> u64 {
         self.pushed
     }
     /// Records committed on (primary, mirror).
-    pub(super) fn committed(&self) -> (u64, u64) {
+    pub(in crate::engine) fn committed(&self) -> (u64, u64) {
         (
             self.committed,
             if self.has_mirror() {
@@ -202,18 +202,18 @@ impl Commit {
         )
     }
     /// Is everything needed to find `e` durable now?
-    pub(super) fn is_recorded(&self, e: ExtentId) -> bool {
+    pub(in crate::engine) fn is_recorded(&self, e: ExtentId) -> bool {
         self.step == Step::Idle && !self.is_pending.get(e.0 as usize)
     }
     /// Request `r` is answered when a round that starts from now on is durable.
-    pub(super) fn join(&mut self, r: u32) {
+    pub(in crate::engine) fn join(&mut self, r: u32) {
         self.queue.push((r, self.pushed));
     }
     /// Is metadata being written or flushed?
-    pub(super) fn writing_metadata(&self) -> bool {
+    pub(in crate::engine) fn writing_metadata(&self) -> bool {
         matches!(self.step, Step::WritingMeta | Step::FlushingMeta)
     }
-    pub(super) fn next_wake(&self, mirror_awake: bool) -> Option<Nanos> {
+    pub(in crate::engine) fn next_wake(&self, mirror_awake: bool) -> Option<Nanos> {
         let mirror_due = self.mirror_due.filter(|_| mirror_awake);
         [self.due, mirror_due]
             .into_iter()
@@ -222,19 +222,19 @@ impl Commit {
             .filter(|_| self.is_idle())
     }
     /// Is no round under way?
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::engine) fn is_idle(&self) -> bool {
         self.step == Step::Idle
     }
     /// The member whose journal decides.
-    pub(super) fn primary(&self) -> MemberId {
+    pub(in crate::engine) fn primary(&self) -> MemberId {
         self.layout.primary
     }
     /// The member that carries the second copy of the metadata.
-    pub(super) fn mirror(&self) -> Option<MemberId> {
+    pub(in crate::engine) fn mirror(&self) -> Option<MemberId> {
         self.layout.mirror
     }
     /// For the report of a run that hangs.
-    pub(super) fn under_way(&self) -> impl core::fmt::Debug + use<> {
+    pub(in crate::engine) fn under_way(&self) -> impl core::fmt::Debug + use<> {
         (
             self.step,
             self.outstanding,
@@ -245,7 +245,7 @@ impl Commit {
         )
     }
     /// Is nothing left to write?
-    pub(super) fn is_settled(&self) -> bool {
+    pub(in crate::engine) fn is_settled(&self) -> bool {
         self.step == Step::Idle
             && self.queue.is_empty()
             && self.pending.is_empty()
@@ -253,7 +253,7 @@ impl Commit {
             && self.final_begun
             && (!self.has_mirror() || self.staging.lag() == 0)
     }
-    pub(super) fn meta_bytes(&self, source: MetaSource, len: u32) -> &[u8] {
+    pub(in crate::engine) fn meta_bytes(&self, source: MetaSource, len: u32) -> &[u8] {
         match source {
             MetaSource::None => &[],
             MetaSource::Journal { seq, skip } => {
@@ -265,15 +265,15 @@ impl Commit {
         }
     }
     /// Journal blocks that may be written before the last durable checkpoint's start would be overrun.
-    pub(super) fn ring_room(&self) -> u64 {
+    pub(in crate::engine) fn ring_room(&self) -> u64 {
         let used = self.staging.tip().next_seq - self.durable.start.next_seq;
         u64::from(self.layout.area.ring_blocks).saturating_sub(used)
     }
-    pub(super) fn half_full(&self) -> bool {
+    pub(in crate::engine) fn half_full(&self) -> bool {
         self.ring_room() * 2 < u64::from(self.layout.area.ring_blocks)
     }
     /// Bytes of memory.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::engine) fn memory(&self) -> usize {
         self.staging.memory()
             + self.piece.len()
             + self.is_pending.bytes()
@@ -281,7 +281,7 @@ impl Commit {
             + self.pending.capacity() * 4
     }
     /// Lag of the mirror in blocks, checkpoint number.
-    pub(super) fn progress(&self) -> (u64, u64) {
+    pub(in crate::engine) fn progress(&self) -> (u64, u64) {
         (
             if self.has_mirror() {
                 self.staging.lag()
@@ -291,11 +291,11 @@ impl Commit {
             self.durable.number,
         )
     }
-    pub(super) fn mirror_wanted(&self) -> bool {
+    pub(in crate::engine) fn mirror_wanted(&self) -> bool {
         self.has_mirror() && self.staging.lag() * 2 >= self.staging.lag() + self.staging.room()
     }
     /// Encode one extent's record with its home in `slot`; false if this round has no room for it.
-    pub(super) fn encode(
+    pub(in crate::engine) fn encode(
         &mut self,
         map: &mut ExtentMap,
         e: ExtentId,
@@ -320,7 +320,7 @@ impl Commit {
         false
     }
     /// Add to the checkpoint being built, from the map as it is now.
-    pub(super) fn encode_piece(&mut self, map: &mut ExtentMap, geo: &Geometry) {
+    pub(in crate::engine) fn encode_piece(&mut self, map: &mut ExtentMap, geo: &Geometry) {
         self.piece_blocks = 0;
         // Nothing changes any more while the last checkpoint is written: what copies hold clean may be told.
         let closing = self.final_begun.then_some(self.epoch).or(self.always_tell);

@@ -5,39 +5,39 @@
 //! request locks its extents, waits for writers in flight there, and later writers wait for it. It locks all of them, in one
 //! step: with the edges' alone two overlapping requests could each hold what the other needs (found by racing writers).
 
-use super::{Engine, Mutant, Waiter};
+use crate::engine::{Engine, Mutant, Waiter};
 use crate::io::Effect;
 use crate::units::{ExtentId, Nanos};
 use alloc::vec::Vec;
 
 /// Extents locked by odd writes, and odd writes that wait for a lock. Both are short: odd requests are rare.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Edges {
+pub(in crate::engine) struct Edges {
     locked: Vec<(ExtentId, u32)>,
     queued: Vec<(u32, u64)>,
 }
 
 impl Edges {
     /// Is `e` locked by another request than `r`?
-    pub(super) fn blocks(&self, e: ExtentId, r: u32) -> bool {
+    pub(in crate::engine) fn blocks(&self, e: ExtentId, r: u32) -> bool {
         self.locked.iter().any(|&(x, by)| x == e && by != r)
     }
     /// Is `e` locked by `r`?
-    pub(super) fn locked_by(&self, e: ExtentId, r: u32) -> bool {
+    pub(in crate::engine) fn locked_by(&self, e: ExtentId, r: u32) -> bool {
         self.locked.contains(&(e, r))
     }
     /// Is `e` locked?
-    pub(super) fn holds(&self, e: ExtentId) -> bool {
+    pub(in crate::engine) fn holds(&self, e: ExtentId) -> bool {
         self.locked.iter().any(|&(x, _)| x == e)
     }
     /// Does `r` wait for its locks?
-    pub(super) fn is_queued(&self, r: u32) -> bool {
+    pub(in crate::engine) fn is_queued(&self, r: u32) -> bool {
         self.queued.iter().any(|q| q.0 == r)
     }
 }
 
 impl Engine {
-    pub(super) fn start_odd_write(
+    pub(in crate::engine) fn start_odd_write(
         &mut self,
         now: Nanos,
         r: u32,
@@ -76,7 +76,12 @@ impl Engine {
     }
 
     /// Lock the extents and read the edge blocks, or wait.
-    pub(super) fn retry_odd_write(&mut self, now: Nanos, w: Waiter, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn retry_odd_write(
+        &mut self,
+        now: Nanos,
+        w: Waiter,
+        out: &mut Vec<Effect>,
+    ) {
         let r = w.req;
         let Some(i) = self.edges.queued.iter().position(|q| q.0 == r) else {
             return;
@@ -119,7 +124,7 @@ impl Engine {
     }
 
     /// All edge blocks are in the buffer: patch and write.
-    pub(super) fn edges_read(&mut self, now: Nanos, r: u32, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn edges_read(&mut self, now: Nanos, r: u32, out: &mut Vec<Effect>) {
         let req = self.reqs.at(r);
         req.reading_edges = false;
         if let Some(e) = req.error {
@@ -134,7 +139,7 @@ impl Engine {
     }
 
     /// The request ended: give up its locks.
-    pub(super) fn drop_edges(&mut self, r: u32) {
+    pub(in crate::engine) fn drop_edges(&mut self, r: u32) {
         while let Some(i) = self.edges.locked.iter().position(|l| l.1 == r) {
             let (e, _) = self.edges.locked.swap_remove(i);
             self.release_hold(e);

@@ -5,8 +5,8 @@
 //! instead. Writes to the same blocks of such an extent take turns: two replicas written by two writers at once could end up
 //! with one of them each, and nobody would know.
 
-use super::data::Runs;
-use super::{Engine, Mutant, Req, Waiter};
+use crate::engine::requests::data::Runs;
+use crate::engine::{Engine, Mutant, Req, Waiter};
 use crate::io::Effect;
 use crate::policy::WriteTo;
 use crate::units::{ExtentId, Nanos, Slot};
@@ -27,14 +27,14 @@ struct Writing {
 
 /// Writes in flight to extents with a copy, by extent and first block. They do not overlap.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Replicas {
+pub(in crate::engine) struct Replicas {
     writing: BTreeMap<(u32, u32), Writing>,
 }
 
 impl Replicas {
     /// Is nothing in flight? (The question of a volume without copies.)
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
         self.writing.is_empty()
     }
     /// Is a write in flight to any of these blocks?
@@ -48,7 +48,7 @@ impl Replicas {
 
 impl Engine {
     /// First and last block (not included) of a piece.
-    pub(super) fn blocks_of(&self, w: &Waiter) -> (u32, u32) {
+    pub(in crate::engine) fn blocks_of(&self, w: &Waiter) -> (u32, u32) {
         let geo = &self.space.geo;
         let base = u64::from(w.extent.0) << geo.extent_shift;
         (
@@ -63,7 +63,7 @@ impl Engine {
     }
 
     /// Read each stretch where it is valid.
-    pub(super) fn read_copied(
+    pub(in crate::engine) fn read_copied(
         &mut self,
         req: &Req,
         w: &Waiter,
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// A write to an extent with a copy.
-    pub(super) fn write_copied(
+    pub(in crate::engine) fn write_copied(
         &mut self,
         now: Nanos,
         w: &Waiter,
@@ -177,7 +177,7 @@ impl Engine {
     }
 
     /// A device write to blocks from `from` on of `e`, in `slot`, ended. False if it is none of an extent with a copy.
-    pub(super) fn replica_written(
+    pub(in crate::engine) fn replica_written(
         &mut self,
         now: Nanos,
         e: ExtentId,

@@ -5,7 +5,8 @@
 //! written home first. Where it keeps copies but leaves none dirty (a write mode that writes through or around), dirty ones are
 //! written home and stay. The same happens when a volume is opened with such a policy, so a crash on the way does no harm.
 
-use super::{Engine, LOOKS, lull};
+use super::lull;
+use crate::engine::{Engine, LOOKS};
 use crate::geometry::Geometry;
 use crate::policy::{Action, Policy, Uses, View};
 use crate::units::{ExtentId, Nanos, Slot};
@@ -67,7 +68,7 @@ pub enum Drain {
 
 /// How far giving up has come.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draining {
+pub(in crate::engine) struct Draining {
     uses: Uses,
     /// Dirty copies are written home.
     cleans: bool,
@@ -80,10 +81,10 @@ pub(super) struct Draining {
 
 impl Draining {
     /// What the policy makes of the faster tiers.
-    pub(super) fn uses(&self) -> Uses {
+    pub(in crate::engine) fn uses(&self) -> Uses {
         self.uses
     }
-    pub(super) fn new(policy: &dyn Policy, space: &Space) -> Draining {
+    pub(in crate::engine) fn new(policy: &dyn Policy, space: &Space) -> Draining {
         let (uses, cleans) = (policy.uses(), !policy.keeps_dirty());
         let fast = space.geo.tier_slots(space.geo.slowest()).start;
         let free = |t| space.slots.free(TierId(t)) + space.slots.lost(TierId(t));
@@ -103,14 +104,14 @@ impl Draining {
         }
     }
     #[inline]
-    pub(super) fn is_due(&self, now: Nanos) -> bool {
+    pub(in crate::engine) fn is_due(&self, now: Nanos) -> bool {
         self.next.is_some_and(|t| t <= now)
     }
-    pub(super) fn next_wake(&self) -> Option<Nanos> {
+    pub(in crate::engine) fn next_wake(&self) -> Option<Nanos> {
         self.next
     }
     /// A disk that it waited for is awake.
-    pub(super) fn hurry(&mut self, now: Nanos) {
+    pub(in crate::engine) fn hurry(&mut self, now: Nanos) {
         self.next = self.next.map(|t| t.min(now));
     }
 }
@@ -194,13 +195,13 @@ impl Engine {
     }
 
     /// Is the policy one that has no use for the copies that there are?
-    pub(super) fn is_draining_copies(&self) -> bool {
+    pub(in crate::engine) fn is_draining_copies(&self) -> bool {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
 
     /// Something came to lie in `slot` that was on its way there when the policy changed, or (a home) because the slowest tier
     /// was full for the moment: if the policy has no use for it there, it goes again.
-    pub(super) fn misplaced(&mut self, now: Nanos, slot: Slot, is_copy: bool) {
+    pub(in crate::engine) fn misplaced(&mut self, now: Nanos, slot: Slot, is_copy: bool) {
         let unwanted = match self.drain.uses {
             Uses::Homes => is_copy,
             Uses::Copies => !is_copy && self.space.geo.tier_of(slot) != self.space.geo.slowest(),
@@ -214,7 +215,7 @@ impl Engine {
 
     /// A write that was on its way when the policy changed made a copy dirty: if the policy leaves none so, it is written home.
     #[inline]
-    pub(super) fn soiled(&mut self, now: Nanos) {
+    pub(in crate::engine) fn soiled(&mut self, now: Nanos) {
         if self.drain.cleans {
             self.drain.next.get_or_insert(now + AGAIN);
             self.drain.idle = 0;
@@ -222,7 +223,7 @@ impl Engine {
     }
 
     /// Look at some slots; true if anything was done.
-    pub(super) fn drain_step(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
+    pub(in crate::engine) fn drain_step(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
         let slowest = self.space.geo.slowest();
         let fast = self.space.geo.tier_slots(slowest).start;
         if !self.may_move() {

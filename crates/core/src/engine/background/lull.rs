@@ -17,7 +17,7 @@
 //! What is durable and when is none of this file's business: a copy is dirty on record like any other, a FLUSH is answered as
 //! ever. Members of the fastest tier are never waited for.
 
-use super::{Engine, LOOKS, What};
+use crate::engine::{Engine, LOOKS, What};
 use crate::io::Effect;
 use crate::policy::{Action, Refusal};
 use crate::units::{MemberId, Nanos, Slot};
@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 
 /// A policy that was refused because a disk sleeps is not asked again before this has passed, nor is a batch that did not
 /// get below the limit of dirty bytes repeated: a disk put to sleep must not cost a whole CPU.
-pub(super) const ASK_AGAIN: Nanos = Nanos::from_secs(1);
+pub(in crate::engine) const ASK_AGAIN: Nanos = Nanos::from_secs(1);
 /// The next look for dirty copies comes after this, so that a long list does not stall requests.
 const NEXT: Nanos = Nanos::from_millis(1);
 
@@ -41,11 +41,11 @@ struct Batch {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Lull {
+pub(in crate::engine) struct Lull {
     /// What is held is held no longer than this; `None`: the mode is off.
-    pub(super) hold: Option<Nanos>,
+    pub(in crate::engine) hold: Option<Nanos>,
     /// Dirty bytes held at most, in whole extents.
-    pub(super) bytes: Option<u64>,
+    pub(in crate::engine) bytes: Option<u64>,
     /// Since when there is something to do in a batch.
     since: Option<Nanos>,
     /// Members that the access being served wakes: a bit set.
@@ -58,7 +58,7 @@ pub(super) struct Lull {
 }
 
 impl Lull {
-    pub(super) fn new(hold: Option<Nanos>, bytes: Option<u64>, now: Nanos) -> Lull {
+    pub(in crate::engine) fn new(hold: Option<Nanos>, bytes: Option<u64>, now: Nanos) -> Lull {
         Lull {
             hold,
             bytes,
@@ -71,10 +71,10 @@ impl Lull {
         }
     }
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub(in crate::engine) fn is_on(&self) -> bool {
         self.hold.is_some()
     }
-    pub(super) fn set(&mut self, hold: Option<Nanos>, bytes: Option<u64>) {
+    pub(in crate::engine) fn set(&mut self, hold: Option<Nanos>, bytes: Option<u64>) {
         if hold.is_none() {
             *self = Lull::new(None, bytes, self.ended);
         }
@@ -82,28 +82,28 @@ impl Lull {
     }
     /// Not before this is the policy asked for background work.
     #[inline]
-    pub(super) fn not_before(&self) -> Option<Nanos> {
+    pub(in crate::engine) fn not_before(&self) -> Option<Nanos> {
         self.ask_again
     }
     /// Should the round that starts next be a whole one, the mirror included?
-    pub(super) fn wants_round(&self) -> bool {
+    pub(in crate::engine) fn wants_round(&self) -> bool {
         self.wants_round
     }
-    pub(super) fn round_began(&mut self) {
+    pub(in crate::engine) fn round_began(&mut self) {
         self.wants_round = false;
     }
-    pub(super) fn is_batching(&self) -> bool {
+    pub(in crate::engine) fn is_batching(&self) -> bool {
         self.batch.is_some()
     }
     /// A member woke up.
-    pub(super) fn woke(&mut self) {
+    pub(in crate::engine) fn woke(&mut self) {
         self.ask_again = None;
     }
 }
 
 impl Engine {
     /// A disk of which this mode knows: it is told when to sleep, and is not of the fastest tier.
-    pub(super) fn is_sleeper(&self, member: usize) -> bool {
+    pub(in crate::engine) fn is_sleeper(&self, member: usize) -> bool {
         let after = self.params.standby_after.get(member).copied().flatten();
         after.is_some() && self.space.geo.members[member].tier.0 > 0
     }
@@ -119,14 +119,14 @@ impl Engine {
 
     /// An access is about to be served at the home of its extent: what comes with it need not wait for the disk.
     #[inline]
-    pub(super) fn wake_with(&mut self, home: Option<Slot>) {
+    pub(in crate::engine) fn wake_with(&mut self, home: Option<Slot>) {
         if self.lull.is_on() {
             self.lull.waking = home.map_or(0, |s| 1 << self.space.geo.locate(s).0.0);
         }
     }
 
     /// May background work touch these slots, and (`recorded`) the mirror?
-    pub(super) fn may_disturb(
+    pub(in crate::engine) fn may_disturb(
         &mut self,
         now: Nanos,
         slots: &[Slot],
@@ -151,7 +151,7 @@ impl Engine {
 
     /// Is the policy to be left alone for now?
     #[inline]
-    pub(super) fn lets_policy_rest(&mut self, now: Nanos) -> bool {
+    pub(in crate::engine) fn lets_policy_rest(&mut self, now: Nanos) -> bool {
         if self.lull.ask_again.is_some_and(|t| t <= now) {
             self.lull.ask_again = None;
         }
@@ -160,7 +160,7 @@ impl Engine {
 
     /// Does the end of this operation leave its member as idle as it was?
     #[inline]
-    pub(super) fn is_background(&self, what: What) -> bool {
+    pub(in crate::engine) fn is_background(&self, what: What) -> bool {
         self.lull.is_on()
             && match what {
                 What::Round | What::Trim { .. } => true,
@@ -173,7 +173,7 @@ impl Engine {
     }
 
     /// Start a batch instead of putting `member` to sleep, if there is anything to do.
-    pub(super) fn batch_first(&mut self, now: Nanos, member: usize) -> bool {
+    pub(in crate::engine) fn batch_first(&mut self, now: Nanos, member: usize) -> bool {
         if !self.lull.is_on() || !self.is_sleeper(member) || !self.may_move() {
             return false;
         }
@@ -209,7 +209,7 @@ impl Engine {
     }
 
     /// What ends every event, of this mode; true if anything was done.
-    pub(super) fn lull_step(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
+    pub(in crate::engine) fn lull_step(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
         if !self.may_move() {
             self.lull.batch = None;
             self.lull.wants_round = false;
@@ -294,7 +294,7 @@ impl Engine {
     }
 
     /// When the next step is due by itself.
-    pub(super) fn lull_wake(&self) -> Option<Nanos> {
+    pub(in crate::engine) fn lull_wake(&self) -> Option<Nanos> {
         if let Some(b) = self.lull.batch {
             let fast = self.space.geo.tier_slots(self.space.geo.slowest()).start;
             return (b.hand < fast && self.moves.active() == 0).then_some(b.next);

@@ -207,6 +207,7 @@ impl Engine {
         if params.own_slots {
             space.keep_own();
         }
+        space.loads.start_with(&params.costs);
         let n = space.geo.members.len();
         let withdraw = !params.read_only && !mutants::chosen(&params, Mutant::HandOutLost);
         for m in opened.report.missing.iter().filter(|_| withdraw) {
@@ -441,7 +442,8 @@ impl Engine {
                 self.trimmed(slot);
             }
             // Another operation may have woken it since.
-            What::Standby => self.members[i].asleep &= result.is_ok(),
+            What::Standby if result.is_err() => self.set_asleep(i, false),
+            What::Standby => {}
         }
         self.upkeep(now, out);
     }
@@ -527,7 +529,7 @@ impl Engine {
         let m = &mut self.members[usize::from(op.member.0)];
         m.in_flight += 1;
         if m.asleep && op.kind != OpKind::Standby {
-            m.asleep = false;
+            self.set_asleep(usize::from(op.member.0), false);
             self.lull.woke();
             self.policy_due |= self.lull.is_on();
         }
@@ -556,6 +558,12 @@ impl Engine {
             OpKind::Standby => c.spin_downs += 1,
         }
         out.push(Effect::Start(op));
+    }
+
+    /// A member was sent to sleep, or woke.
+    fn set_asleep(&mut self, member: usize, asleep: bool) {
+        self.members[member].asleep = asleep;
+        self.space.loads.sleeps(member, asleep);
     }
 
     fn view(&mut self, now: Nanos, budget: u32) -> (&mut dyn Policy, View<'_>, &mut Vec<Action>) {

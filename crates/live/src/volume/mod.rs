@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::loss::Lost;
 use crate::media::FileMedia;
 use crate::paced::Pacer;
+use isotherm_core::load::Cost;
 use isotherm_core::policy::Policy;
 use isotherm_core::store::{self, Opened};
 use std::ffi::OsString;
@@ -59,6 +60,8 @@ pub struct Volume {
     pub(crate) opened: Opened,
     pub(crate) policy: Box<dyn Policy>,
     pub(crate) pacers: Vec<Option<Pacer>>,
+    /// What tiers cost by their sheets, as far as there are any: the tiers before the first without one.
+    pub(crate) costs: Vec<Cost>,
     pub(crate) mode: OpenMode,
     notes: Vec<String>,
     pub(crate) lost: Lost,

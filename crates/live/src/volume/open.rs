@@ -8,6 +8,7 @@ use crate::loss::Lost;
 use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
 use crate::paced::Pacer;
+use isotherm_core::load::Cost;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::superblock::State;
 use isotherm_core::store::{self, Opened};
@@ -155,12 +156,14 @@ impl Volume {
                     .map(Pacer::new),
             );
         }
+        let costs = costs(&config, &opened).map_err(|e| config_error(file, e))?;
         Ok(Volume {
             config,
             devices,
             opened,
             policy,
             pacers,
+            costs,
             mode,
             notes,
             lost,
@@ -357,4 +360,23 @@ fn check_shape(
         }
     }
     Ok(())
+}
+
+fn costs(config: &VolumeConfig, opened: &Opened) -> Result<Vec<Cost>, String> {
+    let mut costs = Vec::new();
+    for (i, (m, entry)) in config
+        .members
+        .iter()
+        .zip(&opened.superblock.members)
+        .enumerate()
+    {
+        if usize::from(m.tier) == costs.len()
+            && let Some(cost) = m
+                .cost(entry.bytes)
+                .map_err(|e| format!("member {i}: {e}"))?
+        {
+            costs.push(cost);
+        }
+    }
+    Ok(costs)
 }

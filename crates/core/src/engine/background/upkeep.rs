@@ -161,7 +161,7 @@ impl Engine {
                     fua: false,
                 };
                 self.start(What::Standby, op, commit::MetaSource::None, out);
-                self.members[i].asleep = true;
+                self.set_asleep(i, true);
             }
         }
     }

@@ -61,15 +61,6 @@ const PLAIN: [&str; 16] = [
     "sieve",
     "w-tinylfu",
 ];
-/// Over the bar: 20 bytes an extent of their own for time, place and two counts of the last request (HRO, Algorithm 1); counters by
-/// extent beside the tables of a cache.
-const MORE: [(&str, f64); 4] = [
-    ("hro", 34.0),
-    ("hot", 34.0),
-    ("hystor", 25.0),
-    ("cache-interval", 24.5),
-];
-
 fn geometry() -> Geometry {
     let m = |tier, slots| Member {
         tier: TierId(tier),
@@ -119,8 +110,7 @@ fn an_extent_costs_few_bytes() {
     for p in PRESETS {
         let (held, said, bitmaps) = measure(p.name);
         println!("{:<26}{held:>8.2}{said:>8.2}{bitmaps:>9.2}", p.name);
-        let more = MORE.iter().find(|m| m.0 == p.name).map(|m| m.1);
-        let bar = more.unwrap_or(if PLAIN.contains(&p.name) { 16.0 } else { 24.0 });
+        let bar = if PLAIN.contains(&p.name) { 16.0 } else { 24.0 };
         if held > bar {
             over.push(format!("{}: {held:.2} bytes an extent, over {bar}", p.name));
         }

@@ -101,7 +101,7 @@ fn a_lost_cache_is_not_passed_over_in_silence() {
     assert!(dirty > 0);
     place.ok("stop v");
     assert_eq!(served.end().0, Some(0));
-    std::fs::rename(place.path("f"), place.path("gone")).expect("renamed");
+    std::fs::rename(place.path("f"), place.away("f")).expect("renamed");
     let why = place.fails("serve v --read-only --nbd unix:n");
     assert!(
         why.contains(&format!("newest data of {dirty} bytes")) && why.contains("--accept-loss"),
@@ -111,11 +111,11 @@ fn a_lost_cache_is_not_passed_over_in_silence() {
     let served = place.serve("v --read-only --accept-loss --nbd unix:n");
     assert_eq!(served.terminate(), Some(0));
     // After a crash the mirror may not know of everything.
-    std::fs::rename(place.path("gone"), place.path("f")).expect("renamed");
+    std::fs::rename(place.away("f"), place.path("f")).expect("renamed");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
     served.kill();
-    std::fs::rename(place.path("f"), place.path("gone")).expect("renamed");
+    std::fs::rename(place.path("f"), place.away("f")).expect("renamed");
     let why = place.fails("serve v --read-only --nbd unix:n");
     assert!(why.contains("not known"), "{why}");
 }

@@ -7,7 +7,7 @@ use common::nbd::{MIB, back, copy_in, holds, noise};
 use serde_json::{Value, json};
 
 fn lose(place: &Place) {
-    std::fs::rename(place.path("f"), place.path("gone")).expect("renamed");
+    std::fs::rename(place.path("f"), place.away("f")).expect("renamed");
 }
 
 fn count(of: &Value, name: &str) -> u64 {
@@ -44,7 +44,7 @@ fn a_volume_goes_on_without_a_clean_cache() {
     holds(&place, &more);
     served.kill();
     // The old cache is there again. It missed writes: it is left out, and left alone.
-    std::fs::rename(place.path("gone"), place.path("f")).expect("renamed");
+    std::fs::rename(place.away("f"), place.path("f")).expect("renamed");
     let old = std::fs::read(place.path("f")).expect("read");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &more);
@@ -84,7 +84,7 @@ fn a_dirty_cache_is_given_up_only_with_consent() {
         "{why}"
     );
     // Refused, it changed nothing.
-    std::fs::rename(place.path("gone"), place.path("f")).expect("renamed");
+    std::fs::rename(place.away("f"), place.path("f")).expect("renamed");
     let served = place.serve("v --nbd unix:n");
     holds(&place, &data);
     served.kill();

@@ -4,8 +4,9 @@ mod budgets;
 
 use crate::error::{Error, ErrorKind};
 use isotherm_core::engine::Params;
+use isotherm_core::load::Cost;
 use isotherm_core::policy::{self, BuildError, ParamError, ParamValue, Policy, nearest};
-use isotherm_models::{DeviceModel, Options, Span, preset};
+use isotherm_models::{DeviceModel, Options, Sheet, SheetError, Span, sheet};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -122,6 +123,22 @@ impl MemberConfig {
     /// # Errors
     /// No such preset or an impossible span, without the place.
     pub fn model(&self, bytes: u64) -> Result<Option<Box<dyn DeviceModel>>, String> {
+        self.modelled(bytes, Sheet::model)
+    }
+
+    /// What its data sheet says that it costs, if it has one: where measuring starts from.
+    ///
+    /// # Errors
+    /// As [`MemberConfig::model`].
+    pub fn cost(&self, bytes: u64) -> Result<Option<Cost>, String> {
+        self.modelled(bytes, Sheet::cost)
+    }
+
+    fn modelled<T>(
+        &self,
+        bytes: u64,
+        make: impl Fn(&Sheet, &Options) -> Result<T, SheetError>,
+    ) -> Result<Option<T>, String> {
         let Some(name) = &self.paced else {
             return Ok(None);
         };
@@ -138,7 +155,8 @@ impl MemberConfig {
             span,
             ..Options::default()
         };
-        preset(name, &options)
+        sheet(name)
+            .and_then(|s| make(&s, &options))
             .map(Some)
             .map_err(|e| format!("paced: {e}"))
     }

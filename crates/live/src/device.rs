@@ -229,6 +229,15 @@ impl Device {
         drive_command(file, ATA_STANDBY_IMMEDIATE).map(|()| true)
     }
 
+    /// Does the disk sleep? One that cannot say does not.
+    pub fn is_asleep(file: &File) -> bool {
+        let mut args = [ATA_CHECK_POWER_MODE, 0, 0, 0];
+        // SAFETY: HDIO_DRIVE_CMD reads and writes these four bytes; a count of 0 means no data follows.
+        let asked = unsafe { libc::ioctl(file.as_raw_fd(), HDIO_DRIVE_CMD, args.as_mut_ptr()) };
+        // The sector count of the answer: 0x00 is standby.
+        asked == 0 && args[2] == 0
+    }
+
     /// Can the device be sent to sleep? A drive that cannot even say in which power mode it is has none to change.
     pub fn has_standby(file: &File) -> bool {
         drive_command(file, ATA_CHECK_POWER_MODE).is_ok()

@@ -18,6 +18,7 @@ pub mod error;
 pub mod inbox;
 pub mod loss;
 pub mod media;
+pub mod members;
 pub mod nbd;
 pub mod paced;
 pub mod port;

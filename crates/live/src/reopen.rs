@@ -10,9 +10,10 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
+use crate::members::find_superblocks;
 use crate::recorder::{Driver, Recorder, Recording, Wish};
 use crate::server::Session;
-use crate::volume::{OpenMode, find_superblocks, random};
+use crate::volume::{OpenMode, random};
 use isotherm_core::store::{self, Media, MediaError};
 use isotherm_core::{Effect, Engine, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};

@@ -159,6 +159,7 @@ impl Prepared {
             opened,
             policy,
             pacers,
+            costs,
             mode,
             ..
         } = self.volume;
@@ -186,6 +187,7 @@ impl Prepared {
             sleep_hold: io.sleep_hold_s.map(|s| Nanos((s * 1e9) as u64)),
             sleep_hold_bytes: io.sleep_hold_bytes.map(|b| b.0),
             pass_discards: io.pass_discards,
+            costs,
             join_bytes: io.join_bytes.map_or(usual.join_bytes, |b| b.0),
             join_time: io
                 .join_s

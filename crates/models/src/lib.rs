@@ -22,6 +22,7 @@ mod sleep;
 pub mod smr;
 mod span;
 pub mod ssd;
+mod tier_cost;
 
 pub use endurance::bytes_per_day;
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};

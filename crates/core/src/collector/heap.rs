@@ -2,7 +2,7 @@
 //!
 //! A unit's rank is looked at only when it surfaces. A hit costs the heap nothing, because a stored rank that is too low
 //! merely surfaces too early and is then stored anew: at most one O(log n) repair for each access that raised it. 24 bytes a
-//! slot of the faster tiers.
+//! slot of the faster tiers, and an eighth of 20 at most for room to grow.
 
 use super::Rank;
 use crate::policy::View;
@@ -12,10 +12,34 @@ use alloc::vec::Vec;
 
 const OUT: u32 = u32::MAX;
 
+/// A node and its key, as five words: kept as they are, padding would take a sixth.
+#[derive(Clone, Copy, Debug)]
+struct Item([u32; 5]);
+
+impl Item {
+    fn new((a, b): Rank, node: u32) -> Item {
+        Item([(a >> 32) as u32, a as u32, (b >> 32) as u32, b as u32, node])
+    }
+    #[inline]
+    fn key(self) -> Rank {
+        let [a, b, c, d, _] = self.0.map(u64::from);
+        (a << 32 | b, c << 32 | d)
+    }
+    #[inline]
+    fn node(self) -> u32 {
+        self.0[4]
+    }
+    /// By key, then by node.
+    #[inline]
+    fn order(self) -> (Rank, u32) {
+        (self.key(), self.node())
+    }
+}
+
 /// Binary heap over nodes `0..n`, smallest key on top, with each node's position, so that any node can be taken out.
 #[derive(Clone, Debug, Default)]
 pub struct Heap {
-    items: Vec<(Rank, u32)>,
+    items: Vec<Item>,
     at: Vec<u32>,
 }
 
@@ -27,9 +51,15 @@ impl Heap {
             at: alloc::vec![OUT; n as usize],
         }
     }
+    /// The same, with room for `most` of them to be in at once.
+    pub fn with_room(n: u32, most: u32) -> Heap {
+        let mut h = Heap::new(n);
+        h.items.reserve_exact(most.min(n) as usize);
+        h
+    }
     /// Node and key on top.
     pub fn top(&self) -> Option<(Rank, u32)> {
-        self.items.first().copied()
+        self.items.first().map(|i| i.order())
     }
     /// How many nodes are in.
     pub fn len(&self) -> usize {
@@ -44,14 +74,16 @@ impl Heap {
         let i = self.at[node as usize];
         if i == OUT {
             if self.items.len() == self.items.capacity() {
-                // By a quarter: what a doubling leaves unused would cost more than the slots' owners.
-                self.items.reserve_exact(self.items.len() / 4 + 16);
+                // By an eighth: what a doubling leaves unused would cost more than the slots' owners.
+                let most = self.at.len() - self.items.len();
+                self.items
+                    .reserve_exact((self.items.len() / 8 + 16).min(most));
             }
-            self.items.push((key, node));
+            self.items.push(Item::new(key, node));
             self.at[node as usize] = self.items.len() as u32 - 1;
             self.up(self.items.len() - 1);
         } else {
-            self.items[i as usize].0 = key;
+            self.items[i as usize] = Item::new(key, node);
             let i = self.up(i as usize);
             self.down(i);
         }
@@ -65,7 +97,7 @@ impl Heap {
         self.at[node as usize] = OUT;
         self.items.swap_remove(i as usize);
         if let Some(moved) = self.items.get(i as usize) {
-            self.at[moved.1 as usize] = i;
+            self.at[moved.node() as usize] = i;
             let i = self.up(i as usize);
             self.down(i);
         }
@@ -74,7 +106,7 @@ impl Heap {
         let item = self.items[i];
         while i > 0 {
             let parent = (i - 1) / 2;
-            if self.items[parent] <= item {
+            if self.items[parent].order() <= item.order() {
                 break;
             }
             self.put(i, self.items[parent]);
@@ -90,10 +122,12 @@ impl Heap {
             if child >= self.items.len() {
                 break;
             }
-            if child + 1 < self.items.len() && self.items[child + 1] < self.items[child] {
+            if child + 1 < self.items.len()
+                && self.items[child + 1].order() < self.items[child].order()
+            {
                 child += 1;
             }
-            if item <= self.items[child] {
+            if item.order() <= self.items[child].order() {
                 break;
             }
             self.put(i, self.items[child]);
@@ -101,13 +135,13 @@ impl Heap {
         }
         self.put(i, item);
     }
-    fn put(&mut self, i: usize, item: (Rank, u32)) {
+    fn put(&mut self, i: usize, item: Item) {
         self.items[i] = item;
-        self.at[item.1 as usize] = i as u32;
+        self.at[item.node() as usize] = i as u32;
     }
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.items.capacity() * size_of::<(Rank, u32)>() + self.at.len() * 4
+        self.items.capacity() * size_of::<Item>() + self.at.len() * 4
     }
 }
 
@@ -186,7 +220,7 @@ impl Coldest {
     pub fn again(&mut self) {
         for (_, heap) in &mut self.tiers {
             // Equal keys tie by node, so the heap has to be made anew, not just overwritten.
-            let nodes: Vec<u32> = heap.items.iter().map(|x| x.1).collect();
+            let nodes: Vec<u32> = heap.items.iter().map(|x| x.node()).collect();
             for n in nodes {
                 heap.set(n, (0, 0));
             }

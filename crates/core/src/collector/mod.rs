@@ -4,11 +4,13 @@ mod access_queue;
 mod frequency;
 mod heap;
 mod hro;
+mod index;
 mod inverse_bitmap;
 mod lists;
 mod oodt;
 mod raised;
 mod recency;
+mod recent;
 mod streams;
 mod wsclock;
 
@@ -16,11 +18,13 @@ pub use access_queue::{AccessQueue, Pending};
 pub use frequency::Frequency;
 pub use heap::{Coldest, Heap};
 pub use hro::Hro;
+pub use index::Index;
 pub use inverse_bitmap::{InverseBitmap, weight};
 pub use lists::Lists;
 pub use oodt::Oodt;
 pub use raised::Raised;
 pub use recency::Recency;
+pub use recent::{Last, Recent};
 pub use streams::Streams;
 pub use wsclock::WsClock;
 

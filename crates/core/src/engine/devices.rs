@@ -150,9 +150,7 @@ impl Ground {
         let Cause { what, meta, .. } = cause;
         let i = usize::from(op.member.0);
         let tier = self.space.geo.members[i].tier;
-        if cause.foreground {
-            self.space.loads.begin(tier);
-        }
+        self.space.loads.begin(i, cause.foreground);
         let moves_bytes = matches!(op.kind, OpKind::Read | OpKind::Write);
         let sequential = moves_bytes && self.space.loads.issue(i, op.offset, op.len);
         op.id = OpId(self.devices.ops.insert(Op {
@@ -166,7 +164,7 @@ impl Ground {
         let m = &mut self.devices.members[i];
         m.in_flight += 1;
         if m.asleep && op.kind != OpKind::Standby {
-            m.asleep = false;
+            self.set_asleep(i, false);
             self.policy_due |= self.background.woke();
         }
         if matches!(op.kind, OpKind::Write | OpKind::WriteZeroes) && tier == TierId(0) {
@@ -180,6 +178,12 @@ impl Ground {
             op.buf == BufRef::Meta,
         );
         self.out.push(Effect::Start(op));
+    }
+
+    /// A member was sent to sleep, or woke.
+    pub(super) fn set_asleep(&mut self, member: usize, asleep: bool) {
+        self.devices.members[member].asleep = asleep;
+        self.space.loads.sleeps(member, asleep);
     }
 
     /// A short transfer of `n` bytes: ask for the rest.
@@ -202,14 +206,13 @@ impl Ground {
 
     /// An operation ended: tell [`crate::load`] how long it took.
     pub(super) fn measure(&mut self, op: &Op) -> Nanos {
-        let member = op.member();
         let data = matches!(op.what, What::Data { .. } | What::Move { .. })
             && matches!(op.op.kind, OpKind::Read | OpKind::Write);
         let sample = Sample {
-            member,
-            tier: self.space.geo.members[member].tier,
+            member: op.member(),
+            data,
             write: op.op.kind == OpKind::Write,
-            len: if data { op.op.len } else { u32::MAX },
+            len: op.op.len,
             sequential: op.sequential,
             foreground: op.foreground,
             issued: op.issued,

@@ -211,7 +211,8 @@ impl Engine {
                 p.d.trimmed(p.g, slot);
             }
             // Another operation may have woken it since.
-            What::Standby => p.g.devices.members[op.member()].asleep &= result.is_ok(),
+            What::Standby if result.is_err() => p.g.set_asleep(op.member(), false),
+            What::Standby => {}
         }
     }
 
@@ -309,12 +310,13 @@ impl Engine {
     }
 }
 
-/// Slots of extents that the world before anybody looked has, and of members that are not there, are nobody's to give out.
+/// What the parameters say of the space: slots that are nobody's to give out, what tiers cost.
 fn prepare(opened: &mut Opened, params: &Params) {
     let space = &mut opened.space;
     if params.own_slots {
         space.keep_own();
     }
+    space.loads.start_with(&params.costs);
     if params.read_only || mutants::chosen(params, Mutant::HandOutLost) {
         return;
     }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "mutants")]
 use super::Mutant;
+use crate::load::Cost;
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
@@ -41,6 +42,9 @@ pub struct Params {
     pub join_bytes: u64,
     /// Nor do they take the device longer than about this; 0: no matter how long.
     pub join_time: Nanos,
+    /// What tiers cost by their data sheets, fastest first: where measuring starts from ([`crate::load`]). Shorter than the list of
+    /// tiers: nothing is known of the others.
+    pub costs: Vec<Cost>,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
@@ -80,6 +84,7 @@ impl Default for Params {
             sleep_hold_bytes: None,
             join_bytes: 1 << 20,
             join_time: Nanos::from_millis(50),
+            costs: Vec::new(),
             pass_discards: true,
             piece_blocks: 256,
             unread_metadata: false,

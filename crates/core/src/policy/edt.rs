@@ -5,14 +5,15 @@
 //! rate, sequential ones (that continue one of the last 32 streams) as a bandwidth. Its share of a tier is max(rate / the
 //! tier's rate, bandwidth / the tier's bandwidth, size / the tier's size); a tier costs its price, and the extent goes where
 //! its share costs least. Where more want the fastest tier than fit, those go that save most; who is there stays among equals,
-//! then the lower number is taken. A tier in between can do, and costs, what lies on the geometric line from the fastest to the
-//! slowest (of three tiers: √(20000 · 180) ≈ 1897 requests/s at a price of √20 ≈ 4.5), and who finds a tier full is asked about the next.
+//! then the lower number is taken. What a tier can do is what it was measured to do ([`View::cost`]), or what is set here; until
+//! then, and where nothing is measured, policy-specs' figures count (20 000 and 180 requests, 250 and 100 MB a second). A tier in
+//! between costs what lies on the geometric line from the fastest to the slowest (of three tiers: √20 ≈ 4.5), and who finds a tier full is asked about the next.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
 //! | interval | 0.001…10⁹ | 300 | seconds between plans |
-//! | fast_iops, slow_iops | 1…10⁹ | 20000, 180 | requests/s of the tier |
-//! | fast_bandwidth, slow_bandwidth | 1…10¹² | 2.5e8, 1e8 | bytes/s of the tier |
+//! | fast_iops, slow_iops | 0, 1…10⁹ | 0 | requests/s of the tier; 0: as measured |
+//! | fast_bandwidth, slow_bandwidth | 0, 1…10¹² | 0 | bytes/s of the tier; 0: as measured |
 //! | price_ratio | 0.001…10⁶ | 20 | price of a fast slot over that of a slow one |
 //!
 //! 8 bytes and 1 bit an extent. When not to use it: bursts shorter than the interval; an idle extent leaves the fast tier although
@@ -32,7 +33,7 @@ use alloc::vec::Vec;
 /// Moves under way at once, live.
 const AT_ONCE: u32 = 8;
 
-/// What a tier can do, and what all of it costs.
+/// What a tier can do, and what all of it costs. As a setting: rates of 0 are to be measured.
 #[derive(Clone, Copy, Debug)]
 struct Capacity {
     iops: f64,
@@ -57,20 +58,15 @@ pub struct Edt {
 
 impl Default for Edt {
     fn default() -> Edt {
-        let fast = Capacity {
-            iops: 20_000.0,
-            bandwidth: 2.5e8,
-            price: 20.0,
-        };
-        let slow = Capacity {
-            iops: 180.0,
-            bandwidth: 1e8,
-            price: 1.0,
+        let measured = |price| Capacity {
+            iops: 0.0,
+            bandwidth: 0.0,
+            price,
         };
         Edt {
             interval: Nanos::from_secs(300),
             next: None,
-            tiers: [fast, slow],
+            tiers: [measured(20.0), measured(1.0)],
             streams: Streams::default(),
             units: Vec::new(),
             raised: Raised::default(),
@@ -85,21 +81,45 @@ impl Edt {
     fn capacity(&self, view: &View<'_>, tier: TierId) -> Capacity {
         let (fast, slow) = (self.tiers[0], self.tiers[1]);
         let steps = view.slowest().0;
-        match tier.0 {
+        let set = match tier.0 {
             0 => fast,
             t if t == steps => slow,
             t => {
-                let on_line = |a: f64, b: f64| between(a, b, t, steps);
+                // Where one end is measured, so is what lies in between.
+                let on_line = |a: f64, b: f64| {
+                    let both = a > 0.0 && b > 0.0;
+                    if both { between(a, b, t, steps) } else { 0.0 }
+                };
                 Capacity {
                     iops: on_line(fast.iops, slow.iops),
                     bandwidth: on_line(fast.bandwidth, slow.bandwidth),
                     price: on_line(fast.price, slow.price),
                 }
             }
+        };
+        let cost = view.cost(tier);
+        let or = |set: f64, one: f64, each: u64| {
+            if set > 0.0 {
+                set
+            } else {
+                one / each.max(1) as f64
+            }
+        };
+        Capacity {
+            iops: or(set.iops, 1e9, cost.read.0),
+            bandwidth: or(set.bandwidth, 1e12, cost.read_byte_ps),
+            price: set.price,
         }
     }
     /// What the extent saves by being on `tier`, in prices of slow slots; negative if it does not.
-    fn saving(&self, view: &View<'_>, e: UnitId, tier: TierId, can: &Capacity) -> f64 {
+    fn saving(
+        &self,
+        view: &View<'_>,
+        e: UnitId,
+        tier: TierId,
+        can: &Capacity,
+        slow: &Capacity,
+    ) -> f64 {
         let (random, sectors) = self.units[e.0 as usize];
         let seconds = self.interval.as_secs_f64();
         let (rate, bandwidth) = (
@@ -113,7 +133,7 @@ impl Edt {
                 .max(f64::from(view.weight(e)) / slots);
             share * (c.price * slots)
         };
-        cost(&self.tiers[1], view.slowest()) - cost(can, tier)
+        cost(slow, view.slowest()) - cost(can, tier)
     }
     fn begin(&mut self, view: &View<'_>) {
         self.plans += 1;
@@ -124,13 +144,17 @@ impl Edt {
         }
         let f = view.seats(FAST).end;
         let mut here: Vec<UnitId> = (0..f).filter_map(|s| view.owner(view.seat(s))).collect();
+        let (can, slow) = (
+            self.capacity(view, FAST),
+            self.capacity(view, view.slowest()),
+        );
         let mut all: Vec<(f64, bool, UnitId)> = touched
             .iter()
             .filter(|&&e| view.home(e).is_some() && !is_fast(view, e))
             .chain(&here)
             .map(|&e| {
                 (
-                    self.saving(view, e, FAST, &self.tiers[0]),
+                    self.saving(view, e, FAST, &can, &slow),
                     !is_fast(view, e),
                     e,
                 )
@@ -165,10 +189,11 @@ impl Edt {
             .collect();
         left.extend(touched.iter().filter(|&&e| at(e) == Some(slowest)));
         let mut moves = Vec::new();
-        let can: Vec<Capacity> = (0..slowest.0)
+        let can: Vec<Capacity> = (0..=slowest.0)
             .map(|t| self.capacity(view, TierId(t)))
             .collect();
-        let saving = |e, t: u8| self.saving(view, e, TierId(t), &can[usize::from(t)]);
+        let slow = can[usize::from(slowest.0)];
+        let saving = |e, t: u8| self.saving(view, e, TierId(t), &can[usize::from(t)], &slow);
         for t in (0..slowest.0).map(TierId) {
             // Those for whom this tier is the cheapest of those that are left to choose from.
             let wants = |e: UnitId| {
@@ -294,8 +319,25 @@ impl Policy for Edt {
         self.next
     }
     fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
-        let rate = || param::within(value, 1.0, 1e9, "requests per second, 1 to 10^9");
-        let bandwidth = || param::within(value, 1.0, 1e12, "bytes per second, 1 to 10^12");
+        let or_measured = |most, what| {
+            if value == 0.0 {
+                Ok(0.0)
+            } else {
+                param::within(value, 1.0, most, what)
+            }
+        };
+        let rate = || {
+            or_measured(
+                1e9,
+                "requests per second, 1 to 10^9, or 0 for what is measured",
+            )
+        };
+        let bandwidth = || {
+            or_measured(
+                1e12,
+                "bytes per second, 1 to 10^12, or 0 for what is measured",
+            )
+        };
         match key {
             "interval" => {
                 let s = param::within(value, 0.001, 1e9, "seconds, 0.001 to 10^9")?;
@@ -330,10 +372,14 @@ impl Policy for Edt {
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let (random, sectors) = self.units[extent.0 as usize];
         let idle = view.now().since(view.last(extent)).as_secs_f64();
+        let (can, slow) = (
+            self.capacity(view, FAST),
+            self.capacity(view, view.slowest()),
+        );
         format!(
             "this interval: {random} random requests, {} sequential bytes; being on the fastest tier saves {:.2} slow slots' price (over 0 it belongs there); last access {idle:.1} s ago",
             u64::from(sectors) * 512,
-            self.saving(view, extent, FAST, &self.tiers[0])
+            self.saving(view, extent, FAST, &can, &slow)
         )
     }
     fn warning(&self) -> Option<String> {

@@ -12,14 +12,13 @@
 //! | window | 0.001…10⁹ | 60 | seconds between plans |
 //! | remap_share | 0…1 | 0.8 | part of the fast tier that plans fill; at least one slot is left for writes |
 //!
-//! 8 bytes and 2 bits an extent, 33 bytes a fast slot. When not to use it: reads whose hot set moves within a window: no read brings its
+//! 8 bytes and 1 bit an extent, 33 bytes a fast slot. When not to use it: reads whose hot set moves within a window: no read brings its
 //! extent in by itself.
 
 use super::classes::is_metadata;
 use super::hold::FAST;
 use super::shares::Shares;
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Uses, View, param};
-use crate::bits::Bits;
 use crate::collector::{Heap, Raised, Rank, weight};
 use crate::units::Nanos;
 use crate::volume::{Seat, UnitId};
@@ -30,6 +29,8 @@ use alloc::vec::Vec;
 
 /// A plan that takes longer than a window is looked at so often; moves that settle go on with it in any case.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(10);
+/// In the word that says when a counter was valid.
+const METADATA: u32 = 1 << 31;
 const REMAP: u8 = 0;
 const WRITES: u8 = 1;
 
@@ -45,9 +46,8 @@ enum Exchange {
 pub struct Hystor {
     window: Nanos,
     remap_share: f64,
-    /// (counter, window it was valid in).
+    /// (counter, window it was valid in; the highest bit of that says that metadata were asked for).
     units: Vec<(u32, u32)>,
-    metadata: Bits,
     raised: Raised,
     now: u32,
     next: Option<Nanos>,
@@ -67,7 +67,6 @@ impl Default for Hystor {
             window: Nanos::from_secs(60),
             remap_share: 0.8,
             units: Vec::new(),
-            metadata: Bits::default(),
             raised: Raised::default(),
             now: 0,
             next: None,
@@ -83,14 +82,17 @@ impl Default for Hystor {
 impl Hystor {
     fn counter(&self, e: u32) -> u32 {
         let (n, at) = self.units[e as usize];
-        n.checked_shr(self.now - at).unwrap_or(0)
+        n.checked_shr(self.now - (at & !METADATA)).unwrap_or(0)
+    }
+    fn has_metadata(&self, e: UnitId) -> bool {
+        self.units[e.0 as usize].1 & METADATA != 0
     }
     /// Lower numbers first among equals.
     fn rank(&self, e: UnitId) -> Rank {
         let n = self.units.len() as u32;
         let near = [e.0.checked_sub(1), (e.0 + 1 < n).then_some(e.0 + 1)];
         let quarter = near.iter().flatten().map(|&x| self.counter(x) / 4).max();
-        let worth = if self.metadata.get(e.0 as usize) {
+        let worth = if self.has_metadata(e) {
             u64::from(u32::MAX) + 1
         } else {
             u64::from(self.counter(e.0).max(quarter.unwrap_or(0)))
@@ -174,7 +176,8 @@ impl Hystor {
         }
         self.queue = Vec::new(); // a plan is rare, and may be long
         // Halved when all is in place: the plan compares what was counted in its window.
-        self.now = self.now.saturating_add(self.planning.take().unwrap_or(0));
+        let windows = self.planning.take().unwrap_or(0);
+        self.now = self.now.saturating_add(windows).min(!METADATA);
     }
 }
 
@@ -189,9 +192,8 @@ impl Policy for Hystor {
         let (f, n) = (view.seats(FAST).end, view.units());
         let remap = ((f64::from(f) * self.remap_share) as u32).min(f - 1);
         self.shares = Shares::new(view, vec![remap, f - remap]);
-        self.remap = Heap::new(f);
+        self.remap = Heap::with_room(f, remap);
         self.units = vec![(0, 0); n as usize];
-        self.metadata = Bits::new(n as usize);
         self.raised = Raised::new(n);
     }
     fn first_touch(&mut self, view: &mut View<'_>, _extent: UnitId) -> Place {
@@ -209,17 +211,18 @@ impl Policy for Hystor {
     }
     fn on_discarded(&mut self, _view: &mut View<'_>, extent: UnitId, _seat: Seat) {
         self.units[extent.0 as usize] = (0, self.now);
-        self.metadata.clear(extent.0 as usize);
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let extent = access.extent;
         view.set_last(extent, access.now);
         self.next.get_or_insert(access.now + self.window);
         let n = self.counter(extent.0);
-        self.units[extent.0 as usize] = (n.saturating_add(weight(access.request_bytes)), self.now);
-        if is_metadata(access.class) {
-            self.metadata.set(extent.0 as usize);
-        }
+        let metadata = is_metadata(access.class) || self.has_metadata(extent);
+        let flag = if metadata { METADATA } else { 0 };
+        self.units[extent.0 as usize] = (
+            n.saturating_add(weight(access.request_bytes)),
+            self.now | flag,
+        );
         for e in extent.0.saturating_sub(1)..=(extent.0 + 1).min(self.units.len() as u32 - 1) {
             self.raised.note(UnitId(e));
         }
@@ -304,7 +307,7 @@ impl Policy for Hystor {
             Some(_) => "a copy in the remap share",
             None => "no copy; a write, or being worth enough at the next plan, makes one",
         };
-        let kind = if self.metadata.get(extent.0 as usize) {
+        let kind = if self.has_metadata(extent) {
             "metadata, "
         } else {
             ""
@@ -317,7 +320,6 @@ impl Policy for Hystor {
     }
     fn bytes(&self) -> usize {
         self.units.len() * 8
-            + self.metadata.bytes()
             + self.raised.bytes()
             + self.shares.bytes()
             + self.remap.bytes()

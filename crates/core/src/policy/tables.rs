@@ -94,28 +94,28 @@ pub(super) const DSS: &[ParamInfo] = &[
 pub(super) const EDT: &[ParamInfo] = &[
     ParamInfo {
         name: "interval",
-        what: "seconds between plans, 0.001 to 10^9",
+        what: "seconds between plans, 0.001 to 10^9; 0: as measured",
         default: "300",
     },
     ParamInfo {
         name: "fast_iops",
-        what: "requests/s of the fastest tier, 1 to 10^9",
-        default: "20000",
+        what: "requests/s of the fastest tier, 1 to 10^9; 0: as measured",
+        default: "0",
     },
     ParamInfo {
         name: "slow_iops",
-        what: "requests/s of the slowest tier, 1 to 10^9",
-        default: "180",
+        what: "requests/s of the slowest tier, 1 to 10^9; 0: as measured",
+        default: "0",
     },
     ParamInfo {
         name: "fast_bandwidth",
-        what: "bytes/s of the fastest tier, 1 to 10^12",
-        default: "250000000",
+        what: "bytes/s of the fastest tier, 1 to 10^12; 0: as measured",
+        default: "0",
     },
     ParamInfo {
         name: "slow_bandwidth",
-        what: "bytes/s of the slowest tier, 1 to 10^12",
-        default: "100000000",
+        what: "bytes/s of the slowest tier, 1 to 10^12; 0: as measured",
+        default: "0",
     },
     ParamInfo {
         name: "price_ratio",

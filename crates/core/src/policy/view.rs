@@ -1,7 +1,7 @@
 //! What a policy may see.
 
-use crate::load::{Cost, Load};
-use crate::units::{Nanos, TierId};
+use crate::load::{Cost, Load, MemberLoad};
+use crate::units::{MemberId, Nanos, TierId};
 use crate::volume::{Seat, Space, UnitId};
 
 /// The volume as a policy sees it: everything readable, and only the policy's own statistics writable.
@@ -177,13 +177,17 @@ impl<'a> View<'a> {
     pub fn metadata_flushing(&self) -> bool {
         self.metadata_flushing
     }
-    /// What a small operation costs a tier's devices, as measured lately.
+    /// What a tier's devices cost, as measured lately and as their sheets say.
     pub fn cost(&self, t: TierId) -> Cost {
         self.space.loads.cost(t)
     }
     /// What goes on on a tier now.
     pub fn load(&self, t: TierId) -> Load {
         self.space.loads.load(t, self.now)
+    }
+    /// What goes on on a member now; `None` beyond the last one.
+    pub fn member_load(&self, m: MemberId) -> Option<MemberLoad> {
+        self.space.loads.member(m, self.now)
     }
     /// Time of the last access.
     pub fn last(&self, e: UnitId) -> Nanos {

@@ -9,6 +9,7 @@ use isotherm_core::{ExtentId, MemberId};
 use isotherm_live::VolumeConfig;
 use isotherm_live::device::{Device, OpenHow};
 use isotherm_live::media::FileMedia;
+use isotherm_live::members;
 use isotherm_live::volume::description;
 use serde_json::{Value, json};
 
@@ -46,9 +47,11 @@ pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
         )));
     }
     let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
-    let config = VolumeConfig::load(&file).map_err(failed)?;
-    let base = file.parent().unwrap_or(std::path::Path::new("")).to_owned();
-    let paths: Vec<PathBuf> = config.members.iter().map(|m| base.join(&m.path)).collect();
+    let mut config = VolumeConfig::load(&file).map_err(failed)?;
+    for note in members::find(&mut config, &file).map_err(failed)? {
+        eprintln!("isotherm: {note}");
+    }
+    let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
     let mut findings = Vec::new();
     let mut devices = Vec::new();
     for path in &paths {

@@ -3,46 +3,44 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use isotherm_core::MemberId;
 use isotherm_core::store::superblock::{Superblock, SuperblockError};
-use isotherm_core::store::{BLOCK, Media, open};
 use isotherm_live::config::{IoConfig, MemberConfig, Size, VolumeConfig, format_uuid};
-use isotherm_live::device::{Device, OpenHow};
-use isotherm_live::media::FileMedia;
+use isotherm_live::members::probe::{Second, probe};
+use isotherm_live::members::scan;
+use isotherm_live::stack;
 use serde_json::json;
 
 use crate::Failure;
 use crate::args::FindArgs;
+
+/// Volumes by identity: the newest superblock, and where each member is.
+type Volumes = BTreeMap<[u8; 16], (Superblock, BTreeMap<u8, PathBuf>)>;
 
 /// Look at devices and print a description for each volume found.
 ///
 /// # Errors
 /// No device carries a volume, or one cannot be opened.
 pub fn run(args: &FindArgs) -> Result<(), Failure> {
-    let mut volumes: BTreeMap<[u8; 16], (Superblock, BTreeMap<u8, PathBuf>)> = BTreeMap::new();
+    let mut volumes = Volumes::new();
     let mut nothing = Vec::new();
+    if args.devices.is_empty() {
+        let mut places = scan::block_devices();
+        places.extend(scan::files_in(Path::new(".")));
+        let scan = scan::probe_all(places, &[], true);
+        nothing = scan.notes;
+        for (path, sb) in scan.found {
+            add(&mut volumes, &path, sb)?;
+        }
+        if volumes.is_empty() {
+            return Err(Failure::failed(
+                "no block device and no file in this directory carries a volume: name the devices, also to find a second superblock where the first is gone",
+            ));
+        }
+    }
     for path in &args.devices {
-        match superblock(path)? {
-            Ok(sb) => {
-                let path = std::path::absolute(path)
-                    .map_err(|e| Failure::file(path, "find its place", &e))?;
-                let entry = volumes
-                    .entry(sb.uuid)
-                    .or_insert_with(|| (sb.clone(), BTreeMap::new()));
-                if let Some(twin) = entry.1.insert(sb.index, path.clone()) {
-                    return Err(Failure::failed(format!(
-                        "{} and {} are both member {} of volume `{}`: one is a copy, leave it out",
-                        twin.display(),
-                        path.display(),
-                        sb.index,
-                        sb.name
-                    )));
-                }
-                if sb.generation > entry.0.generation {
-                    entry.0 = sb;
-                }
-            }
-            Err(e) => nothing.push(format!("{}: {e}", path.display())),
+        match probe(path, Second::Anywhere).map_err(|e| Failure::file(path, "open it", &e))? {
+            Ok(sb) => add(&mut volumes, path, sb)?,
+            Err(e) => nothing.push(format!("{}: {}", path.display(), words(e))),
         }
     }
     if volumes.is_empty() {
@@ -79,47 +77,48 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     args.json.print(&list, || text)
 }
 
-/// The better superblock of a device.
-fn superblock(path: &Path) -> Result<Result<Superblock, String>, Failure> {
-    // Under a shared lock: the superblocks of a served volume are not to be read half-written.
-    let how = OpenHow {
-        create: None,
-        read_only: true,
-        buffered: false,
-        fresh: false,
-    };
-    let device = Device::open(path, how).map_err(|e| Failure::failed(e.to_string()))?;
-    let bytes = device.bytes;
-    let devices = [Some(device)];
-    let mut media = FileMedia::new(&devices);
-    let mut read = |at: u64| {
-        let mut block = vec![0; BLOCK];
-        if at + BLOCK as u64 > bytes {
-            return Err(SuperblockError::Foreign);
+/// Takes up what is on `path`. Of two names for the same bytes the first stays.
+fn add(volumes: &mut Volumes, path: &Path, sb: Superblock) -> Result<(), Failure> {
+    let path = std::path::absolute(path).map_err(|e| Failure::file(path, "find its place", &e))?;
+    let (newest, places) = volumes
+        .entry(sb.uuid)
+        .or_insert_with(|| (sb.clone(), BTreeMap::new()));
+    match places.get(&sb.index) {
+        Some(twin) if !is_same(twin, &path) => {
+            return Err(Failure::failed(format!(
+                "{} and {} are both member {} of volume `{}`: one is a copy, leave it out",
+                twin.display(),
+                path.display(),
+                sb.index,
+                sb.name
+            )));
         }
-        media
-            .read(MemberId(0), at, &mut block)
-            .map_err(|_| SuperblockError::Damaged)?;
-        Superblock::decode(&block)
-    };
-    let first = read(0);
-    // With the first gone, the copy lies at the end of the metadata, which only a search finds: it is one block below a
-    // multiple of 1 MiB.
-    let second = match &first {
-        Ok(sb) => read(sb.copy_offset(MemberId(sb.index))),
-        Err(_) => (1..=1024u64)
-            .map(|mib| read((mib << 20) - BLOCK as u64))
-            .find(Result::is_ok)
-            .unwrap_or(Err(SuperblockError::Foreign)),
-    };
-    Ok(open::choose(first, second).map_err(|e| match e {
+        Some(_) => {}
+        None => drop(places.insert(sb.index, path)),
+    }
+    if sb.generation > newest.generation {
+        *newest = sb;
+    }
+    Ok(())
+}
+
+/// Do both show the same bytes, as a file and its loop device do?
+fn is_same(a: &Path, b: &Path) -> bool {
+    match (stack::layers(a), stack::layers(b)) {
+        (Ok(a), Ok(b)) => stack::meet(&a, &b).is_some(),
+        _ => false,
+    }
+}
+
+fn words(e: SuperblockError) -> String {
+    match e {
         SuperblockError::Foreign => "carries no volume".to_owned(),
         SuperblockError::Newer(v) => {
             format!("carries a volume of format version {v}: use a newer isotherm")
         }
         SuperblockError::Damaged => "carries a damaged superblock".to_owned(),
         SuperblockError::Impossible(what) => format!("carries an impossible superblock: {what}"),
-    }))
+    }
 }
 
 fn describe(sb: &Superblock, paths: &BTreeMap<u8, PathBuf>) -> (VolumeConfig, Vec<u8>) {

@@ -40,6 +40,13 @@ impl Place {
         self.0.path().join(name)
     }
 
+    /// A place where nobody looks for the member of that name.
+    pub fn away(&self, name: &str) -> PathBuf {
+        let dir = self.path("away");
+        std::fs::create_dir_all(&dir).expect("made");
+        dir.join(name)
+    }
+
     /// Names in it, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.0.path())

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use isotherm_core::engine::Params;
 use isotherm_core::geometry::{Geometry, Member, SLOTS_MAX};
+use isotherm_core::load::Cost;
 use isotherm_core::policy::Policy;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{Follow, MemberEntry, State};
@@ -241,6 +242,7 @@ impl Shape {
             drives.push(Drive {
                 sheet,
                 device,
+                tier: p.tier,
                 bytes: entry.bytes,
                 spread,
             });
@@ -262,6 +264,7 @@ impl Shape {
             own_slots: self.from.is_none() && self.members.len() > 1,
             move_buffers: Params::buffers_for(1 << self.shift).max(asked),
             unread_metadata: true,
+            costs: costs(&drives)?,
             standby_after: drives
                 .iter()
                 .map(|d| d.device.standby_after_s)
@@ -279,6 +282,17 @@ impl Shape {
     }
 }
 
+/// What tiers cost by the sheet of their first member.
+fn costs(drives: &[Drive<'_>]) -> Result<Vec<Cost>, LabError> {
+    let mut costs = Vec::new();
+    for d in drives {
+        if usize::from(d.tier) == costs.len() {
+            costs.push(d.sheet.cost(&d.options())?);
+        }
+    }
+    Ok(costs)
+}
+
 /// A member's device.
 #[derive(Clone, Debug)]
 pub struct Drive<'a> {
@@ -286,6 +300,8 @@ pub struct Drive<'a> {
     pub sheet: &'a Sheet,
     /// As set up.
     pub device: &'a Device,
+    /// Its tier.
+    pub tier: u8,
     /// Bytes that the volume uses of it.
     pub bytes: u64,
     /// Where its slots lie, on the slowest tier.
@@ -298,11 +314,18 @@ impl<'a> Drive<'a> {
         Drive {
             sheet,
             device,
+            tier: 0,
             bytes,
             spread: None,
         }
     }
 
+    fn options(&self) -> Options {
+        Options {
+            size: self.reach(),
+            ..self.device.options
+        }
+    }
     /// Bytes up to the last one in use.
     pub fn reach(&self) -> u64 {
         self.spread.as_ref().map_or(self.bytes, Spread::end)
@@ -312,10 +335,7 @@ impl<'a> Drive<'a> {
     /// # Errors
     /// An option does not fit the sheet.
     pub fn model(&self) -> Result<Box<dyn DeviceModel>, LabError> {
-        Ok(self.sheet.model(&Options {
-            size: self.reach(),
-            ..self.device.options
-        })?)
+        Ok(self.sheet.model(&self.options())?)
     }
 }
 

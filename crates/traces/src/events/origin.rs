@@ -1,6 +1,7 @@
 //! What an engine started from: metadata as its opening read it, parameters, policy.
 
 use super::code::{Bad, Cursor, put, put_bytes};
+use isotherm_core::load::Cost;
 use isotherm_core::store::{BLOCK, Media, MediaError};
 use isotherm_core::{MemberId, Nanos, Params};
 use std::collections::BTreeMap;
@@ -192,6 +193,51 @@ fn budgets(p: &Params) -> [Option<u64>; 7] {
     ]
 }
 
+/// Numbers that a tier's cost is.
+const COST: usize = 11;
+
+fn cost(c: Cost) -> [u64; COST] {
+    [
+        c.read.0,
+        c.write.0,
+        c.sequential.0,
+        c.read_byte_ps,
+        c.write_byte_ps,
+        c.read_nj,
+        c.write_nj,
+        c.byte_pj,
+        c.wear_byte_fusd,
+        c.wake.0,
+        c.wake_uj,
+    ]
+}
+
+fn cost_of(n: [u64; COST]) -> Cost {
+    let [read, write, sequential, read_byte_ps, write_byte_ps, ..] = n;
+    let [
+        ..,
+        read_nj,
+        write_nj,
+        byte_pj,
+        wear_byte_fusd,
+        wake,
+        wake_uj,
+    ] = n;
+    Cost {
+        read: Nanos(read),
+        write: Nanos(write),
+        sequential: Nanos(sequential),
+        read_byte_ps,
+        write_byte_ps,
+        read_nj,
+        write_nj,
+        byte_pj,
+        wear_byte_fusd,
+        wake: Nanos(wake),
+        wake_uj,
+    }
+}
+
 impl Origin {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -218,9 +264,15 @@ impl Origin {
         for sb in &self.superblocks {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
-        if budgets(p) != budgets(&Params::default()) {
+        if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() {
             for b in budgets(p) {
                 put_option(&mut out, b);
+            }
+        }
+        if !p.costs.is_empty() {
+            put(&mut out, p.costs.len() as u64);
+            for n in p.costs.iter().flat_map(|c| cost(*c)) {
+                put(&mut out, n);
             }
         }
         out
@@ -270,6 +322,17 @@ impl Origin {
             params.join_time = Nanos(option(&mut c)?.ok_or("joins without a time")?);
         }
         if !c.is_empty() {
+            params.costs = (0..count(&mut c)?)
+                .map(|_| {
+                    let mut n = [0; COST];
+                    for n in &mut n {
+                        *n = c.number()?;
+                    }
+                    Ok(cost_of(n))
+                })
+                .collect::<Result<_, Bad>>()?;
+        }
+        if !c.is_empty() {
             return Err("something stands behind the origin");
         }
         Ok(Origin {
@@ -317,7 +380,12 @@ mod tests {
             sleep_hold: Some(Nanos(1)),
             ..Params::default()
         };
-        for params in [Params::default(), all, one] {
+        let costs = Params {
+            costs: vec![cost_of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), Cost::SLOW],
+            ..all.clone()
+        };
+        let without = origin(all.clone()).encode().len();
+        for params in [Params::default(), all, one, costs] {
             let bytes = origin(params.clone()).encode();
             assert!(
                 bytes.starts_with(&plain)
@@ -327,7 +395,13 @@ mod tests {
             let back = back.expect("what was written is read").params;
             assert_eq!(format!("{back:?}"), format!("{params:?}"));
             for short in plain.len() + 1..bytes.len() {
-                assert!(Origin::decode(&bytes[..short]).is_err(), "{short} bytes");
+                // Without costs it is whole, too.
+                let whole = short == without && !params.costs.is_empty();
+                assert_eq!(
+                    Origin::decode(&bytes[..short]).is_ok(),
+                    whole,
+                    "{short} bytes"
+                );
             }
         }
     }

@@ -244,7 +244,7 @@ impl Parts<'_> {
                 fua: false,
             };
             self.g.start(Cause::plain(What::Standby), op);
-            self.g.devices.members[i].asleep = true;
+            self.g.set_asleep(i, true);
         }
     }
 

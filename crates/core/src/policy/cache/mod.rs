@@ -8,7 +8,6 @@
 mod arc;
 mod fifo;
 mod ghosts;
-mod index;
 mod lfu;
 mod lru;
 mod multiqueue;
@@ -20,10 +19,10 @@ mod smq;
 mod tests;
 mod w_tinylfu;
 
+use crate::collector::Index;
 pub use arc::Arc;
 pub use fifo::Fifo;
 pub use ghosts::Ghosts;
-pub use index::Index;
 pub use lfu::Lfu;
 pub use lru::Lru;
 pub use s3_fifo::S3Fifo;

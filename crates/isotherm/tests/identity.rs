@@ -1,0 +1,245 @@
+//! Members are found by what their superblocks say; paths are hints.
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+use common::Place;
+use common::peer::{FLUSH, Peer};
+use serde_json::json;
+
+const MIB: u64 = 1 << 20;
+
+/// A loop device, detached at the end.
+struct Loop(String);
+
+impl Loop {
+    fn over(place: &Place, name: &str) -> Option<Loop> {
+        let out = place.tool("losetup", &["--find", "--show", name]);
+        if out.status.success() {
+            return Some(Loop(String::from_utf8_lossy(&out.stdout).trim().to_owned()));
+        }
+        println!(
+            "skipped: no loop device: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        None
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // Best effort: a test that failed has said why.
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+fn sparse(place: &Place, name: &str, bytes: u64) {
+    let file = fs::File::create(place.path(name)).expect("created");
+    file.set_len(bytes).expect("sized");
+}
+
+fn flush(peer: &mut Peer) {
+    peer.ask(FLUSH, 0, 0).expect("sent");
+    assert_eq!(peer.answer().expect("answered"), 0);
+}
+
+/// Serves, looks whether the first bytes are what the last call left, leaves others. Returns standard error.
+fn used(place: &Place, was: u8, will_be: u8) -> String {
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for at in [0, 20 * MIB, 40 * MIB] {
+        assert_eq!(peer.read(at, 4096).expect("read"), [was; 4096], "at {at}");
+        peer.write(at, &[will_be; 4096]).expect("written");
+    }
+    flush(&mut peer);
+    drop(peer);
+    served.signal("TERM");
+    let (code, stderr) = served.end();
+    assert_eq!(code, Some(0), "{stderr}");
+    stderr
+}
+
+fn rewrite(place: &Place, change: impl Fn(String) -> String) {
+    let text = fs::read_to_string(place.path("v.toml")).expect("read");
+    let new = change(text.clone());
+    assert_ne!(new, text, "nothing changed");
+    fs::write(place.path("v.toml"), new).expect("written");
+}
+
+#[test]
+fn names_that_were_swapped_lead_to_the_same_members() {
+    let place = Place::in_memory();
+    place.ok("create v --fast f:16M --slow s:64M --policy greendm");
+    used(&place, 0, 1);
+    // As disks that change places: every name is there and holds the other member.
+    for (from, to) in [("f", "x"), ("s", "f"), ("x", "s")] {
+        fs::rename(place.path(from), place.path(to)).expect("renamed");
+    }
+    let said = used(&place, 1, 2);
+    assert!(
+        said.contains("member 0 is ") && said.contains("member 1 is "),
+        "{said}"
+    );
+    assert_eq!(place.json("check v", "check")["ok"], json!(true));
+    let status = place.json("status v", "status");
+    let path = |i: usize| {
+        status["members"][i]["path"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
+    };
+    assert!(
+        path(0).ends_with("/s") && path(1).ends_with("/f"),
+        "{status}"
+    );
+    // And with the lines of the description in another order.
+    rewrite(&place, |t| {
+        let parts: Vec<&str> = t.split("[[members]]").collect();
+        [parts[0], parts[2], parts[1]].join("\n[[members]]")
+    });
+    used(&place, 2, 3);
+}
+
+#[test]
+fn members_that_moved_are_found_near_the_description_and_where_they_were() {
+    let place = Place::in_memory();
+    fs::create_dir(place.path("a")).expect("made");
+    fs::create_dir(place.path("a/disks")).expect("made");
+    place.ok("create a/v --fast a/disks/f:16M --slow a/disks/s:64M --policy greendm");
+    // The directory above all has another name, what the description says is nowhere.
+    fs::rename(place.path("a"), place.path("b")).expect("renamed");
+    let status = place.json("status b/v", "status");
+    assert_eq!(status["degraded"], json!(false), "{status}");
+    let served = place.serve("b/v --nbd unix:n");
+    let path = place.json("status b/v", "status")["members"][1]["path"].clone();
+    assert!(
+        path.as_str().is_some_and(|p| p.ends_with("/b/disks/s")),
+        "{path}"
+    );
+    assert_eq!(served.terminate(), Some(0));
+    // Another name and place each: beside the description, and beside its place of old.
+    fs::rename(place.path("b/disks/f"), place.path("b/quick")).expect("renamed");
+    fs::create_dir(place.path("a")).expect("made");
+    fs::create_dir(place.path("a/disks")).expect("made");
+    fs::rename(place.path("b/disks/s"), place.path("a/disks/big")).expect("renamed");
+    assert_eq!(place.json("check b/v", "check")["ok"], json!(true));
+    let served = place.serve("b/v --nbd unix:n");
+    served.signal("TERM");
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0));
+    assert!(
+        said.contains("/b/quick now") && said.contains("/a/disks/big now"),
+        "{said}"
+    );
+    // `find` without a word looks at what lies here, and a description made from it serves.
+    assert!(place.ok("find b/quick a/disks/big").contains("# volume v"));
+}
+
+#[test]
+fn a_copy_beside_is_told_from_the_member_or_refused() {
+    let place = Place::in_memory();
+    place.ok("create v --fast f:16M --slow s:64M --policy greendm");
+    used(&place, 0, 1);
+    fs::copy(place.path("s"), place.path("s.bak")).expect("copied");
+    // A copy for safety beside the file that the description names: that one counts.
+    used(&place, 1, 2);
+    used(&place, 2, 3);
+    // It is older than the rest of the volume: never taken instead.
+    fs::rename(place.path("s"), place.path("elsewhere")).expect("renamed");
+    let said = used(&place, 3, 4);
+    assert!(
+        said.contains("/elsewhere now") && said.contains("s.bak: an old copy"),
+        "{said}"
+    );
+    fs::create_dir(place.path("away")).expect("made");
+    fs::rename(place.path("elsewhere"), place.path("away/s")).expect("renamed");
+    let why = place.fails("serve v --nbd unix:n");
+    assert!(why.contains("/s: does not exist"), "{why}");
+    fs::rename(place.path("away/s"), place.path("elsewhere")).expect("renamed");
+    // Two of the same age, and the description names neither.
+    fs::copy(place.path("elsewhere"), place.path("twin")).expect("copied");
+    for command in ["serve v --nbd unix:n", "check v", "status v"] {
+        let why = place.fails(command);
+        assert!(
+            why.contains("/elsewhere and ") && why.contains("/twin are both member 1"),
+            "{command}: {why}"
+        );
+    }
+    fs::remove_file(place.path("twin")).expect("removed");
+    used(&place, 4, 5);
+}
+
+#[test]
+fn an_unreadable_superblock_is_not_passed_over_for_a_copy() {
+    let place = Place::in_memory();
+    place.ok("create v --slow s:64M --policy linear");
+    used(&place, 0, 1);
+    fs::copy(place.path("s"), place.path("s.bak")).expect("copied");
+    let whole = fs::read(place.path("s")).expect("read");
+    let copies: Vec<usize> = (0..whole.len() / 4096)
+        .filter(|b| whole[b * 4096..].starts_with(b"ISOTHERM"))
+        .collect();
+    assert_eq!(copies.len(), 2);
+    let file = OpenOptions::new()
+        .write(true)
+        .open(place.path("s"))
+        .expect("opened");
+    for block in &copies {
+        file.write_all_at(&[0xff], (block * 4096 + 100) as u64)
+            .expect("written");
+    }
+    let why = place.fails("serve v --nbd unix:n");
+    assert!(why.contains("/s: ") && why.contains("superblock"), "{why}");
+    // One copy is enough.
+    file.write_all_at(&whole[copies[1] * 4096..][..4096], copies[1] as u64 * 4096)
+        .expect("written");
+    used(&place, 1, 2);
+}
+
+#[test]
+fn a_device_and_its_clone_are_refused_a_loop_device_over_the_member_is_not() {
+    let place = Place::in_memory();
+    sparse(&place, "i", 64 * MIB);
+    let Some(first) = Loop::over(&place, "i") else {
+        return;
+    };
+    place.ok(&format!("create v --slow {} --policy linear", first.0));
+    used(&place, 0, 1);
+    // The same bytes by a second loop device, and by the file's own name beside the description.
+    let Some(second) = Loop::over(&place, "i") else {
+        return;
+    };
+    used(&place, 1, 2);
+    drop(second);
+    fs::copy(place.path("i"), place.path("clone")).expect("copied");
+    let Some(clone) = Loop::over(&place, "clone") else {
+        return;
+    };
+    for command in ["serve v --nbd unix:n", "check v", "status v"] {
+        let why = place.fails(command);
+        assert!(
+            why.contains(&first.0) && why.contains(&clone.0) && why.contains("both member 0"),
+            "{command}: {why}"
+        );
+    }
+    let why = place.fails(&format!("find {} {}", first.0, clone.0));
+    assert!(why.contains("one is a copy"), "{why}");
+    drop(clone);
+    fs::remove_file(place.path("clone")).expect("removed");
+    used(&place, 2, 3);
+    // The device comes back under another name; the old one holds something else.
+    let old = first.0.clone();
+    drop(first);
+    sparse(&place, "other", 64 * MIB);
+    let other = Loop::over(&place, "other");
+    let Some(new) = Loop::over(&place, "i") else {
+        return;
+    };
+    let said = used(&place, 3, 4);
+    if other.as_ref().is_some_and(|o| o.0 == old) {
+        assert!(said.contains(&new.0) || said.contains("/i now"), "{said}");
+    }
+}

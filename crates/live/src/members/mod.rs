@@ -1,0 +1,331 @@
+//! Members by identity. What a superblock says counts; the path in the description is a hint where to look first.
+//!
+//! ```text
+//! hints ─► superblocks ─► all members there? ─ yes, all files ─► done
+//!                           │ no                    │ yes, devices: names of devices move, so clones are looked for
+//!                           ▼                       ▼
+//!          block devices, files near the description and the hints ─► one place per member, or a refusal
+//! ```
+//! Two places that carry the same member are one if one lies above the other in the stack (a file and its loop device, a
+//! multipath map and its legs). Else one is a clone, and nobody can tell which. Only a file beside another file is no clone to
+//! be afraid of as long as the one that the description names is whole: files do not change their names by themselves, and
+//! whoever copies one for safety must not be punished.
+
+pub mod probe;
+pub mod scan;
+pub mod stable;
+mod superblocks;
+
+pub(crate) use superblocks::{Found, find_superblocks};
+
+use crate::config::{VolumeConfig, parse_uuid};
+use crate::error::{Error, ErrorKind};
+use crate::stack::{self, Layer, Meet};
+use isotherm_core::TierId;
+use isotherm_core::store::Superblock;
+use isotherm_core::store::superblock::{State, SuperblockError};
+use probe::{Second, probe};
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// A place that carries a member of the volume.
+struct Candidate {
+    path: PathBuf,
+    sb: Superblock,
+    stack: Vec<Layer>,
+    is_block: bool,
+    /// The description names it.
+    hinted: bool,
+}
+
+impl Candidate {
+    fn new(path: PathBuf, sb: Superblock, hinted: bool) -> Candidate {
+        Candidate {
+            stack: stack::layers(&path).unwrap_or_default(),
+            is_block: is_block(&path),
+            path,
+            sb,
+            hinted,
+        }
+    }
+
+    /// Of the session that wrote last, or of the one before if the last got no further than preparing.
+    fn is_current(&self, newest: &Superblock) -> bool {
+        let own = (self.sb.generation, self.sb.epoch);
+        own == (newest.generation, newest.epoch)
+            || newest.state == State::Preparing
+                && (own == (newest.prev_generation, newest.prev_epoch)
+                    || self.sb.state == State::Preparing)
+    }
+
+    fn lies_above(&self, other: &Candidate) -> bool {
+        stack::meet(&self.stack, &other.stack) == Some(Meet::Above)
+    }
+
+    /// The same bytes, by whatever way.
+    fn is(&self, other: &Candidate) -> bool {
+        self.path == other.path || stack::meet(&self.stack, &other.stack).is_some()
+    }
+}
+
+fn is_block(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device())
+}
+
+/// What a member's hint holds.
+enum Hint {
+    /// A member of this volume.
+    Member(Superblock),
+    /// Something of ours that cannot be read: it is not passed over for another copy.
+    Unreadable,
+    /// Nothing, or nothing of this volume.
+    Nothing,
+}
+
+/// As [`locate`], for the description in `file`.
+///
+/// # Errors
+/// As [`locate`].
+pub fn find(config: &mut VolumeConfig, file: &Path) -> Result<Vec<String>, Error> {
+    find_near(config, file.parent().unwrap_or(Path::new("")))
+}
+
+/// As [`locate`], for a description whose relative paths start from `base`.
+pub(crate) fn find_near(config: &mut VolumeConfig, base: &Path) -> Result<Vec<String>, Error> {
+    let absolute = |path: &Path| {
+        let path = base.join(path);
+        let bad = |e| Error::new(ErrorKind::Config, format!("{}: {e}", path.display()));
+        std::path::absolute(&path).map_err(bad)
+    };
+    config.members.sort_by_key(|m| m.tier);
+    for m in &mut config.members {
+        m.path = absolute(&m.path)?;
+    }
+    locate(config, &absolute(Path::new("."))?)
+}
+
+/// Puts the members of `config` in the order of the volume's member list, each with the path where it is now. `dir` is where the
+/// description lies. Paths must be absolute, members sorted by tier. A member that is found nowhere keeps its path: whoever
+/// opens it says what is wrong. Returns words for people.
+///
+/// # Errors
+/// A member is there twice.
+pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Error> {
+    let hints: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+    let mut held: Vec<Hint> = hints.iter().map(|p| look(p)).collect();
+    let uuid = config.uuid.as_deref().and_then(parse_uuid).or_else(|| {
+        held.iter().find_map(|h| match h {
+            Hint::Member(sb) => Some(sb.uuid),
+            _ => None,
+        })
+    });
+    let Some(uuid) = uuid else {
+        return Ok(Vec::new());
+    };
+    let mut places: Vec<Candidate> = Vec::new();
+    for (path, hint) in hints.iter().zip(&mut held) {
+        match hint {
+            Hint::Member(sb) if sb.uuid == uuid => {
+                places.push(Candidate::new(path.clone(), sb.clone(), true));
+            }
+            Hint::Member(_) => *hint = Hint::Nothing,
+            _ => {}
+        }
+    }
+    let mut notes = Vec::new();
+    let indices: BTreeSet<u8> = places.iter().map(|c| c.sb.index).collect();
+    let pinned = held.iter().any(|h| matches!(h, Hint::Unreadable));
+    let complete = indices.len() == hints.len() || pinned && indices.len() + 1 == hints.len();
+    if !complete || places.iter().any(|c| c.is_block) {
+        let guides = second_places(&places);
+        let mut search = scan::block_devices();
+        if !complete {
+            search.extend(near(&hints, dir));
+        }
+        search.retain(|p| !hints.contains(p));
+        search.sort();
+        search.dedup();
+        let mut scan = scan::probe_all(search, &guides, !complete);
+        notes.append(&mut scan.notes);
+        let ours = scan.found.into_iter().filter(|(_, sb)| sb.uuid == uuid);
+        places.extend(ours.map(|(path, sb)| Candidate::new(path, sb, false)));
+    }
+    let Some(newest) = newest(&places).cloned() else {
+        return Ok(notes);
+    };
+    if newest.members.len() != config.members.len() {
+        // The description is wrong, which is said where the shape is checked.
+        return Ok(notes);
+    }
+    let mut chosen: Vec<Option<usize>> = Vec::new();
+    for index in 0..newest.members.len() as u8 {
+        chosen.push(choose(&places, index, &newest, &mut notes)?);
+    }
+    arrange(config, &held, &places, &chosen, &newest, &mut notes);
+    Ok(notes)
+}
+
+fn look(path: &Path) -> Hint {
+    match probe(path, Second::At(&[])) {
+        Ok(Ok(sb)) => Hint::Member(sb),
+        Err(_) | Ok(Err(SuperblockError::Foreign)) => Hint::Nothing,
+        Ok(Err(_)) => Hint::Unreadable,
+    }
+}
+
+fn newest(places: &[Candidate]) -> Option<&Superblock> {
+    let rank = |sb: &Superblock| (sb.generation, sb.state != State::Preparing);
+    places.iter().map(|c| &c.sb).max_by_key(|sb| rank(sb))
+}
+
+/// Where the second superblocks of this volume's members are.
+fn second_places(places: &[Candidate]) -> Vec<u64> {
+    let Some(sb) = newest(places) else {
+        return Vec::new();
+    };
+    let all = (0..sb.members.len() as u8).map(|i| sb.copy_offset(isotherm_core::MemberId(i)));
+    all.collect::<BTreeSet<u64>>().into_iter().collect()
+}
+
+/// Files near the description and near where members were.
+fn near(hints: &[PathBuf], dir: &Path) -> Vec<PathBuf> {
+    let mut dirs: BTreeSet<&Path> = BTreeSet::from([dir]);
+    dirs.extend(hints.iter().filter_map(|h| h.parent()));
+    let mut files: Vec<PathBuf> = dirs.into_iter().flat_map(scan::files_in).collect();
+    files.extend(hints.iter().flat_map(|h| scan::moved_along(h, dir)));
+    files
+}
+
+/// Which of `places` to use for member `index`.
+fn choose(
+    places: &[Candidate],
+    index: u8,
+    newest: &Superblock,
+    notes: &mut Vec<String>,
+) -> Result<Option<usize>, Error> {
+    let all: Vec<usize> = (0..places.len())
+        .filter(|&i| places[i].sb.index == index)
+        .collect();
+    // One of each set of names for the same bytes: what the description names if it is a file or on top, else the top.
+    let mut distinct: Vec<usize> = Vec::new();
+    for &i in &all {
+        let c = &places[i];
+        if all.iter().any(|&o| o != i && beats(&places[o], c, o < i)) {
+            continue;
+        }
+        distinct.push(i);
+    }
+    let current = |i: &usize| places[*i].is_current(newest);
+    let hinted = distinct
+        .iter()
+        .copied()
+        .find(|i| places[*i].hinted && current(i));
+    let rivals: Vec<usize> = distinct.iter().copied().filter(current).collect();
+    // A clone or snapshot on a device, older or not, must not be taken for the member one day.
+    let strange = |i: &usize| places[*i].is_block && Some(*i) != hinted;
+    let stranger = distinct.iter().copied().rev().find(strange);
+    let twins = match (hinted, rivals.as_slice(), stranger) {
+        (_, _, Some(s)) if distinct.len() > 1 => {
+            distinct.iter().find(|&&i| i != s).map(|&other| (other, s))
+        }
+        (None, [a, b, ..], _) => Some((*a, *b)),
+        _ => None,
+    };
+    if let Some((a, b)) = twins {
+        let name = &newest.name;
+        let what = format!(
+            "{} and {} are both member {index} of volume `{name}`: one is a copy or a snapshot of the other, and nothing tells which; detach one, or erase the copy",
+            places[a].path.display(),
+            places[b].path.display()
+        );
+        return Err(Error::new(ErrorKind::Volume, what));
+    }
+    let one = hinted.or_else(|| rivals.first().copied());
+    for &i in distinct.iter().filter(|&&i| Some(i) != one) {
+        let how = if current(&i) { "a copy" } else { "an old copy" };
+        if one.is_some() || !places[i].hinted {
+            notes.push(format!(
+                "{}: {how} of member {index}, not used",
+                places[i].path.display()
+            ));
+        }
+    }
+    Ok(one)
+}
+
+/// Is `a` the better name for the bytes of `b`? `first` decides between equals.
+fn beats(a: &Candidate, b: &Candidate, first: bool) -> bool {
+    if !a.is(b) {
+        return false;
+    }
+    // Device mapper and md claim what they stand on: it can be used by the upper name only. A loop device does not.
+    let claims = |c: &Candidate| {
+        !c.path
+            .as_os_str()
+            .as_encoded_bytes()
+            .starts_with(b"/dev/loop")
+    };
+    let (over, under) = (a.lies_above(b), b.lies_above(a));
+    if over && claims(a) || under && claims(b) {
+        return over;
+    }
+    if a.hinted != b.hinted {
+        return a.hinted;
+    }
+    over || !under && first
+}
+
+/// Gives each line of the description its member, and each member its path.
+fn arrange(
+    config: &mut VolumeConfig,
+    held: &[Hint],
+    places: &[Candidate],
+    chosen: &[Option<usize>],
+    newest: &Superblock,
+    notes: &mut Vec<String>,
+) {
+    let count = chosen.len();
+    let mut lines: Vec<Option<usize>> = vec![None; count];
+    let mut free: Vec<usize> = (0..count).collect();
+    let tier = |line: usize| TierId(config.members[line].tier);
+    // Lines whose hint is right keep their member, in whatever order they are.
+    for (line, hint) in held.iter().enumerate() {
+        let Hint::Member(sb) = hint else { continue };
+        let i = usize::from(sb.index);
+        if i < count && lines[i].is_none() && newest.members[i].tier == tier(line) {
+            lines[i] = Some(line);
+            free.retain(|&l| l != line);
+        }
+    }
+    // The others by tier and order, as they were written at creation.
+    for same_tier in [true, false] {
+        for (i, line) in lines.iter_mut().enumerate().filter(|(_, l)| l.is_none()) {
+            let fits = |&l: &usize| !same_tier || tier(l) == newest.members[i].tier;
+            if let Some(at) = free.iter().position(fits) {
+                *line = Some(free.remove(at));
+            }
+        }
+    }
+    let order: Vec<usize> = lines.into_iter().flatten().collect();
+    if order.len() != count {
+        return;
+    }
+    let mut members: Vec<_> = order.iter().map(|&l| config.members[l].clone()).collect();
+    for (i, m) in members.iter_mut().enumerate() {
+        let Some(place) = chosen[i].map(|c| &places[c]) else {
+            continue;
+        };
+        let pinned = matches!(held[order[i]], Hint::Unreadable);
+        if pinned || place.path == m.path {
+            continue;
+        }
+        notes.push(format!(
+            "member {i} is {} now ({} in the description)",
+            place.path.display(),
+            m.path.display()
+        ));
+        m.path.clone_from(&place.path);
+    }
+    config.members = members;
+}

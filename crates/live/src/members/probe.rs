@@ -1,0 +1,69 @@
+//! What a device or file says of itself: the superblock on it, read without a lock and without waiting for whoever has it open.
+//!
+//! A superblock that is being written may be met half-written. One of the two copies is whole at every moment, so the answer is
+//! right all the same, or one session old.
+
+use crate::buffers::{ALIGNMENT, Buffer};
+use isotherm_core::MemberId;
+use isotherm_core::store::superblock::SuperblockError;
+use isotherm_core::store::{BLOCK, Superblock, open};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Where to look for the second superblock when the first does not say.
+#[derive(Clone, Copy, Debug)]
+pub enum Second<'a> {
+    /// At these bytes: where other members of the volume say that it is.
+    At(&'a [u64]),
+    /// Wherever it can be: it ends at a multiple of 1 MiB. A thousand reads.
+    Anywhere,
+}
+
+/// Furthest place that [`Second::Anywhere`] looks at, in MiB.
+pub(crate) const SEARCH_MIB: u64 = 1024;
+
+fn open_quietly(path: &Path) -> io::Result<File> {
+    let open = |flags| {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NONBLOCK | flags);
+        options.open(path)
+    };
+    // Past the page cache: a loop device and its file each have one of their own.
+    match open(libc::O_DIRECT) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => open(0),
+        other => other,
+    }
+}
+
+fn at(file: &File, offset: u64) -> Result<Superblock, SuperblockError> {
+    let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+    match file.read_exact_at(&mut block, offset) {
+        Ok(()) => Superblock::decode(&block),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(SuperblockError::Foreign),
+        Err(_) => Err(SuperblockError::Damaged),
+    }
+}
+
+/// The better superblock of what lies at `path`.
+///
+/// # Errors
+/// It cannot be opened. The inner error says that it carries no volume, or none that can be used.
+pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, SuperblockError>> {
+    let file = open_quietly(path)?;
+    let first = at(&file, 0);
+    let copy = match (&first, second) {
+        (Ok(sb), _) => at(&file, sb.copy_offset(MemberId(sb.index))),
+        (_, Second::At(places)) => places
+            .iter()
+            .map(|&place| at(&file, place))
+            .find(Result::is_ok)
+            .unwrap_or(Err(SuperblockError::Foreign)),
+        (_, Second::Anywhere) => (1..=SEARCH_MIB)
+            .map(|mib| at(&file, (mib << 20) - BLOCK as u64))
+            .find(Result::is_ok)
+            .unwrap_or(Err(SuperblockError::Foreign)),
+    };
+    Ok(open::choose(first, copy))
+}

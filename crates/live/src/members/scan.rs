@@ -1,0 +1,174 @@
+//! Every place where a member may be: the system's block devices, and files near the description.
+
+use super::probe::{Second, probe};
+use crate::device::Device;
+use isotherm_core::store::Superblock;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// A device that has not answered a read of 4 KiB by then is left out.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// More names than these in one directory are not looked at.
+const NAMES_MAX: usize = 4096;
+/// No member is smaller.
+const LEAST_BYTES: u64 = 1 << 20;
+/// Directories above a description that are tried in place of those above a member's path.
+const DEPTH_MAX: usize = 8;
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Whoever carries a superblock, and it.
+    pub found: Vec<(PathBuf, Superblock)>,
+    /// Words for people: what could not be looked at.
+    pub notes: Vec<String>,
+}
+
+fn text(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
+}
+
+/// Block devices that there is any sense in reading. Not those without a medium, nor those whose reads wait for somebody:
+/// suspended device mapper targets, drives for removable discs.
+pub fn block_devices() -> Vec<PathBuf> {
+    let all = fs::read_dir("/sys/class/block")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut paths: Vec<PathBuf> = all
+        .filter(|d| {
+            let name = d.file_name();
+            let name = name.to_string_lossy();
+            let sys = d.path();
+            let strange = ["ram", "zram", "sr", "fd"].iter().any(|kind| {
+                name.strip_prefix(kind)
+                    .is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()))
+            });
+            let sectors: u64 = text(&sys.join("size")).map_or(0, |s| s.parse().unwrap_or(0));
+            let suspended = text(&sys.join("dm/suspended")).is_some_and(|s| s == "1");
+            !strange && sectors * 512 >= LEAST_BYTES && !suspended
+        })
+        // `cciss!c0d0` is /dev/cciss/c0d0.
+        .map(|d| Path::new("/dev").join(d.file_name().to_string_lossy().replace('!', "/")))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// Those of `paths` that carry a superblock. One that does not answer holds up nobody for longer than [`PATIENCE`].
+pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
+    let mut scan = Scan::default();
+    let mut waiting: BTreeSet<PathBuf> = BTreeSet::new();
+    let (tell, told) = mpsc::channel();
+    for path in paths {
+        let (tell, second, asked) = (tell.clone(), second.to_vec(), path.clone());
+        let started = std::thread::Builder::new()
+            .name("probe".into())
+            .spawn(move || {
+                let asleep = || File::open(&asked).is_ok_and(|f| Device::is_asleep(&f));
+                let seen = if !wake && asleep() {
+                    None
+                } else {
+                    let answer = probe(&asked, Second::At(&second));
+                    answer.ok().and_then(Result::ok)
+                };
+                // Nobody listens after the deadline.
+                let _ = tell.send((asked, seen));
+            });
+        match started {
+            Ok(_) => drop(waiting.insert(path)),
+            Err(e) => scan
+                .notes
+                .push(format!("{}: not looked at: {e}", path.display())),
+        }
+    }
+    drop(tell);
+    let deadline = Instant::now() + PATIENCE;
+    while !waiting.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok((path, seen)) = told.recv_timeout(left) else {
+            break;
+        };
+        waiting.remove(&path);
+        scan.found.extend(seen.map(|sb| (path, sb)));
+    }
+    scan.notes.extend(waiting.iter().map(|path| {
+        let s = PATIENCE.as_secs();
+        format!(
+            "{}: does not answer within {s} s and was left out of the search",
+            path.display()
+        )
+    }));
+    scan.found.sort_by(|a, b| a.0.cmp(&b.0));
+    scan
+}
+
+/// Regular files of `dir` that are large enough.
+pub fn files_in(dir: &Path) -> Vec<PathBuf> {
+    let names = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = names
+        .take(NAMES_MAX)
+        .map(|d| d.path())
+        .filter(|p| fs::metadata(p).is_ok_and(|m| m.is_file() && m.len() >= LEAST_BYTES))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Where the file that was at `hint` may be after a directory above it and the description was renamed: each tail of its path,
+/// below each directory above the description.
+pub fn moved_along(hint: &Path, dir: &Path) -> Vec<PathBuf> {
+    let parts: Vec<&OsStr> = hint.iter().collect();
+    let mut places = Vec::new();
+    for above in dir.ancestors().take(DEPTH_MAX) {
+        for n in 1..parts.len().min(DEPTH_MAX) {
+            let tail: PathBuf = parts[parts.len() - n..].iter().collect();
+            let place = above.join(tail);
+            if place != hint && fs::metadata(&place).is_ok_and(|m| m.is_file()) {
+                places.push(place);
+            }
+        }
+    }
+    places.sort();
+    places.dedup();
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_renamed_above_is_found_by_its_tail() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("new/volumes");
+        fs::create_dir_all(dir.join("disks")).unwrap();
+        fs::write(dir.join("disks/fast"), "").unwrap();
+        let hint = root.path().join("old/volumes/disks/fast");
+        assert_eq!(moved_along(&hint, &dir), [dir.join("disks/fast")]);
+        fs::create_dir_all(root.path().join("new/elsewhere")).unwrap();
+        fs::write(root.path().join("new/elsewhere/slow"), "").unwrap();
+        let hint = root.path().join("old/elsewhere/slow");
+        assert_eq!(
+            moved_along(&hint, &dir),
+            [root.path().join("new/elsewhere/slow")]
+        );
+        assert!(moved_along(Path::new("/gone/x"), &dir).is_empty());
+    }
+
+    #[test]
+    fn only_files_that_may_be_members_are_looked_at() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("note"), "small").unwrap();
+        let big = root.path().join("big");
+        File::create(&big).unwrap().set_len(LEAST_BYTES).unwrap();
+        fs::create_dir(root.path().join("dir")).unwrap();
+        assert_eq!(files_in(root.path()), std::slice::from_ref(&big));
+        let scan = probe_all(vec![big, root.path().join("gone")], &[], true);
+        assert!(scan.found.is_empty() && scan.notes.is_empty());
+    }
+}

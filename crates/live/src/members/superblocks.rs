@@ -1,0 +1,72 @@
+//! The superblocks of members that are open.
+
+use super::probe::SEARCH_MIB;
+use crate::error::{Error, ErrorKind};
+use crate::media::FileMedia;
+use isotherm_core::MemberId;
+use isotherm_core::store::superblock::SuperblockError;
+use isotherm_core::store::{self, BLOCK, Media, Superblock};
+use std::path::PathBuf;
+
+pub(crate) type Found = Vec<Option<Superblock>>;
+
+/// The better superblock of each device. Where the first cannot be read, the others' member list says where the second is.
+pub(crate) fn find_superblocks(
+    media: &mut FileMedia<'_>,
+    paths: &[PathBuf],
+    tolerant: bool,
+    notes: &mut Vec<String>,
+) -> Result<Found, Error> {
+    let there: Vec<bool> = (0..paths.len())
+        .map(|i| media.is_there(MemberId(i as u8)))
+        .collect();
+    let mut read = |i: usize, at: u64| {
+        let mut block = [0; BLOCK];
+        match media.read(MemberId(i as u8), at, &mut block) {
+            Ok(()) => Superblock::decode(&block),
+            Err(_) => Err(SuperblockError::Damaged),
+        }
+    };
+    let first: Vec<_> = (0..paths.len()).map(|i| read(i, 0)).collect();
+    let good = first.iter().find_map(|s| s.as_ref().ok()).cloned();
+    let mut found = Vec::new();
+    for (i, one) in first.into_iter().enumerate() {
+        let guide = one
+            .as_ref()
+            .ok()
+            .map(|s| (s.clone(), s.index))
+            .or_else(|| Some((good.clone()?, i as u8)));
+        let second = match guide {
+            Some((sb, index)) if usize::from(index) < sb.members.len() => {
+                read(i, sb.copy_offset(MemberId(index)))
+            }
+            // Nobody knows: it ends at some multiple of 1 MiB.
+            None if there[i] => (1..=SEARCH_MIB)
+                .map(|mib| read(i, (mib << 20) - BLOCK as u64))
+                .find(Result::is_ok)
+                .unwrap_or(Err(SuperblockError::Foreign)),
+            _ => Err(SuperblockError::Foreign),
+        };
+        match store::open::choose(one, second) {
+            Ok(sb) => found.push(Some(sb)),
+            // That it is not there was said already, or will be.
+            Err(_) if tolerant && !there[i] => found.push(None),
+            Err(e) if tolerant => {
+                notes.push(format!(
+                    "{}: served without it: {}",
+                    paths[i].display(),
+                    store::OpenError::Superblock(MemberId(i as u8), e)
+                ));
+                found.push(None);
+            }
+            Err(e) => {
+                let e = store::OpenError::Superblock(MemberId(i as u8), e);
+                return Err(Error::new(
+                    ErrorKind::Volume,
+                    format!("{}: {e}", paths[i].display()),
+                ));
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,302 @@
+//! Making a volume: slots and areas planned, members formatted, the description written.
+
+use super::{CreateHow, Created, Volume, config_error, description, device_error, random};
+use crate::config::{VolumeConfig, format_uuid};
+use crate::contents;
+use crate::device::{Device, OpenHow, refuse_twins};
+use crate::error::{Error, ErrorKind};
+use crate::media::FileMedia;
+use crate::members;
+use isotherm_core::policy::Uses;
+use isotherm_core::store::superblock::{Follow, MemberEntry, State};
+use isotherm_core::store::{self, Layout, MetaArea, Superblock};
+use isotherm_core::{MemberId, Nanos, TierId};
+use std::path::{Path, PathBuf};
+
+/// Removes what it made unless told to keep it: nothing is created half-way.
+struct Undo(Vec<PathBuf>);
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // What cannot be removed is a sparse file without a superblock; there is nobody to tell.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Slots and areas of a new volume.
+struct Plan {
+    sb: Superblock,
+    caching: bool,
+}
+
+impl Plan {
+    fn new(config: &VolumeConfig, sizes: &[u64], align: u32, file: &Path) -> Result<Plan, Error> {
+        let extent = config.extent.0;
+        let bytes: Vec<u64> = sizes
+            .iter()
+            .zip(&config.members)
+            .map(|(d, m)| m.size.map_or(*d, |s| s.0))
+            .collect();
+        let fast: u64 = bytes
+            .iter()
+            .zip(&config.members)
+            .filter(|(_, m)| m.tier == 0)
+            .map(|(b, _)| b)
+            .sum();
+        // Metadata takes a little from the members, so this is a bound from above on what the areas must hold.
+        let bound = bytes.iter().map(|b| b / extent).sum::<u64>();
+        if bound > u64::from(isotherm_core::geometry::SLOTS_MAX) {
+            return Err(config_error(
+                file,
+                "extent: too small for members of this size: choose a larger one",
+            ));
+        }
+        let blocks_per_extent = (extent / u64::from(align)) as u32;
+        let tiers = config.members.iter().map(|m| m.tier);
+        let slowest = tiers.max().unwrap_or_default();
+        let faster = bytes.iter().zip(&config.members);
+        let copies = faster
+            .filter(|(_, m)| m.tier < slowest)
+            .map(|(b, _)| b / extent);
+        // Room for copies in any case: the policy may change later.
+        let area = MetaArea::for_volume(bound as u32, blocks_per_extent, fast).with_copies(
+            bound as u32,
+            copies.sum::<u64>() as u32,
+            blocks_per_extent,
+        );
+        let mut sb = Superblock {
+            uuid: random()?,
+            copies: false,
+            generation: 1,
+            epoch: u64::from_le_bytes(random()?),
+            prev_generation: 0,
+            prev_epoch: 0,
+            first_seq: 1,
+            prev_first_seq: 1,
+            follow: Follow::Unknown,
+            prev_follow: Follow::Unknown,
+            absent: 0,
+            state: State::Clean,
+            extent_shift: extent.trailing_zeros(),
+            block_shift: align.trailing_zeros(),
+            extents: 0,
+            area,
+            index: 0,
+            members: Vec::new(),
+            time_base: Nanos(0),
+            policy: config.policy.clone(),
+            name: config.name.clone(),
+        };
+        for m in &config.members {
+            let hint = m.path.display().to_string();
+            sb.members.push(MemberEntry {
+                uuid: random()?,
+                tier: TierId(m.tier),
+                slots: 0,
+                data_offset: 0,
+                bytes: 0,
+                hint,
+            });
+        }
+        let layout = sb.layout();
+        for (i, entry) in sb.members.iter_mut().enumerate() {
+            let m = MemberId(i as u8);
+            let has_metadata = m == layout.primary || Some(m) == layout.mirror;
+            entry.data_offset = Layout::data_offset(&area, has_metadata, extent);
+            entry.slots = (bytes[i].saturating_sub(entry.data_offset) / extent) as u32;
+            entry.bytes = entry.data_offset + u64::from(entry.slots) * extent;
+            if entry.slots == 0 {
+                let least = entry.data_offset + extent;
+                let what = format!(
+                    "member {i}: {} has room for no extent: it needs at least {least} bytes",
+                    entry.hint
+                );
+                return Err(config_error(file, what));
+            }
+        }
+        let policy = config.build_policy().map_err(|e| config_error(file, e))?;
+        let caching = policy.uses() == Uses::Copies;
+        if caching && slowest == 0 {
+            return Err(config_error(
+                file,
+                "policy: caching needs a faster and a slower tier",
+            ));
+        }
+        sb.extents = Self::extents(&sb, caching).ok_or_else(|| {
+            config_error(
+                file,
+                "members: the slow tier is too small to hold the reserve of 2 slots",
+            )
+        })?;
+        sb.geometry().map_err(|e| config_error(file, e))?;
+        Ok(Plan { sb, caching })
+    }
+
+    /// All slots less the reserve: without free slow slots nothing could be exchanged between full tiers. With caching those
+    /// of the slowest tier: copies add no capacity.
+    fn extents(sb: &Superblock, caching: bool) -> Option<u32> {
+        let slowest = sb.members.iter().map(|m| m.tier).max()?;
+        let slots = |t: Option<TierId>| -> u32 {
+            sb.members
+                .iter()
+                .filter(|m| t.is_none_or(|t| m.tier == t))
+                .map(|m| m.slots)
+                .sum()
+        };
+        let slow = slots(Some(slowest));
+        if caching {
+            return Some(slow).filter(|&n| n > 0);
+        }
+        let reserve = if slowest == TierId(0) {
+            0
+        } else {
+            (slow / 16).clamp(2, 64)
+        };
+        slots(None)
+            .checked_sub(reserve)
+            .filter(|&n| n > 0 && reserve <= slow)
+    }
+}
+
+impl Volume {
+    /// Creates volume `p/v`: formats the members and writes the description. `force` overwrites whatever lies on them.
+    ///
+    /// Paths of members are taken as they are (relative to the working directory) and written absolute.
+    ///
+    /// # Errors
+    /// A wrong description, a device that cannot be used, is in use, or carries something (see [`contents`]). Files that this
+    /// call made are removed again.
+    pub fn create(volume: &Path, config: VolumeConfig, force: bool) -> Result<Created, Error> {
+        let how = CreateHow {
+            force,
+            ..CreateHow::default()
+        };
+        Volume::create_as(volume, config, how)
+    }
+
+    /// As [`Volume::create`], with all its options.
+    ///
+    /// # Errors
+    /// As [`Volume::create`]; also if there is no room for what is to be set aside.
+    pub fn create_as(
+        volume: &Path,
+        mut config: VolumeConfig,
+        how: CreateHow,
+    ) -> Result<Created, Error> {
+        let force = how.force;
+        let file = description(volume);
+        if file.exists() && !force {
+            return Err(config_error(
+                &file,
+                "exists already: choose another name, or remove it",
+            ));
+        }
+        config.check().map_err(|e| config_error(&file, e))?;
+        config.members.sort_by_key(|m| m.tier);
+        for m in &mut config.members {
+            m.path = std::path::absolute(&m.path).map_err(|e| config_error(&m.path, e))?;
+            if let Some(name) = members::stable::stable_name(&m.path) {
+                m.path = name;
+            }
+        }
+        let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+        refuse_twins(&paths)?;
+        let mut undo = Undo(Vec::new());
+        let mut devices = Vec::new();
+        for m in &config.members {
+            let open = OpenHow {
+                create: m.size.map(|s| s.0),
+                buffered: !config.io.direct,
+                read_only: false,
+                fresh: true,
+            };
+            let d = Device::open(&m.path, open)?;
+            if d.created {
+                undo.0.push(m.path.clone());
+            }
+            if let Some(s) = m.size.filter(|s| s.0 > d.bytes) {
+                let what = format!("size: {s} asked for, but the device has {} bytes", d.bytes);
+                return Err(config_error(&m.path, what));
+            }
+            devices.push(Some(d));
+        }
+        let mut notes: Vec<String> = devices
+            .iter()
+            .flatten()
+            .filter_map(|d| d.note.clone())
+            .collect();
+        let mut media = FileMedia::new(&devices);
+        let found_there = || devices.iter().flatten().filter(|d| !d.created);
+        if !force {
+            found_there().try_for_each(contents::refuse)?;
+        }
+        let align = devices
+            .iter()
+            .flatten()
+            .map(|d| d.align)
+            .max()
+            .unwrap_or(4096);
+        let sizes: Vec<u64> = devices.iter().flatten().map(|d| d.bytes).collect();
+        let Plan { sb, caching } = Plan::new(&config, &sizes, align, &file)?;
+        if config
+            .members
+            .iter()
+            .all(|m| m.tier == config.members[0].tier)
+        {
+            notes.push(
+                "one tier: every extent lies there, and no policy has anything to decide; a faster tier is given with --fast".into(),
+            );
+        }
+        for (m, bytes) in config.members.iter().zip(&sizes) {
+            // A paced member that its model cannot stand for must be refused before anything is written.
+            m.model(*bytes).map_err(|e| config_error(&file, e))?;
+        }
+        if force {
+            found_there().try_for_each(contents::erase)?;
+        }
+        notes.extend(make_room(&devices, &sb, how.preallocate)?);
+        store::format(&mut media, &sb).map_err(|e| device_error(&media, &paths, e))?;
+        config.uuid = Some(format_uuid(&sb.uuid));
+        config.save(&file)?;
+        undo.0.clear();
+        Ok(Created {
+            caching,
+            volume_bytes: u64::from(sb.extents) << sb.extent_shift,
+            block_bytes: 1 << sb.block_shift,
+            uuid: sb.uuid,
+            slots: sb.members.iter().map(|m| m.slots).collect(),
+            notes,
+        })
+    }
+}
+
+/// Room for the metadata of every member, and with `all` for its data: metadata must never meet a full file system. Words for
+/// people where that cannot be promised.
+fn make_room(
+    devices: &[Option<Device>],
+    sb: &Superblock,
+    all: bool,
+) -> Result<Option<String>, Error> {
+    let mut unable = None;
+    for (d, m) in devices.iter().flatten().zip(&sb.members) {
+        let (bytes, what) = if all {
+            (m.bytes, "the member")
+        } else {
+            (m.data_offset, "its metadata")
+        };
+        let allocated = d.allocate(bytes).map_err(|e| {
+            let place = d.path.display();
+            let what = format!("{place}: no room for {what} ({bytes} bytes): {e}");
+            Error::new(ErrorKind::Device, what)
+        })?;
+        if !allocated {
+            unable = Some(format!(
+                "{}: its file system cannot set room aside: keep some free, a full one fails the volume",
+                d.path.display()
+            ));
+        }
+    }
+    Ok(unable)
+}

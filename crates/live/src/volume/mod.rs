@@ -1,0 +1,132 @@
+//! A volume: created on its members, opened with recovery.
+
+mod create;
+mod open;
+
+use crate::config::VolumeConfig;
+use crate::device::Device;
+use crate::error::{Error, ErrorKind};
+use crate::loss::Lost;
+use crate::media::FileMedia;
+use crate::paced::Pacer;
+use isotherm_core::load::Cost;
+use isotherm_core::policy::Policy;
+use isotherm_core::store::{self, Opened};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// How to open a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// All members must be there, or those that are not must not be missed: a cache that held nothing of its own.
+    ReadWrite,
+    /// As [`OpenMode::ReadWrite`]; and go on although writes that only a missing cache held are lost. What the slow tier has
+    /// of them counts from then on.
+    AcceptLoss,
+    /// Nothing is written; what survives is served.
+    ReadOnly,
+}
+
+/// How to create a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreateHow {
+    /// Erase what lies on the members, and overwrite a description.
+    pub force: bool,
+    /// Set room aside for all data of members that are files, not only for their metadata.
+    pub preallocate: bool,
+}
+
+/// What `create` made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// Size of the volume.
+    pub volume_bytes: u64,
+    /// Logical block.
+    pub block_bytes: u32,
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// Slots of each member.
+    pub slots: Vec<u32>,
+    /// The policy keeps copies on the faster tiers, which add no capacity.
+    pub caching: bool,
+    /// Words for people.
+    pub notes: Vec<String>,
+}
+
+/// An open volume, before it is served.
+pub struct Volume {
+    pub(crate) config: VolumeConfig,
+    pub(crate) devices: Vec<Option<Device>>,
+    pub(crate) opened: Opened,
+    pub(crate) policy: Box<dyn Policy>,
+    pub(crate) pacers: Vec<Option<Pacer>>,
+    /// What tiers cost by their sheets, as far as there are any: the tiers before the first without one.
+    pub(crate) costs: Vec<Cost>,
+    pub(crate) mode: OpenMode,
+    notes: Vec<String>,
+    pub(crate) lost: Lost,
+}
+
+/// The description of volume `p/v`: `p/v.toml`.
+pub fn description(volume: &Path) -> PathBuf {
+    let mut name: OsString = volume.as_os_str().to_owned();
+    name.push(".toml");
+    name.into()
+}
+
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut b = [0; N];
+    // SAFETY: writes N bytes at most. Requests of up to 256 bytes are never cut short once the pool is seeded.
+    let n = unsafe { libc::getrandom(b.as_mut_ptr().cast(), N, 0) };
+    if n != N as isize {
+        return Err(Error::new(
+            ErrorKind::System,
+            "getrandom gave no random numbers: the system is not up yet",
+        ));
+    }
+    Ok(b)
+}
+
+fn config_error(file: &Path, what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Config, format!("{}: {what}", file.display()))
+}
+
+impl Volume {
+    /// Its description.
+    pub fn config(&self) -> &VolumeConfig {
+        &self.config
+    }
+
+    /// What opening found and did.
+    pub fn report(&self) -> &store::Report {
+        &self.opened.report
+    }
+
+    /// Words for people: members missing, page cache in use.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Size in bytes.
+    pub fn volume_bytes(&self) -> u64 {
+        self.opened.space.geo.volume_bytes()
+    }
+}
+
+fn device_error(media: &FileMedia<'_>, paths: &[PathBuf], e: store::MediaError) -> Error {
+    let path = paths
+        .get(usize::from(e.member.0))
+        .map(|p| p.display().to_string())
+        .unwrap_or_default();
+    let why = media
+        .last_error()
+        .map(|e| format!(" ({e})"))
+        .unwrap_or_default();
+    Error::new(
+        ErrorKind::Device,
+        format!(
+            "{path}: metadata I/O failed at byte {}{why}: check the device",
+            e.offset
+        ),
+    )
+}

@@ -1,0 +1,382 @@
+//! Opening a volume: its members found and fitted together, the store recovered.
+
+use super::{OpenMode, Volume, config_error, description, device_error, random};
+use crate::config::{VolumeConfig, format_uuid, parse_uuid};
+use crate::device::{Device, OpenHow, refuse_twins};
+use crate::error::{Error, ErrorKind};
+use crate::loss::Lost;
+use crate::media::FileMedia;
+use crate::members::{self, Found, find_superblocks};
+use crate::paced::Pacer;
+use isotherm_core::load::Cost;
+use isotherm_core::policy::Uses;
+use isotherm_core::store::superblock::State;
+use isotherm_core::store::{self, Opened};
+use isotherm_core::{MemberId, TierId, engine};
+use std::path::{Path, PathBuf};
+
+impl Volume {
+    /// Opens volume `p/v` by its description.
+    ///
+    /// # Errors
+    /// A wrong description, a missing or foreign member, damage that cannot be recovered from.
+    pub fn open(volume: &Path, mode: OpenMode) -> Result<Volume, Error> {
+        let file = description(volume);
+        let config = VolumeConfig::load(&file)?;
+        let base = file.parent().unwrap_or(Path::new("")).to_owned();
+        Volume::open_config(config, &file, &base, mode)
+    }
+
+    /// Opens a volume by a description that was read (or made) elsewhere; `file` is named in errors, `base` is what relative
+    /// paths start from.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_config(
+        mut config: VolumeConfig,
+        file: &Path,
+        base: &Path,
+        mode: OpenMode,
+    ) -> Result<Volume, Error> {
+        config.check().map_err(|e| config_error(file, e))?;
+        let policy = config.build_policy().map_err(|e| config_error(file, e))?;
+        let mut notes = members::find_near(&mut config, base)?;
+        let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+        refuse_twins(&paths)?;
+        let read_only = mode == OpenMode::ReadOnly;
+        let mut devices = Vec::new();
+        let mut absent: Option<Error> = None;
+        for m in &config.members {
+            match Device::open(
+                &m.path,
+                OpenHow {
+                    create: None,
+                    buffered: !config.io.direct,
+                    read_only,
+                    fresh: false,
+                },
+            ) {
+                Ok(d) => {
+                    notes.extend(d.note.clone());
+                    devices.push(Some(d));
+                }
+                Err(e) if read_only && e.kind == ErrorKind::Device => {
+                    notes.push(format!("served without this member: {e}"));
+                    devices.push(None);
+                }
+                // Not there, which is more than not to be opened just now.
+                Err(e) if e.kind == ErrorKind::Device && is_gone(&m.path) => {
+                    absent.get_or_insert(e);
+                    devices.push(None);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        let found = find_superblocks(
+            &mut FileMedia::new(&devices),
+            &paths,
+            absent.is_some() || read_only,
+            &mut notes,
+        )?;
+        let (mut devices, mut found) = in_place(&mut config, devices, found)?;
+        for sb in found.iter_mut().flatten() {
+            for (entry, m) in sb.members.iter_mut().zip(&config.members) {
+                entry.hint = m.path.display().to_string();
+            }
+            // The description says what policy it is now; the superblocks follow when the session begins.
+            sb.policy.clone_from(&config.policy);
+        }
+        let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
+        let wanted = config.uuid.as_deref().and_then(parse_uuid);
+        let foreign = paths.iter().zip(&found).find_map(|(path, sb)| {
+            let uuid = sb.as_ref()?.uuid;
+            wanted.is_some_and(|w| w != uuid).then_some((path, uuid))
+        });
+        if let Some((path, uuid)) = foreign {
+            let what = format!(
+                "member {}: belongs to volume {}, not to this one: give the device of this volume, or correct `uuid`",
+                path.display(),
+                format_uuid(&uuid)
+            );
+            return Err(config_error(file, what));
+        }
+        check_shape(&config, &devices, &found, file)?;
+        if !read_only {
+            leave_out_stale(&mut devices, &mut found, &paths, &mut notes);
+        }
+        let mut media = FileMedia::new(&devices);
+        let (opened, lost) = begin(&mut media, &found, mode, policy.uses()).map_err(|e| match e {
+            Refused::Store(store::OpenError::Media(e)) => device_error(&media, &paths, e),
+            Refused::Store(e) => {
+                let path = e.member().and_then(|m| paths.get(usize::from(m.0)));
+                let path = path.map_or(file, |p| p.as_path());
+                let why = absent.map(|a| format!("{a}; ")).unwrap_or_default();
+                Error::new(ErrorKind::Volume, format!("{why}{}: {e}", path.display()))
+            }
+            Refused::Lost(lost) => Error::new(
+                ErrorKind::Volume,
+                format!(
+                    "{}\nattach the member; or go on without these writes with --accept-loss: what the slow tier has of these ranges counts from then on, and zeros where it has nothing",
+                    lost.words()
+                ),
+            ),
+            Refused::System(e) => e,
+        })?;
+        if !read_only && !opened.report.missing.is_empty() {
+            notes.push(going_on(&opened.report, &lost, &paths));
+        }
+        let room = opened.superblock.has_room_for_copies();
+        if !read_only && let Err(e) = engine::fits(&opened.space.geo, room, policy.uses()) {
+            return Err(config_error(
+                file,
+                format!("policy: {}: {e}", config.policy),
+            ));
+        }
+        for (m, d) in config.members.iter_mut().zip(&devices) {
+            let Some(d) = d
+                .as_ref()
+                .filter(|_| m.standby_s.is_some() && m.paced.is_none())
+            else {
+                continue;
+            };
+            if !Device::has_standby(&d.file) {
+                notes.push(format!(
+                    "{}: has no standby state (not an ATA disk): standby_s is not used",
+                    m.path.display()
+                ));
+                m.standby_s = None;
+            }
+        }
+        let mut pacers = Vec::new();
+        for (i, m) in config.members.iter().enumerate() {
+            let bytes = opened.superblock.members[i].bytes;
+            pacers.push(
+                m.model(bytes)
+                    .map_err(|e| config_error(file, format!("member {i}: {e}")))?
+                    .map(Pacer::new),
+            );
+        }
+        let costs = costs(&config, &opened).map_err(|e| config_error(file, e))?;
+        Ok(Volume {
+            config,
+            devices,
+            opened,
+            policy,
+            pacers,
+            costs,
+            mode,
+            notes,
+            lost,
+        })
+    }
+}
+
+/// Is there nothing at this path, or no device behind it?
+fn is_gone(path: &Path) -> bool {
+    let gone = [libc::ENOENT, libc::ENXIO, libc::ENODEV, libc::ENOMEDIUM];
+    std::fs::File::open(path).is_err_and(|e| e.raw_os_error().is_some_and(|n| gone.contains(&n)))
+}
+
+/// Members that the newest session went without missed what it wrote: as good as missing, and not written to.
+fn leave_out_stale(
+    devices: &mut [Option<Device>],
+    found: &mut Found,
+    paths: &[PathBuf],
+    notes: &mut Vec<String>,
+) {
+    let newest = found.iter().flatten().max_by_key(|s| s.generation).cloned();
+    let Some(newest) = newest.filter(|s| s.state != State::Preparing) else {
+        return;
+    };
+    for i in 0..found.len().min(newest.members.len()) {
+        let stale = found[i]
+            .as_ref()
+            .is_some_and(|s| s.generation < newest.generation);
+        if stale && newest.is_absent(MemberId(i as u8)) {
+            notes.push(format!(
+                "{}: was away while the volume was written to, and is left out",
+                paths[i].display()
+            ));
+            (devices[i], found[i]) = (None, None);
+        }
+    }
+}
+
+/// Why a session cannot begin.
+enum Refused {
+    Store(store::OpenError),
+    Lost(Lost),
+    System(Error),
+}
+
+/// Opens the store: with all members, or without those that are not missed.
+fn begin(
+    media: &mut FileMedia<'_>,
+    found: &Found,
+    mode: OpenMode,
+    uses: Uses,
+) -> Result<(Opened, Lost), Refused> {
+    use store::open::Mode;
+    let mut open = |how| store::open(media, found, how).map_err(Refused::Store);
+    let epoch = || random().map(u64::from_le_bytes).map_err(Refused::System);
+    let missing = found.iter().any(Option::is_none);
+    if mode == OpenMode::ReadOnly {
+        let opened = open(Mode::ReadOnly)?;
+        let lost = Lost::of(&opened, uses);
+        return Ok((opened, lost));
+    }
+    if !missing {
+        let opened = open(Mode::ReadWrite { epoch: epoch()? })?;
+        return Ok((opened, Lost::default()));
+    }
+    // What is lost is known before anything is written.
+    let lost = Lost::of(&open(Mode::ReadOnly)?, uses);
+    let how = Mode::Degraded {
+        epoch: epoch()?,
+        accept_loss: mode == OpenMode::AcceptLoss,
+    };
+    match open(how) {
+        Ok(opened) => Ok((opened, lost)),
+        Err(Refused::Store(store::OpenError::LostWrites { .. })) => Err(Refused::Lost(lost)),
+        Err(e) => Err(e),
+    }
+}
+
+/// One line for people.
+fn going_on(report: &store::Report, lost: &Lost, paths: &[PathBuf]) -> String {
+    let names: Vec<_> = report
+        .missing
+        .iter()
+        .filter_map(|m| paths.get(usize::from(m.0)))
+        .map(|p| p.display().to_string())
+        .collect();
+    let names = names.join(", ");
+    if lost.is_nothing() {
+        format!(
+            "{names}: this cache is gone; it held nothing of its own, the volume goes on without it (degraded)"
+        )
+    } else {
+        format!(
+            "{names}: this cache is gone, with writes that it alone held; the volume goes on without them (degraded)"
+        )
+    }
+}
+
+/// Members in the order of the superblocks' list, whatever order the description has.
+fn in_place(
+    config: &mut VolumeConfig,
+    devices: Vec<Option<Device>>,
+    found: Found,
+) -> Result<(Vec<Option<Device>>, Found), Error> {
+    let n = devices.len();
+    let mut places: Vec<Option<usize>> = vec![None; n];
+    for (i, sb) in found.iter().enumerate() {
+        let Some(sb) = sb else { continue };
+        let at = usize::from(sb.index);
+        match places.get_mut(at) {
+            Some(p @ None) => *p = Some(i),
+            Some(Some(_)) => {
+                return Err(Error::new(
+                    ErrorKind::Volume,
+                    store::OpenError::Twice(MemberId(at as u8)).to_string(),
+                ));
+            }
+            None => {
+                let what = format!(
+                    "{}: is member {at} of a volume of more members: list them all",
+                    config.members[i].path.display()
+                );
+                return Err(Error::new(ErrorKind::Volume, what));
+            }
+        }
+    }
+    let mut spare: Vec<usize> = (0..n).filter(|i| found[*i].is_none()).rev().collect();
+    let order: Vec<usize> = places
+        .into_iter()
+        .map(|p| p.or_else(|| spare.pop()).unwrap_or(0))
+        .collect();
+    let mut devices: Vec<_> = devices.into_iter().map(Some).collect();
+    let mut found: Vec<_> = found.into_iter().map(Some).collect();
+    config.members = order.iter().map(|&i| config.members[i].clone()).collect();
+    let devices = order.iter().map(|&i| devices[i].take().flatten()).collect();
+    Ok((
+        devices,
+        order.iter().map(|&i| found[i].take().flatten()).collect(),
+    ))
+}
+
+/// What is fixed at creation must still be so, or the engine would look for extents in wrong places.
+fn check_shape(
+    config: &VolumeConfig,
+    devices: &[Option<Device>],
+    found: &Found,
+    file: &Path,
+) -> Result<(), Error> {
+    let Some(sb) = found.iter().flatten().max_by_key(|s| s.generation) else {
+        return Ok(());
+    };
+    if sb.members.len() != devices.len() {
+        let what = format!(
+            "members: the volume has {}, {} are listed",
+            sb.members.len(),
+            devices.len()
+        );
+        return Err(config_error(file, what));
+    }
+    if config.extent.0 != 1 << sb.extent_shift {
+        let what = format!(
+            "extent: the volume was created with {}; that cannot be changed",
+            1u64 << sb.extent_shift
+        );
+        return Err(config_error(file, what));
+    }
+    for (i, (entry, m)) in sb.members.iter().zip(&config.members).enumerate() {
+        if entry.tier != TierId(m.tier) {
+            let what = format!(
+                "member {i}: tier: {} was tier {} at creation; that cannot be changed",
+                m.path.display(),
+                entry.tier.0
+            );
+            return Err(config_error(file, what));
+        }
+        let Some(d) = &devices[i] else { continue };
+        if d.bytes < entry.bytes {
+            let what = format!(
+                "{}: has {} bytes, the volume uses {}: it was cut short",
+                d.path.display(),
+                d.bytes,
+                entry.bytes
+            );
+            return Err(Error::new(ErrorKind::Device, what));
+        }
+        if d.align > 1 << sb.block_shift {
+            let what = format!(
+                "{}: wants I/O in units of {} bytes, the volume's block is {}",
+                d.path.display(),
+                d.align,
+                1u32 << sb.block_shift
+            );
+            return Err(Error::new(ErrorKind::Device, what));
+        }
+    }
+    Ok(())
+}
+
+fn costs(config: &VolumeConfig, opened: &Opened) -> Result<Vec<Cost>, String> {
+    let mut costs = Vec::new();
+    for (i, (m, entry)) in config
+        .members
+        .iter()
+        .zip(&opened.superblock.members)
+        .enumerate()
+    {
+        if usize::from(m.tier) == costs.len()
+            && let Some(cost) = m
+                .cost(entry.bytes)
+                .map_err(|e| format!("member {i}: {e}"))?
+        {
+            costs.push(cost);
+        }
+    }
+    Ok(costs)
+}

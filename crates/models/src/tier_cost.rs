@@ -1,0 +1,148 @@
+//! What a policy is told of a device before anything was measured: times, energy and wear from its data sheet, found by driving its
+//! model, so that policy and model never disagree.
+
+use crate::measure::{Work, run};
+use crate::model::{DeviceModel, ModelOp};
+use crate::preset::Options;
+use crate::sheet::{Sheet, SheetError};
+use crate::sleep::Sleep;
+use isotherm_core::Nanos;
+use isotherm_core::load::Cost;
+
+/// Lengths between which the time and energy of a byte are taken; operations of each.
+const SHORT: u32 = 4 << 10;
+const LONG: u32 = 1 << 20;
+const COUNT: u64 = 512;
+
+/// Mean of one operation.
+struct Mean {
+    ns: f64,
+    /// Beyond idling, until the medium has everything.
+    joules: f64,
+}
+
+fn measure(model: &mut dyn DeviceModel, idle_w: f64, mut work: Work) -> Mean {
+    work.span = work.span.max(u64::from(work.len));
+    let (outcome, end) = run(model, Nanos(0), &work);
+    // What a cache took is written down before the energy is read.
+    let flush = Work {
+        op: ModelOp::Flush,
+        count: 1,
+        ..work
+    };
+    let (_, end) = run(model, end, &flush);
+    let joules = model.counters(end).energy_j() - idle_w * end.as_secs_f64();
+    Mean {
+        ns: outcome.mean_us * 1e3,
+        joules: joules.max(0.0) / COUNT as f64,
+    }
+}
+
+impl Sheet {
+    /// What this device costs at depth 1: small operations are 4 KiB at random places of the member (or one after the other), a byte is
+    /// what lies between these and 1 MiB. The wear of a byte is the price over what may be written ([`Sheet::write_limit_bytes`]).
+    ///
+    /// # Errors
+    /// As [`Sheet::model`].
+    pub fn cost(&self, options: &Options) -> Result<Cost, SheetError> {
+        let options = Options {
+            ftl: false,
+            ..*options
+        };
+        let size = if options.size == 0 {
+            self.capacity()
+        } else {
+            options.size
+        };
+        let sleep = Sleep::of_sheet(self);
+        let idle_w = sleep.map_or(0.0, |s| s.idle_w);
+        let of = |op, random, len| -> Result<Mean, SheetError> {
+            let work = Work {
+                op,
+                len,
+                random,
+                span: size,
+                depth: 1,
+                count: COUNT,
+                seed: 1,
+            };
+            Ok(measure(&mut *self.model(&options)?, idle_w, work))
+        };
+        let (read, write) = (
+            of(ModelOp::Read, true, SHORT)?,
+            of(ModelOp::Write, true, SHORT)?,
+        );
+        let long_read = of(ModelOp::Read, true, LONG)?;
+        let long_write = of(ModelOp::Write, true, LONG)?;
+        let next = of(ModelOp::Read, false, SHORT)?;
+        let more = f64::from(LONG - SHORT);
+        let byte = |long: f64, short: f64| (long - short).max(0.0) / more;
+        let ps = |long: &Mean, short: &Mean| (byte(long.ns, short.ns) * 1e3) as u64;
+        let nanos = |m: &Mean| Nanos(m.ns as u64);
+        let wear = self
+            .price_usd
+            .zip(self.write_limit_bytes())
+            .map_or(0.0, |(usd, bytes)| usd / bytes);
+        Ok(Cost {
+            read: nanos(&read),
+            write: nanos(&write),
+            sequential: nanos(&next),
+            read_byte_ps: ps(&long_read, &read),
+            write_byte_ps: ps(&long_write, &write),
+            read_nj: (read.joules * 1e9) as u64,
+            write_nj: (write.joules * 1e9) as u64,
+            byte_pj: (byte(long_read.joules, read.joules) * 1e12) as u64,
+            wear_byte_fusd: (wear * 1e15) as u64,
+            wake: Nanos(sleep.map_or(0, |s| (s.up_s * 1e9) as u64)),
+            wake_uj: sleep.map_or(0, |s| (s.up_j * 1e6) as u64),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sheet;
+
+    fn cost(name: &str) -> Cost {
+        sheet(name).unwrap().cost(&Options::default()).unwrap()
+    }
+
+    #[test]
+    fn costs_follow_the_sheets() {
+        // 270 to 130 MB/s are 3 700 to 7 700 ps a byte; half a turn of 8.33 ms, a third of the stroke and the settling.
+        let disk = cost("exos-18tb");
+        assert!((3_500..8_000).contains(&disk.read_byte_ps), "{disk:?}");
+        assert!((10..16).contains(&(disk.read.0 / 1_000_000)), "{disk:?}");
+        assert!(disk.sequential.0 * 20 < disk.read.0, "{disk:?}");
+        // 4.1 W over idle for that long, at most.
+        let most = disk.read.0 as f64 * (9.4 - 5.3);
+        assert!((0.5 * most..=1.01 * most).contains(&(disk.read_nj as f64)));
+        assert_eq!((disk.wear_byte_fusd, disk.wake), (0, Nanos::from_secs(25)));
+        assert_eq!(disk.wake_uj, 450_000_000);
+        // A drive of 6·10¹⁴ bytes.
+        let sheet = sheet("nvme-tlc").unwrap();
+        let flash = cost("nvme-tlc");
+        let usd = sheet.price_usd.unwrap();
+        assert_eq!(flash.wear_byte_fusd, (usd / 6e14 * 1e15) as u64);
+        assert!(flash.read.0 * 50 < disk.read.0 && flash.read_nj < disk.read_nj);
+    }
+
+    #[test]
+    fn every_preset_has_a_cost() {
+        for s in crate::presets().unwrap() {
+            let c = s.cost(&Options::default()).unwrap();
+            assert!(
+                c.read.0 > 0 && c.write.0 > 0 && c.sequential <= c.read,
+                "{}: {c:?}",
+                s.name
+            );
+        }
+        // A member that is smaller than the drive, and smaller than what is asked for.
+        let small = Options {
+            size: 1 << 16,
+            ..Options::default()
+        };
+        assert!(sheet("exos-18tb").unwrap().cost(&small).is_ok());
+    }
+}

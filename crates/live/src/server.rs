@@ -396,7 +396,7 @@ impl Session {
         let now = self.world.now();
         let devices = Arc::clone(&self.devices);
         let mut media = FileMedia::new(&devices);
-        store::mark_clean(&mut media, &self.superblock, now).map_err(|e| {
+        store::mark_clean(&mut media, &self.superblock, &self.engine.closing(), now).map_err(|e| {
             let why = media
                 .last_error()
                 .map(|e| format!(" ({e})"))

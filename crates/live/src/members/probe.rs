@@ -6,7 +6,7 @@
 use crate::buffers::{ALIGNMENT, Buffer};
 use isotherm_core::MemberId;
 use isotherm_core::store::superblock::SuperblockError;
-use isotherm_core::store::{BLOCK, Superblock, open};
+use isotherm_core::store::{self, BLOCK, Superblock};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -65,5 +65,5 @@ pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, S
             .find(Result::is_ok)
             .unwrap_or(Err(SuperblockError::Foreign)),
     };
-    Ok(open::choose(first, copy))
+    Ok(store::choose(first, copy))
 }

@@ -47,7 +47,7 @@ pub(crate) fn find_superblocks(
                 .unwrap_or(Err(SuperblockError::Foreign)),
             _ => Err(SuperblockError::Foreign),
         };
-        match store::open::choose(one, second) {
+        match store::choose(one, second) {
             Ok(sb) => found.push(Some(sb)),
             // That it is not there was said already, or will be.
             Err(_) if tolerant && !there[i] => found.push(None),

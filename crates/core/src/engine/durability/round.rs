@@ -159,13 +159,19 @@ impl Durability {
         g.background.round_began();
         g.counters.rounds += 1;
         let targets = flush_targets(g, r, all);
-        let from = self.encode_round(g, r, all, mirror);
+        let from = self.encode_round(g, r, (all, mirror), targets);
         g.counters.journal_blocks += self.round.to - from;
         self.flush_data(g, r, targets)
     }
 
     /// The snapshot: encode all records of the round, and settle who gets them. The first journal block.
-    fn encode_round(&mut self, g: &mut Ground, r: &mut Relocation, all: bool, mirror: bool) -> u64 {
+    fn encode_round(
+        &mut self,
+        g: &mut Ground,
+        r: &mut Relocation,
+        (all, mirror): (bool, bool),
+        targets: u32,
+    ) -> u64 {
         let from = self.staging.tip().next_seq;
         let limit = self.block_limit(g);
         let lazy = g.background.lets_mirror_lag() && !g.broken(Mutant::LazyInSilence);
@@ -182,9 +188,10 @@ impl Durability {
         let moves = self.encode_moves(g, r, limit);
         // What is about to be acknowledged must not be news to the mirror, if that is to be relied on.
         let owed = self.owes_mirror(g) && self.callers.are_served();
-        self.staging.seal();
         let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
         let mirror = self.has_mirror() && (mirror || owed || moves > 0 || checkpoint);
+        self.raise_counters(g, targets, mirror, limit);
+        self.staging.seal();
         if mirror {
             self.follow.told(self.pending.is_empty());
         }
@@ -203,12 +210,29 @@ impl Durability {
     /// Flush the devices that hold what the records will expose.
     fn flush_data(&mut self, g: &mut Ground, r: &mut Relocation, targets: u32) -> RoundEnd {
         self.round.step = Step::FlushingData;
-        self.round.outstanding = targets.count_ones();
+        let raised = self.raising.writes();
+        self.round.outstanding = targets.count_ones() + raised.len() as u32;
         for i in (0..g.devices.members.len()).filter(|i| targets >> i & 1 == 1) {
             g.devices.members[i].unflushed = false;
             flush(g, MemberId(i as u8));
         }
-        if targets == 0 {
+        for (member, offset) in raised {
+            let cause = Cause {
+                meta: MetaSource::Counter { member, skip: 0 },
+                ..Cause::plain(What::Round)
+            };
+            let op = DeviceOp {
+                id: OpId(0),
+                member,
+                kind: OpKind::Write,
+                offset,
+                len: BLOCK as u32,
+                buf: BufRef::Meta,
+                fua: !g.broken(Mutant::NameBeforeRaise),
+            };
+            g.start(cause, op);
+        }
+        if self.round.outstanding == 0 {
             return self.write_metadata(g, r);
         }
         RoundEnd::Going
@@ -217,6 +241,7 @@ impl Durability {
     /// The data is durable: write what exposes it.
     fn write_metadata(&mut self, g: &mut Ground, r: &mut Relocation) -> RoundEnd {
         self.round.step = Step::WritingMeta;
+        self.raising.durable();
         let writes = self.metadata_writes();
         if writes.is_empty() {
             return self.finish(g, r);
@@ -250,7 +275,7 @@ impl Durability {
     fn metadata_writes(&mut self) -> Vec<(usize, MemberId, u64, u32, MetaSource)> {
         let area = self.layout.area;
         let mut writes = Vec::new();
-        self.checkpoints.encode_header();
+        self.checkpoints.encode_header(self.raising.known());
         let mirror = self.layout.mirror.filter(|_| self.round.mirror);
         let targets = [
             Some((self.layout.primary, self.round.from)),

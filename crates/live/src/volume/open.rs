@@ -101,6 +101,7 @@ impl Volume {
             return Err(config_error(file, what));
         }
         check_shape(&config, &devices, &found, file)?;
+        go_around_sectors(&mut devices, &found, &mut notes);
         if !read_only {
             leave_out_stale(&mut devices, &mut found, &paths, &mut notes);
         }
@@ -305,6 +306,23 @@ fn in_place(
     ))
 }
 
+/// A member may be a copy on a disk whose sectors are larger than the volume's blocks. The page cache does there what the disk
+/// cannot.
+fn go_around_sectors(devices: &mut [Option<Device>], found: &Found, notes: &mut Vec<String>) {
+    let Some(sb) = found.iter().flatten().next() else {
+        return;
+    };
+    let block = 1 << sb.block_shift;
+    for d in devices.iter_mut().flatten().filter(|d| d.align > block) {
+        notes.push(format!(
+            "{}: has sectors of {} bytes, the volume's blocks have {block}: I/O goes through the page cache",
+            d.path.display(),
+            d.align
+        ));
+        d.use_page_cache();
+    }
+}
+
 /// What is fixed at creation must still be so, or the engine would look for extents in wrong places.
 fn check_shape(
     config: &VolumeConfig,
@@ -346,15 +364,6 @@ fn check_shape(
                 d.path.display(),
                 d.bytes,
                 entry.bytes
-            );
-            return Err(Error::new(ErrorKind::Device, what));
-        }
-        if d.align > 1 << sb.block_shift {
-            let what = format!(
-                "{}: wants I/O in units of {} bytes, the volume's block is {}",
-                d.path.display(),
-                d.align,
-                1u32 << sb.block_shift
             );
             return Err(Error::new(ErrorKind::Device, what));
         }

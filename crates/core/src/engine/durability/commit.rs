@@ -9,6 +9,7 @@ use crate::store::journal::{Staging, Tip};
 use crate::store::record;
 use crate::store::{BLOCK, HEADER, Layout, Superblock};
 use crate::units::{ExtentId, MemberId, Nanos};
+use crate::volume::Geometry;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -299,7 +300,7 @@ impl Commit {
         map: &mut ExtentMap,
         e: ExtentId,
         slot: Option<crate::Slot>,
-        blocks: u32,
+        geo: &Geometry,
         limit: u64,
     ) -> bool {
         for _ in 0..2 {
@@ -307,7 +308,7 @@ impl Commit {
                 return false;
             }
             if let Some(units) =
-                record::encode(map, e, slot, blocks, self.always_tell, self.staging.rest())
+                record::encode(map, e, slot, geo, self.always_tell, self.staging.rest())
             {
                 self.staging.advance(units);
                 mark_recorded(map, e);
@@ -319,7 +320,7 @@ impl Commit {
         false
     }
     /// Add to the checkpoint being built, from the map as it is now.
-    pub(in crate::engine) fn encode_piece(&mut self, map: &mut ExtentMap, blocks: u32) {
+    pub(in crate::engine) fn encode_piece(&mut self, map: &mut ExtentMap, geo: &Geometry) {
         self.piece_blocks = 0;
         // Nothing changes any more while the last checkpoint is written: what copies hold clean may be told.
         let closing = self.final_begun.then_some(self.epoch).or(self.always_tell);
@@ -352,7 +353,7 @@ impl Commit {
                     map,
                     e,
                     Some(slot),
-                    blocks,
+                    geo,
                     closing,
                     &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK],
                 ) {

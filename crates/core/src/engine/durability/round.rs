@@ -100,7 +100,6 @@ impl Engine {
     fn begin_round(&mut self, now: Nanos, full: bool, mirror: bool, out: &mut Vec<Effect>) {
         self.counters.rounds += 1;
         let targets = self.flush_targets(full);
-        let blocks = self.space.geo.blocks_per_extent();
         let next = self.commit.staging.tip().next_seq;
         let ring_room = if self.broken(Mutant::OverrunJournal) {
             u64::MAX / 2
@@ -121,7 +120,7 @@ impl Engine {
         if full {
             while let Some(&e) = c.pending.front() {
                 let home = self.space.map.home(e);
-                if !c.encode(&mut self.space.map, e, home, blocks, limit) {
+                if !c.encode(&mut self.space.map, e, home, &self.space.geo, limit) {
                     break;
                 }
                 self.counters.journal_records += 1;
@@ -131,7 +130,7 @@ impl Engine {
             }
             c.due = if c.pending.is_empty() { None } else { c.due };
             core::mem::swap(&mut c.queue, &mut c.serving);
-            c.encode_piece(&mut self.space.map, blocks);
+            c.encode_piece(&mut self.space.map, &self.space.geo);
             if hurried {
                 // The mutant: header and blocks together, and no flush behind them.
                 c.building = c.building.map(|b| Building {
@@ -152,8 +151,8 @@ impl Engine {
                 self.moves.mark_stale(index);
                 continue;
             }
-            let (map, c) = (&mut self.space.map, &mut self.commit);
-            if !c.encode(map, m.extent, Some(m.dst), blocks, limit) {
+            let (space, c) = (&mut self.space, &mut self.commit);
+            if !c.encode(&mut space.map, m.extent, Some(m.dst), &space.geo, limit) {
                 if m.is_clean() {
                     self.revert_clean(index, &m);
                 }
@@ -280,7 +279,8 @@ impl Engine {
         if let Some(b) = &mut c.building
             && b.header_due
         {
-            c.header_block.copy_from_slice(&b.header.encode(&c.uuid));
+            c.header_block
+                .copy_from_slice(&b.header.encode(&c.uuid, &Vec::new()));
         }
         for &(which, member, from) in &targets {
             let mut seq = from;

@@ -1,6 +1,7 @@
 //! A volume: created on its members, opened with recovery.
 
 mod create;
+mod memory;
 mod open;
 
 use crate::config::VolumeConfig;

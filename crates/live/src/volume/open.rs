@@ -1,5 +1,6 @@
 //! Opening a volume: its members found and fitted together, the store recovered.
 
+use super::memory::{self, Needs};
 use super::{OpenMode, Volume, config_error, description, device_error, random};
 use crate::config::{VolumeConfig, format_uuid, parse_uuid};
 use crate::device::{Device, OpenHow, refuse_twins};
@@ -102,6 +103,10 @@ impl Volume {
         }
         check_shape(&config, &devices, &found, file)?;
         go_around_sectors(&mut devices, &found, &mut notes);
+        if let Some(geo) = found.iter().flatten().find_map(|sb| sb.geometry().ok()) {
+            let needs = Needs::of(&geo, config.io.buffers.0);
+            needs.judge(memory::available(), "the machine", file)?;
+        }
         if !read_only {
             leave_out_stale(&mut devices, &mut found, &paths, &mut notes);
         }

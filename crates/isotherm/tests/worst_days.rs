@@ -202,3 +202,108 @@ fn a_member_copied_to_a_disk_with_larger_sectors_is_served_all_the_same() {
     }
     assert_eq!(place.json("check v", "check")["ok"], json!(true));
 }
+
+/// The same bytes by a way that no lock knows of, as another machine has them.
+fn behind(place: &Place, name: &str) -> Option<Faulty> {
+    Faulty::attach(&place.path(name), &place.path("san"), "lun")
+}
+
+/// A second description whose only member is reached the other way.
+fn second(place: &Place) {
+    let text = fs::read_to_string(place.path("v.toml")).expect("read");
+    let was = place.path("s");
+    let lun = place.path("san/lun");
+    let text = text.replace(was.to_str().expect("text"), lun.to_str().expect("text"));
+    fs::create_dir(place.path("other")).expect("made");
+    fs::write(place.path("other/v.toml"), text).expect("written");
+}
+
+#[test]
+fn a_server_that_writes_is_not_taken_over_by_another_way() {
+    let place = Place::in_memory();
+    place.ok("create v --slow s:64M --policy linear");
+    let Some(_san) = behind(&place, "s") else {
+        return;
+    };
+    second(&place);
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    peer.write(0, &[1; 4096]).expect("written");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                peer.write(MIB, &[2; 4096]).expect("written");
+                assert_eq!(flush(&mut peer), 0);
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
+        let why = place.fails("serve other/v --nbd unix:m");
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(why.contains("is served by process"), "{why}");
+    });
+    assert_eq!(place.json("status v", "status")["state"], json!("serving"));
+    assert_eq!(served.terminate(), Some(0));
+    // Closed in order it is free for anybody, by any way.
+    let served = place.serve("other/v --nbd unix:m --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("m")).expect("connected");
+    assert_eq!(peer.read(MIB, 4096).expect("read"), [2; 4096]);
+    drop(peer);
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn a_server_that_was_stopped_and_taken_over_writes_nothing_and_ends() {
+    let place = Place::in_memory();
+    place.ok("create v --slow s:64M --policy linear");
+    let Some(_san) = behind(&place, "s") else {
+        return;
+    };
+    second(&place);
+    let mut old = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for mib in 0..40 {
+        peer.write(mib * MIB, &[1; 4096]).expect("written");
+    }
+    assert_eq!(flush(&mut peer), 0);
+    // As a machine that is suspended in the middle of its work.
+    old.signal("STOP");
+    let new = place.serve("other/v --nbd unix:m --stop-timeout 0");
+    let mut other = Peer::connect(&place.path("m")).expect("connected");
+    for mib in 0..40 {
+        assert_eq!(other.read(mib * MIB, 4096).expect("read"), [1; 4096]);
+        other.write(mib * MIB, &[2; 4096]).expect("written");
+    }
+    assert_eq!(flush(&mut other), 0);
+    // Requests that wait for it when it goes on.
+    peer.ask(common::peer::WRITE, 0, 4096).expect("sent");
+    std::io::Write::write_all(&mut peer.0, &[3; 4096]).expect("sent");
+    old.signal("CONT");
+    let _ = peer.answer();
+    let _ = peer.ask(FLUSH, 0, 0);
+    wait_for("the old server to end", || old.has_ended().then_some(()));
+    let (code, said) = old.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("taken over by process"), "{said}");
+    for mib in 0..40 {
+        assert_eq!(
+            other.read(mib * MIB, 4096).expect("read"),
+            [2; 4096],
+            "{mib} MiB"
+        );
+    }
+    drop(other);
+    assert_eq!(new.terminate(), Some(0));
+    assert_eq!(place.json("check other/v", "check")["ok"], json!(true));
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for mib in 0..40 {
+        assert_eq!(
+            peer.read(mib * MIB, 4096).expect("read"),
+            [2; 4096],
+            "{mib} MiB"
+        );
+    }
+    drop(peer);
+    assert_eq!(served.terminate(), Some(0));
+}

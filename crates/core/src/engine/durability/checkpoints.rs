@@ -6,11 +6,11 @@
 use super::follow::Follow;
 use super::records::mark_recorded;
 use crate::engine::Params;
-use crate::map::ExtentMap;
 use crate::store::checkpoint::{self, Header};
 use crate::store::journal::Tip;
 use crate::store::{BLOCK, HEADER, Opened, record};
 use crate::units::{ExtentId, Nanos};
+use crate::volume::Space;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -142,7 +142,7 @@ impl Checkpoints {
             && b.header_due
         {
             self.header_block
-                .copy_from_slice(&b.header.encode(&self.uuid));
+                .copy_from_slice(&b.header.encode(&self.uuid, &Vec::new()));
         }
     }
     /// What this round added is durable; true if that completes a checkpoint.
@@ -170,19 +170,13 @@ impl Checkpoints {
     }
 
     /// Add to the checkpoint being built, from the map as it is now; `tell`: what copies hold clean may be told.
-    pub(super) fn add_piece(
-        &mut self,
-        map: &mut ExtentMap,
-        blocks: u32,
-        tell: Option<u64>,
-        follow: &mut Follow,
-    ) {
+    pub(super) fn add_piece(&mut self, space: &mut Space, tell: Option<u64>, follow: &mut Follow) {
         self.piece_blocks = 0;
         let Some(mut b) = self.building.filter(|b| !b.header_due) else {
             return;
         };
         self.piece_first = b.header.blocks;
-        let n = self.fill_piece(map, &mut b, (blocks, tell), follow);
+        let n = self.fill_piece(space, &mut b, tell, follow);
         if !self.unread {
             for i in 0..n {
                 let block = &mut self.piece[i * BLOCK..(i + 1) * BLOCK];
@@ -198,11 +192,12 @@ impl Checkpoints {
     /// Encode rows into the piece, from the cursor on; how many blocks that makes.
     fn fill_piece(
         &mut self,
-        map: &mut ExtentMap,
+        space: &mut Space,
         b: &mut Building,
-        (blocks, tell): (u32, Option<u64>),
+        tell: Option<u64>,
         follow: &mut Follow,
     ) -> usize {
+        let (map, geo) = (&mut space.map, &space.geo);
         let stop = self.extents.min(b.cursor.saturating_add(PIECE_ROWS));
         let room = self.piece.len() / BLOCK;
         let (mut at, mut n) = (HEADER, 0usize);
@@ -223,7 +218,7 @@ impl Checkpoints {
                     self.piece[n * BLOCK..(n + 1) * BLOCK].fill(0);
                 }
                 let place = &mut self.piece[n * BLOCK + at..(n + 1) * BLOCK];
-                let Some(units) = record::encode(map, e, Some(slot), blocks, tell, place) else {
+                let Some(units) = record::encode(map, e, Some(slot), geo, tell, place) else {
                     n += 1;
                     at = HEADER;
                     continue;

@@ -90,13 +90,8 @@ impl Durability {
         self.callers.board();
         // Nothing changes any more while the last checkpoint is written: what copies hold clean may be told.
         let closing = self.checkpoints.final_begun().then_some(self.epoch);
-        let blocks = g.space.geo.blocks_per_extent();
-        self.checkpoints.add_piece(
-            &mut g.space.map,
-            blocks,
-            closing.or(self.always_tell),
-            &mut self.follow,
-        );
+        self.checkpoints
+            .add_piece(&mut g.space, closing.or(self.always_tell), &mut self.follow);
         if g.broken(Mutant::CheckpointWithoutBarrier) {
             // The mutant: header and blocks together, and no flush behind them.
             self.checkpoints.hurry();
@@ -126,13 +121,13 @@ impl Durability {
 
     /// Encode one extent's record with its home in `slot`; false if this round has no room for it.
     fn encode(&mut self, g: &mut Ground, e: ExtentId, slot: Option<Slot>, limit: u64) -> bool {
-        let (map, blocks) = (&mut g.space.map, g.space.geo.blocks_per_extent());
+        let (map, geo) = (&mut g.space.map, &g.space.geo);
         for _ in 0..2 {
             if self.staging.tip().next_seq >= limit {
                 return false;
             }
             let rest = self.staging.rest();
-            if let Some(units) = record::encode(map, e, slot, blocks, self.always_tell, rest) {
+            if let Some(units) = record::encode(map, e, slot, geo, self.always_tell, rest) {
                 self.staging.advance(units);
                 mark_recorded(map, e);
                 let dirty = slot.is_some() && map.is_dirty(e);

@@ -3,7 +3,7 @@
 //! A mutant counts as caught when one of that suite's scenarios fails (or a release assertion of the engine fires). A rule
 //! whose removal nobody notices is either not needed or not tested: both are defects.
 
-use isotherm_core::engine::{MUTANTS, Mutant};
+use isotherm_core::engine::{MUTANTS, Mutant, PLANTED};
 use isotherm_lab::hostile::damage::damage;
 use isotherm_lab::hostile::run::{Scenario, Shape, run};
 use isotherm_lab::hostile::world::Faults;
@@ -115,6 +115,24 @@ fn every_mutant_is_caught() {
             None => survivors.push(m),
         }
     }
+    assert!(
+        survivors.is_empty(),
+        "nobody noticed the absence of {survivors:?}"
+    );
+}
+
+/// Takes long where nobody notices; one thread.
+#[test]
+#[ignore = "some of these are not caught yet, and then all seeds are run"]
+fn every_planted_fault_is_caught() {
+    let survivors: Vec<Mutant> = PLANTED
+        .into_iter()
+        .filter(|&m| {
+            let how = caught(m);
+            println!("{m:?}: {how:?}");
+            how.is_none()
+        })
+        .collect();
     assert!(
         survivors.is_empty(),
         "nobody noticed the absence of {survivors:?}"

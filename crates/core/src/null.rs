@@ -292,6 +292,7 @@ impl<P: Policy> NullEngine<P> {
 }
 
 impl<P: Policy> Floor for NullEngine<P> {
+    const COUNTS_WAYS: bool = false;
     #[inline]
     fn space(&self) -> &Space {
         &self.space

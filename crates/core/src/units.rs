@@ -56,7 +56,7 @@ pub struct ExtentId(pub u32);
 pub struct Slot(pub u32);
 
 /// A tier, 0 = fastest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TierId(pub u8);
 
 /// A member device of the volume, in the order of the member list.

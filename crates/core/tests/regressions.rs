@@ -4,7 +4,7 @@
 use isotherm_core::engine::Params;
 use isotherm_core::store::journal::{Staging, Tip};
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::superblock::{Follow, MemberEntry, State};
+use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::*;
 
@@ -33,31 +33,15 @@ fn sb() -> Superblock {
         slots,
         data_offset: (area.end() + 4096).div_ceil(4096) * 4096,
         bytes: 1 << 20,
-        hint: String::new(),
+        ..MemberEntry::default()
     };
-    Superblock {
-        uuid: [7; 16],
-        copies: false,
-        generation: 1,
-        epoch: 1,
-        prev_generation: 0,
-        prev_epoch: 0,
-        first_seq: 1,
-        prev_first_seq: 1,
-        follow: Follow::Unknown,
-        prev_follow: Follow::Unknown,
-        absent: 0,
-        state: State::Clean,
+    let shape = Shape {
         extent_shift: 12,
         block_shift: 9,
         extents: 24,
         area,
-        index: 0,
-        members: vec![e(0, 10), e(1, 20)],
-        time_base: Nanos(0),
-        policy: String::new(),
-        name: String::new(),
-    }
+    };
+    Superblock::new([7; 16], 1, shape, vec![e(0, 10), e(1, 20)])
 }
 fn found(m: &Mem) -> Vec<Option<Superblock>> {
     (0..2)
@@ -66,7 +50,7 @@ fn found(m: &Mem) -> Vec<Option<Superblock>> {
 }
 fn rec(s: &mut Staging, e: u32, slot: u32) {
     let r = s.rest();
-    r[0] = 1;
+    r[0] = 1; // on member 0
     r[4..8].copy_from_slice(&e.to_le_bytes());
     r[8..12].copy_from_slice(&slot.to_le_bytes());
     s.advance(1);

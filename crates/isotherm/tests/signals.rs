@@ -160,3 +160,11 @@ fn nbd_clients_go_on_until_they_leave_and_no_others_come() {
     drop(undecided);
     assert_eq!(found(&place), [6; 4096]);
 }
+
+#[test]
+fn an_address_for_everybody_is_refused_and_the_way_to_allow_it_named() {
+    let place = Place::new();
+    place.ok("create v --slow s:16M --policy linear");
+    let why = place.fails("serve v --nbd 0.0.0.0:0");
+    assert!(why.contains("--nbd-allow-remote"), "{why}");
+}

@@ -92,6 +92,13 @@ fn wrong_calls_say_in_one_line_what_to_do() {
         ("serve v", 2, "--block-file"),
         ("serve v --nbd nonsense", 2, "unix:PATH"),
         ("serve v --nbd unix:", 2, "unix:PATH"),
+        ("serve v --nbd :1:1 --nbd-allow-remote", 2, "--nbd-tls-cert"),
+        ("serve v --nbd unix:s --nbd-tls-key k", 2, "--nbd-tls-cert"),
+        (
+            "serve v --nbd :1:1 --nbd-tls-cert c --nbd-tls-key k --nbd-tls-clients a",
+            1,
+            "c: ",
+        ),
         ("serve v --ublk", 1, "not in this build"),
         ("serve v --nbd unix:s", 1, "v.toml"),
         ("stop v", 1, "no such volume"),

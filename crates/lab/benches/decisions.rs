@@ -9,7 +9,7 @@ use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::{PRESETS, build};
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::superblock::{Follow, MemberEntry, State};
+use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::{Effect, Engine, ExtentId, MemberId, Nanos, Request, RequestOp, Tag, TierId};
 use std::collections::HashMap;
@@ -53,31 +53,16 @@ fn engine(policy: &str) -> Engine {
         slots,
         data_offset: 256 << 20,
         bytes: 1 << 40,
-        hint: String::new(),
+        ..MemberEntry::default()
     };
-    let sb = Superblock {
-        uuid: [1; 16],
-        copies: false,
-        generation: 1,
-        epoch: 1,
-        prev_generation: 0,
-        prev_epoch: 0,
-        first_seq: 1,
-        prev_first_seq: 1,
-        follow: Follow::Unknown,
-        prev_follow: Follow::Unknown,
-        absent: 0,
-        state: State::Clean,
+    let shape = Shape {
         extent_shift: 16,
         block_shift: 12,
         extents: EXTENTS,
         area,
-        index: 0,
-        members: vec![entry(0, EXTENTS / 4), entry(1, EXTENTS)],
-        time_base: Nanos(0),
-        policy: String::from(policy),
-        name: String::from("bench"),
     };
+    let members = vec![entry(0, EXTENTS / 4), entry(1, EXTENTS)];
+    let sb = Superblock::new([1; 16], 1, shape, members);
     let mut ram = Ram::default();
     format(&mut ram, &sb).expect("format");
     let found: Vec<_> = (0..2)

@@ -10,14 +10,14 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use isotherm_core::geometry::{Geometry, Member, SLOTS_MAX};
+use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::{NullCounters, NullEngine};
 use isotherm_core::policy::{BuildError, ParamValue, Policy, Visitor, with_preset};
 use isotherm_core::{ExtentId, Nanos, TierId};
 use isotherm_traces::{DeviceSpan, Op, Reader, Record, SideBySide, Stats, TraceError};
 
 use crate::kept::{Kept, Kind};
-use crate::sim::Digest;
+use crate::sim::{Digest, SLOTS_MAX};
 use crate::touched::{Spot, Touched};
 
 /// Records decoded at a time: they stay in the nearest cache.

@@ -78,28 +78,28 @@ fn journal_blocks_and_records_of_any_content() {
             let mut x = noise(rng, 600);
             // Kinds and lengths that exist.
             for u in x.chunks_mut(16) {
-                u[0] = rng.below(6) as u8;
+                u[0] = (rng.below(7) | rng.below(3) << 4) as u8;
                 if u.len() > 1 {
-                    u[1] = rng.below(4) as u8;
+                    u[1] = 0;
                 }
             }
             x
         },
         store::record_decode,
     );
-    // Extent 3 whole in slot 5, extent 4 partly in slot 6, extent 5 nowhere, extent 6 in slot 7 with a copy in slot 2 of
-    // which a bitmap tells what is dirty, the end.
-    let mut valid = [0u8; 128];
+    // Extent 3 whole in slot 5 of member 0, extent 4 partly in slot 6 of member 1, extent 5 nowhere, extent 6 in slot 7 of member 1
+    // with a copy in slot 2 of member 0 of which a bitmap tells what is dirty, a counter, the end.
+    let mut valid = [0u8; 144];
     for (at, bytes) in [
-        (0, [1, 0, 3, 5]),
-        (16, [2, 1, 4, 6]),
-        (48, [3, 0, 5, 0xff]),
-        (64, [4, 2, 6, 7]),
+        (0, [1, 3, 5]),
+        (16, [0x12, 4, 6]),
+        (48, [3, 5, 0xff]),
+        (64, [0x14, 6, 7]),
+        (112, [0x15, 0, 9]),
     ] {
-        (valid[at], valid[at + 1], valid[at + 4], valid[at + 8]) =
-            (bytes[0], bytes[1], bytes[2], bytes[3]);
+        (valid[at], valid[at + 4], valid[at + 8]) = (bytes[0], bytes[1], bytes[2]);
     }
-    (valid[80], valid[84], valid[85], valid[96]) = (2, 1, 2, 0x0f);
+    (valid[80], valid[86], valid[96]) = (2, 1 | 2 << 2, 0x0f);
     run(
         "record_decode bent",
         0,

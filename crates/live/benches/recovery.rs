@@ -76,7 +76,6 @@ fn write_checkpoint(files: &[File], extents: u32) -> Outcome<()> {
     for e in 0..extents {
         map.map(ExtentId(e), Slot(e), false);
     }
-    let blocks_per_extent = geo.blocks_per_extent();
     let base = area.region_offset(Header::region(number));
     let mut piece = Vec::with_capacity(1 << 20);
     let (mut e, mut blocks, mut at) = (0, 0, base + BLOCK as u64);
@@ -88,7 +87,7 @@ fn write_checkpoint(files: &[File], extents: u32) -> Outcome<()> {
                 &map,
                 ExtentId(e),
                 Some(Slot(e)),
-                blocks_per_extent,
+                &geo,
                 None,
                 &mut block[used..],
             )
@@ -115,7 +114,7 @@ fn write_checkpoint(files: &[File], extents: u32) -> Outcome<()> {
         lazy: None,
     };
     for f in files {
-        f.write_all_at(&header.encode(&sb.uuid), base)?;
+        f.write_all_at(&header.encode(&sb.uuid, &Vec::new()), base)?;
         f.sync_all()?;
     }
     Ok(())

@@ -353,6 +353,10 @@ fn wrong_set_ups_are_refused_with_the_reason() {
             .contains("extent: the volume was created with 65536")
     );
     edit("128K", "64K");
+    // A member that is nowhere near is not found by its superblock either.
+    let away = tempfile::tempdir().unwrap();
+    let (here, there) = (rig.dir.path().join("slow"), away.path().join("slow"));
+    std::fs::rename(&here, &there).unwrap();
     edit("/slow", "/none");
     assert!(
         refusal(&rig.volume(), OpenMode::ReadWrite)
@@ -368,6 +372,7 @@ fn wrong_set_ups_are_refused_with_the_reason() {
     );
     drop(half);
     edit("/none", "/slow");
+    std::fs::rename(&there, &here).unwrap();
     std::fs::File::options()
         .write(true)
         .open(rig.dir.path().join("slow"))

@@ -1,6 +1,6 @@
 //! Looking at a running engine: counters, explanations.
 
-use super::Engine;
+use super::{Engine, WearBudget};
 use crate::policy::{Policy, View};
 use crate::stats::Counters;
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
@@ -58,26 +58,28 @@ pub struct Explained {
 impl Engine {
     /// The map and what goes with it.
     pub fn space(&self) -> &Space {
-        &self.space
+        &self.ground.space
     }
     /// Counts so far.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.ground.counters
     }
     /// The policy's name.
     pub fn policy_name(&self) -> &'static str {
-        self.policy.name()
+        self.ground.policy.name()
     }
     /// The policy's parameters whose values are names; one that is given several times is there as often.
     pub fn names(&self) -> Vec<(&'static str, String)> {
-        self.policy.names()
+        self.ground.policy.names()
     }
     /// Where an extent is, and what would move it.
     pub fn explain(&mut self, now: Nanos, extent: ExtentId) -> Explained {
-        let moving = self.moves.of(extent).is_some();
-        let map = &self.space.map;
+        let moving = self.relocation.of(extent).is_some();
+        let moves = self.relocation.copying();
+        let g = &mut self.ground;
+        let map = &g.space.map;
         let slot = map.home(extent);
-        let blocks = self.space.geo.blocks_per_extent();
+        let blocks = g.space.geo.blocks_per_extent();
         let mut valid = 0;
         let mut b = 0;
         while b < blocks && slot.is_some() {
@@ -87,17 +89,17 @@ impl Engine {
         }
         let last = map.last(extent);
         let copy = map.copy(extent).map(|c| {
-            let (member, at) = self.space.geo.locate(c);
-            (c, self.space.geo.tier_of(c), member, at)
+            let (member, at) = g.space.geo.locate(c);
+            (c, g.space.geo.tier_of(c), member, at)
         });
         let (copied_blocks, dirty_blocks) = (map.copied_blocks(extent), map.dirty_blocks(extent));
-        let view = View::new(&mut self.space, now, self.moves.copying(), false, 0);
+        let view = View::new(&mut g.space, now, moves, false, 0);
         let in_flight = view.in_flight(extent);
-        let why = self.policy.explain(&view, extent);
+        let why = g.policy.explain(&view, extent);
         Explained {
             slot,
-            tier: slot.map(|s| self.space.geo.tier_of(s)),
-            place: slot.map(|s| self.space.geo.locate(s)),
+            tier: slot.map(|s| g.space.geo.tier_of(s)),
+            place: slot.map(|s| g.space.geo.locate(s)),
             valid_blocks: valid,
             copy,
             copied_blocks,
@@ -111,46 +113,50 @@ impl Engine {
     /// Extents with a copy, those whose copy is dirty, and their dirty bytes. Walks over the slots of the faster tiers when
     /// there are dirty copies.
     pub fn copies(&self) -> (u32, u32, u64) {
-        let map = &self.space.map;
-        let fast = self.space.geo.tier_slots(self.space.geo.slowest()).start;
+        let g = &self.ground;
+        let map = &g.space.map;
         let mut blocks = 0u64;
         if map.dirty() > 0 {
-            let copies = (0..fast).filter_map(|s| self.copy_in(Slot(s)));
+            let copies = (0..g.fast_slots()).filter_map(|s| g.copy_in(Slot(s)));
             blocks = copies.map(|e| u64::from(map.dirty_blocks(e))).sum();
         }
-        let bytes = blocks << self.space.geo.block_shift;
+        let bytes = blocks << g.space.geo.block_shift;
         (map.copied(), map.dirty(), bytes)
     }
     /// What is under way, for the report of a run that hangs.
     pub fn under_way(&self) -> String {
+        let g = &self.ground;
         alloc::format!(
-            "waiting {:?}; {:?}; freeing {:?}; {:?}; operations {}; free {}+{}",
-            self.waiting,
-            self.moves,
-            self.freeing,
-            self.commit.under_way(),
-            self.ops.len(),
-            self.space.slots.free(TierId(0)),
-            self.space.slots.free(self.space.geo.slowest()),
+            "{:?}; {:?}; {:?}; operations {}; free {}+{}",
+            g.waiting,
+            self.relocation,
+            self.durability.under_way(),
+            g.devices.in_flight(),
+            g.space.slots.free(TierId(0)),
+            g.space.slots.free(g.space.geo.slowest()),
         )
+    }
+    /// The wear budget, if there is one: what is left at the last event.
+    pub fn wear_budget(&self) -> Option<WearBudget> {
+        self.ground.devices.wear.left()
     }
     /// Memory used.
     pub fn memory(&self) -> Memory {
-        let (map, bitmaps) = self.space.map.bytes();
+        let (map, bitmaps) = self.ground.space.map.bytes();
         Memory {
             map,
-            policy: self.policy.bytes(),
+            policy: self.ground.policy.bytes(),
             bitmaps,
-            other: self.space.slots.bytes() + self.commit.memory(),
+            other: self.ground.space.slots.bytes() + self.durability.memory(),
         }
     }
     /// Moves under way, journal blocks that the mirror lacks, checkpoint number.
     pub fn progress(&self) -> (u32, u64, u64) {
-        let (lag, checkpoint) = self.commit.progress();
-        (self.moves.active(), lag, checkpoint)
+        let (lag, checkpoint) = self.durability.progress();
+        (self.relocation.active(), lag, checkpoint)
     }
     /// Is a member asleep?
     pub fn is_asleep(&self, m: MemberId) -> bool {
-        self.members[usize::from(m.0)].asleep
+        self.ground.devices.is_asleep(m)
     }
 }

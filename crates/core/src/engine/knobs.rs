@@ -165,8 +165,8 @@ pub fn knob(name: &str, value: f64) -> Result<&'static Knob, ParamError> {
 impl Engine {
     /// The policy's parameters and the engine's knobs, with their values.
     pub fn knobs(&self) -> Vec<(&'static str, f64)> {
-        let own = KNOBS.iter().map(|k| (k.name, (k.get)(&self.params)));
-        self.policy.params().into_iter().chain(own).collect()
+        let own = KNOBS.iter().map(|k| (k.name, (k.get)(&self.ground.params)));
+        self.ground.policy.params().into_iter().chain(own).collect()
     }
 
     /// Change a policy parameter or an engine knob (`0` lifts a limit).
@@ -176,16 +176,17 @@ impl Engine {
     pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         match knob(key, value) {
             Ok(k) => {
-                (k.put)(&mut self.params, value);
-                let p = &self.params;
-                self.moves.set_rate(p.move_bytes_per_s);
-                self.wear.set(p.wear_bytes_per_day, p.wear_burst);
-                self.lull.set(p.sleep_hold, p.sleep_hold_bytes);
+                let g = &mut self.ground;
+                (k.put)(&mut g.params, value);
+                let p = &g.params;
+                self.relocation.set_rate(p.move_bytes_per_s);
+                g.devices.wear.set(p.wear_bytes_per_day, p.wear_burst);
+                g.background.set_hold(p.sleep_hold, p.sleep_hold_bytes);
             }
             Err(e @ (ParamError::Range(_) | ParamError::Value(..))) => return Err(e),
-            Err(ParamError::Unknown(_)) => match self.policy.set(key, value) {
+            Err(ParamError::Unknown(_)) => match self.ground.policy.set(key, value) {
                 Err(ParamError::Unknown(_)) => {
-                    let params = self.policy.params();
+                    let params = self.ground.policy.params();
                     let names = params.iter().map(|p| p.0);
                     let names = names.chain(KNOBS.iter().map(|k| k.name));
                     return Err(ParamError::Unknown(nearest(key, names)));
@@ -193,7 +194,7 @@ impl Engine {
                 r => r?,
             },
         }
-        self.policy_due = true;
+        self.ground.policy_due = true;
         Ok(())
     }
 }

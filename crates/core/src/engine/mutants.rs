@@ -1,6 +1,6 @@
 //! Safety rules that can be taken out, one at a time, to prove that the test suites notice.
 //!
-//! Only with the `mutants` feature can one be chosen; without it [`Engine::broken`] is a constant `false` and the compiler
+//! Only with the `mutants` feature can one be chosen; without it [`chosen`] is a constant `false` and the compiler
 //! removes the branches. The chaos and crash suites must fail under every one of these (`crates/lab/tests/mutants.rs`).
 
 use super::Engine;
@@ -127,35 +127,22 @@ pub const MUTANTS: [Mutant; 37] = [
 
 /// Was this rule taken out?
 #[cfg(feature = "mutants")]
+#[inline]
 pub(super) fn chosen(params: &super::Params, m: Mutant) -> bool {
     params.mutant == Some(m)
 }
 /// Was this rule taken out? (Never, in a build without the feature.)
 #[cfg(not(feature = "mutants"))]
+#[inline(always)]
+#[allow(clippy::inline_always)]
 pub(super) fn chosen(_params: &super::Params, _m: Mutant) -> bool {
     false
-}
-
-impl Engine {
-    /// Was this rule taken out?
-    #[cfg(feature = "mutants")]
-    #[inline]
-    pub(super) fn broken(&self, m: Mutant) -> bool {
-        self.params.mutant == Some(m)
-    }
-    /// Was this rule taken out? (Never, in a build without the feature.)
-    #[cfg(not(feature = "mutants"))]
-    #[inline(always)]
-    #[allow(clippy::unused_self, clippy::inline_always)]
-    pub(super) fn broken(&self, _m: Mutant) -> bool {
-        false
-    }
 }
 
 impl Engine {
     /// Take a rule out of a running engine.
     #[cfg(feature = "mutants")]
     pub fn break_rule(&mut self, m: Mutant) {
-        self.params.mutant = Some(m);
+        self.ground.params.mutant = Some(m);
     }
 }

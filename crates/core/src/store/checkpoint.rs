@@ -5,21 +5,25 @@
 //!
 //! ```text
 //! header: 0 magic "ISOC" │ 4 version │ 8 uuid │ 24 number │ 32 start seq │ 40 epoch │ 48 prev crc │ 52 blocks │ 56 time │ 64 crc │ 68 lazy? │ 72 epoch
+//!         80 rows │ 96 rows of members' counters (see `counter.rs`)
 //! data:   0 magic "ISOD" │ 4 index   │ 8 uuid │ 24 number │ …                                               60 crc │ 64 records
 //! ```
 //! `start seq` with `epoch` and `prev crc` is the [`Tip`] of the journal when the checkpoint began: replay goes on from there.
 
-use super::codec::{id_at, put, seal, sealed, u32_at, u64_at};
+use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
+use super::counter::{Known, known_at, put_known};
 use super::journal::Tip;
 use super::superblock::COUNT_MAX;
 use super::{BLOCK, HEADER};
 use crate::units::Nanos;
+use crate::volume::geometry::MEMBERS_MAX;
 
 const HEADER_MAGIC: [u8; 4] = *b"ISOC";
 const DATA_MAGIC: [u8; 4] = *b"ISOD";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_CRC: usize = 64;
 const DATA_CRC: usize = 60;
+const ROWS_AT: usize = 96;
 
 /// What a checkpoint's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +45,8 @@ impl Header {
     pub fn region(number: u64) -> u8 {
         (number % 2) as u8
     }
-    /// As a block.
-    pub fn encode(&self, uuid: &[u8; 16]) -> [u8; BLOCK] {
+    /// As a block, with what is known of members' counters.
+    pub fn encode(&self, uuid: &[u8; 16], counters: &Known) -> [u8; BLOCK] {
         let mut b = [0; BLOCK];
         put(&mut b, 0, &HEADER_MAGIC);
         put(&mut b, 4, &VERSION.to_le_bytes());
@@ -57,6 +61,9 @@ impl Header {
             b[68] = 1;
             put(&mut b, 72, &epoch.to_le_bytes());
         }
+        let rows = counters.len().min(MEMBERS_MAX) as u16;
+        put(&mut b, 80, &rows.to_le_bytes());
+        put_known(&mut b, ROWS_AT, counters);
         seal(&mut b, HEADER_CRC);
         b
     }
@@ -71,6 +78,7 @@ impl Header {
         if !counts.iter().all(|n| (1..=COUNT_MAX).contains(n)) || u64_at(b, 56) > COUNT_MAX {
             return None;
         }
+        Header::counters(b)?;
         Some(Header {
             number: u64_at(b, 24),
             start: Tip {
@@ -82,6 +90,13 @@ impl Header {
             time: Nanos(u64_at(b, 56)),
             lazy: (b[68] == 1).then(|| u64_at(b, 72)),
         })
+    }
+}
+
+impl Header {
+    /// What the block of a header says of members' counters.
+    pub fn counters(b: &[u8]) -> Option<Known> {
+        known_at(b, ROWS_AT, usize::from(u16_at(b, 80)))
     }
 }
 

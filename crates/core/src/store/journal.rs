@@ -16,7 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 const MAGIC: [u8; 4] = *b"ISOJ";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const FIRST_OF_EPOCH: u16 = 1;
 const LAZY: u16 = 2;
 const CRC_AT: usize = 60;

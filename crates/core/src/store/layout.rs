@@ -1,18 +1,22 @@
 //! Where metadata lies on a member.
 //!
 //! ```text
-//! 0         4 KiB                                                                       data_offset
-//! ┌─────────┬──────────────┬────────────────┬────────────────┬─ ─ ─ ─┬─────────────────┬──────────────
-//! │ superbl.│ journal ring │ checkpoint A   │ checkpoint B   │ unused│ superblock copy │ slots …
-//! └─────────┴──────────────┴────────────────┴────────────────┴─ ─ ─ ─┴─────────────────┴──────────────
+//! 0         4 KiB   8 KiB       16 KiB                                                                 data_offset
+//! ┌─────────┬───────┬─────┬─────┬──────────────┬──────────────┬──────────────┬─ ─ ─ ─┬─────────────────┬────────
+//! │ superbl.│ stamp │ counter x 2│ journal ring │ checkpoint A │ checkpoint B │ unused│ superblock copy │ slots …
+//! └─────────┴───────┴─────┴─────┴──────────────┴──────────────┴──────────────┴─ ─ ─ ─┴─────────────────┴────────
 //! ```
 //! Journal and checkpoints are on the *primary* (first member of the fastest tier) and the *mirror* (first member of the
-//! slowest tier); other members carry the two superblocks only.
+//! slowest tier); other members carry the two superblocks, the stamp and the counter only.
 
 use super::record::{max_copy_units, max_units};
 use super::{BLOCK, UNITS};
 use crate::units::MemberId;
 
+/// Blocks at the head of every member: superblock, activity stamp, the two blocks of the counter.
+pub const HEAD_BLOCKS: u64 = 4;
+/// Byte of the activity stamp on every member: a block that nothing else shares, zeros until somebody stamps it.
+pub const STAMP_AT: u64 = BLOCK as u64;
 /// Smallest journal ring, blocks.
 pub const RING_MIN: u32 = 64;
 /// Largest journal ring, blocks (64 MiB).
@@ -62,11 +66,13 @@ impl MetaArea {
     }
     /// Where the block of journal sequence number `seq` lies.
     pub fn ring_offset(&self, seq: u64) -> u64 {
-        (1 + seq % u64::from(self.ring_blocks)) * BLOCK as u64
+        (HEAD_BLOCKS + seq % u64::from(self.ring_blocks)) * BLOCK as u64
     }
     /// Where checkpoint region 0 or 1 starts.
     pub fn region_offset(&self, region: u8) -> u64 {
-        (1 + u64::from(self.ring_blocks) + u64::from(region) * u64::from(self.region_blocks))
+        (HEAD_BLOCKS
+            + u64::from(self.ring_blocks)
+            + u64::from(region) * u64::from(self.region_blocks))
             * BLOCK as u64
     }
     /// Bytes from the start of the device to the end of the second region.
@@ -105,7 +111,7 @@ impl Layout {
         let end = if has_metadata {
             area.end()
         } else {
-            BLOCK as u64
+            HEAD_BLOCKS * BLOCK as u64
         } + BLOCK as u64;
         end.div_ceil(align) * align
     }
@@ -119,7 +125,7 @@ mod tests {
     fn areas_do_not_overlap() {
         let a = MetaArea::for_volume(1000, 128, 1 << 30);
         assert_eq!(a.ring_blocks, 4096);
-        assert_eq!(a.ring_offset(0), 4096);
+        assert_eq!(a.ring_offset(0), 4 * 4096);
         assert_eq!(a.ring_offset(4095) + 4096, a.region_offset(0));
         assert_eq!(
             a.region_offset(1) - a.region_offset(0),

@@ -4,6 +4,7 @@
 
 pub mod checkpoint;
 pub mod codec;
+pub mod counter;
 mod degraded;
 pub mod journal;
 pub mod layout;

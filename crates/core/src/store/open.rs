@@ -1,8 +1,10 @@
 //! Creation, opening with recovery, clean closing.
 
 use super::checkpoint::Header;
+use super::counter::{self, Counter, Known};
 use super::degraded;
 use super::journal::Tip;
+use super::layout::STAMP_AT;
 use super::recover::{Session, load, resync};
 use super::superblock::{Follow, State, Superblock, SuperblockError};
 use super::{BLOCK, Layout, Media, MediaError};
@@ -19,6 +21,8 @@ pub enum OpenError {
     Media(MediaError),
     /// Neither superblock of this member can be used.
     Superblock(MemberId, SuperblockError),
+    /// It has features that this program may read past, but not write past.
+    ReadOnlyFeatures,
     /// A member is not there.
     Missing(MemberId),
     /// A member is not there, and data had its home on it.
@@ -102,6 +106,17 @@ impl fmt::Display for OpenError {
                     m.0
                 )
             }
+            OpenError::Superblock(m, SuperblockError::Older(v)) => {
+                write!(
+                    f,
+                    "member {} is of format version {v}, which this program no longer reads: copy the data out with the isotherm that made it (before format version 2), then create the volume anew",
+                    m.0
+                )
+            }
+            OpenError::ReadOnlyFeatures => write!(
+                f,
+                "the volume has features that only a newer isotherm may write to: use that, or serve it with --read-only"
+            ),
             OpenError::Superblock(m, SuperblockError::Damaged) => {
                 write!(
                     f,
@@ -289,12 +304,36 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
         media.write(
             m,
             layout.area.region_offset(Header::region(first.number)),
-            &first.encode(&sb.uuid),
+            &first.encode(&sb.uuid, &Known::new()),
         )?;
         media.flush(m)?;
     }
-    write_superblocks(media, sb)
+    for (i, entry) in sb.members.iter().enumerate() {
+        let m = MemberId(i as u8);
+        media.write(m, STAMP_AT, &[0; BLOCK])?;
+        for value in [0, FIRST_COUNTER] {
+            let counter = Counter {
+                member: entry.id,
+                uuid: entry.uuid,
+                value,
+                epoch: sb.epoch,
+                last_flushed: 0,
+                copy_offset: sb.copy_offset(m),
+                known: Known::new(),
+            };
+            media.write(m, counter::offset(value), &counter.encode(&sb.uuid))?;
+        }
+        media.flush(m)?;
+    }
+    let mut sb = sb.clone();
+    sb.members
+        .iter_mut()
+        .for_each(|m| m.counter = FIRST_COUNTER);
+    write_superblocks(media, &sb)
 }
+
+/// Counters begin here, with the value before in the other block: a block that is not whole was damaged.
+const FIRST_COUNTER: u64 = 1;
 
 /// Write `sb` to both places of every member that is not absent, the first copy durable before the second is touched.
 pub fn write_superblocks<M: Media + ?Sized>(
@@ -337,9 +376,10 @@ pub fn choose(
             Ok(if rank(&b).0 > rank(&a).0 { b } else { a })
         }
         (Ok(a), Err(_)) => Ok(a),
-        (Err(SuperblockError::Newer(v)), _) => Err(SuperblockError::Newer(v)),
+        (Err(e @ (SuperblockError::Newer(_) | SuperblockError::Older(_))), _)
+        | (Err(SuperblockError::Foreign), Err(e))
+        | (Err(e), Err(_)) => Err(e),
         (Err(_), Ok(b)) => Ok(b),
-        (Err(SuperblockError::Foreign), Err(e)) | (Err(e), Err(_)) => Err(e),
     }
 }
 
@@ -411,12 +451,20 @@ fn agree(
 
 /// Do two superblocks describe one volume? Everything fixed at creation must be equal; hints, names and policy may differ.
 fn same_shape(a: &Superblock, b: &Superblock) -> bool {
-    let fixed = |s: &Superblock| (s.extent_shift, s.block_shift, s.extents, s.area);
+    let fixed = |s: &Superblock| {
+        (
+            s.extent_shift,
+            s.block_shift,
+            s.extents,
+            s.area,
+            s.table_version,
+        )
+    };
     fixed(a) == fixed(b)
         && a.members.len() == b.members.len()
         && a.members.iter().zip(&b.members).all(|(a, b)| {
-            (a.uuid, a.tier, a.slots, a.data_offset, a.bytes)
-                == (b.uuid, b.tier, b.slots, b.data_offset, b.bytes)
+            (a.uuid, a.id, a.tier, a.slots, a.data_offset, a.bytes)
+                == (b.uuid, b.id, b.tier, b.slots, b.data_offset, b.bytes)
         })
 }
 
@@ -465,6 +513,9 @@ pub fn open<M: Media + ?Sized>(
     mode: Mode,
 ) -> Result<Opened, OpenError> {
     let (sb, missing, session) = agree(found, matches!(mode, Mode::ReadWrite { .. }))?;
+    if sb.is_read_only() && mode != Mode::ReadOnly {
+        return Err(OpenError::ReadOnlyFeatures);
+    }
     if let (Mode::ReadWrite { .. }, Some(&m)) = (mode, missing.first()) {
         return Err(OpenError::Missing(m));
     }
@@ -538,6 +589,7 @@ pub fn open<M: Media + ?Sized>(
         sb.absent = report.missing.iter().fold(0, |s, m| s | 1 << m.0);
         (sb.generation, sb.epoch, sb.first_seq) = (sb.generation + 1, epoch, loaded.tip.next_seq);
         sb.copies |= sb.has_room_for_copies();
+        sb.closed_seq = 0;
         for state in [State::Preparing, State::Active] {
             sb.state = state;
             write_superblocks(media, &sb)?;

@@ -1,24 +1,27 @@
 //! Map records: what journal and checkpoint blocks are made of, in 16-byte units.
 //!
 //! ```text
-//!  0      1       2       4          8        12           16
-//! ┌──────┬───────┬───────┬──────────┬────────┬────────────┬───────────────────────────────┐
-//! │ kind │ extra │ stat  │ extent   │ slot   │ last       │ bitmap, extra × 16 bytes      │
-//! └──────┴───────┴───────┴──────────┴────────┴────────────┴───────────────────────────────┘
+//!  0                     2       4          8        12           16
+//! ┌─────────────────────┬───────┬──────────┬────────┬────────────┬───────────────────────────────┐
+//! │ kind 4 b, member 12 │ stat  │ extent   │ index  │ last       │ bitmap, 16 bytes each 128     │
+//! └─────────────────────┴───────┴──────────┴────────┴────────────┴───────────────────────────────┘
 //! ```
 //! A record of a copy has one unit more before its bitmaps:
 //! ```text
-//!  16          20     21      22      23     24         32
-//! ┌───────────┬──────┬───────┬───────┬──────┬──────────┬─────────────────────────────────┐
-//! │ copy slot │ home │ dirty │ clean │ 0    │ epoch    │ bitmaps of those sets that say 2│
-//! └───────────┴──────┴───────┴───────┴──────┴──────────┴─────────────────────────────────┘
+//!  16           20       22     23     24         32
+//! ┌────────────┬────────┬──────┬──────┬──────────┬─────────────────────────────────┐
+//! │ copy index │ member │ sets │ 0    │ epoch    │ bitmaps of those sets that say 2│
+//! └────────────┴────────┴──────┴──────┴──────────┴─────────────────────────────────┘
 //! ```
-//! where a set is 0 (no block), 1 (all) or 2 (a bitmap follows). Records are absolute ("extent e lives in slot s, these blocks valid"), so applying one twice, or a prefix of a batch, is
-//! harmless. `stat` and `last` (in 2^20 µs) are the access statistics, best effort.
+//! where `sets` has two bits each for home, dirty and clean, lowest first: 0 (no block), 1 (all) or 2 (a bitmap follows). A slot
+//! is (member, index): what is on record stays true when other members come and go. Records are absolute ("extent e lives in
+//! slot s, these blocks valid"), so applying one twice, or a prefix of a batch, is harmless. `stat` and `last` (in 2^20 µs) are the
+//! access statistics, best effort. Lengths follow from kind, sets and the size of an extent.
 
 use super::codec::{put, u16_at, u32_at, u64_at};
 use crate::map::ExtentMap;
 use crate::units::{ExtentId, Nanos, Slot};
+use crate::volume::geometry::{Geometry, MEMBER_IDS_MAX, Spot};
 
 /// Nothing follows in this block.
 pub const END: u8 = 0;
@@ -28,9 +31,11 @@ pub const MAP: u8 = 1;
 pub const MAP_PARTIAL: u8 = 2;
 /// Extent has no home.
 pub const UNMAP: u8 = 3;
-/// Extent lives in slot, and a copy of it holds blocks that the home lacks. 5…7 are reserved. Volumes in which this may
+/// Extent lives in slot, and a copy of it holds blocks that the home lacks. 6…15 are reserved. Volumes in which this may
 /// occur have [`super::superblock::FEATURE_COPIES`] set.
 pub const COPY: u8 = 4;
+/// So often had a member's counter been raised: see `counter.rs`.
+pub const COUNTER: u8 = 5;
 
 /// In the place of a session's epoch: what the copy holds clean may be trusted, whatever happened. Only a mutant writes it,
 /// and only a build with mutants believes it.
@@ -66,6 +71,13 @@ pub enum Set<'a> {
 }
 
 impl<'a> Set<'a> {
+    fn units(self, each: usize) -> usize {
+        if matches!(self, Set::Some(_)) {
+            each
+        } else {
+            0
+        }
+    }
     fn code(self) -> u8 {
         match self {
             Set::None => 0,
@@ -102,7 +114,7 @@ impl<'a> Set<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied<'a> {
     /// Where it is.
-    pub slot: Slot,
+    pub spot: Spot,
     /// Blocks that count in the copy, whatever the home holds.
     pub dirty: Set<'a>,
     /// Blocks that are alike in copy and home: true only if session `epoch` was the last and ended cleanly.
@@ -117,7 +129,7 @@ pub struct Record<'a> {
     /// Which extent.
     pub extent: ExtentId,
     /// Its home, if it has one.
-    pub slot: Option<Slot>,
+    pub spot: Option<Spot>,
     /// Blocks that are valid at the home; all where there is no home.
     pub valid: Set<'a>,
     /// Its copy.
@@ -129,21 +141,22 @@ pub struct Record<'a> {
 }
 
 /// Encode the state of `e` as the map has it, but with its home in `slot`, into `out`; units used, or `None` if it does not
-/// fit. Clean blocks of a copy are told only with `closing`, the session's epoch: see [`Copied::clean`].
+/// fit. `geo` is the volume's shape. Clean blocks of a copy are told only with `closing`, the session's epoch: see [`Copied::clean`].
 pub fn encode(
     map: &ExtentMap,
     e: ExtentId,
     slot: Option<Slot>,
-    blocks: u32,
+    geo: &Geometry,
     closing: Option<u64>,
     out: &mut [u8],
 ) -> Option<usize> {
+    let blocks = geo.blocks_per_extent();
     // An extent of which nothing counts is, durably, one without a home.
     let slot = slot.filter(|_| !map.is_gone(e));
     if let Some(home) = slot
         && map.is_dirty(e) | (closing.is_some() && map.copied_blocks(e) > 0)
     {
-        return encode_copied(map, e, home, blocks, closing, out);
+        return encode_copied(map, e, home, geo, closing, out);
     }
     let partial = slot.is_some() && map.is_partial(e);
     let extra = if partial { bitmap_units(blocks) } else { 0 };
@@ -156,7 +169,7 @@ pub fn encode(
         Some(_) if partial => MAP_PARTIAL,
         Some(_) => MAP,
     };
-    head(map, e, slot, kind, extra, out);
+    head(map, e, slot.map(|s| geo.spot(s)), kind, out);
     if extra > 0 {
         out[16..bytes].fill(0);
         map.export_valid(e, &mut out[16..16 + (blocks as usize).div_ceil(8)]);
@@ -164,12 +177,17 @@ pub fn encode(
     Some(1 + extra)
 }
 
-fn head(map: &ExtentMap, e: ExtentId, slot: Option<Slot>, kind: u8, extra: usize, out: &mut [u8]) {
-    out[0] = kind;
-    out[1] = extra as u8;
+const NOWHERE: Spot = Spot {
+    member: MEMBER_IDS_MAX,
+    index: u32::MAX,
+};
+
+fn head(map: &ExtentMap, e: ExtentId, spot: Option<Spot>, kind: u8, out: &mut [u8]) {
+    let spot = spot.unwrap_or(NOWHERE);
+    put(out, 0, &(u16::from(kind) | spot.member << 4).to_le_bytes());
     put(out, 2, &map.stat(e).to_le_bytes());
     put(out, 4, &e.0.to_le_bytes());
-    put(out, 8, &slot.map_or(u32::MAX, |s| s.0).to_le_bytes());
+    put(out, 8, &spot.index.to_le_bytes());
     put(
         out,
         12,
@@ -181,10 +199,11 @@ fn encode_copied(
     map: &ExtentMap,
     e: ExtentId,
     home: Slot,
-    blocks: u32,
+    geo: &Geometry,
     closing: Option<u64>,
     out: &mut [u8],
 ) -> Option<usize> {
+    let blocks = geo.blocks_per_extent();
     let of = |n: u32| match n {
         0 => Set::None,
         n if n == blocks => Set::All,
@@ -209,13 +228,14 @@ fn encode_copied(
     if out.len() < bytes {
         return None;
     }
-    head(map, e, Some(home), COPY, extra, out);
+    head(map, e, Some(geo.spot(home)), COPY, out);
     out[16..bytes].fill(0);
-    let copy = map.copy(e).map_or(u32::MAX, |s| s.0);
-    put(out, 16, &copy.to_le_bytes());
+    let copy = map.copy(e).map_or(NOWHERE, |s| geo.spot(s));
+    put(out, 16, &copy.index.to_le_bytes());
+    put(out, 20, &copy.member.to_le_bytes());
     let mut at = 32;
     for (i, set) in sets.into_iter().enumerate() {
-        out[20 + i] = set.code();
+        out[22] |= set.code() << (2 * i);
         if let Set::Some(_) = set {
             let bits = &mut out[at..at + (blocks as usize).div_ceil(8)];
             match i {
@@ -237,60 +257,93 @@ fn encode_copied(
     Some(1 + extra)
 }
 
-/// Decode the record at the start of `units`; `Ok(None)` at the end of a block. Checks kind and lengths, not the ids.
-pub fn decode(units: &[u8], blocks: u32) -> Result<Option<(Record<'_>, usize)>, &'static str> {
+/// A unit that tells a member's counter.
+pub fn encode_counter(member: u16, value: u64) -> [u8; 16] {
+    let mut b = [0; 16];
+    put(&mut b, 0, &(u16::from(COUNTER) | member << 4).to_le_bytes());
+    put(&mut b, 8, &value.to_le_bytes());
+    b
+}
+
+/// What a unit of records starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// The state of an extent.
+    Extent(Record<'a>),
+    /// A member's counter was at least this when the block was issued.
+    Counter {
+        /// Identity of the member.
+        member: u16,
+        /// Its counter.
+        value: u64,
+    },
+}
+
+/// Decode the record at the start of `units`, and the units that it takes; `Ok(None)` at the end of a block. Checks kind and
+/// lengths, not the ids.
+pub fn decode(units: &[u8], blocks: u32) -> Result<Option<(Entry<'_>, usize)>, &'static str> {
     if units.len() < 16 || units[0] == END {
         return Ok(None);
     }
-    let extra = usize::from(units[1]);
-    if units.len() < (1 + extra) * 16 {
-        return Err("record longer than its block");
-    }
-    let each = bitmap_units(blocks) * 16;
-    let body = &units[16..(1 + extra) * 16];
+    let (kind, member) = (units[0] & 15, u16_at(units, 0) >> 4);
+    let each = bitmap_units(blocks);
     let mut copy = None;
-    let valid = match units[0] {
-        MAP | UNMAP if extra == 0 => Set::All,
-        MAP_PARTIAL if extra > 0 && body.len() == each => Set::Some(body),
-        MAP_PARTIAL if extra > 0 => return Err("record has a bitmap of the wrong length"),
-        COPY => {
-            let (valid, c) = decode_copied(body, each)?;
-            copy = Some(c);
-            valid
+    let (valid, extra) = match kind {
+        MAP | UNMAP => (Set::All, 0),
+        MAP_PARTIAL => {
+            let bits = (each > 0).then(|| units.get(16..16 + each * 16)).flatten();
+            (
+                Set::Some(bits.ok_or("record has a bitmap of the wrong length")?),
+                each,
+            )
         }
-        MAP | UNMAP | MAP_PARTIAL => return Err("bitmap missing, or where none belongs"),
+        COPY => {
+            let (valid, c) = decode_copied(&units[16..], each * 16)?;
+            let sets = [valid, c.dirty, c.clean];
+            copy = Some(c);
+            (valid, 1 + sets.iter().map(|s| s.units(each)).sum::<usize>())
+        }
+        COUNTER if units[2..8] == [0; 6] => {
+            let value = u64_at(units, 8);
+            return Ok(Some((Entry::Counter { member, value }, 1)));
+        }
         _ => return Err("record of an unknown kind (written by a newer version?)"),
     };
-    let slot = (units[0] != UNMAP).then(|| Slot(u32_at(units, 8)));
+    let spot = Spot {
+        member,
+        index: u32_at(units, 8),
+    };
     let last = Nanos::from_micros(u64::from(u32_at(units, 12)) << 20);
     let r = Record {
         extent: ExtentId(u32_at(units, 4)),
-        slot,
+        spot: (kind != UNMAP).then_some(spot),
         valid,
         copy,
         stat: u16_at(units, 2),
         last,
     };
-    Ok(Some((r, 1 + extra)))
+    Ok(Some((Entry::Extent(r), 1 + extra)))
 }
 
+/// `each` is the length of a bitmap in bytes.
 fn decode_copied(body: &[u8], each: usize) -> Result<(Set<'_>, Copied<'_>), &'static str> {
-    if body.len() < 16 || body[7] != 0 {
+    if body.len() < 16 || body[7] != 0 || body[6] >> 6 != 0 {
         return Err("record of a copy that is cut short, or with reserved bytes in use");
     }
     let mut rest = &body[16..];
     let mut set = |i: usize| {
-        Set::decode(body[4 + i], each, &mut rest).ok_or("record of a copy with impossible bitmaps")
+        Set::decode(body[6] >> (2 * i) & 3, each, &mut rest)
+            .ok_or("record of a copy with impossible bitmaps")
     };
     let (valid, dirty, clean) = (set(0)?, set(1)?, set(2)?);
-    if !rest.is_empty() {
-        return Err("record of a copy with impossible bitmaps");
-    }
     if dirty == Set::None && clean == Set::None {
         return Err("record of a copy that holds nothing");
     }
     let copy = Copied {
-        slot: Slot(u32_at(body, 0)),
+        spot: Spot {
+            index: u32_at(body, 0),
+            member: u16_at(body, 4),
+        },
         dirty,
         clean,
         epoch: u64_at(body, 8),
@@ -298,18 +351,25 @@ fn decode_copied(body: &[u8], each: usize) -> Result<(Set<'_>, Copied<'_>), &'st
     Ok((valid, copy))
 }
 
-/// Whether ids fit a volume of this shape: `fast` slots on all tiers but the slowest, where copies are.
-pub fn check(r: &Record<'_>, extents: u32, slots: u32, fast: u32) -> Result<(), &'static str> {
-    if r.extent.0 >= extents {
+/// The slots of home and copy, if what a record names exists in a volume of this shape, and is a place for it: copies are not on
+/// the slowest tier.
+pub fn resolve(
+    r: &Record<'_>,
+    geo: &Geometry,
+) -> Result<(Option<Slot>, Option<Slot>), &'static str> {
+    if r.extent.0 >= geo.extents {
         return Err("record names an extent outside the volume");
     }
-    if r.slot.is_some_and(|s| s.0 >= slots) {
-        return Err("record names a slot outside the members");
-    }
-    if r.copy.is_some_and(|c| c.slot.0 >= fast) {
-        return Err("record names a copy outside the faster tiers");
-    }
-    Ok(())
+    let home = r
+        .spot
+        .map(|s| geo.slot(s).ok_or("record names a slot outside the members"));
+    let fast = geo.tier_slots(geo.slowest()).start;
+    let copy = r.copy.map(|c| {
+        geo.slot(c.spot)
+            .filter(|s| s.0 < fast)
+            .ok_or("record names a copy outside the faster tiers")
+    });
+    Ok((home.transpose()?, copy.transpose()?))
 }
 
 #[cfg(test)]
@@ -319,48 +379,65 @@ mod tests {
     use crate::units::TierId;
     use alloc::vec;
 
-    fn map(block_shift: u32) -> ExtentMap {
+    fn shape(block_shift: u32, fast: u32) -> Geometry {
         let m = |t, slots| Member {
             tier: TierId(t),
             first_slot: 0,
             slots,
             data_offset: 0,
         };
-        ExtentMap::new(&Geometry::new(12, block_shift, 30, vec![m(0, 8), m(1, 24)]).unwrap())
+        Geometry::new(12, block_shift, 24, vec![m(0, fast), m(1, 24)]).unwrap()
+    }
+    fn map(block_shift: u32) -> (ExtentMap, Geometry) {
+        let geo = shape(block_shift, 8);
+        (ExtentMap::new(&geo), geo)
+    }
+    fn read(units: &[u8], blocks: u32) -> (Record<'_>, usize) {
+        match decode(units, blocks) {
+            Ok(Some((Entry::Extent(r), n))) => (r, n),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
     fn a_copy_goes_there_and_back() {
-        let (mut m, e, mut out) = (map(9), ExtentId(3), [0xaau8; 256]);
+        let ((mut m, geo), e, mut out) = (map(9), ExtentId(3), [0xaau8; 256]);
         m.map(e, Slot(20), true);
         m.validate(e, 0, 4);
         m.add_empty_copy(e, Slot(2));
         m.copy_validate(e, 0, 2);
         // Nothing dirty: the copy is no business of a record, but for a closing one.
-        let n = encode(&m, e, m.home(e), 8, None, &mut out).unwrap();
-        let (r, used) = decode(&out, 8).unwrap().unwrap();
+        let n = encode(&m, e, m.home(e), &geo, None, &mut out).unwrap();
+        let (r, used) = read(&out, 8);
         assert_eq!((n, used, r.copy), (2, 2, None));
-        let n = encode(&m, e, m.home(e), 8, Some(7), &mut out).unwrap();
-        let (r, used) = decode(&out, 8).unwrap().unwrap();
+        let n = encode(&m, e, m.home(e), &geo, Some(7), &mut out).unwrap();
+        let (r, used) = read(&out, 8);
         let c = r.copy.unwrap();
         assert_eq!((n, used, c.dirty, c.epoch), (4, 4, Set::None, 7));
         assert!(c.clean.has(0) && c.clean.has(1) && !c.clean.has(2));
         // Dirty: home partly valid, two runs of blocks.
         m.copy_dirty(e, 1, 5);
-        encode(&m, e, m.home(e), 8, None, &mut out).unwrap();
-        let (r, _) = decode(&out, 8).unwrap().unwrap();
+        encode(&m, e, m.home(e), &geo, None, &mut out).unwrap();
+        let (r, _) = read(&out, 8);
         let c = r.copy.unwrap();
         assert_eq!(
-            (r.slot, c.slot, c.clean),
-            (Some(Slot(20)), Slot(2), Set::None)
+            (resolve(&r, &geo), c.clean),
+            (Ok((Some(Slot(20)), Some(Slot(2)))), Set::None)
         );
         assert!((0..8).all(|b| r.valid.has(b) == (b < 4)));
         assert!((0..8).all(|b| c.dirty.has(b) == (1..5).contains(&b)));
-        assert_eq!(check(&r, 30, 32, 8), Ok(()));
-        assert!(check(&r, 30, 32, 2).is_err(), "no place for a copy");
+        assert!(resolve(&r, &shape(9, 2)).is_err(), "no place for a copy");
         // It does not fit: nothing is said rather than half of it.
-        assert_eq!(encode(&m, e, m.home(e), 8, None, &mut out[..48]), None);
-        for bad in [(20, 3), (21, 0), (22, 2), (23, 1), (1, 2)] {
+        assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out[..48]), None);
+        // Home says 3, a third bitmap that is not there, reserved bits and bytes, nothing dirty, an unknown kind.
+        let sets = out[22];
+        for bad in [
+            (22, sets | 3),
+            (22, sets | 0x40),
+            (22, sets & 3),
+            (23, 1),
+            (0, 15),
+        ] {
             let mut b = out;
             b[bad.0] = bad.1;
             assert!(decode(&b, 8).is_err(), "byte {} = {}", bad.0, bad.1);
@@ -369,13 +446,26 @@ mod tests {
 
     #[test]
     fn one_block_an_extent_needs_no_bitmaps() {
-        let (mut m, e, mut out) = (map(12), ExtentId(3), [0u8; 64]);
+        let ((mut m, geo), e, mut out) = (map(12), ExtentId(3), [0u8; 64]);
         m.map(e, Slot(20), true);
         m.add_empty_copy(e, Slot(2));
         m.copy_dirty(e, 0, 1);
-        assert_eq!(encode(&m, e, m.home(e), 1, None, &mut out), Some(2));
-        let (r, _) = decode(&out, 1).unwrap().unwrap();
-        assert_eq!((r.valid, r.slot), (Set::None, Some(Slot(20))));
+        assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out), Some(2));
+        let (r, _) = read(&out, 1);
+        assert_eq!(r.valid, Set::None);
+        assert_eq!(resolve(&r, &geo), Ok((Some(Slot(20)), Some(Slot(2)))));
         assert_eq!(r.copy.map(|c| c.dirty), Some(Set::All));
+    }
+
+    #[test]
+    fn counters_are_told_beside_extents() {
+        let mut unit = encode_counter(4000, 1 << 40);
+        let told = Entry::Counter {
+            member: 4000,
+            value: 1 << 40,
+        };
+        assert_eq!(decode(&unit, 8), Ok(Some((told, 1))));
+        unit[5] = 1;
+        assert!(decode(&unit, 8).is_err());
     }
 }

@@ -1,10 +1,12 @@
 //! Recovery: the newest whole checkpoint, then the journal; then primary and mirror are made equal.
 
 use super::checkpoint::{self, Header};
+use super::counter::{self, Known};
 use super::journal::{self, Tip};
 use super::open::{OpenError, Report};
+use super::record::{self, Entry};
 use super::superblock::{Follow, State, Superblock};
-use super::{BLOCK, HEADER, Layout, Media, MediaError, record};
+use super::{BLOCK, HEADER, Layout, Media, MediaError};
 use crate::units::{ExtentId, MemberId, Nanos, Slot};
 use crate::volume::Space;
 use alloc::collections::BTreeMap;
@@ -53,6 +55,8 @@ pub(super) struct Loaded {
     pub(super) time: Nanos,
     /// The session says that the mirror may lag behind what it acknowledged.
     pub(super) lazy: bool,
+    /// What checkpoint and journal say of members' counters.
+    pub(super) counters: Known,
 }
 
 /// Load the newest checkpoint that is whole and replay the journal from it; older ones, and the mirror's, come next.
@@ -64,7 +68,7 @@ pub(super) fn load<M: Media + ?Sized>(
     sources: &[MemberId],
     report: &mut Report,
 ) -> Result<Loaded, OpenError> {
-    let mut candidates: Vec<(Header, MemberId)> = Vec::new();
+    let mut candidates: Vec<(Header, MemberId, Known)> = Vec::new();
     let mut block = vec![0; BLOCK];
     for &m in sources {
         for region in 0..2 {
@@ -74,15 +78,15 @@ pub(super) fn load<M: Media + ?Sized>(
                 && let Some(h) =
                     Header::decode(&block, &sb.uuid).filter(|h| Header::region(h.number) == region)
             {
-                candidates.push((h, m));
+                candidates.push((h, m, Header::counters(&block).unwrap_or_default()));
             }
         }
     }
     // Newest first; of equals, the primary's.
-    candidates.sort_by_key(|(h, m)| (core::cmp::Reverse(h.number), *m != sources[0]));
+    candidates.sort_by_key(|(h, m, _)| (core::cmp::Reverse(h.number), *m != sources[0]));
     let highest = candidates.iter().map(|c| c.0.number).max().unwrap_or(0);
     let mut why = OpenError::NoCheckpoint;
-    for (h, m) in candidates {
+    for (h, m, counters) in candidates {
         let space = Space::new(sb.geometry().map_err(OpenError::BadRecord)?);
         let mut loaded = Loaded {
             highest,
@@ -92,6 +96,7 @@ pub(super) fn load<M: Media + ?Sized>(
             checkpoint: h,
             time: h.time,
             lazy: h.lazy == Some(session.epoch),
+            counters,
         };
         let mut r = Report {
             from_mirror: u64::from(m != layout.primary),
@@ -149,15 +154,22 @@ fn apply(
     was_clean: bool,
 ) -> Result<u64, OpenError> {
     let blocks = 1u32 << (sb.extent_shift - sb.block_shift);
-    let (slots, slowest) = (loaded.space.geo.slots(), loaded.space.geo.slowest());
-    let fast = loaded.space.geo.tier_slots(slowest).start;
     let (mut at, mut n) = (0, 0);
-    while let Some((r, used)) =
+    while let Some((entry, used)) =
         record::decode(&units[at..], blocks).map_err(OpenError::BadRecord)?
     {
-        record::check(&r, sb.extents, slots, fast).map_err(OpenError::BadRecord)?;
+        at += used * 16;
+        n += 1;
+        let r = match entry {
+            Entry::Extent(r) => r,
+            Entry::Counter { member, value } => {
+                counter::learn(&mut loaded.counters, member, value);
+                continue;
+            }
+        };
+        let (home, copy) = record::resolve(&r, &loaded.space.geo).map_err(OpenError::BadRecord)?;
         let map = &mut loaded.space.map;
-        map.load(r.extent, r.slot);
+        map.load(r.extent, home);
         match r.valid {
             record::Set::All => {}
             record::Set::Some(v) => map.import_valid(r.extent, v),
@@ -165,13 +177,13 @@ fn apply(
                 map.invalidate(r.extent, 0, blocks);
             }
         }
-        if let Some(c) = r.copy {
+        if let Some((c, slot)) = r.copy.zip(copy) {
             // Clean blocks count only if that very session was the last and closed: whatever wrote to the homes since did
             // not tell of them.
             let mutant = cfg!(feature = "mutants") && c.epoch == record::ANY_EPOCH;
             let trusted = (was_clean && c.epoch == sb.epoch) || mutant;
             let copy = Copy {
-                slot: c.slot,
+                slot,
                 dirty: (0..blocks).map(|b| c.dirty.has(b)).collect(),
                 clean: (0..blocks).map(|b| trusted && c.clean.has(b)).collect(),
             };
@@ -186,8 +198,6 @@ fn apply(
         loaded.space.map.set_stat(r.extent, r.stat);
         loaded.space.map.set_last(r.extent, r.last);
         loaded.time = loaded.time.max(r.last);
-        at += used * 16;
-        n += 1;
     }
     Ok(n)
 }
@@ -354,7 +364,7 @@ pub(super) fn resync<M: Media + ?Sized>(
             i += n as u32;
         }
         media.flush(to)?;
-        media.write(to, at, &h.encode(&sb.uuid))?;
+        media.write(to, at, &h.encode(&sb.uuid, &loaded.counters))?;
         media.flush(to)?;
     }
     // A block that only one side has whole is copied to the other. Whole is not enough: a lost session may have left a

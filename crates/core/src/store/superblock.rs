@@ -2,8 +2,8 @@
 
 use super::BLOCK;
 use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
-use super::layout::{Layout, MetaArea};
-use crate::geometry::{Geometry, MEMBERS_MAX, Member};
+use super::layout::{HEAD_BLOCKS, Layout, MetaArea};
+use crate::geometry::{Geometry, MEMBER_IDS_MAX, MEMBERS_MAX, Member};
 use crate::units::{MemberId, Nanos, TierId};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,14 +11,23 @@ use alloc::vec::Vec;
 /// First bytes of every member.
 pub const MAGIC: [u8; 8] = *b"ISOTHERM";
 /// Format version written and read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Incompatible feature: journal and checkpoints may hold records of copies. Set by every session that writes and whose
 /// checkpoint regions are large enough for them, since the policy may be changed while it runs.
 pub const FEATURE_COPIES: u64 = 1;
+/// Incompatible features that this program knows: a volume with others is refused.
+pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES;
+/// Read-only compatible features that this program knows: a volume with others is opened to read only. Bit 0 is kept for
+/// checksums of the members' blocks: whoever does not keep them up must not write.
+pub const RO_COMPAT_KNOWN: u64 = 0;
+/// Compatible features that this program knows: it goes on with others, and leaves their bits as they are.
+pub const COMPAT_KNOWN: u64 = 0;
 /// Longest policy description that is kept.
 pub const POLICY_BYTES: usize = 240;
 /// Longest member path that is kept, as a hint for people.
-pub const HINT_BYTES: usize = 120;
+pub const HINT_BYTES: usize = 88;
+/// Lines of the member table: those in use, and some for members that are gone or joining.
+pub const ROWS_MAX: usize = 20;
 
 /// Counters that only grow stay far below this: at a million a second it takes 146 000 years.
 pub(super) const COUNT_MAX: u64 = 1 << 62;
@@ -27,7 +36,8 @@ const RING_LEAST: u32 = 4;
 
 const CRC_AT: usize = 12;
 const MEMBERS_AT: usize = 512;
-const MEMBER_BYTES: usize = 192;
+const ROW_BYTES: usize = 160;
+const CLOSED_AT: usize = MEMBERS_AT + ROWS_MAX * ROW_BYTES;
 
 /// How far the last opening or closing got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +74,41 @@ impl Follow {
     }
 }
 
-/// One line of the member list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a line of the member table says of its member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemberState {
+    /// It holds part of the volume.
+    #[default]
+    InUse,
+    /// It was taken out. Its identity is never given to another.
+    Gone,
+    /// It is being added: nothing lies on it yet that anybody relies on.
+    Joining,
+}
+
+impl MemberState {
+    fn code(self) -> u8 {
+        match self {
+            MemberState::InUse => 1,
+            MemberState::Gone => 2,
+            MemberState::Joining => 3,
+        }
+    }
+    fn from_code(c: u8) -> Option<MemberState> {
+        let all = [MemberState::InUse, MemberState::Gone, MemberState::Joining];
+        all.into_iter().find(|s| s.code() == c)
+    }
+}
+
+/// One line of the member table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberEntry {
     /// Identity of the device within the volume.
     pub uuid: [u8; 16],
+    /// Its number in records, never given to another device of this volume.
+    pub id: u16,
+    /// Does it take part?
+    pub state: MemberState,
     /// Tier.
     pub tier: TierId,
     /// Slots on it.
@@ -77,8 +117,26 @@ pub struct MemberEntry {
     pub data_offset: u64,
     /// Device bytes that the volume uses: the device must have at least these.
     pub bytes: u64,
+    /// Where checksums of its blocks lie, and their bytes. 0: no room is laid out for them, which is so unless a feature
+    /// bit asks for it at creation.
+    pub sums: (u64, u64),
+    /// Its counter was at least this when the superblock was written.
+    pub counter: u64,
     /// Where it was last seen; a hint for people, never trusted.
     pub hint: String,
+}
+
+/// What of a volume is fixed at its creation, beside the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// log2 of the extent size.
+    pub extent_shift: u32,
+    /// log2 of the logical block.
+    pub block_shift: u32,
+    /// Extents of the volume.
+    pub extents: u32,
+    /// Metadata areas on primary and mirror.
+    pub area: MetaArea,
 }
 
 /// See the module.
@@ -88,6 +146,10 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Records of copies may occur: see [`FEATURE_COPIES`].
     pub copies: bool,
+    /// Compatible features, as found.
+    pub compat: u64,
+    /// Read-only compatible features, as found.
+    pub ro_compat: u64,
     /// Grows with every session that writes.
     pub generation: u64,
     /// Random, drawn by every session that writes.
@@ -118,8 +180,18 @@ pub struct Superblock {
     pub area: MetaArea,
     /// Which member of the list this device is.
     pub index: u8,
-    /// All members.
+    /// All members in use, by tier: [`MemberId`] is the place here.
     pub members: Vec<MemberEntry>,
+    /// Members that are gone or joining.
+    pub others: Vec<MemberEntry>,
+    /// Grows with every change of the member table.
+    pub table_version: u32,
+    /// The identity that the next member to join gets.
+    pub next_id: u16,
+    /// Where key slots of an encrypted volume lie on every member, and their bytes; 0: there are none.
+    pub keys: (u64, u32),
+    /// After a clean close: the journal number that comes next. Every block before it was durable. 0: not known.
+    pub closed_seq: u64,
     /// Engine time at the last clean close.
     pub time_base: Nanos,
     /// Policy in the form of the command line (`greendm,PT=2`), so that a lost description can be rebuilt.
@@ -135,6 +207,8 @@ pub enum SuperblockError {
     Foreign,
     /// Ours, but of a version or with features that this program does not know.
     Newer(u32),
+    /// Ours, but of a version that this program reads no more.
+    Older(u32),
     /// Ours, but the checksum is wrong.
     Damaged,
     /// Checksum right, contents impossible.
@@ -154,7 +228,80 @@ fn put_text(b: &mut [u8], at: usize, room: usize, s: &str) {
     put(b, at, &s.as_bytes()[..n]);
 }
 
+fn encode_row(m: &MemberEntry, b: &mut [u8]) {
+    put(b, 0, &m.uuid);
+    put(b, 16, &m.id.to_le_bytes());
+    b[18] = m.state.code();
+    b[19] = m.tier.0;
+    put(b, 20, &m.slots.to_le_bytes());
+    put(b, 24, &m.data_offset.to_le_bytes());
+    put(b, 32, &m.bytes.to_le_bytes());
+    put(b, 40, &m.sums.0.to_le_bytes());
+    put(b, 48, &m.sums.1.to_le_bytes());
+    put(b, 56, &m.counter.to_le_bytes());
+    put_text(b, 64, HINT_BYTES, &m.hint);
+}
+
+/// A line of the member table; `None` if it is empty.
+fn decode_row(b: &[u8]) -> Result<Option<MemberEntry>, SuperblockError> {
+    if b[18] == 0 {
+        return Ok(None);
+    }
+    let state = MemberState::from_code(b[18])
+        .ok_or(SuperblockError::Impossible("a member in an unknown state"))?;
+    Ok(Some(MemberEntry {
+        uuid: id_at(b, 0),
+        id: u16_at(b, 16),
+        state,
+        tier: TierId(b[19]),
+        slots: u32_at(b, 20),
+        data_offset: u64_at(b, 24),
+        bytes: u64_at(b, 32),
+        sums: (u64_at(b, 40), u64_at(b, 48)),
+        counter: u64_at(b, 56),
+        hint: text(&b[64..64 + HINT_BYTES]),
+    }))
+}
+
 impl Superblock {
+    /// Of a new, empty volume with these members in use, which get their identities here. It is at generation 1, closed, and has
+    /// neither name nor policy.
+    pub fn new(uuid: [u8; 16], epoch: u64, shape: Shape, members: Vec<MemberEntry>) -> Superblock {
+        let members: Vec<MemberEntry> = (0u16..)
+            .zip(members)
+            .map(|(id, m)| MemberEntry { id, ..m })
+            .collect();
+        Superblock {
+            uuid,
+            copies: false,
+            compat: 0,
+            ro_compat: 0,
+            generation: 1,
+            epoch,
+            prev_generation: 0,
+            prev_epoch: 0,
+            first_seq: 1,
+            prev_first_seq: 1,
+            follow: Follow::Unknown,
+            prev_follow: Follow::Unknown,
+            absent: 0,
+            state: State::Clean,
+            extent_shift: shape.extent_shift,
+            block_shift: shape.block_shift,
+            extents: shape.extents,
+            area: shape.area,
+            index: 0,
+            next_id: members.len() as u16,
+            members,
+            others: Vec::new(),
+            table_version: 1,
+            keys: (0, 0),
+            closed_seq: 1,
+            time_base: Nanos(0),
+            policy: String::new(),
+            name: String::new(),
+        }
+    }
     /// As a block.
     pub fn encode(&self) -> [u8; BLOCK] {
         let mut b = [0; BLOCK];
@@ -187,15 +334,17 @@ impl Superblock {
         put_text(&mut b, 224, POLICY_BYTES, &self.policy);
         put(&mut b, 464, &self.first_seq.to_le_bytes());
         put(&mut b, 472, &self.prev_first_seq.to_le_bytes());
-        for (i, m) in self.members.iter().enumerate() {
-            let at = MEMBERS_AT + i * MEMBER_BYTES;
-            put(&mut b, at, &m.uuid);
-            b[at + 16] = m.tier.0;
-            put(&mut b, at + 20, &m.slots.to_le_bytes());
-            put(&mut b, at + 24, &m.data_offset.to_le_bytes());
-            put(&mut b, at + 32, &m.bytes.to_le_bytes());
-            put_text(&mut b, at + 40, HINT_BYTES, &m.hint);
+        put(&mut b, 94, &self.next_id.to_le_bytes());
+        put(&mut b, 480, &self.compat.to_le_bytes());
+        put(&mut b, 488, &self.ro_compat.to_le_bytes());
+        put(&mut b, 496, &self.keys.0.to_le_bytes());
+        put(&mut b, 504, &self.keys.1.to_le_bytes());
+        put(&mut b, 508, &self.table_version.to_le_bytes());
+        let rows = self.members.iter().chain(&self.others).take(ROWS_MAX);
+        for (i, m) in rows.enumerate() {
+            encode_row(m, &mut b[MEMBERS_AT + i * ROW_BYTES..][..ROW_BYTES]);
         }
+        put(&mut b, CLOSED_AT, &self.closed_seq.to_le_bytes());
         seal(&mut b, CRC_AT);
         b
     }
@@ -213,10 +362,13 @@ impl Superblock {
                 SuperblockError::Newer(version)
             });
         }
+        if version < VERSION {
+            return Err(SuperblockError::Older(version));
+        }
         if sealed(&b[..BLOCK], CRC_AT).is_none() {
             return Err(SuperblockError::Damaged);
         }
-        if u64_at(b, 16) & !FEATURE_COPIES != 0 {
+        if u64_at(b, 16) & !INCOMPAT_KNOWN != 0 {
             return Err(SuperblockError::Newer(version));
         }
         let state = match b[72] {
@@ -229,19 +381,18 @@ impl Superblock {
         if count == 0 || count > MEMBERS_MAX || usize::from(b[73]) >= count {
             return Err(SuperblockError::Impossible("member count or index"));
         }
-        let members = (0..count)
-            .map(|i| {
-                let at = MEMBERS_AT + i * MEMBER_BYTES;
-                MemberEntry {
-                    uuid: id_at(b, at),
-                    tier: TierId(b[at + 16]),
-                    slots: u32_at(b, at + 20),
-                    data_offset: u64_at(b, at + 24),
-                    bytes: u64_at(b, at + 32),
-                    hint: text(&b[at + 40..at + 40 + HINT_BYTES]),
-                }
-            })
-            .collect();
+        let (mut members, mut others) = (Vec::new(), Vec::new());
+        for row in b[MEMBERS_AT..CLOSED_AT].chunks_exact(ROW_BYTES) {
+            let Some(m) = decode_row(row)? else { continue };
+            if m.state == MemberState::InUse {
+                members.push(m);
+            } else {
+                others.push(m);
+            }
+        }
+        if members.len() != count {
+            return Err(SuperblockError::Impossible("member count and member table"));
+        }
         let sb = Superblock {
             uuid: id_at(b, 24),
             copies: u64_at(b, 16) & FEATURE_COPIES != 0,
@@ -264,6 +415,13 @@ impl Superblock {
             },
             index: b[73],
             members,
+            others,
+            compat: u64_at(b, 480),
+            ro_compat: u64_at(b, 488),
+            table_version: u32_at(b, 508),
+            next_id: u16_at(b, 94),
+            keys: (u64_at(b, 496), u32_at(b, 504)),
+            closed_seq: u64_at(b, CLOSED_AT),
             time_base: Nanos(u64_at(b, 96)),
             name: text(&b[104..224]),
             policy: text(&b[224..224 + POLICY_BYTES]),
@@ -279,11 +437,26 @@ impl Superblock {
         if reserved {
             return Err("reserved bytes in use");
         }
-        if [self.generation, self.prev_generation, self.time_base.0]
+        let counts = [
+            self.generation,
+            self.prev_generation,
+            self.time_base.0,
+            self.closed_seq,
+        ];
+        let counters = self.members.iter().map(|m| m.counter);
+        if counts.into_iter().chain(counters).any(|n| n > COUNT_MAX) {
+            return Err("generation, counter or time beyond all reason");
+        }
+        let rows = || self.members.iter().chain(&self.others);
+        if rows().any(|m| m.id >= self.next_id) || self.next_id > MEMBER_IDS_MAX {
+            return Err("a member's identity was never given out");
+        }
+        if self
+            .others
             .iter()
-            .any(|&n| n > COUNT_MAX)
+            .any(|m| rows().filter(|o| o.id == m.id).count() > 1)
         {
-            return Err("generation or time beyond all reason");
+            return Err("two members of one identity");
         }
         let least = MetaArea::for_volume(self.extents, geo.blocks_per_extent(), 0);
         if self.area.ring_blocks < RING_LEAST || self.area.region_blocks < least.region_blocks {
@@ -296,7 +469,7 @@ impl Superblock {
             let metadata = if i == layout.primary || Some(i) == layout.mirror {
                 self.area.end()
             } else {
-                block
+                HEAD_BLOCKS * block
             };
             if m.data_offset % block != 0 || m.data_offset < metadata + block {
                 return Err("slots overlap the metadata");
@@ -324,7 +497,12 @@ impl Superblock {
                 data_offset: m.data_offset,
             })
             .collect();
-        Geometry::new(self.extent_shift, self.block_shift, self.extents, members)
+        Geometry::new(self.extent_shift, self.block_shift, self.extents, members)?
+            .with_ids(self.members.iter().map(|m| m.id).collect())
+    }
+    /// Does it have features that only a newer program may write to?
+    pub fn is_read_only(&self) -> bool {
+        self.ro_compat & !RO_COMPAT_KNOWN != 0
     }
     /// Can a checkpoint hold a copy for every slot of the faster tiers? Volumes created by older programs may lack the room.
     pub fn has_room_for_copies(&self) -> bool {
@@ -375,13 +553,18 @@ pub(crate) mod tests {
             slots,
             data_offset: Layout::data_offset(&area, true, 65536),
             bytes: 1 << 30,
+            counter: 5,
             hint: format!("/dev/tier{tier}"),
+            ..MemberEntry::default()
+        };
+        let shape = Shape {
+            extent_shift: 16,
+            block_shift: 12,
+            extents: 100,
+            area,
         };
         Superblock {
-            uuid: [7; 16],
-            copies: false,
             generation: 3,
-            epoch: 0xabcd,
             prev_generation: 2,
             prev_epoch: 0x1234,
             first_seq: 77,
@@ -389,16 +572,20 @@ pub(crate) mod tests {
             follow: Follow::Mirror,
             prev_follow: Follow::Exact,
             absent: 2,
-            state: State::Clean,
-            extent_shift: 16,
-            block_shift: 12,
-            extents: 100,
-            area,
             index: 1,
-            members: vec![entry(0, 30), entry(1, 80)],
+            others: vec![MemberEntry {
+                id: 2,
+                state: MemberState::Gone,
+                ..entry(0, 7)
+            }],
+            table_version: 4,
+            next_id: 3,
+            keys: (1 << 20, 4096),
+            closed_seq: 1234,
             time_base: Nanos(99),
             policy: String::from("greendm,PT=2"),
             name: String::from("v"),
+            ..Superblock::new([7; 16], 0xabcd, shape, vec![entry(0, 30), entry(1, 80)])
         }
     }
 
@@ -419,17 +606,50 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn newer_versions_and_features_are_told_from_damage() {
+    fn other_versions_are_told_from_damage() {
         let mut b = sample().encode();
-        b[8] = 2;
-        assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(2)));
-        let mut b = sample().encode();
-        b[16] = 2;
-        seal(&mut b, CRC_AT);
-        assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(1)));
+        b[8] = 3;
+        assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(3)));
+        b[8] = 1;
+        assert_eq!(Superblock::decode(&b), Err(SuperblockError::Older(1)));
         assert_eq!(
             Superblock::decode(&[0; BLOCK]),
             Err(SuperblockError::Foreign)
         );
+    }
+
+    /// Unknown features: incompatible ones refuse, read-only compatible ones allow reading, compatible ones allow all and stay.
+    #[test]
+    fn unknown_features_do_what_their_kind_says() {
+        let with = |at: usize| {
+            let mut b = sample().encode();
+            b[at + 7] = 0x20;
+            seal(&mut b, CRC_AT);
+            Superblock::decode(&b)
+        };
+        assert_eq!(with(16), Err(SuperblockError::Newer(2)));
+        let ro = with(488).unwrap();
+        assert!(ro.is_read_only() && ro.ro_compat == 0x20 << 56);
+        let fine = with(480).unwrap();
+        assert!(!fine.is_read_only());
+        let again = Superblock::decode(&fine.encode()).unwrap();
+        assert_eq!((again.compat, sample().compat), (0x20 << 56, 0));
+    }
+
+    #[test]
+    fn identities_are_given_out_once() {
+        let refused = |change: &dyn Fn(&mut Superblock)| {
+            let mut sb = sample();
+            change(&mut sb);
+            Superblock::decode(&sb.encode()).is_err()
+        };
+        assert!(!refused(&|_| {}));
+        assert!(refused(&|s| s.others[0].id = 1));
+        assert!(refused(&|s| s.members[0].id = 1));
+        assert!(refused(&|s| s.members[0].id = 3));
+        assert!(refused(&|s| s.members[0].state = MemberState::Joining));
+        assert!(!refused(&|s| s.others[0].state = MemberState::Joining));
+        // Gaps are what members leave behind that went.
+        assert!(!refused(&|s| (s.members[1].id, s.next_id) = (40, 41)));
     }
 }

@@ -3,8 +3,10 @@
 use crate::units::{ExtentId, MemberId, Slot, TierId};
 use alloc::vec::Vec;
 
-/// Slot numbers need 29 bits: the map packs three flags beside them. 2^29 slots of 64 KiB are 32 TiB.
-pub const SLOTS_MAX: u32 = (1 << 29) - 1;
+/// Slots at most: numbers have 32 bits, and the highest means "none". So many of 64 KiB are 256 TiB.
+pub const SLOTS_MAX: u32 = u32::MAX - 1;
+/// Identities of members run from 0 to this, exclusively; none is ever given to a second device.
+pub const MEMBER_IDS_MAX: u16 = (1 << 12) - 1;
 /// Members at most: the superblock's member list is one block.
 pub const MEMBERS_MAX: usize = 16;
 /// Tiers at most.
@@ -23,6 +25,16 @@ pub struct Member {
     pub data_offset: u64,
 }
 
+/// A slot as it is on record: which member, and which slot of it. Stays true when other members come and go, which
+/// volume-wide numbers do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The member's identity, less than [`MEMBER_IDS_MAX`].
+    pub member: u16,
+    /// Counted from the member's first slot.
+    pub index: u32,
+}
+
 /// The volume's fixed shape. Slots are numbered through all members, fastest tier first, so a tier is a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -34,6 +46,8 @@ pub struct Geometry {
     pub extents: u32,
     /// Member devices, by tier.
     pub members: Vec<Member>,
+    /// Their identities; equal to their places until somebody says otherwise.
+    ids: Vec<u16>,
     tiers: Vec<(u32, u32)>,
 }
 
@@ -78,12 +92,43 @@ impl Geometry {
             );
         }
         Ok(Geometry {
+            ids: (0..members.len() as u16).collect(),
             extent_shift,
             block_shift,
             extents,
             members,
             tiers,
         })
+    }
+    /// With these identities of the members, in their order.
+    ///
+    /// # Errors
+    /// Two are equal, one is too high, or there are not as many as members.
+    pub fn with_ids(self, ids: Vec<u16>) -> Result<Geometry, &'static str> {
+        let twice = |i: usize| ids[..i].contains(&ids[i]);
+        if ids.len() != self.members.len() || (0..ids.len()).any(twice) {
+            return Err("two members of one identity");
+        }
+        if ids.iter().any(|&id| id >= MEMBER_IDS_MAX) {
+            return Err("a member of an impossible identity");
+        }
+        Ok(Geometry { ids, ..self })
+    }
+    /// A slot as records name it.
+    #[inline]
+    pub fn spot(&self, s: Slot) -> Spot {
+        let i = self.place(s);
+        Spot {
+            member: self.ids[i],
+            index: s.0 - self.members[i].first_slot,
+        }
+    }
+    /// The slot that a record names; `None` if there is no such member, or it has no such slot.
+    #[inline]
+    pub fn slot(&self, spot: Spot) -> Option<Slot> {
+        let i = self.ids.iter().position(|&id| id == spot.member)?;
+        let m = &self.members[i];
+        (spot.index < m.slots).then(|| Slot(m.first_slot + spot.index))
     }
     /// Extent size in bytes.
     pub fn extent_bytes(&self) -> u32 {
@@ -129,14 +174,18 @@ impl Geometry {
             .unwrap_or(self.tiers.len() - 1);
         TierId(t as u8)
     }
+    /// Place in the list of the member that a slot is on.
+    #[inline]
+    fn place(&self, s: Slot) -> usize {
+        self.members
+            .iter()
+            .position(|m| s.0 < m.first_slot + m.slots)
+            .unwrap_or(self.members.len() - 1)
+    }
     /// The member that a slot is on, and the byte where it starts there.
     #[inline]
     pub fn locate(&self, s: Slot) -> (MemberId, u64) {
-        let i = self
-            .members
-            .iter()
-            .position(|m| s.0 < m.first_slot + m.slots)
-            .unwrap_or(self.members.len() - 1);
+        let i = self.place(s);
         let m = &self.members[i];
         (
             MemberId(i as u8),
@@ -177,6 +226,52 @@ mod tests {
         assert_eq!(g.tier_of(Slot(10)), TierId(1));
         assert_eq!(g.locate(Slot(30)), (MemberId(2), 1 << 20));
         assert_eq!(g.locate(Slot(11)), (MemberId(1), (1 << 20) + 65536));
+    }
+
+    #[test]
+    fn records_name_slots_by_member() {
+        let shape = |first: u32| vec![m(0, first), m(1, 20), m(1, 70)];
+        let g = Geometry::new(16, 9, 90, shape(10)).unwrap();
+        assert_eq!(
+            g.spot(Slot(31)),
+            Spot {
+                member: 2,
+                index: 1
+            }
+        );
+        // Another first member, of another size: what is on record of the others stays true.
+        let ids = |ids: Vec<u16>| Geometry::new(16, 9, 90, shape(25)).unwrap().with_ids(ids);
+        let h = ids(vec![7, 1, 2]).unwrap();
+        let spot = g.spot(Slot(31));
+        assert_eq!(
+            h.slot(spot).map(|s| (h.locate(s), h.spot(s))),
+            Some((g.locate(Slot(31)), spot))
+        );
+        for index in [0, 24, 25] {
+            let spot = Spot { member: 7, index };
+            assert_eq!(h.slot(spot).is_some(), index < 25);
+        }
+        assert_eq!(
+            h.slot(Spot {
+                member: 0,
+                index: 0
+            }),
+            None
+        );
+        assert!(ids(vec![7, 1, 7]).is_err() && ids(vec![7, 1]).is_err());
+        assert!(ids(vec![7, 1, MEMBER_IDS_MAX]).is_err());
+    }
+
+    #[test]
+    fn a_hundred_terabytes_in_small_extents_have_slots() {
+        let slots = |bytes: u64| (bytes / 65_536) as u32;
+        let (fast, slow) = (slots(2_000_000_000_000), slots(100_000_000_000_000));
+        let g = Geometry::new(16, 12, slow, vec![m(0, fast), m(1, slow)]).unwrap();
+        let last = Slot(g.slots() - 1);
+        assert!(g.slots() > 1 << 30 && g.slot(g.spot(last)) == Some(last));
+        assert_eq!(g.locate(last).1, (1 << 20) + (u64::from(slow - 1) << 16));
+        assert!(Geometry::new(16, 12, 5, vec![m(0, 1 << 31), m(1, (1 << 31) - 2)]).is_ok());
+        assert!(Geometry::new(16, 12, 5, vec![m(0, 1 << 31), m(1, (1 << 31) - 1)]).is_err());
     }
 
     #[test]

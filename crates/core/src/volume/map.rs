@@ -2,38 +2,33 @@
 //!
 //! One row is 12 bytes, so that an access touches one cache line; with the reverse map (4 bytes a slot of
 //! the faster tiers) a fully mapped volume costs 13 bytes an extent where a quarter is fast; the bar is 16. Which blocks of a partly written extent are valid lies in a
-//! separate bit set, read only for rows marked partial.
+//! separate bit set, read only for extents marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are bit sets
+//! of their own, which nobody looks at while no extent has the mark.
 
 mod copies;
 
 use crate::bits::Bits;
 use crate::units::{ExtentId, Nanos, Slot};
-use crate::volume::geometry::{Geometry, SLOTS_MAX};
+use crate::volume::geometry::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
 use copies::CopyBits;
 
-const SLOT_MASK: u32 = SLOTS_MAX;
-const UNMAPPED: u32 = SLOT_MASK; // the highest number is never a slot
-const PARTIAL: u32 = 1 << 29;
-const HELD: u32 = 1 << 30;
-/// The row's slot is that of a copy; the home is in the copy's entry.
-const COPIED: u32 = 1 << 31;
+/// Above every slot number.
+const UNMAPPED: u32 = u32::MAX;
 
-/// One extent: home slot and flags, time of last access (48-bit microseconds), 16 bits that belong to the policy.
+/// One extent: the slot of its copy, else of its home; time of last access (48-bit microseconds); 16 bits that belong to the
+/// policy. That the slot is a copy's is known by that slot's entry in `copies`.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    home: u32,
+    place: u32,
     last_low: u32,
     last_high: u16,
     stat: u16,
 }
 
-/// In a copy's entry: the copy is dirty.
-const DIRTY: u32 = 1 << 29;
-
 const EMPTY: Row = Row {
-    home: UNMAPPED,
+    place: UNMAPPED,
     last_low: 0,
     last_high: 0,
     stat: 0,
@@ -44,16 +39,54 @@ const EMPTY: Row = Row {
 pub struct ExtentMap {
     rows: Vec<Row>,
     owner: Vec<u32>,
-    /// By slot of the faster tiers that holds a copy: home of its extent, and whether the copy is dirty. Empty until the
-    /// first copy, so that tiering pays nothing for it.
+    /// By slot of the faster tiers that holds a copy: home of its extent. Empty until the first copy, so that tiering pays
+    /// nothing for it.
     copies: Vec<u32>,
+    /// By the same slots: the copy is dirty.
+    dirty_slots: Bits,
     /// What of each copy counts, where somebody asks (the engine does, hit-only runs do not). See `copies.rs`.
     bits: CopyBits,
     copied: u32,
     dirty: u32,
     valid: Bits,
+    partial: Marks,
+    held: Marks,
     blocks: usize,
     mapped: u32,
+}
+
+/// A mark that few extents have, or none: no memory until the first, then 1/8 byte an extent.
+#[derive(Clone, Debug)]
+struct Marks {
+    bits: Bits,
+    extents: u32,
+    count: u32,
+}
+
+impl Marks {
+    fn new(extents: u32) -> Marks {
+        Marks {
+            bits: Bits::default(),
+            extents,
+            count: 0,
+        }
+    }
+    #[inline]
+    fn get(&self, e: ExtentId) -> bool {
+        self.count > 0 && self.bits.get(e.0 as usize)
+    }
+    #[inline]
+    fn put(&mut self, e: ExtentId, on: bool) {
+        if on {
+            if self.bits.bytes() == 0 {
+                self.bits = Bits::new(self.extents as usize);
+            }
+            self.count += u32::from(self.bits.set(e.0 as usize));
+        } else if self.get(e) {
+            self.bits.clear(e.0 as usize);
+            self.count -= 1;
+        }
+    }
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -66,11 +99,14 @@ impl ExtentMap {
             rows: vec![EMPTY; geo.extents as usize],
             owner: vec![NOBODY; geo.tier_slots(geo.slowest()).start as usize],
             copies: Vec::new(),
+            dirty_slots: Bits::default(),
             bits: CopyBits::default(),
             copied: 0,
             dirty: 0,
             // One block an extent cannot be partial for long enough to be seen: its bit is still kept, it is 1/8 byte.
             valid: Bits::new(geo.extents as usize * blocks),
+            partial: Marks::new(geo.extents),
+            held: Marks::new(geo.extents),
             blocks,
             mapped: 0,
         }
@@ -83,34 +119,38 @@ impl ExtentMap {
     pub fn mapped(&self) -> u32 {
         self.mapped
     }
+    /// The home that the entry of a copy in slot `place` names, if there is a copy.
+    #[inline]
+    fn behind(&self, place: u32) -> Option<u32> {
+        let home = *self.copies.get(place as usize)?;
+        (home != UNMAPPED).then_some(home)
+    }
     /// The home of an extent.
     #[inline]
     pub fn home(&self, e: ExtentId) -> Option<Slot> {
-        let row = self.rows[e.0 as usize].home;
-        let s = if row & COPIED == 0 {
-            row & SLOT_MASK
-        } else {
-            self.copies[(row & SLOT_MASK) as usize] & SLOT_MASK
-        };
+        let place = self.rows[e.0 as usize].place;
+        let s = self.behind(place).unwrap_or(place);
         (s != UNMAPPED).then_some(Slot(s))
     }
     /// The slot of the extent's copy.
     #[inline]
     pub fn copy(&self, e: ExtentId) -> Option<Slot> {
-        let row = self.rows[e.0 as usize].home;
-        (row & COPIED != 0).then_some(Slot(row & SLOT_MASK))
+        let place = self.rows[e.0 as usize].place;
+        self.behind(place).map(|_| Slot(place))
     }
     /// The copy's slot, else the home's: where the extent is read fastest.
     #[inline]
     pub fn fastest(&self, e: ExtentId) -> Option<Slot> {
-        let s = self.rows[e.0 as usize].home & SLOT_MASK;
+        let s = self.rows[e.0 as usize].place;
         (s != UNMAPPED).then_some(Slot(s))
     }
     /// Does the copy hold data that the home does not?
     #[inline]
     pub fn is_dirty(&self, e: ExtentId) -> bool {
-        self.copy(e)
-            .is_some_and(|c| self.copies[c.0 as usize] & DIRTY != 0)
+        self.dirty > 0
+            && self
+                .copy(e)
+                .is_some_and(|c| self.dirty_slots.get(c.0 as usize))
     }
     /// Give a mapped extent a (clean) copy in `s`, which must be on a tier other than the slowest.
     pub fn add_copy(&mut self, e: ExtentId, s: Slot) {
@@ -120,34 +160,39 @@ impl ExtentMap {
         );
         if self.copies.is_empty() {
             self.copies = vec![UNMAPPED; self.owner.len()];
+            self.dirty_slots = Bits::new(self.owner.len());
         }
         let r = &mut self.rows[e.0 as usize];
-        self.copies[s.0 as usize] = r.home & SLOT_MASK;
-        r.home = s.0 | (r.home & !SLOT_MASK) | COPIED;
+        assert!(r.place != UNMAPPED, "a copy of nothing");
+        self.copies[s.0 as usize] = r.place;
+        r.place = s.0;
         self.own(s, e.0);
         self.copied += 1;
     }
     /// The extent gives up its copy. Returns its slot, and whether it was dirty.
     pub fn drop_copy(&mut self, e: ExtentId) -> Option<(Slot, bool)> {
         let s = self.copy(e)?;
-        let entry = self.copies[s.0 as usize];
-        let r = &mut self.rows[e.0 as usize];
-        r.home = (entry & SLOT_MASK) | (r.home & !(SLOT_MASK | COPIED));
+        let dirty = self.dirty_slots.get(s.0 as usize);
+        self.rows[e.0 as usize].place = self.copies[s.0 as usize];
         self.copies[s.0 as usize] = UNMAPPED;
+        self.dirty_slots.clear(s.0 as usize);
         self.own(s, NOBODY);
         self.copied -= 1;
-        self.dirty -= u32::from(entry & DIRTY != 0);
+        self.dirty -= u32::from(dirty);
         self.bits.wipe(s);
-        Some((s, entry & DIRTY != 0))
+        Some((s, dirty))
     }
     /// Mark a copy dirty or clean; true if that changed anything. Without a copy, nothing.
     pub fn set_dirty(&mut self, e: ExtentId, on: bool) -> bool {
         let Some(c) = self.copy(e) else {
             return false;
         };
-        let entry = &mut self.copies[c.0 as usize];
-        let was = *entry & DIRTY != 0;
-        *entry = if on { *entry | DIRTY } else { *entry & !DIRTY };
+        let was = self.dirty_slots.get(c.0 as usize);
+        if on {
+            self.dirty_slots.set(c.0 as usize);
+        } else {
+            self.dirty_slots.clear(c.0 as usize);
+        }
         self.dirty = self.dirty + u32::from(on) - u32::from(was);
         was != on
     }
@@ -172,8 +217,8 @@ impl ExtentMap {
             self.home(e).is_none() && self.owner(s).is_none(),
             "extent or slot already taken"
         );
-        let r = &mut self.rows[e.0 as usize];
-        r.home = s.0 | (r.home & HELD) | if partial { PARTIAL } else { 0 };
+        self.rows[e.0 as usize].place = s.0;
+        self.partial.put(e, partial);
         if partial {
             let b = e.0 as usize * self.blocks;
             self.valid.fill(b, b + self.blocks, false);
@@ -188,8 +233,7 @@ impl ExtentMap {
             self.owner(to).is_none() && self.copy(e).is_none(),
             "slot already taken, or the extent has a copy"
         );
-        let r = &mut self.rows[e.0 as usize];
-        r.home = to.0 | (r.home & !SLOT_MASK);
+        self.rows[e.0 as usize].place = to.0;
         self.own(from, NOBODY);
         self.own(to, e.0);
         Some(from)
@@ -198,8 +242,8 @@ impl ExtentMap {
     pub fn unmap(&mut self, e: ExtentId) -> Option<Slot> {
         let from = self.home(e)?;
         assert!(self.copy(e).is_none(), "the copy must go first");
-        let r = &mut self.rows[e.0 as usize];
-        r.home = UNMAPPED | (r.home & HELD);
+        self.rows[e.0 as usize].place = UNMAPPED;
+        self.partial.put(e, false);
         self.own(from, NOBODY);
         self.mapped -= 1;
         Some(from)
@@ -208,8 +252,9 @@ impl ExtentMap {
     /// [`ExtentMap::rebuild_owners`].
     pub fn load(&mut self, e: ExtentId, slot: Option<Slot>) {
         let r = &mut self.rows[e.0 as usize];
-        let was = r.home & SLOT_MASK != UNMAPPED;
-        r.home = slot.map_or(UNMAPPED, |s| s.0);
+        let was = r.place != UNMAPPED;
+        r.place = slot.map_or(UNMAPPED, |s| s.0);
+        self.partial.put(e, false);
         self.mapped = self.mapped + u32::from(slot.is_some()) - u32::from(was);
     }
     /// For recovery: derive slot → extent from the rows.
@@ -228,27 +273,27 @@ impl ExtentMap {
     /// Has the extent blocks that were never written?
     #[inline]
     pub fn is_partial(&self, e: ExtentId) -> bool {
-        self.rows[e.0 as usize].home & PARTIAL != 0
+        self.partial.get(e)
     }
     /// How many extents from `e` on (at most `most`) have a home, every block valid, and no copy?
     pub fn plain_run(&self, e: ExtentId, most: u32) -> u32 {
-        let from = e.0 as usize;
-        let to = self.rows.len().min(from + most as usize);
-        let plain = |r: &Row| r.home & (PARTIAL | COPIED) == 0 && r.home & SLOT_MASK != UNMAPPED;
-        self.rows[from..to]
-            .iter()
-            .position(|r| !plain(r))
-            .unwrap_or(to - from) as u32
+        let to = self.rows.len().min(e.0 as usize + most as usize) as u32;
+        (e.0..to)
+            .map(ExtentId)
+            .position(|x| {
+                let place = self.rows[x.0 as usize].place;
+                place == UNMAPPED || self.behind(place).is_some() || self.partial.get(x)
+            })
+            .map_or(to - e.0, |n| n as u32)
     }
     /// Something (a move, a waiting request) wants to be asked before this extent is touched.
     #[inline]
     pub fn is_held(&self, e: ExtentId) -> bool {
-        self.rows[e.0 as usize].home & HELD != 0
+        self.held.get(e)
     }
     /// Set or clear the mark of [`ExtentMap::is_held`].
     pub fn hold(&mut self, e: ExtentId, on: bool) {
-        let h = &mut self.rows[e.0 as usize].home;
-        *h = if on { *h | HELD } else { *h & !HELD };
+        self.held.put(e, on);
     }
     /// Blocks `from..to` of a mapped extent became valid; true if that changed anything.
     pub fn validate(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
@@ -258,7 +303,7 @@ impl ExtentMap {
         let b = e.0 as usize * self.blocks;
         let changed = self.valid.fill(b + from as usize, b + to as usize, true);
         if changed && self.valid.all(b, b + self.blocks, true) {
-            self.rows[e.0 as usize].home &= !PARTIAL;
+            self.partial.put(e, false);
         }
         changed
     }
@@ -267,7 +312,7 @@ impl ExtentMap {
         let b = e.0 as usize * self.blocks;
         if !self.is_partial(e) {
             self.valid.fill(b, b + self.blocks, true);
-            self.rows[e.0 as usize].home |= PARTIAL;
+            self.partial.put(e, true);
         }
         self.valid.fill(b + from as usize, b + to as usize, false)
     }
@@ -303,8 +348,7 @@ impl ExtentMap {
             .import(e.0 as usize * self.blocks, self.blocks, bytes);
         let b = e.0 as usize * self.blocks;
         let full = self.valid.all(b, b + self.blocks, true);
-        let h = &mut self.rows[e.0 as usize].home;
-        *h = if full { *h & !PARTIAL } else { *h | PARTIAL };
+        self.partial.put(e, !full);
     }
     /// Time of last access, rounded down to a microsecond.
     #[inline]
@@ -344,7 +388,11 @@ impl ExtentMap {
     /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks), bytes.
     pub fn bytes(&self) -> (usize, usize) {
         (
-            self.rows.len() * size_of::<Row>() + (self.owner.len() + self.copies.len()) * 4,
+            self.rows.len() * size_of::<Row>()
+                + (self.owner.len() + self.copies.len()) * 4
+                + self.partial.bits.bytes()
+                + self.held.bits.bytes()
+                + self.dirty_slots.bytes(),
             self.valid.bytes() + self.bits.bytes(),
         )
     }

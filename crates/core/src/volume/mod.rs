@@ -18,7 +18,7 @@ mod seat;
 pub mod slots;
 mod space;
 
-pub use geometry::{Geometry, Member};
+pub use geometry::{Geometry, Member, Spot};
 pub use map::ExtentMap;
 pub use pins::Pins;
 pub use rooms::{SPAN_SHIFT, UNITS_MAX};

@@ -5,7 +5,7 @@ use isotherm_core::engine::Params;
 use isotherm_core::policy::{Refusal, build};
 use isotherm_core::stats::MoveCounters;
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::superblock::{Follow, MemberEntry, State};
+use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::*;
 use std::collections::BTreeMap;
@@ -39,31 +39,16 @@ pub fn engine(policy: &str, params: Params) -> Engine {
         slots,
         data_offset,
         bytes: data_offset + u64::from(slots) * EXTENT,
-        hint: String::new(),
+        ..MemberEntry::default()
     };
-    let sb = Superblock {
-        uuid: [7; 16],
-        copies: false,
-        generation: 1,
-        epoch: 1,
-        prev_generation: 0,
-        prev_epoch: 0,
-        first_seq: 1,
-        prev_first_seq: 1,
-        follow: Follow::Unknown,
-        prev_follow: Follow::Unknown,
-        absent: 0,
-        state: State::Clean,
+    let shape = Shape {
         extent_shift: 12,
         block_shift: 9,
         extents: EXTENTS,
         area,
-        index: 0,
-        members: vec![member(0, FAST), member(1, EXTENTS + 8)],
-        time_base: Nanos(0),
-        policy: String::new(),
-        name: String::new(),
     };
+    let members = vec![member(0, FAST), member(1, EXTENTS + 8)];
+    let sb = Superblock::new([7; 16], 1, shape, members);
     let mut ram = Ram(sb
         .members
         .iter()

@@ -58,7 +58,9 @@ pub struct CreateArgs {
 #[command(
     group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["block_file", "nbd", "ublk"]),
     after_help = "Examples:\n  isotherm serve v --block-file mnt        # then: losetup --direct-io=on -f mnt/v\n  \
-    isotherm serve v --nbd unix:v.nbd --nbd 127.0.0.1:10809"
+    isotherm serve v --nbd unix:v.nbd --nbd 127.0.0.1:10809\n  \
+    isotherm serve v --nbd 0.0.0.0:10809 --nbd-allow-remote --nbd-tls-cert server-cert.pem \\\n    \
+    --nbd-tls-key server-key.pem --nbd-tls-clients ca-cert.pem"
 )]
 pub struct ServeArgs {
     /// The volume
@@ -69,6 +71,18 @@ pub struct ServeArgs {
     /// Serve NBD on a unix socket (unix:PATH) or on HOST:PORT of this machine; repeatable
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
+    /// Serve NBD also on addresses that other machines can reach. They must speak TLS and show a certificate
+    #[arg(long, requires_all = ["nbd", "nbd_tls_cert", "nbd_tls_key", "nbd_tls_clients"])]
+    pub nbd_allow_remote: bool,
+    /// Certificate of this server (PEM). With it every TCP client must speak TLS; unix sockets stay as they are
+    #[arg(long, value_name = "FILE", requires_all = ["nbd", "nbd_tls_key", "nbd_tls_clients"])]
+    pub nbd_tls_cert: Option<PathBuf>,
+    /// Its private key (PEM, without a password)
+    #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
+    pub nbd_tls_key: Option<PathBuf>,
+    /// Who signs certificates of clients (PEM): whoever holds one of these may read and write the volume
+    #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
+    pub nbd_tls_clients: Option<PathBuf>,
     /// Serve as /dev/ublkbN (not in this build)
     #[arg(long)]
     pub ublk: bool,

@@ -395,6 +395,9 @@ fn words(error: SuperblockError) -> String {
         SuperblockError::Newer(v) => {
             format!("of format version {v}, which this program does not know")
         }
+        SuperblockError::Older(v) => {
+            format!("of format version {v}, which this program no longer reads")
+        }
         SuperblockError::Damaged => "damaged".into(),
         SuperblockError::Impossible(what) => format!("impossible: {what}"),
     }

@@ -116,6 +116,11 @@ fn words(e: SuperblockError) -> String {
         SuperblockError::Newer(v) => {
             format!("carries a volume of format version {v}: use a newer isotherm")
         }
+        SuperblockError::Older(v) => {
+            format!(
+                "carries a volume of format version {v}, which this program no longer reads: use the isotherm that made it"
+            )
+        }
         SuperblockError::Damaged => "carries a damaged superblock".to_owned(),
         SuperblockError::Impossible(what) => format!("carries an impossible superblock: {what}"),
     }

@@ -10,7 +10,7 @@ use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Drain, Mutant, Params};
 use isotherm_core::policy::{self, Policy, Refusal};
 use isotherm_core::store::open::{Mode, OpenError};
-use isotherm_core::store::superblock::{Follow, MemberEntry, State};
+use isotherm_core::store::superblock::{self, MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
 use isotherm_core::{
     Effect, Engine, Event, ExtentId, IoError, MemberId, Nanos, Request, RequestOp, Tag, TierId,
@@ -150,36 +150,25 @@ fn superblock(seed: u64, ring: u32, shape: Shape) -> Superblock {
         slots,
         data_offset: data_offset(i),
         bytes: data_offset(i) + u64::from(slots) * 4096,
-        hint: String::new(),
+        ..MemberEntry::default()
     };
-    Superblock {
-        uuid: [0x42; 16],
-        copies: false,
-        generation: 1,
-        epoch: seed,
-        prev_generation: 0,
-        prev_epoch: 0,
-        first_seq: 1,
-        prev_first_seq: 1,
-        follow: Follow::Unknown,
-        prev_follow: Follow::Unknown,
-        absent: 0,
-        state: State::Clean,
+    let members = match shape {
+        Shape::Small => vec![entry(0, 0, 10), entry(1, 1, 20)],
+        Shape::Roomy => vec![entry(0, 0, 10), entry(1, 1, 26)],
+        Shape::TwoFast => vec![entry(0, 0, 5), entry(1, 0, 5), entry(2, 1, 20)],
+        Shape::ThreeTiers => vec![entry(0, 0, 6), entry(1, 1, 8), entry(2, 2, 16)],
+        Shape::Large => vec![entry(0, 0, 200), entry(1, 1, 460)],
+    };
+    let shape = superblock::Shape {
         extent_shift: 12,
         block_shift: 9,
         extents,
         area,
-        index: 0,
-        members: match shape {
-            Shape::Small => vec![entry(0, 0, 10), entry(1, 1, 20)],
-            Shape::Roomy => vec![entry(0, 0, 10), entry(1, 1, 26)],
-            Shape::TwoFast => vec![entry(0, 0, 5), entry(1, 0, 5), entry(2, 1, 20)],
-            Shape::ThreeTiers => vec![entry(0, 0, 6), entry(1, 1, 8), entry(2, 2, 16)],
-            Shape::Large => vec![entry(0, 0, 200), entry(1, 1, 460)],
-        },
-        time_base: Nanos(0),
+    };
+    Superblock {
         policy: String::from("chaos"),
         name: String::from("hostile"),
+        ..Superblock::new([0x42; 16], seed, shape, members)
     }
 }
 

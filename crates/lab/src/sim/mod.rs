@@ -40,7 +40,7 @@ pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
 pub use phases::{Phase, PhaseClass, Reply};
 pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
 pub use setup::{Device, Model, Observe, Setup, Tier, TimeMode, check_setting};
-pub use shape::{Drive, Place, Shape};
+pub use shape::{Drive, Place, SLOTS_MAX, Shape};
 pub use source::{BATCH, Memory, Records, Source, Synthetic, TraceFile, Volumes};
 pub(crate) use touched::each_batch;
 pub use touched::{Rows, Touched, span, touched};

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use isotherm_core::engine::Params;
-use isotherm_core::geometry::{Geometry, Member, SLOTS_MAX};
+use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::load::Cost;
 use isotherm_core::policy::Policy;
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::superblock::{Follow, MemberEntry, State};
+use isotherm_core::store::superblock::{self, MemberEntry};
 use isotherm_core::store::{BLOCK, Layout, Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::{Engine, MemberId, Nanos, TierId};
 use isotherm_models::{DeviceModel, Options, Sheet};
@@ -20,6 +20,8 @@ use roaring::RoaringTreemap;
 
 use crate::compact::Compact;
 
+/// Slots of a simulated volume at most: a run that needs more would take tens of gigabytes of memory.
+pub const SLOTS_MAX: u32 = (1 << 29) - 1;
 /// Fast slots kept at most, where the trace touches less than half as many extents.
 const FAST_SLOTS_MAX: u64 = 1 << 26;
 /// Moves at once at most.
@@ -182,35 +184,25 @@ impl Shape {
                 data_offset,
                 bytes: data_offset + u64::from(p.slots) * extent,
                 hint: p.name.clone(),
+                ..MemberEntry::default()
             }
         };
-        Superblock {
-            uuid: [0xab; 16],
-            generation: 1,
-            epoch: 1,
-            prev_generation: 0,
-            prev_epoch: 0,
-            first_seq: 1,
-            prev_first_seq: 1,
-            follow: Follow::Unknown,
-            prev_follow: Follow::Unknown,
-            absent: 0,
-            state: State::Clean,
+        let members = self.members.iter().enumerate();
+        let shape = superblock::Shape {
             extent_shift: self.shift,
             block_shift: BLOCK_SHIFT,
-            extents: self.extents as u32,
+            extents,
             area,
-            index: 0,
-            copies: false,
-            members: self
-                .members
-                .iter()
-                .enumerate()
-                .map(|(i, p)| entry(i, p))
-                .collect(),
-            time_base: Nanos(0),
+        };
+        Superblock {
             policy: policy.to_owned(),
             name: "lab".to_owned(),
+            ..Superblock::new(
+                [0xab; 16],
+                1,
+                shape,
+                members.map(|(i, p)| entry(i, p)).collect(),
+            )
         }
     }
 

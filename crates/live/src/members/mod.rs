@@ -76,7 +76,7 @@ fn is_block(path: &Path) -> bool {
 /// What a member's hint holds.
 enum Hint {
     /// A member of this volume.
-    Member(Superblock),
+    Member(Box<Superblock>),
     /// Something of ours that cannot be read: it is not passed over for another copy.
     Unreadable,
     /// Nothing, or nothing of this volume.
@@ -127,7 +127,7 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
     for (path, hint) in hints.iter().zip(&mut held) {
         match hint {
             Hint::Member(sb) if sb.uuid == uuid => {
-                places.push(Candidate::new(path.clone(), sb.clone(), true));
+                places.push(Candidate::new(path.clone(), (**sb).clone(), true));
             }
             Hint::Member(_) => *hint = Hint::Nothing,
             _ => {}
@@ -168,7 +168,7 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
 
 fn look(path: &Path) -> Hint {
     match probe(path, Second::At(&[])) {
-        Ok(Ok(sb)) => Hint::Member(sb),
+        Ok(Ok(sb)) => Hint::Member(Box::new(sb)),
         Err(_) | Ok(Err(SuperblockError::Foreign)) => Hint::Nothing,
         Ok(Err(_)) => Hint::Unreadable,
     }

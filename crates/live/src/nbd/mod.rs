@@ -11,7 +11,9 @@
 
 mod outbox;
 pub mod proto;
+mod relay;
 pub mod server;
 mod session;
 mod socket;
 pub mod testing;
+pub mod tls;

@@ -17,6 +17,7 @@ pub use super::session::Patience;
 use super::session::{self, End};
 pub use super::socket::Address;
 use super::socket::{self, Listener};
+use super::tls::{Peers, Tls};
 use crate::port::Port;
 use crate::server::Handle;
 
@@ -32,8 +33,10 @@ pub struct Config {
     pub name: String,
     /// For people; at most 4096 bytes, no NUL.
     pub description: String,
-    /// Listen on addresses that other machines can reach. There is no password: whoever connects may write.
+    /// Listen on addresses that other machines can reach; only with `tls`.
     pub allow_remote: bool,
+    /// Every TCP connection must speak TLS and prove with a certificate who it is; unix sockets go on as they are.
+    pub tls: Option<Tls>,
     /// Connections at once; more are closed as they come.
     pub max_connections: usize,
     /// Open requests of each connection.
@@ -49,6 +52,7 @@ impl Config {
             name: name.to_owned(),
             description: String::new(),
             allow_remote: false,
+            tls: None,
             max_connections: 64,
             limits: Limits::default(),
             patience: Patience::default(),
@@ -63,6 +67,12 @@ impl Config {
                     format!("NBD export {field}: must have at most {MAX_STRING} bytes and no NUL"),
                 ));
             }
+        }
+        if self.allow_remote && self.tls.is_none() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "NBD for other machines without TLS: whoever can reach the address could read and write the volume",
+            ));
         }
         Ok(())
     }
@@ -79,6 +89,8 @@ pub struct Counts {
     pub violations: u64,
     /// Connections ended because the peer did not choose an export, or stopped in the middle of a write.
     pub stalled: u64,
+    /// TLS connections that ended before the peer had proved who it is.
+    pub unknown: u64,
 }
 
 #[derive(Default)]
@@ -98,6 +110,8 @@ struct Shared {
     full: AtomicBool,
     table: Mutex<Table>,
     left: Condvar,
+    /// Those of the network.
+    peers: Arc<Peers>,
 }
 
 /// A running server; dropping it stops it.
@@ -156,6 +170,7 @@ impl Server {
             full: AtomicBool::new(false),
             table: Mutex::default(),
             left: Condvar::new(),
+            peers: Arc::default(),
         });
         let mut server = Server {
             shared,
@@ -179,7 +194,10 @@ impl Server {
 
     /// Figures since the start.
     pub fn counts(&self) -> Counts {
-        self.shared.table().counts
+        Counts {
+            unknown: self.shared.peers.failed(),
+            ..self.shared.table().counts
+        }
     }
 
     /// Connections now.
@@ -201,6 +219,7 @@ impl Server {
             // A panic there was reported already.
             thread.join().ok();
         }
+        self.shared.peers.refuse_new();
         for outbox in self.shared.table().open.iter().filter(|o| !o.is_client()) {
             outbox.give_up();
         }
@@ -233,6 +252,8 @@ impl Server {
                 }
             }
         }
+        drop(table);
+        self.shared.peers.end(STOP_PATIENCE);
     }
 }
 
@@ -252,7 +273,17 @@ impl Shared {
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
     while !shared.full.load(Ordering::SeqCst) {
         match listener.accept() {
-            Ok(socket) => welcome(socket, shared),
+            Ok(socket) => match &shared.config.tls {
+                Some(tls) if listener.is_tcp() => {
+                    let for_peer = Arc::clone(shared);
+                    let patience = shared.config.patience;
+                    let known = move |session| welcome(session, &for_peer);
+                    if shared.peers.meet(socket, tls, patience, known).is_err() {
+                        shared.table().counts.refused += 1;
+                    }
+                }
+                _ => welcome(socket, shared),
+            },
             Err(_) if shared.full.load(Ordering::SeqCst) => return,
             // Out of descriptors, or a peer that left before it was accepted. Neither ends the server; the pause keeps
             // the first from spinning.

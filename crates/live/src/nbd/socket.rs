@@ -96,8 +96,8 @@ impl Listener {
                 {
                     return Err(invalid(&format!(
                         "NBD address {host} ({remote}) is reachable from other machines, which could then read and \
-                         write the volume without a password: use 127.0.0.1 or a unix socket, and let other \
-                         machines come through a tunnel (`ssh -L`)"
+                         write the volume without a password: use 127.0.0.1 or a unix socket, or give \
+                         --nbd-allow-remote with TLS certificates (--nbd-tls-cert, --nbd-tls-key, --nbd-tls-clients)"
                     )));
                 }
                 if resolved.is_empty() {
@@ -126,6 +126,11 @@ impl Listener {
                 Ok(OwnedFd::from(stream))
             }
         }
+    }
+
+    /// Clients come over a network, or could.
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self, Listener::Tcp(_))
     }
 
     /// The address it got, as `Address` prints it.

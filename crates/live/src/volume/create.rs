@@ -8,9 +8,9 @@ use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use crate::members;
 use isotherm_core::policy::Uses;
-use isotherm_core::store::superblock::{Follow, MemberEntry, State};
+use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{self, Layout, MetaArea, Superblock};
-use isotherm_core::{MemberId, Nanos, TierId};
+use isotherm_core::{MemberId, TierId};
 use std::path::{Path, PathBuf};
 
 /// Removes what it made unless told to keep it: nothing is created half-way.
@@ -66,40 +66,27 @@ impl Plan {
             copies.sum::<u64>() as u32,
             blocks_per_extent,
         );
-        let mut sb = Superblock {
-            uuid: random()?,
-            copies: false,
-            generation: 1,
-            epoch: u64::from_le_bytes(random()?),
-            prev_generation: 0,
-            prev_epoch: 0,
-            first_seq: 1,
-            prev_first_seq: 1,
-            follow: Follow::Unknown,
-            prev_follow: Follow::Unknown,
-            absent: 0,
-            state: State::Clean,
+        let mut members = Vec::new();
+        for m in &config.members {
+            members.push(MemberEntry {
+                uuid: random()?,
+                tier: TierId(m.tier),
+                hint: m.path.display().to_string(),
+                ..MemberEntry::default()
+            });
+        }
+        let shape = Shape {
             extent_shift: extent.trailing_zeros(),
             block_shift: align.trailing_zeros(),
             extents: 0,
             area,
-            index: 0,
-            members: Vec::new(),
-            time_base: Nanos(0),
+        };
+        let epoch = u64::from_le_bytes(random()?);
+        let mut sb = Superblock {
             policy: config.policy.clone(),
             name: config.name.clone(),
+            ..Superblock::new(random()?, epoch, shape, members)
         };
-        for m in &config.members {
-            let hint = m.path.display().to_string();
-            sb.members.push(MemberEntry {
-                uuid: random()?,
-                tier: TierId(m.tier),
-                slots: 0,
-                data_offset: 0,
-                bytes: 0,
-                hint,
-            });
-        }
         let layout = sb.layout();
         for (i, entry) in sb.members.iter_mut().enumerate() {
             let m = MemberId(i as u8);

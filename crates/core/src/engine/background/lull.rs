@@ -17,15 +17,16 @@
 //! What is durable and when is none of this file's business: a copy is dirty on record like any other, a FLUSH is answered as
 //! ever. Members of the fastest tier are never waited for.
 
-use crate::engine::{Engine, LOOKS, What};
-use crate::io::Effect;
+use super::{Background, LOOKS};
+use crate::engine::devices::{Cause, What};
+use crate::engine::ground::{Ground, Parts, Phase};
+use crate::io::{BufRef, DeviceOp, OpId, OpKind};
 use crate::policy::{Action, Refusal};
 use crate::units::{MemberId, Nanos, Slot};
-use alloc::vec::Vec;
 
 /// A policy that was refused because a disk sleeps is not asked again before this has passed, nor is a batch that did not
 /// get below the limit of dirty bytes repeated: a disk put to sleep must not cost a whole CPU.
-pub(in crate::engine) const ASK_AGAIN: Nanos = Nanos::from_secs(1);
+pub(super) const ASK_AGAIN: Nanos = Nanos::from_secs(1);
 /// The next look for dirty copies comes after this, so that a long list does not stall requests.
 const NEXT: Nanos = Nanos::from_millis(1);
 
@@ -41,11 +42,11 @@ struct Batch {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Lull {
+pub(super) struct Lull {
     /// What is held is held no longer than this; `None`: the mode is off.
-    pub(in crate::engine) hold: Option<Nanos>,
+    hold: Option<Nanos>,
     /// Dirty bytes held at most, in whole extents.
-    pub(in crate::engine) bytes: Option<u64>,
+    bytes: Option<u64>,
     /// Since when there is something to do in a batch.
     since: Option<Nanos>,
     /// Members that the access being served wakes: a bit set.
@@ -58,7 +59,7 @@ pub(in crate::engine) struct Lull {
 }
 
 impl Lull {
-    pub(in crate::engine) fn new(hold: Option<Nanos>, bytes: Option<u64>, now: Nanos) -> Lull {
+    pub(super) fn new(hold: Option<Nanos>, bytes: Option<u64>, now: Nanos) -> Lull {
         Lull {
             hold,
             bytes,
@@ -71,84 +72,44 @@ impl Lull {
         }
     }
     #[inline]
-    pub(in crate::engine) fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         self.hold.is_some()
     }
-    pub(in crate::engine) fn set(&mut self, hold: Option<Nanos>, bytes: Option<u64>) {
+    pub(super) fn set(&mut self, hold: Option<Nanos>, bytes: Option<u64>) {
         if hold.is_none() {
             *self = Lull::new(None, bytes, self.ended);
         }
         (self.hold, self.bytes) = (hold, bytes);
     }
-    /// Not before this is the policy asked for background work.
+}
+
+impl Background {
+    /// Is the mode on?
     #[inline]
-    pub(in crate::engine) fn not_before(&self) -> Option<Nanos> {
-        self.ask_again
+    pub(in crate::engine) fn heeds_sleep(&self) -> bool {
+        self.lull.is_on()
+    }
+    pub(in crate::engine) fn set_hold(&mut self, hold: Option<Nanos>, bytes: Option<u64>) {
+        self.lull.set(hold, bytes);
     }
     /// Should the round that starts next be a whole one, the mirror included?
     pub(in crate::engine) fn wants_round(&self) -> bool {
-        self.wants_round
+        self.lull.wants_round
     }
     pub(in crate::engine) fn round_began(&mut self) {
-        self.wants_round = false;
+        self.lull.wants_round = false;
     }
-    pub(in crate::engine) fn is_batching(&self) -> bool {
-        self.batch.is_some()
-    }
-    /// A member woke up.
-    pub(in crate::engine) fn woke(&mut self) {
-        self.ask_again = None;
-    }
-}
-
-impl Engine {
-    /// A disk of which this mode knows: it is told when to sleep, and is not of the fastest tier.
-    pub(in crate::engine) fn is_sleeper(&self, member: usize) -> bool {
-        let after = self.params.standby_after.get(member).copied().flatten();
-        after.is_some() && self.space.geo.members[member].tier.0 > 0
-    }
-
-    fn any_asleep(&self) -> bool {
-        (0..self.members.len()).any(|i| self.members[i].asleep && self.is_sleeper(i))
-    }
-
-    fn sleeps(&self, m: MemberId) -> bool {
-        let i = usize::from(m.0);
-        self.members[i].asleep && self.is_sleeper(i) && self.lull.waking >> i & 1 == 0
-    }
-
-    /// An access is about to be served at the home of its extent: what comes with it need not wait for the disk.
+    /// A member woke up; true if the policy should have a look at once.
     #[inline]
-    pub(in crate::engine) fn wake_with(&mut self, home: Option<Slot>) {
-        if self.lull.is_on() {
-            self.lull.waking = home.map_or(0, |s| 1 << self.space.geo.locate(s).0.0);
-        }
+    pub(in crate::engine) fn woke(&mut self) -> bool {
+        self.lull.ask_again = None;
+        self.lull.is_on()
     }
-
-    /// May background work touch these slots, and (`recorded`) the mirror?
-    pub(in crate::engine) fn may_disturb(
-        &mut self,
-        now: Nanos,
-        slots: &[Slot],
-        recorded: bool,
-    ) -> Result<(), Refusal> {
-        if !self.lull.is_on() || self.lull.is_batching() {
-            return Ok(());
-        }
-        let mirror = self.commit.mirror().filter(|_| recorded);
-        let asleep = slots
-            .iter()
-            .map(|&s| self.space.geo.locate(s).0)
-            .chain(mirror)
-            .any(|m| self.sleeps(m));
-        if !asleep {
-            return Ok(());
-        }
-        self.lull.since.get_or_insert(now);
-        self.lull.ask_again.get_or_insert(now + ASK_AGAIN);
-        Err(Refusal::Asleep)
+    /// Not before this is the policy asked for background work.
+    #[inline]
+    pub(in crate::engine) fn not_before(&self) -> Option<Nanos> {
+        self.lull.ask_again
     }
-
     /// Is the policy to be left alone for now?
     #[inline]
     pub(in crate::engine) fn lets_policy_rest(&mut self, now: Nanos) -> bool {
@@ -157,149 +118,230 @@ impl Engine {
         }
         self.lull.ask_again.is_some()
     }
+}
 
-    /// Does the end of this operation leave its member as idle as it was?
+impl Ground {
+    /// A disk of which this mode knows: it is told when to sleep, and is not of the fastest tier.
+    fn is_sleeper(&self, member: usize) -> bool {
+        let after = self.params.standby_after.get(member).copied().flatten();
+        after.is_some() && self.space.geo.members[member].tier.0 > 0
+    }
+
+    fn any_asleep(&self) -> bool {
+        let members = &self.devices.members;
+        (0..members.len()).any(|i| members[i].asleep && self.is_sleeper(i))
+    }
+
+    fn sleeps(&self, m: MemberId) -> bool {
+        let i = usize::from(m.0);
+        self.devices.is_asleep(m) && self.is_sleeper(i) && self.background.lull.waking >> i & 1 == 0
+    }
+
+    /// An access is about to be served at the home of its extent: what comes with it need not wait for the disk.
     #[inline]
-    pub(in crate::engine) fn is_background(&self, what: What) -> bool {
-        self.lull.is_on()
-            && match what {
-                What::Round | What::Trim { .. } => true,
-                What::Move { index, .. } => {
-                    let m = self.moves.list[usize::from(index)];
-                    m.is_some_and(|m| m.own || !m.is_promotion())
-                }
-                What::Data { .. } | What::Standby => false,
-            }
-    }
-
-    /// Start a batch instead of putting `member` to sleep, if there is anything to do.
-    pub(in crate::engine) fn batch_first(&mut self, now: Nanos, member: usize) -> bool {
-        if !self.lull.is_on() || !self.is_sleeper(member) || !self.may_move() {
-            return false;
+    pub(in crate::engine) fn wake_with(&mut self, home: Option<Slot>) {
+        if self.background.lull.is_on() {
+            self.background.lull.waking = home.map_or(0, |s| 1 << self.space.geo.locate(s).0.0);
         }
-        if !self.lull.is_batching() {
-            let lags = self.mirror_lags(member);
-            if self.lull.since.is_none() && !self.members[member].unflushed && !lags {
-                return false;
-            }
-            self.counters.sleep_batches += 1;
-            self.begin_batch(now);
+    }
+
+    /// May background work touch these slots, and `mirror`, which has to hear of it?
+    pub(in crate::engine) fn may_disturb(
+        &mut self,
+        slots: &[Slot],
+        mirror: Option<MemberId>,
+    ) -> Result<(), Refusal> {
+        let lull = &self.background.lull;
+        if !lull.is_on() || lull.batch.is_some() {
+            return Ok(());
         }
-        true
+        let members = slots.iter().map(|&s| self.space.geo.locate(s).0);
+        if !members.chain(mirror).any(|m| self.sleeps(m)) {
+            return Ok(());
+        }
+        let (now, lull) = (self.clock, &mut self.background.lull);
+        lull.since.get_or_insert(now);
+        lull.ask_again.get_or_insert(now + ASK_AGAIN);
+        Err(Refusal::Asleep)
     }
 
-    fn mirror_lags(&self, member: usize) -> bool {
-        self.commit.has_mirror()
-            && self.commit.staging.lag() > 0
-            && self
-                .commit
-                .mirror()
-                .is_some_and(|m| usize::from(m.0) == member)
+    /// There is dirty data: from now on it is held.
+    fn hold_dirty(&mut self) {
+        if self.space.map.dirty() > 0 {
+            let now = self.clock;
+            self.background.lull.since.get_or_insert(now);
+        }
     }
 
-    fn begin_batch(&mut self, now: Nanos) {
-        self.lull.batch = Some(Batch {
+    fn limit_reached(&self) -> bool {
+        let (now, lull) = (self.clock, &self.background.lull);
+        let old = lull.since.zip(lull.hold);
+        let dirty = u64::from(self.space.map.dirty()) * u64::from(self.space.geo.extent_bytes());
+        old.is_some_and(|(t, hold)| now.since(t) >= hold)
+            || (lull.bytes.is_some_and(|b| dirty >= b) && now.since(lull.ended) >= ASK_AGAIN)
+    }
+
+    /// When that disk is to be sent to sleep, unless it is used before.
+    fn bedtime(&self, member: usize) -> Option<Nanos> {
+        let after = self.params.standby_after.get(member).copied().flatten()?;
+        let m = &self.devices.members[member];
+        (!m.asleep && !m.missing && m.in_flight == 0).then(|| m.last_used + after)
+    }
+
+    /// When the next disk is to be sent to sleep.
+    pub(in crate::engine) fn sleep_due(&self) -> Option<Nanos> {
+        if self.phase != Phase::Running {
+            return None;
+        }
+        let batching = self.background.lull.batch.is_some();
+        (0..self.devices.members.len())
+            .filter(|&i| !(batching && self.is_sleeper(i)))
+            .filter_map(|i| self.bedtime(i))
+            .min()
+    }
+
+    /// When the next step of this mode is due by itself.
+    pub(in crate::engine) fn lull_due(&self, moves: u32) -> Option<Nanos> {
+        let lull = &self.background.lull;
+        if let Some(b) = lull.batch {
+            return (b.hand < self.fast_slots() && moves == 0).then_some(b.next);
+        }
+        let (since, hold) = lull.since.zip(lull.hold)?;
+        self.any_asleep().then_some(since + hold)
+    }
+
+    fn begin_batch(&mut self) {
+        let now = self.clock;
+        let lull = &mut self.background.lull;
+        lull.batch = Some(Batch {
             hand: 0,
             next: now,
             closing: false,
         });
-        self.lull.ask_again = None;
+        lull.ask_again = None;
         self.policy_due = true;
-        self.drain.hurry(now);
+        self.background.drain.hurry(now);
+    }
+}
+
+impl Parts<'_> {
+    /// Send idle disks to sleep (GreenDM 6.1.4); `first`, do what was held for them.
+    pub(in crate::engine) fn put_to_sleep(&mut self, first: bool) {
+        self.r.issue_parts(self.g);
+        for i in 0..self.g.devices.members.len() {
+            let g = &mut *self.g;
+            let due = g.bedtime(i).is_some_and(|t| t <= g.clock);
+            if !due || g.phase != Phase::Running || (first && self.batch_first(i)) {
+                continue;
+            }
+            let op = DeviceOp {
+                id: OpId(0),
+                member: MemberId(i as u8),
+                kind: OpKind::Standby,
+                offset: 0,
+                len: 0,
+                buf: BufRef::None,
+                fua: false,
+            };
+            self.g.start(Cause::plain(What::Standby), op);
+            self.g.set_asleep(i, true);
+        }
+    }
+
+    /// Start a batch instead of putting `member` to sleep, if there is anything to do.
+    fn batch_first(&mut self, member: usize) -> bool {
+        let g = &mut *self.g;
+        if !g.background.lull.is_on() || !g.is_sleeper(member) || !g.may_move() {
+            return false;
+        }
+        if g.background.lull.batch.is_none() {
+            let idle = g.background.lull.since.is_none() && !g.devices.members[member].unflushed;
+            if idle && !self.d.lags_on(member) {
+                return false;
+            }
+            g.counters.sleep_batches += 1;
+            g.begin_batch();
+        }
+        true
     }
 
     /// What ends every event, of this mode; true if anything was done.
-    pub(in crate::engine) fn lull_step(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
-        if !self.may_move() {
-            self.lull.batch = None;
-            self.lull.wants_round = false;
+    pub(in crate::engine) fn lull_step(&mut self) -> bool {
+        let g = &mut *self.g;
+        if !g.may_move() {
+            g.background.lull.batch = None;
+            g.background.lull.wants_round = false;
             return false;
         }
-        if self.space.map.dirty() > 0 {
-            self.lull.since.get_or_insert(now);
+        g.hold_dirty();
+        if let Some(b) = g.background.lull.batch {
+            return self.batch_step(b);
         }
-        if self.lull.is_batching() {
-            return self.batch_step(now, out);
-        }
-        if self.limit_reached(now) && self.any_asleep() {
-            self.counters.sleep_limits += 1;
-            self.begin_batch(now);
+        if g.limit_reached() && g.any_asleep() {
+            g.counters.sleep_limits += 1;
+            g.begin_batch();
             return true;
         }
         false
     }
 
-    fn limit_reached(&self, now: Nanos) -> bool {
-        let old = self.lull.since.zip(self.lull.hold);
-        let dirty = u64::from(self.space.map.dirty()) * u64::from(self.space.geo.extent_bytes());
-        old.is_some_and(|(t, hold)| now.since(t) >= hold)
-            || (self.lull.bytes.is_some_and(|b| dirty >= b)
-                && now.since(self.lull.ended) >= ASK_AGAIN)
-    }
-
-    fn batch_step(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
-        let Some(mut b) = self.lull.batch else {
-            return false;
-        };
-        let fast = self.space.geo.tier_slots(self.space.geo.slowest()).start;
+    fn batch_step(&mut self, mut b: Batch) -> bool {
+        let (g, r) = (&mut *self.g, &mut *self.r);
+        let (now, fast) = (g.clock, g.fast_slots());
         if b.hand < fast && now < b.next {
             return false;
         }
         for _ in 0..LOOKS {
-            if b.hand >= fast || self.space.map.dirty() == 0 {
+            if b.hand >= fast || g.space.map.dirty() == 0 {
                 b.hand = fast;
                 break;
             }
             // Those that a write or a move is busy with are left for the next batch.
-            let dirty = self
+            let dirty = g
                 .copy_in(Slot(b.hand))
-                .filter(|&e| self.space.map.is_dirty(e) && !self.space.map.is_held(e))
-                .filter(|&e| !self.has_writers(e));
+                .filter(|&e| g.space.map.is_dirty(e) && !g.space.map.is_held(e))
+                .filter(|&e| !g.has_writers(e));
             if let Some(extent) = dirty {
-                if !self.has_move_buffer() {
-                    self.lull.batch = Some(b);
+                if !r.has_buffer() {
+                    g.background.lull.batch = Some(b);
                     return false;
                 }
                 b.hand += 1;
-                self.lull.batch = Some(b);
-                self.counters.writebacks.proposed += 1;
-                self.start_clean(Action::Clean { extent }, extent, false, true);
+                g.background.lull.batch = Some(b);
+                r.own_clean(g, Action::Clean { extent });
                 return true;
             }
             b.hand += 1;
         }
         b.next = now + NEXT;
-        self.lull.batch = Some(b);
+        g.background.lull.batch = Some(b);
         // What is given up after a change of policy belongs to the batch.
-        let draining = self.drain.next_wake().is_some();
-        if b.hand < fast || draining || self.moves.active() > 0 || !self.commit.is_idle() {
+        let draining = g.background.drain_due().is_some();
+        if b.hand < fast || draining || r.active() > 0 || !self.d.is_idle() {
             return false;
         }
-        let left = (0..self.members.len())
-            .filter(|&i| self.is_sleeper(i))
-            .any(|i| self.members[i].unflushed || self.mirror_lags(i));
-        if left && !b.closing {
-            self.lull.wants_round = true;
-            self.lull.batch = Some(Batch { closing: true, ..b });
-            return true;
-        }
-        if self.lull.wants_round {
-            return false;
-        }
-        self.lull.batch = None;
-        self.lull.ended = now;
-        self.lull.since = (self.space.map.dirty() > 0).then_some(now);
-        self.put_to_sleep(now, false, out);
-        true
+        self.end_batch(b)
     }
 
-    /// When the next step is due by itself.
-    pub(in crate::engine) fn lull_wake(&self) -> Option<Nanos> {
-        if let Some(b) = self.lull.batch {
-            let fast = self.space.geo.tier_slots(self.space.geo.slowest()).start;
-            return (b.hand < fast && self.moves.active() == 0).then_some(b.next);
+    /// Every dirty copy was written home: flush the disks, then let them sleep.
+    fn end_batch(&mut self, b: Batch) -> bool {
+        let (g, d) = (&mut *self.g, &*self.d);
+        let left = (0..g.devices.members.len())
+            .filter(|&i| g.is_sleeper(i))
+            .any(|i| g.devices.members[i].unflushed || d.lags_on(i));
+        let lull = &mut g.background.lull;
+        if left && !b.closing {
+            lull.wants_round = true;
+            lull.batch = Some(Batch { closing: true, ..b });
+            return true;
         }
-        let (since, hold) = self.lull.since.zip(self.lull.hold)?;
-        self.any_asleep().then_some(since + hold)
+        if lull.wants_round {
+            return false;
+        }
+        lull.batch = None;
+        lull.ended = g.clock;
+        lull.since = (g.space.map.dirty() > 0).then_some(g.clock);
+        self.put_to_sleep(false);
+        true
     }
 }

@@ -9,15 +9,16 @@
 //! Under other policies the mirror follows lazily. The blocks of such a session say so, and the first of them is on the
 //! mirror before anything is acknowledged that the mirror lacks. From then on nothing is claimed until the next session.
 
+use super::Durability;
 use crate::bits::Bits;
-use crate::engine::{Engine, Mutant};
+use crate::engine::ground::Ground;
+use crate::engine::mutants::Mutant;
 use crate::map::ExtentMap;
-use crate::policy::Uses;
 use crate::units::{ExtentId, Slot};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Follow {
+pub(super) struct Follow {
     /// The durable metadata of this session says that the mirror follows.
     claimed: bool,
     /// Homes or valid blocks changed since the mirror was last told of all changes.
@@ -32,7 +33,7 @@ pub(in crate::engine) struct Follow {
 
 impl Follow {
     /// For a session that begins with primary and mirror alike, and this map.
-    pub(in crate::engine) fn new(claimed: bool, map: &ExtentMap, fast: u32) -> Follow {
+    pub(super) fn new(claimed: bool, map: &ExtentMap, fast: u32) -> Follow {
         let mut f = Follow {
             claimed,
             extents: map.extents(),
@@ -49,11 +50,11 @@ impl Follow {
         f
     }
     /// A home or valid blocks changed.
-    pub(in crate::engine) fn homes_changed(&mut self) {
+    pub(super) fn homes_changed(&mut self) {
         self.homes = true;
     }
     /// A journal record of `e` was encoded.
-    pub(in crate::engine) fn recorded(&mut self, e: ExtentId, dirty: bool) {
+    pub(super) fn recorded(&mut self, e: ExtentId, dirty: bool) {
         if !self.claimed {
             return;
         }
@@ -68,41 +69,31 @@ impl Follow {
         }
     }
     /// A round that tells the mirror everything has its records; `all`: no change is left for a later one.
-    pub(in crate::engine) fn told(&mut self, all: bool) {
+    pub(super) fn told(&mut self, all: bool) {
         self.homes &= !all;
         self.mirrored = self.count;
     }
     /// The mirror has a block that says that it may lag.
-    pub(in crate::engine) fn disclaimed(&mut self) {
+    pub(super) fn disclaimed(&mut self) {
         *self = Follow::default();
     }
     /// Does the durable metadata claim that the mirror follows?
-    pub(in crate::engine) fn is_claimed(&self) -> bool {
+    pub(super) fn is_claimed(&self) -> bool {
         self.claimed
     }
     /// Bytes of memory.
-    pub(in crate::engine) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.told.bytes()
     }
 }
 
-impl Engine {
+impl Durability {
     /// Must the mirror be told something before anything more is acknowledged as durable?
-    pub(in crate::engine) fn owes_mirror(&self) -> bool {
-        let f = &self.commit.follow;
-        let homes = f.homes && !self.broken(Mutant::MirrorForgetsHomes);
-        let dirty = f.count > 0 && f.mirrored == 0 && !self.broken(Mutant::MirrorForgetsDirty);
-        f.claimed && (homes || dirty) && !(self.broken(Mutant::LazyInSilence) && self.is_lazy())
-    }
-
-    /// May the mirror lag? Under policies that move homes; and while a disk is to sleep in spite of writes, since telling it of
-    /// the first dirty copy would wake it.
-    pub(in crate::engine) fn is_lazy(&self) -> bool {
-        self.drain.uses() != Uses::Copies || self.lull.is_on()
-    }
-
-    /// Is everything needed to find `e` durable now, on whoever must know?
-    pub(in crate::engine) fn is_known(&self, e: ExtentId) -> bool {
-        self.commit.is_recorded(e) && !self.owes_mirror()
+    pub(super) fn owes_mirror(&self, g: &Ground) -> bool {
+        let f = &self.follow;
+        let homes = f.homes && !g.broken(Mutant::MirrorForgetsHomes);
+        let dirty = f.count > 0 && f.mirrored == 0 && !g.broken(Mutant::MirrorForgetsDirty);
+        let silent = g.broken(Mutant::LazyInSilence) && g.background.lets_mirror_lag();
+        f.claimed && (homes || dirty) && !silent
     }
 }

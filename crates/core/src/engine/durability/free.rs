@@ -5,9 +5,11 @@
 //! service goes by the mirror alone; (3) nobody reads it any more; (4) a discard passed down has ended, or it could hit the
 //! new owner's data.
 
-use crate::engine::durability::commit::MetaSource;
-use crate::engine::{Engine, Mutant, What};
-use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
+use super::Durability;
+use crate::engine::devices::{Cause, What};
+use crate::engine::ground::Ground;
+use crate::engine::mutants::Mutant;
+use crate::io::{BufRef, DeviceOp, OpId, OpKind};
 use crate::units::Slot;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -22,7 +24,7 @@ struct Entry {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Freeing {
+pub(super) struct Freeing {
     /// Waiting for the primary's record.
     fast: VecDeque<Entry>,
     /// Waiting for the mirror's record.
@@ -35,40 +37,49 @@ pub(in crate::engine) struct Freeing {
 
 impl Freeing {
     /// Is nothing on its way?
-    pub(in crate::engine) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.fast.is_empty()
             && self.slow.is_empty()
             && self.pinned.is_empty()
             && self.trimming.is_empty()
     }
     /// Is `s` on its way to be free?
-    pub(in crate::engine) fn contains(&self, s: Slot) -> bool {
+    pub(super) fn contains(&self, s: Slot) -> bool {
         let mut entries = self.fast.iter().chain(&self.slow).chain(&self.pinned);
         entries.any(|e| e.slot == s) || self.trimming.contains(&s)
     }
     /// Does a slow slot wait for the mirror?
-    pub(in crate::engine) fn wants_mirror(&self) -> bool {
+    pub(super) fn wants_mirror(&self) -> bool {
         !self.slow.is_empty()
     }
     /// Does any slot wait for a record?
-    pub(in crate::engine) fn wants_round(&self) -> bool {
+    pub(super) fn wants_round(&self) -> bool {
         !self.fast.is_empty() || !self.slow.is_empty()
     }
 }
 
-impl Engine {
+impl Durability {
+    /// Is no slot on its way to be free?
+    pub(in crate::engine) fn frees_nothing(&self) -> bool {
+        self.freeing.is_empty()
+    }
+    /// Is `s` on its way to be free?
+    pub(in crate::engine) fn frees(&self, s: Slot) -> bool {
+        self.freeing.contains(s)
+    }
+
     /// `slot` was given up; the record that says so is pending.
-    pub(in crate::engine) fn free_slot(&mut self, slot: Slot, trim: bool, out: &mut Vec<Effect>) {
-        self.space.slots.quarantine(slot);
+    pub(in crate::engine) fn free_slot(&mut self, g: &mut Ground, slot: Slot, trim: bool) {
+        g.space.slots.quarantine(slot);
         let entry = Entry {
             slot,
             trim,
-            mark: self.commit.pending_mark(),
+            mark: self.pending.mark(),
         };
-        if self.broken(Mutant::ReuseBeforeDurable) {
-            return self.release(entry, out);
+        if g.broken(Mutant::ReuseBeforeDurable) {
+            return self.freeing.release(g, entry);
         }
-        if self.mirror_decides(slot) && !self.broken(Mutant::ReuseBeforeMirror) {
+        if self.mirror_decides(g, slot) && !g.broken(Mutant::ReuseBeforeMirror) {
             self.freeing.slow.push_back(entry);
         } else {
             self.freeing.fast.push_back(entry);
@@ -76,81 +87,73 @@ impl Engine {
     }
 
     /// `slot` was the source of a move whose record is durable (and mirrored).
-    pub(in crate::engine) fn free_moved(&mut self, slot: Slot, out: &mut Vec<Effect>) {
-        self.space.slots.quarantine(slot);
-        self.release(
-            Entry {
-                slot,
-                trim: false,
-                mark: 0,
-            },
-            out,
-        );
+    pub(in crate::engine) fn free_moved(&mut self, g: &mut Ground, slot: Slot) {
+        g.space.slots.quarantine(slot);
+        let entry = Entry {
+            slot,
+            trim: false,
+            mark: 0,
+        };
+        self.freeing.release(g, entry);
     }
 
     /// After a round: let go of what is durable now.
-    pub(in crate::engine) fn release_durable(&mut self, out: &mut Vec<Effect>) {
-        let (primary, mirror) = self.commit.committed();
-        while let Some(e) = self
-            .freeing
-            .fast
-            .front()
-            .copied()
-            .filter(|e| e.mark <= primary)
-        {
-            self.freeing.fast.pop_front();
-            self.release(e, out);
+    pub(in crate::engine) fn release_durable(&mut self, g: &mut Ground) {
+        let (primary, everywhere) = self.pending.committed(self.has_mirror());
+        while let Some(e) = pop_durable(&mut self.freeing.fast, primary) {
+            self.freeing.release(g, e);
         }
-        while let Some(e) = self
-            .freeing
-            .slow
-            .front()
-            .copied()
-            .filter(|e| e.mark <= mirror)
-        {
-            self.freeing.slow.pop_front();
-            self.release(e, out);
+        while let Some(e) = pop_durable(&mut self.freeing.slow, everywhere) {
+            self.freeing.release(g, e);
         }
     }
 
-    fn release(&mut self, e: Entry, out: &mut Vec<Effect>) {
-        if self.space.pins.is_pinned(e.slot) && !self.broken(Mutant::ReusePinned) {
-            self.freeing.pinned.push(e);
+    /// A discard that was passed down ended.
+    pub(in crate::engine) fn trimmed(&mut self, g: &mut Ground, slot: Slot) {
+        self.freeing.trimming.retain(|&s| s != slot);
+        g.space.slots.release(slot);
+        g.waiting.slot_freed();
+    }
+
+    /// The last operation on `slot` ended.
+    pub(in crate::engine) fn unpinned(&mut self, g: &mut Ground, slot: Slot) {
+        let pinned = &mut self.freeing.pinned;
+        if let Some(i) = pinned.iter().position(|e| e.slot == slot) {
+            let e = pinned.swap_remove(i);
+            self.freeing.release(g, e);
+        }
+    }
+}
+
+impl Freeing {
+    fn release(&mut self, g: &mut Ground, e: Entry) {
+        if g.space.pins.is_pinned(e.slot) && !g.broken(Mutant::ReusePinned) {
+            self.pinned.push(e);
             return;
         }
-        let (member, offset) = self.space.geo.locate(e.slot);
-        let m = self.members[usize::from(member.0)];
+        let (member, offset) = g.space.geo.locate(e.slot);
+        let m = *g.devices.of(member);
         if e.trim && m.trims && !m.missing {
-            self.freeing.trimming.push(e.slot);
-            let len = self.space.geo.extent_bytes();
+            self.trimming.push(e.slot);
             let op = DeviceOp {
                 id: OpId(0),
                 member,
                 kind: OpKind::Discard,
                 offset,
-                len,
+                len: g.space.geo.extent_bytes(),
                 buf: BufRef::None,
                 fua: false,
             };
-            self.start(What::Trim { slot: e.slot }, op, MetaSource::None, out);
+            g.start(Cause::plain(What::Trim { slot: e.slot }), op);
         } else {
-            self.space.slots.release(e.slot);
-            self.freed = true;
+            g.space.slots.release(e.slot);
+            g.waiting.slot_freed();
         }
     }
+}
 
-    /// A discard that was passed down ended.
-    pub(in crate::engine) fn trimmed(&mut self, slot: Slot) {
-        self.freeing.trimming.retain(|&s| s != slot);
-        self.space.slots.release(slot);
-        self.freed = true;
-    }
-
-    /// The last operation on `slot` ended.
-    pub(in crate::engine) fn unpinned(&mut self, slot: Slot, out: &mut Vec<Effect>) {
-        if let Some(i) = self.freeing.pinned.iter().position(|e| e.slot == slot) {
-            let e = self.freeing.pinned.swap_remove(i);
-            self.release(e, out);
-        }
-    }
+/// The first of these, if so many committed records are enough for it.
+fn pop_durable(waiting: &mut VecDeque<Entry>, committed: u64) -> Option<Entry> {
+    waiting.front().filter(|e| e.mark <= committed)?;
+    waiting.pop_front()
 }

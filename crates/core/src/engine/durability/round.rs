@@ -13,434 +13,384 @@
 //! Checkpoints are fuzzy and incremental: each full round may add a piece, encoded like the records at the snapshot, so
 //! everything in it is durable when it is written. What changes later is in the journal after the checkpoint's start.
 
-use crate::engine::durability::commit::{Building, MetaSource, Round, Step};
-use crate::engine::{Engine, Mutant, Op, Phase, What};
-use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind};
-use crate::store::BLOCK;
-use crate::store::checkpoint::Header;
-use crate::store::record;
+use super::{Durability, MetaSource};
+use crate::engine::devices::{Cause, What};
+use crate::engine::ground::{Ground, Phase};
+use crate::engine::mutants::Mutant;
+use crate::engine::relocation::Relocation;
+use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind};
+use crate::store::{BLOCK, record};
 use crate::units::{MemberId, Nanos};
-use alloc::vec;
 use alloc::vec::Vec;
 
-/// Journal blocks a round may write.
-const ROUND_BLOCKS: u64 = 256;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Step {
+    #[default]
+    Idle,
+    FlushingData,
+    WritingMeta,
+    FlushingMeta,
+}
 
-impl Engine {
-    /// Start a round if there is a reason; true if anything was done.
-    pub(in crate::engine) fn start_round_if_due(
-        &mut self,
-        now: Nanos,
-        out: &mut Vec<Effect>,
-    ) -> bool {
-        if self.commit.step != Step::Idle {
-            return false;
+/// The round under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Round {
+    step: Step,
+    /// Device operations of this step that have not ended.
+    outstanding: u32,
+    failed: bool,
+    /// Journal blocks of this round.
+    from: u64,
+    to: u64,
+    /// Pending records committed when it ends.
+    taken: u64,
+    mirror: bool,
+    /// Metadata flush needed: (primary, mirror).
+    wrote: [bool; 2],
+    begun: Nanos,
+    /// Moves that it carries.
+    moves: u32,
+}
+
+impl Round {
+    pub(super) fn is_idle(&self) -> bool {
+        self.step == Step::Idle
+    }
+    pub(super) fn writes_metadata(&self) -> bool {
+        matches!(self.step, Step::WritingMeta | Step::FlushingMeta)
+    }
+}
+
+/// What came of a step of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum RoundEnd {
+    /// It goes on.
+    Going,
+    /// What it carried is durable.
+    Durable,
+    /// A flush or metadata write failed. What was acknowledged before stays; nothing more is promised.
+    Failed,
+}
+
+/// Why a round should begin.
+#[derive(Clone, Copy, Debug)]
+struct Reasons {
+    /// The last round of the session may begin.
+    closing: bool,
+    /// A piece waits for a slot that a round would free.
+    for_space: bool,
+    /// The mirror should catch up, and is awake.
+    mirror_due: bool,
+}
+
+impl Durability {
+    fn reasons(&self, g: &Ground, r: &Relocation, requests: usize) -> Reasons {
+        let now = g.clock;
+        Reasons {
+            closing: g.phase == Phase::Closing && requests == self.callers.len() && r.active() == 0,
+            for_space: self.freeing.wants_round() && g.waiting.is_starving(),
+            mirror_due: self.mirror_due.is_some_and(|t| t <= now) && self.mirror_awake(g),
         }
-        if self.params.read_only || self.failed {
-            // Nothing can become more durable: with nothing written that is success, after a failure it is not.
-            let result = if self.failed && !self.broken(Mutant::ForgetFailedFlush) {
-                Err(IoError::Io)
-            } else {
-                Ok(())
-            };
-            let queue = core::mem::take(&mut self.commit.queue);
-            for &(r, _) in &queue {
-                self.reply(now, r, result, out);
-            }
-            return !queue.is_empty();
-        }
-        let closing = self.phase == Phase::Closing
-            && self.reqs.len() == self.commit.queue.len()
-            && self.moves.active() == 0;
-        let mirror_awake = self.mirror_awake();
-        let c = &self.commit;
-        let for_space = self.freeing.wants_round() && !self.starving.is_empty();
-        let full = !c.queue.is_empty()
-            || (!c.pending.is_empty() && c.due.is_some_and(|t| t <= now))
-            || (c.staging.lag() > 0 && mirror_awake && c.mirror_due.is_some_and(|t| t <= now))
-            || for_space
-            || c.building.is_some()
-            || c.half_full()
-            || c.mirror_wanted()
-            || self.lull.wants_round()
-            || (closing && !c.is_settled());
-        if !full && !self.moves.want_round(now, self.is_urgent()) {
-            return false;
-        }
-        self.drop_stale(now, out);
-        let c = &mut self.commit;
-        if full
-            && c.building.is_none()
-            && (c.half_full() || (closing && !c.final_begun && c.pending.is_empty()))
-        {
-            let header = Header {
-                number: c.next_number,
-                start: c.staging.tip(),
-                blocks: 0,
-                time: now,
-                lazy: c.staging.lazy_from.map(|_| c.epoch),
-            };
-            c.building = Some(Building {
-                header,
-                cursor: 0,
-                header_due: false,
-            });
-            c.final_begun = closing;
-        }
-        let mirror = closing
-            || (for_space && self.freeing.wants_mirror())
-            || c.mirror_wanted()
-            || self.lull.wants_round()
-            || (mirror_awake && c.mirror_due.is_some_and(|t| t <= now));
-        self.lull.round_began();
-        self.begin_round(now, full, mirror, out);
-        true
     }
 
-    fn begin_round(&mut self, now: Nanos, full: bool, mirror: bool, out: &mut Vec<Effect>) {
-        self.counters.rounds += 1;
-        let targets = self.flush_targets(full);
-        let blocks = self.space.geo.blocks_per_extent();
-        let next = self.commit.staging.tip().next_seq;
-        let ring_room = if self.broken(Mutant::OverrunJournal) {
-            u64::MAX / 2
+    /// Is there a reason for a round of more than moves?
+    fn wants_all(&self, g: &Ground, why: Reasons) -> bool {
+        !self.callers.is_empty()
+            || self.pending.is_due(g.clock)
+            || (self.staging.lag() > 0 && why.mirror_due)
+            || why.for_space
+            || self.checkpoints.is_building()
+            || self.half_full()
+            || self.mirror_wanted()
+            || g.background.wants_round()
+            || (why.closing && !self.is_settled())
+    }
+
+    fn mirror_wanted(&self) -> bool {
+        self.has_mirror() && self.staging.lag() * 2 >= self.staging.lag() + self.staging.room()
+    }
+
+    /// When a round should begin: now, or later if nothing happens before.
+    pub(in crate::engine) fn due(
+        &self,
+        g: &Ground,
+        r: &Relocation,
+        requests: usize,
+    ) -> Option<Nanos> {
+        if !self.round.is_idle() {
+            return None;
+        }
+        if g.is_over() {
+            return (!self.callers.is_empty()).then_some(g.clock);
+        }
+        let urgent = g.is_urgent();
+        if self.wants_all(g, self.reasons(g, r, requests)) || r.wants_round(g.clock, urgent) {
+            return Some(g.clock);
+        }
+        let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
+        let moves = r.round_due(urgent);
+        [self.pending.due(), mirror_due, moves]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Begin a round, for which there is a reason.
+    pub(in crate::engine) fn begin_round(
+        &mut self,
+        g: &mut Ground,
+        r: &mut Relocation,
+        requests: usize,
+    ) -> RoundEnd {
+        let why = self.reasons(g, r, requests);
+        let all = self.wants_all(g, why);
+        r.drop_stale(g, self);
+        let last = why.closing && !self.checkpoints.final_begun() && self.pending.is_empty();
+        if all && !self.checkpoints.is_building() && (self.half_full() || last) {
+            let lazy = self.staging.lazy_from.map(|_| self.epoch);
+            self.checkpoints
+                .begin(self.staging.tip(), g.clock, lazy, why.closing);
+        }
+        let mirror = why.closing
+            || (why.for_space && self.freeing.wants_mirror())
+            || self.mirror_wanted()
+            || g.background.wants_round()
+            || why.mirror_due;
+        g.background.round_began();
+        g.counters.rounds += 1;
+        let targets = flush_targets(g, r, all);
+        let from = self.encode_round(g, r, all, mirror);
+        g.counters.journal_blocks += self.round.to - from;
+        self.flush_data(g, r, targets)
+    }
+
+    /// The snapshot: encode all records of the round, and settle who gets them. The first journal block.
+    fn encode_round(&mut self, g: &mut Ground, r: &mut Relocation, all: bool, mirror: bool) -> u64 {
+        let from = self.staging.tip().next_seq;
+        let limit = self.block_limit(g);
+        let lazy = g.background.lets_mirror_lag() && !g.broken(Mutant::LazyInSilence);
+        if lazy && self.follow.is_claimed() {
+            self.staging.lazy_from.get_or_insert(from);
+        }
+        let tell = g.broken(Mutant::TrustCleanAfterCrash);
+        self.always_tell = tell.then_some(record::ANY_EPOCH);
+        if all {
+            self.encode_changes(g, limit);
         } else {
-            self.commit.ring_room()
-        };
-        // Without a room in the staging ring, this round only lets the mirror catch up.
-        let limit = next + ring_room.min(self.commit.staging.room()).min(ROUND_BLOCKS);
-        let hurried = self.broken(Mutant::CheckpointWithoutBarrier);
-        let tell = self.broken(Mutant::TrustCleanAfterCrash);
-        let lazy = self.is_lazy() && !self.broken(Mutant::LazyInSilence);
-        let c = &mut self.commit;
-        if lazy && c.follow.is_claimed() {
-            c.staging.lazy_from.get_or_insert(next);
+            self.checkpoints.skip();
         }
-        c.always_tell = tell.then_some(record::ANY_EPOCH);
-        let b_extents = c.extents;
-        if full {
-            while let Some(&e) = c.pending.front() {
-                let home = self.space.map.home(e);
-                if !c.encode(&mut self.space.map, e, home, blocks, limit) {
-                    break;
-                }
-                self.counters.journal_records += 1;
-                c.pending.pop_front();
-                c.is_pending.clear(e.0 as usize);
-                c.taken += 1;
-            }
-            c.due = if c.pending.is_empty() { None } else { c.due };
-            core::mem::swap(&mut c.queue, &mut c.serving);
-            c.encode_piece(&mut self.space.map, blocks);
-            if hurried {
-                // The mutant: header and blocks together, and no flush behind them.
-                c.building = c.building.map(|b| Building {
-                    header_due: b.cursor >= b_extents,
-                    ..b
-                });
-            }
-        } else {
-            c.piece_blocks = 0;
-        }
-        let mut moves = 0;
-        loop {
-            let Some((index, m)) = self.moves.copied().next() else {
-                break;
-            };
-            if m.is_clean() && !self.apply_clean(index, &m) {
-                // Overtaken block by block.
-                self.moves.mark_stale(index);
-                continue;
-            }
-            let (map, c) = (&mut self.space.map, &mut self.commit);
-            if !c.encode(map, m.extent, Some(m.dst), blocks, limit) {
-                if m.is_clean() {
-                    self.revert_clean(index, &m);
-                }
-                break;
-            }
-            self.counters.journal_records += 1;
-            moves += 1;
-            self.move_committing(now, index);
-        }
+        let moves = self.encode_moves(g, r, limit);
         // What is about to be acknowledged must not be news to the mirror, if that is to be relied on.
-        let owed = self.owes_mirror() && !self.commit.serving.is_empty();
-        let c = &mut self.commit;
-        c.staging.seal();
-        let to = c.staging.tip().next_seq;
-        let header = c.building.is_some_and(|b| b.header_due);
-        let mirror =
-            c.has_mirror() && (mirror || owed || moves > 0 || c.piece_blocks > 0 || header);
+        let owed = self.owes_mirror(g) && self.callers.are_served();
+        self.staging.seal();
+        let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
+        let mirror = self.has_mirror() && (mirror || owed || moves > 0 || checkpoint);
         if mirror {
-            c.follow.told(c.pending.is_empty());
+            self.follow.told(self.pending.is_empty());
         }
-        c.round = Round {
-            from: next,
-            to,
-            taken: c.taken,
+        self.round = Round {
+            from,
+            to: self.staging.tip().next_seq,
+            taken: self.pending.taken(),
             mirror,
-            wrote: [false; 2],
-            failed: false,
-            begun: now,
+            begun: g.clock,
             moves,
+            ..Round::default()
         };
-        self.counters.journal_blocks += to - next;
-        c.step = Step::FlushingData;
-        c.outstanding = targets.count_ones();
-        for i in (0..self.members.len()).filter(|i| targets >> i & 1 == 1) {
-            self.members[i].unflushed = false;
-            self.round_op(
-                MemberId(i as u8),
-                OpKind::Flush,
-                0,
-                0,
-                MetaSource::None,
-                false,
-                out,
-            );
+        from
+    }
+
+    /// Flush the devices that hold what the records will expose.
+    fn flush_data(&mut self, g: &mut Ground, r: &mut Relocation, targets: u32) -> RoundEnd {
+        self.round.step = Step::FlushingData;
+        self.round.outstanding = targets.count_ones();
+        for i in (0..g.devices.members.len()).filter(|i| targets >> i & 1 == 1) {
+            g.devices.members[i].unflushed = false;
+            flush(g, MemberId(i as u8));
         }
         if targets == 0 {
-            self.write_metadata(now, out);
+            return self.write_metadata(g, r);
         }
-    }
-
-    /// Devices to flush before the records may be written, as a bit set.
-    fn flush_targets(&self, full: bool) -> u32 {
-        let dirty = (0..self.members.len())
-            .filter(|&i| self.members[i].unflushed)
-            .fold(0u32, |s, i| s | 1 << i);
-        let fast = (0..self.members.len())
-            .filter(|&i| self.space.geo.members[i].tier.0 == 0)
-            .fold(0u32, |s, i| s | 1 << i);
-        let mut set = if full {
-            dirty
-        } else {
-            dirty & self.members_of_copied()
-        };
-        if self.broken(Mutant::CleanBeforeFlush) {
-            let homes = self.moves.copied().filter(|(_, m)| m.is_clean());
-            set = homes.fold(set, |s, (_, m)| {
-                s & !(1 << self.space.geo.locate(m.dst).0.0)
-            });
-        }
-        if self.broken(Mutant::ExposeBeforeFlush) && full {
-            set = 0;
-        }
-        if self.broken(Mutant::FlushForgetsFast) {
-            set &= !fast;
-        }
-        if self.broken(Mutant::FlushForgetsSlow) {
-            set &= fast;
-        }
-        set
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn round_op(
-        &mut self,
-        member: MemberId,
-        kind: OpKind,
-        offset: u64,
-        len: u32,
-        meta: MetaSource,
-        fua: bool,
-        out: &mut Vec<Effect>,
-    ) {
-        let buf = if meta == MetaSource::None {
-            BufRef::None
-        } else {
-            BufRef::Meta
-        };
-        self.start(
-            What::Round,
-            DeviceOp {
-                id: OpId(0),
-                member,
-                kind,
-                offset,
-                len,
-                buf,
-                fua,
-            },
-            meta,
-            out,
-        );
+        RoundEnd::Going
     }
 
     /// The data is durable: write what exposes it.
-    fn write_metadata(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        self.commit.step = Step::WritingMeta;
-        let mut writes: Vec<(usize, MemberId, u64, u32, MetaSource)> = Vec::new();
-        let c = &mut self.commit;
-        let ring = u64::from(c.layout.area.ring_blocks);
-        let mut targets = vec![(0, c.layout.primary, c.round.from)];
-        if let Some(m) = c.layout.mirror.filter(|_| c.round.mirror) {
-            targets.push((1, m, c.staging.mirrored));
-        }
-        if let Some(b) = &mut c.building
-            && b.header_due
-        {
-            c.header_block.copy_from_slice(&b.header.encode(&c.uuid));
-        }
-        for &(which, member, from) in &targets {
-            let mut seq = from;
-            while seq < c.round.to {
-                let end = c.staging.span(seq, c.round.to, ring);
-                let len = (end - seq) as u32 * BLOCK as u32;
-                writes.push((
-                    which,
-                    member,
-                    c.layout.area.ring_offset(seq),
-                    len,
-                    MetaSource::Journal { seq, skip: 0 },
-                ));
-                seq = end;
-            }
-            if let Some(b) = c.building {
-                let region = c.layout.area.region_offset(Header::region(b.header.number));
-                if c.piece_blocks > 0 {
-                    let at = region + (1 + u64::from(c.piece_first)) * BLOCK as u64;
-                    writes.push((
-                        which,
-                        member,
-                        at,
-                        c.piece_blocks * BLOCK as u32,
-                        MetaSource::Piece { skip: 0 },
-                    ));
-                }
-                if b.header_due {
-                    writes.push((
-                        which,
-                        member,
-                        region,
-                        BLOCK as u32,
-                        MetaSource::Header { skip: 0 },
-                    ));
-                }
-            }
-        }
+    fn write_metadata(&mut self, g: &mut Ground, r: &mut Relocation) -> RoundEnd {
+        self.round.step = Step::WritingMeta;
+        let writes = self.metadata_writes();
         if writes.is_empty() {
-            return self.finish_round(now, out);
+            return self.finish(g, r);
         }
         // One write to one device carries its own flush.
-        let hurried =
-            self.broken(Mutant::CheckpointWithoutBarrier) && self.commit.building.is_some();
-        let skip_flush = hurried || self.broken(Mutant::SkipJournalFlush);
+        let hurried = g.broken(Mutant::CheckpointWithoutBarrier) && self.checkpoints.is_building();
+        let skip_flush = hurried || g.broken(Mutant::SkipJournalFlush);
         let alone = writes.len() == 1 && !skip_flush;
-        self.commit.outstanding = writes.len() as u32;
+        self.round.outstanding = writes.len() as u32;
         for (which, member, offset, len, meta) in writes {
-            self.commit.round.wrote[which] |= !alone && !skip_flush;
-            self.round_op(member, OpKind::Write, offset, len, meta, alone, out);
+            self.round.wrote[which] |= !alone && !skip_flush;
+            let cause = Cause {
+                meta,
+                ..Cause::plain(What::Round)
+            };
+            let op = DeviceOp {
+                id: OpId(0),
+                member,
+                kind: OpKind::Write,
+                offset,
+                len,
+                buf: BufRef::Meta,
+                fua: alone,
+            };
+            g.start(cause, op);
         }
+        RoundEnd::Going
+    }
+
+    /// The metadata writes of this round: primary (0) or mirror (1), member, offset, bytes, and where they are.
+    fn metadata_writes(&mut self) -> Vec<(usize, MemberId, u64, u32, MetaSource)> {
+        let area = self.layout.area;
+        let mut writes = Vec::new();
+        self.checkpoints.encode_header();
+        let mirror = self.layout.mirror.filter(|_| self.round.mirror);
+        let targets = [
+            Some((self.layout.primary, self.round.from)),
+            mirror.map(|m| (m, self.staging.mirrored)),
+        ];
+        for (which, target) in targets.into_iter().enumerate() {
+            let Some((member, mut seq)) = target else {
+                continue;
+            };
+            while seq < self.round.to {
+                let end = self
+                    .staging
+                    .span(seq, self.round.to, u64::from(area.ring_blocks));
+                let len = (end - seq) as u32 * BLOCK as u32;
+                let meta = MetaSource::Journal { seq, skip: 0 };
+                writes.push((which, member, area.ring_offset(seq), len, meta));
+                seq = end;
+            }
+            for (region, at, len, is_header) in self.checkpoints.writes() {
+                let meta = if is_header {
+                    MetaSource::Header { skip: 0 }
+                } else {
+                    MetaSource::Piece { skip: 0 }
+                };
+                writes.push((which, member, area.region_offset(region) + at, len, meta));
+            }
+        }
+        writes
     }
 
     /// A flush or metadata write of the round ended.
     pub(in crate::engine) fn round_step(
         &mut self,
-        now: Nanos,
-        _op: &Op,
+        g: &mut Ground,
+        r: &mut Relocation,
         result: Result<(), IoError>,
-        out: &mut Vec<Effect>,
-    ) {
-        self.commit.round.failed |= result.is_err();
-        self.commit.outstanding -= 1;
-        if self.commit.outstanding > 0 {
-            return;
+    ) -> RoundEnd {
+        self.round.failed |= result.is_err();
+        self.round.outstanding -= 1;
+        if self.round.outstanding > 0 {
+            return RoundEnd::Going;
         }
-        if self.commit.round.failed {
-            return self.fail_round(now, out);
+        if self.round.failed {
+            self.round.step = Step::Idle;
+            return RoundEnd::Failed;
         }
-        match self.commit.step {
-            Step::FlushingData => self.write_metadata(now, out),
+        match self.round.step {
+            Step::FlushingData => self.write_metadata(g, r),
             Step::WritingMeta => {
-                self.commit.step = Step::FlushingMeta;
-                let wrote = self.commit.round.wrote;
-                let members = [Some(self.commit.layout.primary), self.commit.layout.mirror];
-                let flush: Vec<MemberId> = members
-                    .into_iter()
-                    .zip(wrote)
-                    .filter(|x| x.1)
-                    .filter_map(|x| x.0)
-                    .collect();
-                self.commit.outstanding = flush.len() as u32;
-                for &m in &flush {
-                    self.round_op(m, OpKind::Flush, 0, 0, MetaSource::None, false, out);
+                self.round.step = Step::FlushingMeta;
+                let members = [Some(self.layout.primary), self.layout.mirror];
+                for (m, wrote) in members.into_iter().zip(self.round.wrote) {
+                    if let Some(m) = m.filter(|_| wrote) {
+                        self.round.outstanding += 1;
+                        flush(g, m);
+                    }
                 }
-                if flush.is_empty() {
-                    self.finish_round(now, out);
+                if self.round.outstanding == 0 {
+                    return self.finish(g, r);
                 }
+                RoundEnd::Going
             }
-            Step::FlushingMeta => self.finish_round(now, out),
-            Step::Idle => {}
+            Step::FlushingMeta => self.finish(g, r),
+            Step::Idle => RoundEnd::Going,
         }
     }
 
     /// Everything that the round carried is durable.
-    fn finish_round(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        let c = &mut self.commit;
-        let round = c.round;
-        c.step = Step::Idle;
-        if round.moves > 0 {
-            self.moves.round_took(now.since(round.begun));
+    fn finish(&mut self, g: &mut Ground, r: &mut Relocation) -> RoundEnd {
+        self.round.step = Step::Idle;
+        if self.round.moves > 0 {
+            r.round_took(g.clock.since(self.round.begun));
         }
-        c.staging.last_flushed = round.to - 1;
-        c.committed = round.taken;
-        if round.mirror || !c.has_mirror() {
-            c.staging.mirrored = round.to;
-            c.mirror_committed = round.taken;
-            if c.staging.lazy_from.is_some_and(|s| round.to > s) {
-                c.follow.disclaimed();
+        self.staging.last_flushed = self.round.to - 1;
+        let everywhere = self.round.mirror || !self.has_mirror();
+        self.pending.commit(self.round.taken, everywhere);
+        if everywhere {
+            self.staging.mirrored = self.round.to;
+            if self.staging.lazy_from.is_some_and(|s| self.round.to > s) {
+                self.follow.disclaimed();
             }
         }
-        c.mirror_due = (c.has_mirror() && c.staging.lag() > 0)
-            .then(|| c.mirror_due.unwrap_or(now + self.params.commit_interval));
-        if c.mirror_due.is_some_and(|t| t <= now) {
+        let next = g.clock + g.params.commit_interval;
+        self.mirror_due = (self.has_mirror() && self.staging.lag() > 0)
+            .then(|| self.mirror_due.unwrap_or(next))
             // Due, but the mirror sleeps: look again later.
-            c.mirror_due = Some(now + self.params.commit_interval);
-        }
-        if let Some(b) = &mut c.building {
-            if b.header_due {
-                c.durable = b.header;
-                c.next_number = b.header.number + 1;
-                c.building = None;
-                self.counters.checkpoints += 1;
-            } else if b.cursor >= c.extents {
-                b.header_due = true;
-            }
-        }
-        self.flip_committed(now, out);
-        self.release_durable(out);
-        let mut serving = core::mem::take(&mut self.commit.serving);
-        for (r, mark) in serving.drain(..) {
-            if self.commit.committed >= mark {
-                self.reply(now, r, Ok(()), out);
-            } else {
-                // More changes than one round could carry.
-                self.commit.queue.push((r, mark));
-            }
-        }
-        self.commit.serving = serving;
-        self.retry |= !self.waiting.is_empty();
+            .map(|t| if t <= g.clock { next } else { t });
+        g.counters.checkpoints += u64::from(self.checkpoints.landed());
+        RoundEnd::Durable
     }
 
-    /// A flush or metadata write failed. What was acknowledged before stays; nothing more is promised.
-    fn fail_round(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        self.commit.step = Step::Idle;
-        self.failed = true;
-        // No slot will be let go of any more: who waits for one is told so.
-        self.freed = true;
-        self.abandon_committing(now, out);
-        let mut waiting = core::mem::take(&mut self.commit.serving);
-        waiting.append(&mut self.commit.queue);
-        let result = if self.broken(Mutant::ForgetFailedFlush) {
-            self.failed = false;
-            Ok(())
-        } else {
-            Err(IoError::Io)
-        };
-        for (r, _) in waiting {
-            self.reply(now, r, result, out);
-        }
-        self.retry = true;
+    /// The round is durable: who waited for it, and for no more than it carried.
+    pub(in crate::engine) fn serve(&mut self, served: impl FnMut(u32)) {
+        let (committed, _) = self.pending.committed(false);
+        self.callers.land(committed, served);
     }
+
+    /// No round will come any more: everybody who waits for one.
+    pub(in crate::engine) fn dismiss(&mut self, each: impl FnMut(u32)) {
+        self.callers.dismiss(each);
+    }
+}
+
+fn flush(g: &mut Ground, member: MemberId) {
+    let op = DeviceOp {
+        id: OpId(0),
+        member,
+        kind: OpKind::Flush,
+        offset: 0,
+        len: 0,
+        buf: BufRef::None,
+        fua: false,
+    };
+    g.start(Cause::plain(What::Round), op);
+}
+
+/// Devices to flush before the records may be written, as a bit set.
+fn flush_targets(g: &Ground, r: &Relocation, all: bool) -> u32 {
+    let set = |on: &dyn Fn(usize) -> bool| {
+        let members = 0..g.devices.members.len();
+        members.filter(|&i| on(i)).fold(0u32, |s, i| s | 1 << i)
+    };
+    let dirty = set(&|i| g.devices.members[i].unflushed);
+    let fast = set(&|i| g.space.geo.members[i].tier.0 == 0);
+    let mut targets = if all {
+        dirty
+    } else {
+        dirty & r.members_of_copied(g)
+    };
+    if g.broken(Mutant::CleanBeforeFlush) {
+        targets &= !r.homes_of_cleans(g);
+    }
+    if g.broken(Mutant::ExposeBeforeFlush) && all {
+        targets = 0;
+    }
+    if g.broken(Mutant::FlushForgetsFast) {
+        targets &= !fast;
+    }
+    if g.broken(Mutant::FlushForgetsSlow) {
+        targets &= fast;
+    }
+    targets
 }

@@ -6,331 +6,183 @@
 //! the record was issued. A slot that a durable record names as a dirty copy is given out only when a record that
 //! contradicts it is durable, like any other freed slot (`free.rs`).
 
-use crate::engine::relocation::move_list::{Kind, Move};
-use crate::engine::{Engine, Mutant};
-use crate::io::Effect;
-use crate::policy::{Action, Outcome, Refusal, Uses};
-use crate::units::{ExtentId, Nanos, Slot, TierId};
-use alloc::vec::Vec;
+use super::Relocation;
+use super::move_list::{Kind, Move};
+use super::wants::dirty_parts;
+use crate::engine::durability::Durability;
+use crate::engine::ground::Ground;
+use crate::engine::mutants::Mutant;
+use crate::policy::{Action, Outcome};
+use crate::units::{ExtentId, Slot, TierId};
 
-impl Engine {
-    /// Writes in flight on the extent's home or copy.
-    pub(in crate::engine) fn has_writers(&self, e: ExtentId) -> bool {
-        let on = |s: Option<Slot>| s.is_some_and(|s| self.space.pins.count(s).1 > 0);
-        on(self.space.map.home(e)) || on(self.space.map.copy(e))
-    }
-
-    pub(in crate::engine) fn try_fetch(
-        &mut self,
-        now: Nanos,
-        action: Action,
-        (e, home, to): (ExtentId, Slot, TierId),
-    ) -> Result<bool, Refusal> {
-        let copy = self.space.map.copy(e);
-        let (kind, src, parts) = match copy {
-            None => (Kind::Fetch, home, self.valid_parts(e)),
-            Some(c) if self.space.geo.tier_of(c) == to => (Kind::Fill, home, self.lacking_parts(e)),
-            // Its new slot would have to be on record before the old one could go.
-            Some(_) if self.space.map.is_dirty(e) => return Err(Refusal::Busy),
-            Some(c) => (Kind::Relocate, c, self.copied_parts(e)),
-        };
-        if parts.is_empty() {
-            return Err(Refusal::Pointless);
-        }
-        if self.has_writers(e) && !self.broken(Mutant::FetchUnderWriter) {
-            return Err(Refusal::Busy);
-        }
-        let rides = self.may_copy(now, e, src, true)?;
-        // A copy needs no record.
-        self.may_disturb(now, &[src], false)?;
-        if kind != Kind::Fill && self.space.slots.free(to) == 0 {
-            return Err(Refusal::Full);
-        }
-        self.may_wear(to)?;
-        let dst = match copy {
-            Some(c) if kind == Kind::Fill => c,
-            _ => self.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
-        };
-        self.set_parts(&parts);
-        self.start_move(action, e, (src, dst), kind, true, false, rides);
-        Ok(false)
-    }
-
-    /// Runs of blocks that are valid at the home.
-    fn valid_parts(&self, e: ExtentId) -> Vec<(u32, u32)> {
-        self.runs(|b, end| self.space.map.run(e, b, end))
-    }
-
-    /// Runs of blocks that are valid at the home and not in the copy.
-    fn lacking_parts(&self, e: ExtentId) -> Vec<(u32, u32)> {
-        self.runs(|b, end| {
-            let (n, copied) = self.space.map.copy_run(e, b, end);
-            if copied {
-                (n, false)
-            } else {
-                self.space.map.run(e, b, b + n)
-            }
-        })
-    }
-
-    /// Runs of blocks that are valid in the copy.
-    fn copied_parts(&self, e: ExtentId) -> Vec<(u32, u32)> {
-        self.runs(|b, end| self.space.map.copy_run(e, b, end))
-    }
-
-    fn dirty_parts(&self, e: ExtentId) -> Vec<(u32, u32)> {
-        self.runs(|b, end| self.space.map.dirty_run(e, b, end))
-    }
-
-    fn runs(&self, run: impl Fn(u32, u32) -> (u32, bool)) -> Vec<(u32, u32)> {
-        let blocks = self.space.geo.blocks_per_extent();
-        let (mut b, mut v) = (0, Vec::new());
-        while b < blocks {
-            let (n, on) = run(b, blocks);
-            if on {
-                v.push((b, b + n));
-            }
-            b += n;
-        }
-        v
-    }
-
-    pub(in crate::engine) fn try_allocate(
-        &mut self,
-        now: Nanos,
-        e: ExtentId,
-        to: TierId,
-    ) -> Result<bool, Refusal> {
-        // A write in flight to the home would be missed by what keeps writes of copied extents in order (`replicas.rs`).
-        if self.space.map.is_held(e) || self.has_writers(e) {
-            return Err(Refusal::Busy);
-        }
-        if self.space.slots.free(to) == 0 {
-            return Err(Refusal::Full);
-        }
-        self.may_wear(to)?;
-        let slot = self.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
-        self.space.map.add_empty_copy(e, slot);
-        // The write that it is for goes there, not to the home.
-        self.wake_with(None);
-        self.tell_copied(now, e, slot);
-        Ok(true)
-    }
-
-    /// Does the policy know of a copy in `slot`? A tiering policy knows of none, others of those on the fastest tier: what else
-    /// there is was left by the policy before.
-    pub(in crate::engine) fn is_the_policys(&self, slot: Slot) -> bool {
-        self.drain.uses() != Uses::Homes && self.space.geo.tier_of(slot) == TierId(0)
-    }
-
-    fn tell_copied(&mut self, now: Nanos, e: ExtentId, slot: Slot) {
-        self.misplaced(now, slot, true);
-        if self.is_the_policys(slot) {
-            let (policy, mut view, _) = self.view(now, 0);
+impl Relocation {
+    pub(super) fn tell_copied(&self, g: &mut Ground, d: &Durability, e: ExtentId, slot: Slot) {
+        g.misplaced(slot, true);
+        if g.background.is_the_policys(&g.space.geo, slot) {
+            let (policy, mut view, _) = self.ask(g, d, 0);
             policy.on_copied(&mut view, e, slot.into());
         }
     }
 
     /// The blocks of a fetch are in the copy's slot: from now on they are read there.
-    pub(in crate::engine) fn flip_copy(&mut self, now: Nanos, index: u16, out: &mut Vec<Effect>) {
-        let parts = self.parts(index);
-        let m = self.end_move(now, index, out);
+    pub(super) fn flip_copy(&mut self, g: &mut Ground, d: &mut Durability, index: u16) {
+        let parts = self.parts(g, index);
+        let m = self.end_move(g, d, index);
         if m.kind == Kind::Relocate {
-            self.drop_copy(now, m.extent, out);
+            self.drop_copy(g, d, m.extent);
         }
         if m.kind != Kind::Fill {
-            self.space.map.add_empty_copy(m.extent, m.dst);
+            g.space.map.add_empty_copy(m.extent, m.dst);
         }
         for (a, z) in parts {
-            self.space.map.copy_validate(m.extent, a, z);
+            g.space.map.copy_validate(m.extent, a, z);
         }
         if m.kind != Kind::Fill {
-            self.tell_copied(now, m.extent, m.dst);
+            self.tell_copied(g, d, m.extent, m.dst);
         }
-        self.settle_move(now, &m, Outcome::Done);
+        self.settle_move(g, d, &m, Outcome::Done);
     }
 
-    pub(in crate::engine) fn try_clean(
-        &mut self,
-        now: Nanos,
-        action: Action,
-        e: ExtentId,
-    ) -> Result<bool, Refusal> {
-        if self.has_writers(e) {
-            return Err(Refusal::Busy);
-        }
-        if let Some(home) = self.space.map.home(e) {
-            self.may_copy(now, e, home, false)?;
-            self.may_disturb(now, &[home], true)?;
-        }
-        let evict = matches!(action, Action::Evict { .. });
-        self.start_clean(action, e, evict, false);
-        Ok(false)
-    }
-
-    /// Write the dirty blocks of `e` home. The caller has seen to it that no write is in flight and a buffer is free.
-    pub(in crate::engine) fn start_clean(
-        &mut self,
-        action: Action,
-        e: ExtentId,
-        evict: bool,
-        own: bool,
-    ) {
-        if let (Some(copy), Some(home)) = (self.space.map.copy(e), self.space.map.home(e)) {
-            let parts = self.dirty_parts(e);
-            self.set_parts(&parts);
+    /// Write the dirty blocks of the extent of `action` home, the engine's own idea or the policy's. The caller has seen to it that
+    /// no write is in flight and a buffer is free.
+    pub(super) fn start_clean(&mut self, g: &mut Ground, action: Action, own: bool) {
+        let e = action.extent();
+        if let (Some(copy), Some(home)) = (g.space.map.copy(e), g.space.map.home(e)) {
+            let parts = dirty_parts(&g.space, e);
+            self.set_parts(g, &parts);
+            let evict = matches!(action, Action::Evict { .. });
             let kind = Kind::Clean { evict };
-            self.start_move(action, e, (copy, home), kind, false, own, false);
+            self.start_move(g, action, (e, copy, home), kind, (false, own, false));
         }
+    }
+
+    /// The same as the engine's own idea: a clean, or an eviction of a dirty copy.
+    pub(in crate::engine) fn own_clean(&mut self, g: &mut Ground, action: Action) {
+        Relocation::proposed(g, action);
+        self.start_clean(g, action, true);
     }
 
     /// A round is about to carry the record of a clean: from here on the map says what that record says. Whoever writes
-    /// meanwhile makes the blocks dirty again, on a record of their own.
-    pub(in crate::engine) fn apply_clean(&mut self, index: u16, m: &Move) -> bool {
-        let parts = if self.broken(Mutant::ForgetRedirty) {
-            self.dirty_parts(m.extent)
+    /// meanwhile makes the blocks dirty again, on a record of their own. False if nothing is left of it.
+    pub(in crate::engine) fn apply_clean(&mut self, g: &mut Ground, index: u16, m: &Move) -> bool {
+        let parts = if g.broken(Mutant::ForgetRedirty) {
+            dirty_parts(&g.space, m.extent)
         } else {
-            self.parts(index)
+            self.parts(g, index)
         };
         for &(a, z) in &parts {
-            self.space.map.copy_cleaned(m.extent, a, z);
+            g.space.map.copy_cleaned(m.extent, a, z);
         }
         !parts.is_empty()
     }
 
     /// There was no room for the record.
-    pub(in crate::engine) fn revert_clean(&mut self, index: u16, m: &Move) {
-        for (a, z) in self.parts(index) {
-            self.space.map.copy_dirty(m.extent, a, z);
+    pub(in crate::engine) fn revert_clean(&mut self, g: &mut Ground, index: u16, m: &Move) {
+        for (a, z) in self.parts(g, index) {
+            g.space.map.copy_dirty(m.extent, a, z);
         }
     }
 
     /// The record of a clean is durable, on primary and mirror.
-    pub(in crate::engine) fn cleaned(
-        &mut self,
-        now: Nanos,
-        m: &Move,
-        evict: bool,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn cleaned(&mut self, g: &mut Ground, d: &mut Durability, m: &Move, evict: bool) {
         let e = m.extent;
-        let dirty = self.space.map.is_dirty(e);
+        let dirty = g.space.map.is_dirty(e);
         if !dirty {
-            self.space.map.set_recorded(m.src, false);
+            g.space.map.set_recorded(m.src, false);
         }
         if !evict {
-            return self.settle_move(now, m, Outcome::Done);
+            return self.settle_move(g, d, m, Outcome::Done);
         }
-        self.counters.writebacks.proposed += 1;
-        self.counters.writebacks.settle(Outcome::Done);
+        g.counters.writebacks.proposed += 1;
+        g.counters.writebacks.settle(Outcome::Done);
         // A write in flight will make it dirty again when it ends.
-        if dirty || self.has_writers(e) {
-            return self.settle_move(now, m, Outcome::Stale);
+        if dirty || g.has_writers(e) {
+            return self.settle_move(g, d, m, Outcome::Stale);
         }
-        self.drop_copy(now, e, out);
-        self.settle_move(now, m, Outcome::Done);
-    }
-
-    pub(in crate::engine) fn try_evict(
-        &mut self,
-        now: Nanos,
-        action: Action,
-        e: ExtentId,
-        out: &mut Vec<Effect>,
-    ) -> Result<bool, Refusal> {
-        if self.space.map.is_dirty(e) && !self.broken(Mutant::DropDirtyCopy) {
-            return self.try_clean(now, action, e);
-        }
-        if self.space.map.is_held(e) || self.has_writers(e) {
-            return Err(Refusal::Busy);
-        }
-        self.drop_copy(now, e, out);
-        Ok(true)
+        self.drop_copy(g, d, e);
+        self.settle_move(g, d, m, Outcome::Done);
     }
 
     /// Give up a copy that holds nothing of its own. Its slot is free as soon as nobody reads it, unless a durable record
     /// names it.
-    pub(in crate::engine) fn drop_copy(&mut self, now: Nanos, e: ExtentId, out: &mut Vec<Effect>) {
-        let Some(slot) = self.space.map.copy(e) else {
+    pub(in crate::engine) fn drop_copy(&self, g: &mut Ground, d: &mut Durability, e: ExtentId) {
+        let Some(slot) = g.space.map.copy(e) else {
             return;
         };
-        let recorded = self.space.map.is_recorded(slot);
-        self.space.map.drop_copy(e);
+        let recorded = g.space.map.is_recorded(slot);
+        g.space.map.drop_copy(e);
         if recorded {
-            self.commit.note(e, now, self.params.commit_interval);
+            d.note(g, e);
         }
-        if recorded && !self.broken(Mutant::ReuseRecordedCopy) {
-            self.free_slot(slot, false, out);
+        if recorded && !g.broken(Mutant::ReuseRecordedCopy) {
+            d.free_slot(g, slot, false);
         } else {
-            self.free_moved(slot, out);
+            d.free_moved(g, slot);
         }
-        if self.is_the_policys(slot) {
-            let (policy, mut view, _) = self.view(now, 0);
+        if g.background.is_the_policys(&g.space.geo, slot) {
+            let (policy, mut view, _) = self.ask(g, d, 0);
             policy.on_uncopied(&mut view, e, slot.into());
         }
-        self.policy_due = true;
-        self.retry |= self.space.map.is_held(e);
+        g.policy_due = true;
+        if g.space.map.is_held(e) {
+            g.waiting.try_queue();
+        }
     }
 
     /// No slot is free, and an extent needs a home: copies are worth less. True if a slot is free now; else one may become
     /// free, if there is any copy at all.
-    pub(in crate::engine) fn reclaim(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
-        let fast = self.space.geo.tier_slots(self.space.geo.slowest()).start;
-        let any_free =
-            |me: &Engine| (0..me.space.geo.tiers()).any(|t| me.space.slots.free(TierId(t)) > 0);
-        if self.space.map.copied() == 0 || any_free(self) {
+    pub(in crate::engine) fn reclaim(&mut self, g: &mut Ground, d: &mut Durability) -> bool {
+        let fast = g.fast_slots();
+        let any_free = |g: &Ground| {
+            let mut tiers = (0..g.space.geo.tiers()).map(TierId);
+            tiers.any(|t| g.space.slots.free(t) > 0)
+        };
+        if g.space.map.copied() == 0 || any_free(g) {
             return false;
         }
         let mut dirty = None;
         for i in 0..fast {
             let s = Slot((self.hand + i) % fast);
-            let Some(e) = self.copy_in(s) else { continue };
+            let Some(e) = g.copy_in(s) else { continue };
             // A piece that waits on the extent looks again when it goes on: only moves and writes in flight matter.
-            if self.moves.of(e).is_some() || self.has_writers(e) {
+            if self.moves.of(e).is_some() || g.has_writers(e) {
                 continue;
             }
-            if self.space.map.is_dirty(e) {
+            if g.space.map.is_dirty(e) {
                 dirty = dirty.or(Some((s, e)));
                 continue;
             }
             self.hand = s.0 + 1;
-            self.own_eviction(now, e, out);
+            self.own_eviction(g, d, e);
             // If not free yet, then a round or a reader away: one at a time will do.
-            return any_free(self);
+            return any_free(g);
         }
-        if let Some((s, e)) = dirty
-            && self.has_move_buffer()
-            && !self.failed
+        if let Some((s, extent)) = dirty
+            && self.has_buffer()
+            && !g.failed
         {
             self.hand = s.0 + 1;
-            self.counters.evictions.proposed += 1;
-            self.start_clean(Action::Evict { extent: e }, e, true, true);
+            self.own_clean(g, Action::Evict { extent });
         }
         false
     }
 
-    fn own_eviction(&mut self, now: Nanos, e: ExtentId, out: &mut Vec<Effect>) {
-        self.counters.evictions.proposed += 1;
-        self.counters.evictions.settle(Outcome::Done);
-        self.drop_copy(now, e, out);
-    }
-
-    /// The extent whose copy is in `s`.
-    pub(in crate::engine) fn copy_in(&self, s: Slot) -> Option<ExtentId> {
-        let e = self.space.map.owner(s)?;
-        (self.space.map.copy(e) == Some(s)).then_some(e)
+    /// The engine gives up a copy that holds nothing of its own.
+    pub(in crate::engine) fn own_eviction(&self, g: &mut Ground, d: &mut Durability, e: ExtentId) {
+        g.counters.evictions.proposed += 1;
+        g.counters.evictions.settle(Outcome::Done);
+        self.drop_copy(g, d, e);
     }
 
     /// A write wanted the copy given up, and it holds dirty blocks: write them home when that is possible. Advice only.
-    pub(in crate::engine) fn evict_behind(&mut self, e: ExtentId) {
-        if self.space.map.is_dirty(e)
-            && self.may_move()
-            && self.has_move_buffer()
-            && !self.space.map.is_held(e)
-            && !self.has_writers(e)
+    pub(in crate::engine) fn evict_behind(&mut self, g: &mut Ground, extent: ExtentId) {
+        if g.space.map.is_dirty(extent)
+            && g.may_move()
+            && self.has_buffer()
+            && !g.space.map.is_held(extent)
+            && !g.has_writers(extent)
         {
-            self.counters.evictions.proposed += 1;
-            self.start_clean(Action::Evict { extent: e }, e, true, true);
+            self.own_clean(g, Action::Evict { extent });
         }
     }
 }

@@ -9,10 +9,13 @@
 //! that comes meanwhile cancels its own part only. A joined operation is no longer than `join_bytes`, and takes about
 //! `join_s` at most, by what the device's last joined operations took: whoever comes next waits no longer.
 
-use crate::engine::durability::commit::MetaSource;
-use crate::engine::{Engine, Mutant, Op, What};
-use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
-use crate::units::{MemberId, Nanos, Slot};
+use super::Relocation;
+use crate::engine::devices::{Cause, Op, What};
+use crate::engine::durability::Durability;
+use crate::engine::ground::Ground;
+use crate::engine::mutants::Mutant;
+use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind};
+use crate::units::{MemberId, Nanos, Slot, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -30,7 +33,7 @@ struct Part {
     len: u32,
     /// First byte in the move's buffer.
     at: u32,
-    /// Whether its end counts as use of the member ([`Engine::is_background`]).
+    /// Whether its end counts as use of the member ([`Relocation::is_background`]).
     background: bool,
 }
 
@@ -47,7 +50,7 @@ struct Tail {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Joins {
+pub(super) struct Joins {
     parts: Vec<Part>,
     tail: Option<Tail>,
     /// The number of this event, among those that started moves.
@@ -57,7 +60,7 @@ pub(in crate::engine) struct Joins {
 }
 
 impl Joins {
-    pub(in crate::engine) fn new(members: usize) -> Joins {
+    pub(super) fn new(members: usize) -> Joins {
         Joins {
             parts: Vec::with_capacity(128),
             tail: None,
@@ -66,37 +69,37 @@ impl Joins {
         }
     }
     /// Moves started now are of this batch.
-    pub(in crate::engine) fn batch(&self) -> u32 {
+    pub(super) fn batch(&self) -> u32 {
         self.batch
     }
     /// The buffer that a move should use to be joined with the one before it.
-    pub(in crate::engine) fn next_buffer(&self) -> Option<u16> {
+    pub(super) fn next_buffer(&self) -> Option<u16> {
         self.tail.map(|t| t.index + 1)
     }
 }
 
-impl Engine {
+impl Relocation {
     /// Would a move up from `slot`, started now, go on where the one started before it in this event ends, as one operation
     /// on the slower device? Then it costs that device no operation of its own, and no limit of moves counts it.
-    pub(in crate::engine) fn rides(&self, slot: Slot, up: bool) -> bool {
+    pub(super) fn rides(&self, g: &Ground, slot: Slot, up: bool) -> bool {
         let Some(t) = self.joins.tail.filter(|t| t.up && up) else {
             return false;
         };
-        let bytes = t.bytes + u64::from(self.space.geo.extent_bytes());
-        self.space.geo.locate(slot) == (t.member, t.end)
-            && bytes <= self.join_cap(t.member)
+        let bytes = t.bytes + u64::from(g.space.geo.extent_bytes());
+        g.space.geo.locate(slot) == (t.member, t.end)
+            && bytes <= self.join_cap(g, t.member)
             && self.moves.is_free(t.index + 1)
     }
 
     /// A move in buffer `index` starts; `slot` is on the slower of its two devices.
-    pub(in crate::engine) fn joins_on(&mut self, index: u16, slot: Slot, up: bool) {
-        let (member, offset) = self.space.geo.locate(slot);
-        let extent = u64::from(self.space.geo.extent_bytes());
+    pub(super) fn joins_on(&mut self, g: &Ground, index: u16, slot: Slot, up: bool) {
+        let (member, offset) = g.space.geo.locate(slot);
+        let extent = u64::from(g.space.geo.extent_bytes());
         let before = self.joins.tail.filter(|t| {
             t.up == up && (t.member, t.end) == (member, offset) && t.index + 1 == index
         });
         let bytes = before.map_or(0, |t| t.bytes) + extent;
-        let bytes = if bytes > self.join_cap(member) {
+        let bytes = if bytes > self.join_cap(g, member) {
             extent
         } else {
             bytes
@@ -111,24 +114,24 @@ impl Engine {
     }
 
     /// The longest joined operation on a member, in bytes.
-    fn join_cap(&self, m: MemberId) -> u64 {
-        let bytes = self.params.join_bytes;
-        if self.params.join_time.0 == 0 {
+    fn join_cap(&self, g: &Ground, m: MemberId) -> u64 {
+        let bytes = g.params.join_bytes;
+        if g.params.join_time.0 == 0 {
             return bytes;
         }
         self.joins.learned[usize::from(m.0)].min(bytes)
     }
 
     /// Have a part issued at the end of this event.
-    pub(in crate::engine) fn want_part(
+    pub(super) fn want_part(
         &mut self,
+        g: &Ground,
         index: u16,
         kind: OpKind,
         (member, offset): (MemberId, u64),
-        at: u32,
-        len: u32,
+        (at, len): (u32, u32),
     ) {
-        let background = self.is_background(What::Move { index, count: 1 });
+        let background = g.background.heeds_sleep() && self.moves.is_background(index);
         self.joins.parts.push(Part {
             index,
             kind,
@@ -141,7 +144,7 @@ impl Engine {
     }
 
     /// Issue what was gathered: by member, reads first, in the order of addresses.
-    pub(in crate::engine) fn issue_parts(&mut self, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn issue_parts(&mut self, g: &mut Ground) {
         self.joins.tail = None;
         if self.joins.parts.is_empty() {
             return;
@@ -149,25 +152,25 @@ impl Engine {
         self.joins.batch = self.joins.batch.wrapping_add(1);
         let mut parts = core::mem::take(&mut self.joins.parts);
         parts.sort_unstable_by_key(|p| (p.member.0, p.kind == OpKind::Write, p.offset, p.index));
-        let extent = self.space.geo.extent_bytes();
+        let extent = g.space.geo.extent_bytes();
         let mut run: Option<(Part, u16, u32)> = None;
         for &p in &parts {
             if let Some((first, count, len)) = &mut run
                 && first.follows(&p, *count, *len, extent)
-                && u64::from(*len + p.len) <= self.join_cap(p.member)
+                && u64::from(*len + p.len) <= self.join_cap(g, p.member)
             {
                 (*count, *len) = (*count + 1, *len + p.len);
                 continue;
             }
             let full = run.replace((p, 1, p.len));
-            self.issue_run(full, out);
+            self.issue_run(g, full);
         }
-        self.issue_run(run, out);
+        self.issue_run(g, run);
         parts.clear();
         self.joins.parts = parts;
     }
 
-    fn issue_run(&mut self, run: Option<(Part, u16, u32)>, out: &mut Vec<Effect>) {
+    fn issue_run(&mut self, g: &mut Ground, run: Option<(Part, u16, u32)>) {
         let Some((p, count, len)) = run else { return };
         let op = DeviceOp {
             id: OpId(0),
@@ -181,20 +184,34 @@ impl Engine {
             },
             fua: false,
         };
-        self.counters.joined += u64::from(count - 1);
-        let index = p.index;
-        self.start(What::Move { index, count }, op, MetaSource::None, out);
+        g.counters.joined += u64::from(count - 1);
+        self.start_op(g, p.index, count, op);
+    }
+
+    fn start_op(&mut self, g: &mut Ground, index: u16, count: u16, op: DeviceOp) {
+        let tier = g.space.geo.members[usize::from(op.member.0)].tier;
+        let pays = op.kind == OpKind::Write && tier == TierId(0);
+        let cause = Cause {
+            foreground: self.moves.is_foreground(index),
+            promised: if pays {
+                self.moves.pay(index, count, op.len)
+            } else {
+                0
+            },
+            ..Cause::plain(What::Move { index, count })
+        };
+        g.start(cause, op);
     }
 
     /// A joined operation failed or was short: each extent's part is asked for again, by itself.
-    pub(in crate::engine) fn repeat_apart(&mut self, op: &Op, out: &mut Vec<Effect>) {
+    pub(in crate::engine) fn repeat_apart(&mut self, g: &mut Ground, d: &mut Durability, op: &Op) {
         let (What::Move { index, count }, BufRef::Move { offset: mut at, .. }) =
             (op.what, op.op.buf)
         else {
             return;
         };
-        self.counters.joins_repeated += 1;
-        let extent = self.space.geo.extent_bytes();
+        g.counters.joins_repeated += 1;
+        let extent = g.space.geo.extent_bytes();
         let mut done = 0;
         for index in index..index + count {
             let len = (extent - at).min(op.op.len - done);
@@ -204,45 +221,45 @@ impl Engine {
                 buf: BufRef::Move { index, offset: at },
                 ..op.op
             };
-            if done == 0 || !self.broken(Mutant::RepeatOnlyFirst) {
-                self.start(What::Move { index, count: 1 }, part, MetaSource::None, out);
+            if done == 0 || !g.broken(Mutant::RepeatOnlyFirst) {
+                self.start_op(g, index, 1, part);
             } else {
-                self.move_step(self.clock, index, Ok(()), true, out);
+                self.move_step(g, d, index, Ok(()), true);
             }
             (at, done) = (0, done + len);
         }
     }
 
-    /// A joined operation's moves, one by one.
-    pub(in crate::engine) fn joined_step(
+    /// An operation of moves ended: one by one.
+    pub(in crate::engine) fn moves_done(
         &mut self,
-        now: Nanos,
+        g: &mut Ground,
+        d: &mut Durability,
         op: &Op,
-        result: Result<(), crate::io::IoError>,
-        out: &mut Vec<Effect>,
+        result: Result<(), IoError>,
     ) {
         let What::Move { index, count } = op.what else {
             return;
         };
         let joined = count > 1;
-        if op.op.kind == OpKind::Write && !(joined && self.broken(Mutant::JoinForgetsFlush)) {
-            self.members[usize::from(op.op.member.0)].unflushed = true;
+        if op.op.kind == OpKind::Write && !(joined && g.broken(Mutant::JoinForgetsFlush)) {
+            g.devices.members[op.member()].unflushed = true;
         }
         for i in index..index + count {
-            self.move_step(now, i, result, joined, out);
+            self.move_step(g, d, i, result, joined);
         }
     }
 
     /// Learn from how long a joined operation took how long they may be.
-    pub(in crate::engine) fn learn_join(&mut self, op: &Op, took: Nanos) {
+    pub(in crate::engine) fn learn_join(&mut self, g: &Ground, op: &Op, took: Nanos) {
         if !matches!(op.what, What::Move { count: 2.., .. }) || took.0 == 0 {
             return;
         }
-        let limit = u128::from(self.params.join_time.0);
+        let limit = u128::from(g.params.join_time.0);
         let fits = u128::from(op.op.len) * limit / u128::from(took.0);
         let fits = (fits.min(u128::from(u32::MAX)) as u64).max(LEAST_BYTES);
         // The mean of the last few; the first counts alone.
-        let known = &mut self.joins.learned[usize::from(op.op.member.0)];
+        let known = &mut self.joins.learned[op.member()];
         *known = if *known == u64::MAX {
             fits
         } else {

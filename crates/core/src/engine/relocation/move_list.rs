@@ -1,7 +1,7 @@
 //! Moves under way, and what limits them. What happens to them is in `moves.rs` and `copies.rs`.
 
 use crate::bits::Bits;
-use crate::engine::{Params, What};
+use crate::engine::Params;
 use crate::policy::{Action, Outcome};
 use crate::stats::Histogram;
 use crate::units::{ExtentId, Nanos, Slot};
@@ -17,12 +17,12 @@ const CALM_WAIT_MAX: Nanos = Nanos::from_millis(100);
 const BATCH: u32 = 32;
 /// Moves that read or write at once, where neither policy nor settings say how many. More of them would only stand in the
 /// devices' queues, before requests.
-pub(in crate::engine) const AT_WORK: u32 = 16;
+pub(super) const AT_WORK: u32 = 16;
 /// How often foreground latency is judged against its limit.
 const FEEDBACK_EVERY: Nanos = Nanos::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Step {
+pub(super) enum Step {
     Reading,
     /// Read, waits for the others of its batch.
     Gathered,
@@ -35,7 +35,7 @@ pub(in crate::engine) enum Step {
 
 /// What a move is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Kind {
+pub(super) enum Kind {
     /// Home to a slot on another tier, which becomes the home.
     Rehome,
     /// Home to a free slot on a faster tier, which becomes a copy.
@@ -54,26 +54,26 @@ pub(in crate::engine) enum Kind {
 /// A move under way.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Move {
-    pub(in crate::engine) action: Action,
+    pub(super) action: Action,
     pub(in crate::engine) extent: ExtentId,
-    pub(in crate::engine) src: Slot,
+    pub(super) src: Slot,
     pub(in crate::engine) dst: Slot,
-    pub(in crate::engine) kind: Kind,
-    pub(in crate::engine) up: bool,
+    pub(super) kind: Kind,
+    pub(super) up: bool,
     /// The engine's own idea: the policy does not hear of it.
-    pub(in crate::engine) own: bool,
-    pub(in crate::engine) step: Step,
+    pub(super) own: bool,
+    pub(super) step: Step,
     /// Operations in flight.
-    pub(in crate::engine) left: u32,
-    pub(in crate::engine) failed: bool,
+    pub(super) left: u32,
+    pub(super) failed: bool,
     /// Overtaken by a write or discard: the copy must not be used.
     pub(in crate::engine) stale: bool,
     /// Bytes of the wear budget that are set aside for it.
-    pub(in crate::engine) owed: u32,
+    pub(super) owed: u32,
     /// The event that it was started in.
-    pub(in crate::engine) batch: u32,
+    pub(super) batch: u32,
     /// It is part of the operation of the move before it, and no limit counts it.
-    pub(in crate::engine) rides: bool,
+    pub(super) rides: bool,
 }
 
 impl Move {
@@ -82,7 +82,7 @@ impl Move {
         self.step != Step::Reading && matches!(self.kind, Kind::Rehome | Kind::Fetch)
     }
     /// Has it come to nothing?
-    pub(in crate::engine) fn lost(&self) -> Option<Outcome> {
+    pub(super) fn lost(&self) -> Option<Outcome> {
         if self.failed {
             Some(Outcome::Failed)
         } else {
@@ -114,21 +114,21 @@ impl Move {
 
 /// Moves under way, and what limits them.
 #[derive(Clone)]
-pub(in crate::engine) struct Moves {
-    pub(in crate::engine) list: Vec<Option<Move>>,
+pub(super) struct Moves {
+    pub(super) list: Vec<Option<Move>>,
     /// By move: the blocks that it is about, for those that are not about all.
-    pub(in crate::engine) parts: Vec<Bits>,
-    pub(in crate::engine) active: u32,
+    pub(super) parts: Vec<Bits>,
+    pub(super) active: u32,
     /// Of those that read or write, the ones that are part of another's operation.
-    pub(in crate::engine) riders: u32,
+    pub(super) riders: u32,
     /// Since when a copied move waits for a round.
     copied_since: Option<Nanos>,
     copied: u32,
     /// How long they wait when nobody waits for them; not at all until a round showed what it costs.
     calm_wait: Nanos,
-    pub(in crate::engine) bytes_per_s: Option<u64>,
+    pub(super) bytes_per_s: Option<u64>,
     /// Bytes that may be moved now; negative after a burst.
-    pub(in crate::engine) budget: i64,
+    pub(super) budget: i64,
     refilled: Nanos,
     /// Moves allowed by latency feedback.
     allowed: u32,
@@ -143,7 +143,7 @@ impl core::fmt::Debug for Moves {
 }
 
 impl Moves {
-    pub(in crate::engine) fn new(p: &Params) -> Moves {
+    pub(super) fn new(p: &Params) -> Moves {
         let n = p.move_buffers.max(1);
         Moves {
             list: alloc::vec![None; usize::from(n)],
@@ -161,41 +161,56 @@ impl Moves {
             window_start: Nanos(0),
         }
     }
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.list.len()
     }
     /// Moves under way.
-    pub(in crate::engine) fn active(&self) -> u32 {
+    pub(super) fn active(&self) -> u32 {
         self.active
     }
     /// The move of an extent. Asked only for held extents: the list is short.
-    pub(in crate::engine) fn of(&self, e: ExtentId) -> Option<u16> {
+    pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
         self.list
             .iter()
             .position(|m| m.is_some_and(|m| m.extent == e))
             .map(|i| i as u16)
     }
-    pub(in crate::engine) fn get(&self, i: u16) -> Move {
+    pub(super) fn get(&self, i: u16) -> Move {
         self.list[usize::from(i)].expect("move not under way")
     }
-    pub(in crate::engine) fn mark_stale(&mut self, i: u16) {
+    /// Does a request wait for it?
+    pub(super) fn is_foreground(&self, i: u16) -> bool {
+        self.list[usize::from(i)].is_some_and(|m| m.up && !m.own)
+    }
+    pub(super) fn is_background(&self, i: u16) -> bool {
+        self.list[usize::from(i)].is_some_and(|m| m.own || !m.up)
+    }
+    pub(super) fn step(&mut self, i: u16, step: Step) {
+        if let Some(m) = &mut self.list[usize::from(i)] {
+            m.step = step;
+        }
+    }
+    pub(super) fn committing(&mut self, i: u16) {
+        self.step(i, Step::Committing);
+    }
+    pub(super) fn mark_stale(&mut self, i: u16) {
         if let Some(m) = &mut self.list[usize::from(i)] {
             m.stale = true;
         }
     }
     /// Copied moves that wait for a round, as (index, extent, destination), and the members that must be flushed for them.
-    pub(in crate::engine) fn copied(&self) -> impl Iterator<Item = (u16, Move)> + '_ {
+    pub(super) fn copied(&self) -> impl Iterator<Item = (u16, Move)> + '_ {
         self.list.iter().enumerate().filter_map(|(i, m)| {
             m.filter(|m| m.step == Step::Copied && !m.stale)
                 .map(|m| (i as u16, m))
         })
     }
     /// A write to blocks `from..to` is about to be issued: what move `i` read of them is old.
-    pub(in crate::engine) fn overtake(&mut self, i: u16, from: u32, to: u32) {
+    pub(super) fn overtake(&mut self, i: u16, from: u32, to: u32) {
         self.parts[usize::from(i)].fill(from as usize, to as usize, false);
     }
     /// The first run of blocks of move `i` at or after `from`, of `blocks`.
-    pub(in crate::engine) fn part(&self, i: u16, from: u32, blocks: u32) -> Option<(u32, u32)> {
+    pub(super) fn part(&self, i: u16, from: u32, blocks: u32) -> Option<(u32, u32)> {
         let bits = &self.parts[usize::from(i)];
         let skip = bits.run(from as usize, blocks as usize, false) as u32;
         let a = from + skip;
@@ -203,7 +218,7 @@ impl Moves {
         (n > 0).then_some((a, a + n))
     }
     /// All runs.
-    pub(in crate::engine) fn all_parts(&self, i: u16, blocks: u32) -> Vec<(u32, u32)> {
+    pub(super) fn all_parts(&self, i: u16, blocks: u32) -> Vec<(u32, u32)> {
         let mut v = Vec::new();
         let mut at = 0;
         while let Some((a, z)) = self.part(i, at, blocks) {
@@ -212,15 +227,15 @@ impl Moves {
         }
         v
     }
-    pub(in crate::engine) fn has_free(&self) -> bool {
+    pub(super) fn has_free(&self) -> bool {
         self.list.iter().any(Option::is_none)
     }
     /// Is buffer `i` free?
-    pub(in crate::engine) fn is_free(&self, i: u16) -> bool {
+    pub(super) fn is_free(&self, i: u16) -> bool {
         self.list.get(usize::from(i)).is_some_and(Option::is_none)
     }
     /// Where the longest run of free buffers starts: those that follow may be joined.
-    pub(in crate::engine) fn longest_free(&self) -> Option<u16> {
+    pub(super) fn longest_free(&self) -> Option<u16> {
         let (mut best, mut start) = (0..0, 0);
         for (i, m) in self.list.iter().enumerate() {
             if m.is_some() {
@@ -232,21 +247,21 @@ impl Moves {
         (!best.is_empty()).then_some(best.start as u16)
     }
     /// The policy that asked for these is gone.
-    pub(in crate::engine) fn disown(&mut self) {
+    pub(super) fn disown(&mut self) {
         for m in self.list.iter_mut().flatten() {
             m.own = true;
         }
     }
     /// Moves that still read or write. One that only waits for its record burdens nobody.
-    pub(in crate::engine) fn at_work(&self) -> u32 {
+    pub(super) fn at_work(&self) -> u32 {
         self.active - self.copied
     }
     /// Those of them that cost the slower device an operation of its own: what MCML counts.
-    pub(in crate::engine) fn copying(&self) -> u32 {
+    pub(super) fn copying(&self) -> u32 {
         self.at_work() - self.riders
     }
     /// Should a round be started for the moves that wait? `urgent`: somebody waits for an extent or a slot.
-    pub(in crate::engine) fn want_round(&self, now: Nanos, urgent: bool) -> bool {
+    pub(super) fn want_round(&self, now: Nanos, urgent: bool) -> bool {
         let Some(since) = self.copied_since else {
             return false;
         };
@@ -257,7 +272,7 @@ impl Moves {
             || now.since(since) >= self.wait(urgent)
     }
     /// When [`Moves::want_round`] will say so if nothing else happens.
-    pub(in crate::engine) fn next_wake(&self, urgent: bool) -> Option<Nanos> {
+    pub(super) fn next_wake(&self, urgent: bool) -> Option<Nanos> {
         self.copied_since.map(|t| t + self.wait(urgent))
     }
     fn wait(&self, urgent: bool) -> Nanos {
@@ -268,14 +283,11 @@ impl Moves {
         }
     }
     /// A round that carried moves took that long.
-    pub(in crate::engine) fn round_took(&mut self, time: Nanos) {
+    pub(super) fn round_took(&mut self, time: Nanos) {
         self.calm_wait = Nanos(time.0.saturating_mul(2)).min(CALM_WAIT_MAX);
     }
-    /// A write to the fastest tier begins: how much of it was set aside before.
-    pub(in crate::engine) fn pay(&mut self, what: What, len: u32) -> u32 {
-        let What::Move { index, count } = what else {
-            return 0;
-        };
+    /// `count` moves from `index` on begin to write to the fastest tier: how much of it was set aside before.
+    pub(super) fn pay(&mut self, index: u16, count: u16, len: u32) -> u32 {
         let mut paid = 0;
         let moves = self.list.iter_mut().skip(usize::from(index));
         for m in moves.take(usize::from(count)).flatten() {
@@ -285,14 +297,18 @@ impl Moves {
         }
         paid
     }
-    pub(in crate::engine) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
+    /// Is more under way than the bandwidth for moves allows?
+    pub(super) fn is_overdrawn(&self) -> bool {
+        self.bytes_per_s.is_some() && self.budget < 0
+    }
+    pub(super) fn set_rate(&mut self, bytes_per_s: Option<u64>) {
         if self.bytes_per_s.is_none() {
             // What was moved while there was no limit is not owed.
             self.budget = 0;
         }
         self.bytes_per_s = bytes_per_s;
     }
-    pub(in crate::engine) fn refill(&mut self, now: Nanos) {
+    pub(super) fn refill(&mut self, now: Nanos) {
         if let Some(rate) = self.bytes_per_s {
             let ms = (now.since(self.refilled).0 / 1_000_000).min(1000);
             if ms > 0 {
@@ -306,12 +322,7 @@ impl Moves {
         }
     }
     /// A foreground request took `latency`: over the limit, moves are halved; under it, one more is allowed.
-    pub(in crate::engine) fn foreground(
-        &mut self,
-        now: Nanos,
-        latency: Nanos,
-        limit: Option<Nanos>,
-    ) {
+    pub(super) fn foreground(&mut self, now: Nanos, latency: Nanos, limit: Option<Nanos>) {
         let Some(limit) = limit else { return };
         self.window.add(latency);
         if now.since(self.window_start) >= FEEDBACK_EVERY {
@@ -326,7 +337,7 @@ impl Moves {
         }
     }
     /// Moves that latency feedback allows. Without a limit, or without traffic that could suffer, all of them.
-    pub(in crate::engine) fn allowed(&mut self, now: Nanos, limit: Option<Nanos>) -> u32 {
+    pub(super) fn allowed(&mut self, now: Nanos, limit: Option<Nanos>) -> u32 {
         if limit.is_none() {
             return u32::MAX;
         }
@@ -335,7 +346,7 @@ impl Moves {
         }
         self.allowed
     }
-    pub(in crate::engine) fn recount(&mut self, now: Nanos) {
+    pub(super) fn recount(&mut self, now: Nanos) {
         self.copied = self
             .list
             .iter()

@@ -15,10 +15,8 @@
 //! Never false: moves write at most rate · window + burst bytes to the fastest tier in any window of time. So a move's bytes
 //! are set aside when it starts, and what is set aside counts against the burst until it is written.
 
-use crate::engine::relocation::move_list::Kind;
-use crate::engine::{Engine, Params};
-use crate::policy::Refusal;
-use crate::units::{Nanos, Slot, TierId};
+use crate::engine::Params;
+use crate::units::Nanos;
 
 const DAY: u128 = 86_400_000_000_000;
 /// 2^32 over the golden ratio.
@@ -109,7 +107,10 @@ impl Wear {
         self.came = self.came.saturating_add(whole).min(self.cap());
     }
     /// May something go up that will write `cost` bytes?
-    fn admits(&mut self, cost: i64) -> bool {
+    pub(super) fn admits(&mut self, cost: i64) -> bool {
+        if !self.is_on() {
+            return true;
+        }
         let left = self.level - self.reserved;
         let full = self.came.max(i64::try_from(self.least).unwrap_or(i64::MAX));
         if left < cost {
@@ -131,42 +132,20 @@ impl Wear {
             self.level = self.level.saturating_sub(i64::from(len));
         }
     }
-    fn reserve(&mut self, bytes: u32) {
+    /// So many bytes will be written by a move that starts: set them aside until it has.
+    pub(super) fn reserve(&mut self, bytes: u32) {
         self.reserved += i64::from(bytes);
     }
     /// These are not needed after all.
-    pub(in crate::engine) fn release(&mut self, bytes: u32) {
+    pub(super) fn release(&mut self, bytes: u32) {
         self.reserved -= i64::from(bytes);
     }
-}
-
-impl Engine {
-    /// The wear budget, if there is one: what is left at the last event.
-    pub fn wear_budget(&self) -> Option<WearBudget> {
-        let w = &self.wear;
-        w.is_on().then(|| WearBudget {
-            bytes_per_day: w.bytes_per_day,
-            burst_bytes: w.cap() as u64,
-            left_bytes: w.level - w.reserved,
+    /// What is left at the last event, if there is a budget.
+    pub(in crate::engine) fn left(&self) -> Option<WearBudget> {
+        self.is_on().then(|| WearBudget {
+            bytes_per_day: self.bytes_per_day,
+            burst_bytes: self.cap() as u64,
+            left_bytes: self.level - self.reserved,
         })
-    }
-
-    /// May something be let in on `to`? Asked last, since who is refused had its turn.
-    pub(in crate::engine) fn may_wear(&mut self, to: TierId) -> Result<(), Refusal> {
-        let cost = i64::from(self.space.geo.extent_bytes());
-        if to == TierId(0) && self.wear.is_on() && !self.wear.admits(cost) {
-            return Err(Refusal::WearBudget);
-        }
-        Ok(())
-    }
-
-    /// What a move that starts will write to the fastest tier at most: set aside until it has.
-    pub(in crate::engine) fn reserve_wear(&mut self, kind: Kind, dst: Slot) -> u32 {
-        if matches!(kind, Kind::Clean { .. }) || self.space.geo.tier_of(dst) != TierId(0) {
-            return 0;
-        }
-        let bytes = self.space.geo.extent_bytes();
-        self.wear.reserve(bytes);
-        bytes
     }
 }

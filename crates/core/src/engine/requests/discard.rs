@@ -3,98 +3,82 @@
 //! Both change only the map: whole extents lose their home, parts lose valid blocks. What was discarded reads as zeros at
 //! once; that it stays so after a crash is a record's business, like any other change.
 
-use crate::engine::{Engine, Mutant, Waiter};
-use crate::io::Effect;
-use crate::units::{ExtentId, Nanos, Slot};
-use alloc::vec::Vec;
+use super::{Requests, Waiter};
+use crate::engine::ground::Parts;
+use crate::engine::mutants::Mutant;
+use crate::units::{ExtentId, Slot};
 
-impl Engine {
+impl Requests {
     /// Hand out the pieces of a discard (or of write-zeroes that may free).
-    pub(in crate::engine) fn hand_out_discard(
-        &mut self,
-        now: Nanos,
-        r: u32,
-        out: &mut Vec<Effect>,
-    ) {
-        let req = *self.reqs.at(r);
-        let shift = self.space.geo.extent_shift;
+    pub(super) fn hand_out_discard(&mut self, p: &mut Parts<'_>, r: u32) {
+        let req = *self.list.at(r);
+        let shift = p.g.space.geo.extent_shift;
         let mut at = req.start;
         while at < req.end {
-            let extent = self.space.geo.extent_at(at);
+            let extent = p.g.space.geo.extent_at(at);
             let to = req.end.min((u64::from(extent.0) + 1) << shift);
-            self.discard_piece(
-                now,
-                Waiter {
-                    req: r,
-                    extent,
-                    from: at,
-                    to,
-                    touched: true,
-                },
-                out,
-            );
+            let w = Waiter {
+                req: r,
+                extent,
+                from: at,
+                to,
+                touched: true,
+            };
+            self.discard_piece(p, w);
             at = to;
         }
     }
 
-    pub(in crate::engine) fn discard_piece(
-        &mut self,
-        now: Nanos,
-        w: Waiter,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn discard_piece(&mut self, p: &mut Parts<'_>, w: Waiter) {
         let e = w.extent;
-        if self.space.map.is_held(e) {
-            let queued = self
-                .waiting
-                .iter()
-                .any(|o| o.extent == e && o.req != w.req && self.is_changer(o.req));
-            if queued || self.edges.blocks(e, w.req) {
-                return self.wait(w);
-            }
-            if let Some(index) = self.moves.of(e) {
-                let m = self.moves.get(index);
-                if m.is_committing() {
-                    return self.wait(w);
-                }
-                self.moves.mark_stale(index);
-                // What it writes in place must have landed before somebody writes there anew.
-                if m.writes_in_place() && !self.broken(Mutant::DiscardUnderClean) {
-                    return self.wait(w);
-                }
-            }
+        if p.g.space.map.is_held(e) && !self.may_discard(p, &w) {
+            return self.wait(p.g, w);
         }
-        let Some(slot) = self.space.map.home(e) else {
+        let g = &mut *p.g;
+        let Some(slot) = g.space.map.home(e) else {
             return;
         };
-        if self.has_writers(e) && !self.broken(Mutant::DiscardUnderWriter) {
-            return self.wait(w);
+        if g.has_writers(e) && !g.broken(Mutant::DiscardUnderWriter) {
+            return self.wait(g, w);
         }
-        let geo = &self.space.geo;
-        let base = u64::from(e.0) << geo.extent_shift;
-        let (from, to) = (
-            ((w.from - base) >> geo.block_shift) as u32,
-            ((w.to - base) >> geo.block_shift) as u32,
-        );
-        let whole = (from, to) == (0, geo.blocks_per_extent());
+        let (from, to) = g.blocks_of(&w);
+        let whole = (from, to) == (0, g.space.geo.blocks_per_extent());
+        let map = &mut g.space.map;
         let changed = whole
-            || self.space.map.invalidate(e, from, to)
-                | (self.space.map.copy(e).is_some() && self.space.map.copy_forget(e, from, to));
-        if whole || self.space.map.is_gone(e) {
-            self.unmap(now, e, slot, out);
+            || map.invalidate(e, from, to)
+                | (map.copy(e).is_some() && map.copy_forget(e, from, to));
+        if whole || map.is_gone(e) {
+            unmap(p, e, slot);
         } else if changed {
-            self.commit.note_home(e, now, self.params.commit_interval);
+            p.d.note_home(g, e);
         }
     }
 
-    fn unmap(&mut self, now: Nanos, e: ExtentId, slot: Slot, out: &mut Vec<Effect>) {
-        self.drop_copy(now, e, out);
-        self.space.map.unmap(e);
-        self.commit.note_home(e, now, self.params.commit_interval);
-        self.free_slot(slot, true, out);
-        let (policy, mut view, _) = self.view(now, 0);
-        policy.on_discarded(&mut view, e, slot.into());
-        self.space.map.forget(e);
-        self.policy_due = true;
+    /// May this piece of a discard go on, though something holds its extent?
+    fn may_discard(&self, p: &mut Parts<'_>, w: &Waiter) -> bool {
+        if self.is_behind_changer(p, w) || p.g.waiting.edges.blocks(w.extent, w.req) {
+            return false;
+        }
+        let Some(index) = p.r.of(w.extent) else {
+            return true;
+        };
+        let m = p.r.get(index);
+        if m.is_committing() {
+            return false;
+        }
+        p.r.mark_stale(index);
+        // What it writes in place must have landed before somebody writes there anew.
+        !m.writes_in_place() || p.g.broken(Mutant::DiscardUnderClean)
     }
+}
+
+fn unmap(p: &mut Parts<'_>, e: ExtentId, slot: Slot) {
+    p.r.drop_copy(p.g, p.d, e);
+    p.g.space.map.unmap(e);
+    p.d.note_home(p.g, e);
+    p.d.free_slot(p.g, slot, true);
+    let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+    policy.on_discarded(&mut view, e, slot.into());
+    p.g.space.map.forget(e);
+    p.g.policy_due = true;
 }

@@ -5,9 +5,11 @@
 //! request locks its extents, waits for writers in flight there, and later writers wait for it. It locks all of them, in one
 //! step: with the edges' alone two overlapping requests could each hold what the other needs (found by racing writers).
 
-use crate::engine::{Engine, Mutant, Waiter};
+use super::{Requests, Waiter, drop_edges};
+use crate::engine::ground::Parts;
+use crate::engine::mutants::Mutant;
 use crate::io::Effect;
-use crate::units::{ExtentId, Nanos};
+use crate::units::ExtentId;
 use alloc::vec::Vec;
 
 /// Extents locked by odd writes, and odd writes that wait for a lock. Both are short: odd requests are rare.
@@ -19,50 +21,49 @@ pub(in crate::engine) struct Edges {
 
 impl Edges {
     /// Is `e` locked by another request than `r`?
-    pub(in crate::engine) fn blocks(&self, e: ExtentId, r: u32) -> bool {
+    pub(super) fn blocks(&self, e: ExtentId, r: u32) -> bool {
         self.locked.iter().any(|&(x, by)| x == e && by != r)
     }
     /// Is `e` locked by `r`?
-    pub(in crate::engine) fn locked_by(&self, e: ExtentId, r: u32) -> bool {
+    pub(super) fn locked_by(&self, e: ExtentId, r: u32) -> bool {
         self.locked.contains(&(e, r))
     }
     /// Is `e` locked?
-    pub(in crate::engine) fn holds(&self, e: ExtentId) -> bool {
+    pub(super) fn holds(&self, e: ExtentId) -> bool {
         self.locked.iter().any(|&(x, _)| x == e)
     }
     /// Does `r` wait for its locks?
-    pub(in crate::engine) fn is_queued(&self, r: u32) -> bool {
+    pub(super) fn is_queued(&self, r: u32) -> bool {
         self.queued.iter().any(|q| q.0 == r)
+    }
+    /// Unlock an extent of `r`, if it locks any.
+    pub(super) fn unlock(&mut self, r: u32) -> Option<ExtentId> {
+        let i = self.locked.iter().position(|l| l.1 == r)?;
+        Some(self.locked.swap_remove(i).0)
     }
 }
 
-impl Engine {
-    pub(in crate::engine) fn start_odd_write(
-        &mut self,
-        now: Nanos,
-        r: u32,
-        offset: u64,
-        out: &mut Vec<Effect>,
-    ) {
-        self.counters.edge_writes += 1;
-        let req = self.reqs.at(r);
+impl Requests {
+    pub(super) fn start_odd_write(&mut self, p: &mut Parts<'_>, r: u32, offset: u64) {
+        p.g.counters.edge_writes += 1;
+        let req = self.list.at(r);
         req.reading_edges = true;
         let w = Waiter {
             req: r,
-            extent: self.space.geo.extent_at(req.start),
+            extent: p.g.space.geo.extent_at(req.start),
             from: req.start,
             to: req.end,
             touched: false,
         };
-        self.edges.queued.push((r, offset));
-        self.retry_odd_write(now, w, out);
-        self.piece_done(now, r, out);
+        p.g.waiting.edges.queued.push((r, offset));
+        self.retry_odd_write(p, w);
+        self.piece_done(p, r);
     }
 
     /// The blocks that an odd write covers in part: (first byte of block) of head and tail.
-    fn edge_blocks(&mut self, r: u32, offset: u64) -> [Option<u64>; 2] {
-        let req = *self.reqs.at(r);
-        let b = u64::from(self.space.geo.block_bytes());
+    fn edge_blocks(&mut self, p: &Parts<'_>, r: u32, offset: u64) -> [Option<u64>; 2] {
+        let req = *self.list.at(r);
+        let b = u64::from(p.g.space.geo.block_bytes());
         let end = offset + u64::from(req.bytes);
         let head = (offset != req.start || end < req.start + b).then_some(req.start);
         // Not the head block again: a request within one block reads it once.
@@ -70,80 +71,67 @@ impl Engine {
         [head, tail]
     }
 
-    fn extents_of(&mut self, r: u32) -> core::ops::RangeInclusive<u32> {
-        let (start, end) = (self.reqs.at(r).start, self.reqs.at(r).end);
-        self.space.geo.extent_at(start).0..=self.space.geo.extent_at(end - 1).0
-    }
-
     /// Lock the extents and read the edge blocks, or wait.
-    pub(in crate::engine) fn retry_odd_write(
-        &mut self,
-        now: Nanos,
-        w: Waiter,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn retry_odd_write(&mut self, p: &mut Parts<'_>, w: Waiter) {
         let r = w.req;
-        let Some(i) = self.edges.queued.iter().position(|q| q.0 == r) else {
+        let edges = &p.g.waiting.edges;
+        let Some(i) = edges.queued.iter().position(|q| q.0 == r) else {
             return;
         };
-        let offset = self.edges.queued[i].1;
-        let edges = self.edge_blocks(r, offset);
-        let extents = self.extents_of(r);
-        for e in extents.clone().map(ExtentId) {
-            if !self.may_lock(e, r) && !self.broken(Mutant::UnserialisedEdges) {
-                return self.wait(Waiter { extent: e, ..w });
+        let offset = edges.queued[i].1;
+        let edges = self.edge_blocks(p, r, offset);
+        let (start, end) = (self.list.at(r).start, self.list.at(r).end);
+        let geo = &p.g.space.geo;
+        let extents = geo.extent_at(start).0..=geo.extent_at(end - 1).0;
+        for extent in extents.clone().map(ExtentId) {
+            if !may_lock(p, extent, r) && !p.g.broken(Mutant::UnserialisedEdges) {
+                return self.wait(p.g, Waiter { extent, ..w });
             }
         }
-        self.edges.queued.swap_remove(i);
-        let block = u64::from(self.space.geo.block_bytes());
+        p.g.waiting.edges.queued.swap_remove(i);
+        let block = u64::from(p.g.space.geo.block_bytes());
         for e in extents.map(ExtentId) {
-            if let Some(index) = self.moves.of(e) {
-                self.moves.mark_stale(index);
+            if let Some(index) = p.r.of(e) {
+                p.r.mark_stale(index);
             }
-            if !self.edges.locked_by(e, r) {
-                self.edges.locked.push((e, r));
-                self.space.map.hold(e, true);
+            if !p.g.waiting.edges.locked_by(e, r) {
+                p.g.waiting.edges.locked.push((e, r));
+                p.g.space.map.hold(e, true);
             }
         }
         for at in edges.into_iter().flatten() {
-            self.hand_out(now, r, at, at + block, out);
+            self.hand_out(p, r, at, at + block);
         }
-    }
-
-    fn may_lock(&self, e: ExtentId, r: u32) -> bool {
-        if self.edges.blocks(e, r) || self.waiting.iter().any(|o| o.extent == e && o.req != r) {
-            return false;
-        }
-        if let Some(index) = self.moves.of(e) {
-            let m = self.moves.get(index);
-            if m.writes_in_place() || (!m.stale && (m.is_promotion() || m.is_committing())) {
-                return false;
-            }
-        }
-        !self.has_writers(e)
     }
 
     /// All edge blocks are in the buffer: patch and write.
-    pub(in crate::engine) fn edges_read(&mut self, now: Nanos, r: u32, out: &mut Vec<Effect>) {
-        let req = self.reqs.at(r);
+    pub(super) fn edges_read(&mut self, p: &mut Parts<'_>, r: u32) {
+        let req = self.list.at(r);
         req.reading_edges = false;
         if let Some(e) = req.error {
-            self.drop_edges(r);
-            return self.reply(now, r, Err(e), out);
+            drop_edges(p, r);
+            let latency = self.reply(p.g, r, Err(e));
+            return p.r.heard(p.g, latency);
         }
         req.left = 1;
         let (tag, start, end) = (req.tag, req.start, req.end);
-        out.push(Effect::Patch { tag });
-        self.hand_out(now, r, start, end, out);
-        self.piece_done(now, r, out);
+        p.g.out.push(Effect::Patch { tag });
+        self.hand_out(p, r, start, end);
+        self.piece_done(p, r);
     }
+}
 
-    /// The request ended: give up its locks.
-    pub(in crate::engine) fn drop_edges(&mut self, r: u32) {
-        while let Some(i) = self.edges.locked.iter().position(|l| l.1 == r) {
-            let (e, _) = self.edges.locked.swap_remove(i);
-            self.release_hold(e);
-            self.retry = true;
+fn may_lock(p: &Parts<'_>, e: ExtentId, r: u32) -> bool {
+    let waiting = &p.g.waiting;
+    let others = |o: &Waiter| o.extent == e && o.req != r;
+    if waiting.edges.blocks(e, r) || waiting.queue.iter().any(others) {
+        return false;
+    }
+    if let Some(index) = p.r.of(e) {
+        let m = p.r.get(index);
+        if m.writes_in_place() || (!m.stale && (m.is_promotion() || m.is_committing())) {
+            return false;
         }
     }
+    !p.g.has_writers(e)
 }

@@ -1,8 +1,248 @@
 //! Requests: reads, writes, discards, from their arrival to their reply.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `mod.rs` | what is admitted; replies |
+//! | `pieces.rs` | the pieces of a read or write, one an extent: home, policy, gate |
+//! | `runs.rs` | pieces side by side as one device operation, and its end |
+//! | `reads.rs`, `replicas.rs` | what a read finds; reads and writes of extents with a copy |
+//! | `gate.rs`, `waiting.rs` | whether a piece may touch an extent that something holds; who waits |
+//! | `discard.rs`, `edges.rs` | discards; requests that are not whole blocks |
 
-pub(in crate::engine) mod classes;
-pub(in crate::engine) mod data;
-pub(in crate::engine) mod discard;
-pub(in crate::engine) mod edges;
-pub(in crate::engine) mod gate;
-pub(in crate::engine) mod replicas;
+mod discard;
+mod edges;
+mod gate;
+mod pieces;
+mod reads;
+mod replicas;
+mod runs;
+mod waiting;
+
+pub(super) use waiting::{Waiter, Waiting};
+
+use super::ground::{Ground, Parts, Phase};
+use super::mutants::Mutant;
+use super::slab::Slab;
+use crate::io::{Effect, IoError, Request, RequestOp, Tag};
+use crate::units::Nanos;
+use replicas::Replicas;
+
+/// Longest read or write.
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// A request being served.
+#[derive(Clone, Copy, Debug)]
+struct Req {
+    tag: Tag,
+    op: RequestOp,
+    /// First byte, rounded down to a block.
+    start: u64,
+    /// End, rounded up.
+    end: u64,
+    bytes: u32,
+    fua: bool,
+    class: u8,
+    arrived: Nanos,
+    /// Device operations and waiting pieces, plus one while pieces are being handed out.
+    left: u32,
+    error: Option<IoError>,
+    /// The reply must wait for a commit round.
+    needs_round: bool,
+    /// An odd write that still reads its edge blocks.
+    reading_edges: bool,
+}
+
+impl Req {
+    fn is_write(&self) -> bool {
+        !self.reading_edges
+            && matches!(
+                self.op,
+                RequestOp::Write | RequestOp::WriteZeroes { keep: true }
+            )
+    }
+}
+
+/// See the module.
+pub(super) struct Requests {
+    list: Slab<Req>,
+    replicas: Replicas,
+    /// Unmapped extents must not be read as zeros (degraded, mirror not complete).
+    incomplete: bool,
+}
+
+impl Requests {
+    pub(super) fn new(incomplete: bool) -> Requests {
+        Requests {
+            list: Slab::new(1024),
+            replicas: Replicas::default(),
+            incomplete,
+        }
+    }
+    /// Requests that are not answered.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+    /// Are all answered?
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// Is a request of that number under way?
+    pub(super) fn is_known(&self, r: u32) -> bool {
+        self.list.get(r).is_some()
+    }
+
+    /// A request arrived.
+    pub(super) fn arrive(&mut self, p: &mut Parts<'_>, req: Request) {
+        let g = &mut *p.g;
+        if let Err(error) = admissible(g, &req) {
+            g.counters.errors += 1;
+            g.out.push(Effect::Reply {
+                tag: req.tag,
+                result: Err(error),
+            });
+            return;
+        }
+        let (start, end) = match req.op {
+            // A discard is advice: it covers the whole blocks inside.
+            RequestOp::Discard => {
+                let b = u64::from(g.space.geo.block_bytes());
+                let (a, z) = (
+                    (req.offset + b - 1) & !(b - 1),
+                    (req.offset + u64::from(req.len)) & !(b - 1),
+                );
+                (a, z.max(a))
+            }
+            _ => g.space.geo.align(req.offset, u64::from(req.len)),
+        };
+        let r = self.list.insert(Req {
+            tag: req.tag,
+            op: req.op,
+            start,
+            end,
+            bytes: req.len,
+            fua: req.fua && !g.broken(Mutant::ForgetFua),
+            class: req.class,
+            arrived: g.clock,
+            left: 1,
+            error: None,
+            needs_round: false,
+            reading_edges: false,
+        });
+        match req.op {
+            RequestOp::Flush => p.d.join(r),
+            RequestOp::Write if (start, end) != (req.offset, req.offset + u64::from(req.len)) => {
+                self.start_odd_write(p, r, req.offset);
+            }
+            RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
+                self.list.at(r).needs_round = req.fua;
+                self.hand_out_discard(p, r);
+                self.piece_done(p, r);
+            }
+            RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes { keep: true } => {
+                self.hand_out(p, r, start, end);
+                self.piece_done(p, r);
+            }
+        }
+    }
+
+    /// Note an error; the reply comes when all pieces have ended.
+    fn fail(&mut self, r: u32, error: IoError) {
+        self.list.at(r).error.get_or_insert(error);
+    }
+
+    /// One piece (or the handing-out itself) ended.
+    fn piece_done(&mut self, p: &mut Parts<'_>, r: u32) {
+        let req = self.list.at(r);
+        req.left -= 1;
+        if req.left > 0 {
+            return;
+        }
+        if req.reading_edges {
+            return self.edges_read(p, r);
+        }
+        let req = *req;
+        drop_edges(p, r);
+        if req.error.is_none() && req.needs_round {
+            p.d.join(r);
+        } else {
+            let latency = self.reply(p.g, r, req.error.map_or(Ok(()), Err));
+            p.r.heard(p.g, latency);
+        }
+    }
+
+    /// Answer a request and forget it. How long it took, for [`super::relocation::Relocation::heard`].
+    pub(super) fn reply(&mut self, g: &mut Ground, r: u32, result: Result<(), IoError>) -> Nanos {
+        let req = self.list.remove(r);
+        let latency = g.clock.since(req.arrived);
+        let c = &mut g.counters;
+        c.errors += u64::from(result.is_err());
+        match req.op {
+            RequestOp::Read => {
+                c.reads += 1;
+                c.bytes_read += u64::from(req.bytes);
+                c.read_latency.add(latency);
+            }
+            RequestOp::Write => {
+                c.writes += 1;
+                c.bytes_written += u64::from(req.bytes);
+                c.write_latency.add(latency);
+            }
+            RequestOp::Flush => {
+                c.flushes += 1;
+                c.flush_latency.add(latency);
+            }
+            RequestOp::Discard | RequestOp::WriteZeroes { .. } => c.discards += 1,
+        }
+        g.out.push(Effect::Reply {
+            tag: req.tag,
+            result,
+        });
+        latency
+    }
+}
+
+/// Give up the locks of a request that ended.
+fn drop_edges(p: &mut Parts<'_>, r: u32) {
+    while let Some(e) = p.g.waiting.edges.unlock(r) {
+        p.r.release_hold(p.g, e);
+        p.g.waiting.try_queue();
+    }
+}
+
+fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
+    let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
+    if req.op == RequestOp::Flush {
+        // A failed flush is sticky: no later one pretends success (design.md section 5).
+        return if g.phase == Phase::Closed {
+            Err(IoError::Gone)
+        } else if failed {
+            Err(IoError::Io)
+        } else {
+            Ok(())
+        };
+    }
+    let geo = &g.space.geo;
+    let end = req
+        .offset
+        .checked_add(u64::from(req.len))
+        .ok_or(IoError::Invalid)?;
+    if req.len == 0 || end > geo.volume_bytes() || g.phase != Phase::Running {
+        return Err(IoError::Invalid);
+    }
+    match req.op {
+        RequestOp::Read | RequestOp::Write if req.len > REQUEST_BYTES_MAX => {
+            return Err(IoError::Invalid);
+        }
+        RequestOp::WriteZeroes { .. }
+            if geo.align(req.offset, u64::from(req.len)) != (req.offset, end) =>
+        {
+            return Err(IoError::Invalid);
+        }
+        RequestOp::Read => return Ok(()),
+        _ => {}
+    }
+    if g.params.read_only {
+        return Err(IoError::ReadOnly);
+    }
+    if failed { Err(IoError::Io) } else { Ok(()) }
+}

@@ -5,13 +5,14 @@
 //! instead. Writes to the same blocks of such an extent take turns: two replicas written by two writers at once could end up
 //! with one of them each, and nobody would know.
 
-use crate::engine::requests::data::Runs;
-use crate::engine::{Engine, Mutant, Req, Waiter};
-use crate::io::Effect;
+use super::pieces::access;
+use super::runs::Runs;
+use super::{Req, Requests, Waiter};
+use crate::engine::ground::{Ground, Parts};
+use crate::engine::mutants::Mutant;
 use crate::policy::WriteTo;
-use crate::units::{ExtentId, Nanos, Slot};
+use crate::units::{ExtentId, Slot};
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 /// A write in flight to an extent with a copy.
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +28,14 @@ struct Writing {
 
 /// Writes in flight to extents with a copy, by extent and first block. They do not overlap.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Replicas {
+pub(super) struct Replicas {
     writing: BTreeMap<(u32, u32), Writing>,
 }
 
 impl Replicas {
     /// Is nothing in flight? (The question of a volume without copies.)
     #[inline]
-    pub(in crate::engine) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.writing.is_empty()
     }
     /// Is a write in flight to any of these blocks?
@@ -46,98 +47,73 @@ impl Replicas {
     }
 }
 
-impl Engine {
-    /// First and last block (not included) of a piece.
-    pub(in crate::engine) fn blocks_of(&self, w: &Waiter) -> (u32, u32) {
-        let geo = &self.space.geo;
-        let base = u64::from(w.extent.0) << geo.extent_shift;
-        (
-            ((w.from - base) >> geo.block_shift) as u32,
-            ((w.to - base) >> geo.block_shift) as u32,
-        )
-    }
-
-    fn byte_of(&self, e: ExtentId, block: u32) -> u64 {
-        let geo = &self.space.geo;
-        (u64::from(e.0) << geo.extent_shift) + (u64::from(block) << geo.block_shift)
-    }
-
+impl Requests {
     /// Read each stretch where it is valid.
-    pub(in crate::engine) fn read_copied(
+    pub(super) fn read_copied(
         &mut self,
+        g: &mut Ground,
         req: &Req,
         w: &Waiter,
         (home, copy): (Slot, Slot),
         runs: &mut Runs,
-        out: &mut Vec<Effect>,
     ) {
         let e = w.extent;
-        let (mut b, end) = self.blocks_of(w);
+        let (mut b, end) = g.blocks_of(w);
         while b < end {
-            let (n, copied) = self.space.map.copy_run(e, b, end);
+            let (n, copied) = g.space.map.copy_run(e, b, end);
             let (n, valid) = if copied {
                 (n, false)
             } else {
-                self.space.map.run(e, b, b + n)
+                g.space.map.run(e, b, b + n)
             };
-            let (from, to) = (self.byte_of(e, b), self.byte_of(e, b + n));
+            let bytes = (g.byte_of(e, b), g.byte_of(e, b + n));
             if copied {
-                self.join_run(w, copy, from, to, false, &mut runs.copy, out);
+                self.join_run(g, w, copy, bytes, false, &mut runs.copy);
             } else if valid {
-                self.join_run(w, home, from, to, false, &mut runs.home, out);
+                self.join_run(g, w, home, bytes, false, &mut runs.home);
             } else {
-                self.read_nothing(req, w, from, to, out);
+                self.read_nothing(g, req, w, bytes);
             }
             b += n;
         }
     }
 
     /// A write to an extent with a copy.
-    pub(in crate::engine) fn write_copied(
+    pub(super) fn write_copied(
         &mut self,
-        now: Nanos,
+        p: &mut Parts<'_>,
         w: &Waiter,
         (home, copy): (Slot, Slot),
         runs: &mut Runs,
-        out: &mut Vec<Effect>,
     ) {
         let e = w.extent;
-        let (from, to) = self.blocks_of(w);
-        if self.replicas.overlaps(e, from, to) && !self.broken(Mutant::UnorderedReplicas) {
-            return self.wait(*w);
+        let (from, to) = p.g.blocks_of(w);
+        if self.replicas.overlaps(e, from, to) && !p.g.broken(Mutant::UnorderedReplicas) {
+            return self.wait(p.g, *w);
         }
-        let req = *self.reqs.at(w.req);
-        let access = self.access(now, &req, e, Some(home), Some(copy));
-        let (policy, mut view, _) = self.view(now, 0);
-        let wish = policy.write_to(&mut view, &access);
-        let wish = if self.is_draining_copies() {
-            WriteTo::Home
-        } else {
-            wish
-        };
-        let dirty = self.space.map.any_dirty(e, from, to);
+        let req = *self.list.at(w.req);
+        let wish = wish(p, &req, e, (home, copy));
+        let dirty = p.g.space.map.any_dirty(e, from, to);
         let mode = match wish {
-            WriteTo::Home if dirty && !self.broken(Mutant::PassDirtyBy) => WriteTo::Both,
+            WriteTo::Home if dirty && !p.g.broken(Mutant::PassDirtyBy) => WriteTo::Both,
             m => m,
         };
-        let held = self.space.map.is_held(e);
+        let held = p.g.space.map.is_held(e);
         if mode == WriteTo::Home {
-            let stale = self.broken(Mutant::KeepStaleCopy);
-            if !held && !self.space.map.is_dirty(e) && !self.has_writers(e) && !stale {
-                self.counters.evictions.proposed += 1;
-                self.counters.evictions.done += 1;
-                self.drop_copy(now, e, out);
-                return self.write_piece(w, home, runs, out);
+            let stale = p.g.broken(Mutant::KeepStaleCopy);
+            if !held && !p.g.space.map.is_dirty(e) && !p.g.has_writers(e) && !stale {
+                p.r.own_eviction(p.g, p.d, e);
+                return self.write_piece(p, w, home, runs);
             }
             // Before the write is issued, or a read would find the old bytes after one that found the new ones.
             if !stale {
-                self.space.map.copy_forget(e, from, to);
+                p.g.space.map.copy_forget(e, from, to);
             }
-        } else if held && let Some(i) = self.moves.of(e).filter(|&i| self.moves.get(i).is_clean()) {
+        } else if held && let Some(i) = p.r.of(e).filter(|&i| p.r.get(i).is_clean()) {
             // What the clean has read of these blocks is old from now on: they stay dirty.
-            self.moves.overtake(i, from, to);
+            p.r.overtake(i, from, to);
         }
-        let fua = self.is_forced(w.req, e, (from, to), mode);
+        let fua = self.is_forced(p, w.req, e, (from, to), mode);
         self.replicas.writing.insert(
             (e.0, from),
             Writing {
@@ -151,35 +127,42 @@ impl Engine {
         if mode != WriteTo::Home {
             // Write-through forces the home, which is the truth after a crash.
             let fua = fua && mode == WriteTo::Copy;
-            self.join_run(w, copy, w.from, w.to, fua, &mut runs.copy, out);
+            self.join_run(p.g, w, copy, (w.from, w.to), fua, &mut runs.copy);
         }
         if mode != WriteTo::Copy {
-            self.join_run(w, home, w.from, w.to, fua, &mut runs.home, out);
+            self.join_run(p.g, w, home, (w.from, w.to), fua, &mut runs.home);
         }
     }
 
     /// Is a FUA write durable by itself, because every record needed to find it is durable already? If not, it ends with a
     /// round.
-    fn is_forced(&mut self, r: u32, e: ExtentId, (from, to): (u32, u32), mode: WriteTo) -> bool {
-        if !self.reqs.at(r).fua {
+    fn is_forced(
+        &mut self,
+        p: &Parts<'_>,
+        r: u32,
+        e: ExtentId,
+        (from, to): (u32, u32),
+        mode: WriteTo,
+    ) -> bool {
+        if !self.list.at(r).fua {
             return false;
         }
-        let map = &self.space.map;
+        let map = &p.g.space.map;
         let found = match mode {
             WriteTo::Copy => map.all_dirty(e, from, to),
             WriteTo::Both | WriteTo::Home => {
                 map.all_valid(e, from, to) && !map.any_dirty(e, from, to)
             }
         };
-        let fua = found && !self.failed && self.is_known(e);
-        self.reqs.at(r).needs_round |= !fua;
+        let fua = found && !p.g.failed && p.d.is_known(p.g, e);
+        self.list.at(r).needs_round |= !fua;
         fua
     }
 
     /// A device write to blocks from `from` on of `e`, in `slot`, ended. False if it is none of an extent with a copy.
-    pub(in crate::engine) fn replica_written(
+    pub(super) fn replica_written(
         &mut self,
-        now: Nanos,
+        p: &mut Parts<'_>,
         e: ExtentId,
         slot: Slot,
         (from, to): (u32, u32),
@@ -190,43 +173,58 @@ impl Engine {
         };
         w.left -= 1;
         w.failed |= !ok;
-        let w = *w;
-        let early = w.mode == WriteTo::Both && self.broken(Mutant::TrustOneReplica);
-        if ok && self.space.map.home(e) == Some(slot) && self.space.map.validate(e, from, to) {
-            self.commit.note_home(e, now, self.params.commit_interval);
+        let (w, g) = (*w, &mut *p.g);
+        let early = w.mode == WriteTo::Both && g.broken(Mutant::TrustOneReplica);
+        if ok && g.space.map.home(e) == Some(slot) && g.space.map.validate(e, from, to) {
+            p.d.note_home(g, e);
         }
         if w.left > 0 && !early {
             return true;
         }
         self.replicas.writing.remove(&(e.0, from));
-        self.settle_replicas(now, e, (from, to), w);
+        settle_replicas(p, e, (from, to), w);
         if w.evict {
-            self.evict_behind(e);
+            p.r.evict_behind(p.g, e);
         }
         // A piece that wants a slot may find one to make free now.
-        self.freed |= !self.starving.is_empty();
+        if p.g.waiting.is_starving() {
+            p.g.waiting.slot_freed();
+        }
         true
     }
+}
 
-    fn settle_replicas(&mut self, now: Nanos, e: ExtentId, (from, to): (u32, u32), w: Writing) {
-        if self.space.map.copy(e).is_none() {
-            return;
-        }
-        match w.mode {
-            WriteTo::Home => {}
-            // Old or new bytes, nobody knows: what the home has is read there.
-            _ if w.failed => {
-                if !self.broken(Mutant::TrustOneReplica) {
-                    self.space.map.copy_doubt(e, from, to);
-                }
+/// Where the policy wants a write to go.
+fn wish(p: &mut Parts<'_>, req: &Req, e: ExtentId, (home, copy): (Slot, Slot)) -> WriteTo {
+    let access = access(p.g, req, e, Some(home), Some(copy));
+    let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+    let wish = policy.write_to(&mut view, &access);
+    if p.g.background.gives_up_copies() {
+        WriteTo::Home
+    } else {
+        wish
+    }
+}
+
+fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Writing) {
+    let g = &mut *p.g;
+    if g.space.map.copy(e).is_none() {
+        return;
+    }
+    match w.mode {
+        WriteTo::Home => {}
+        // Old or new bytes, nobody knows: what the home has is read there.
+        _ if w.failed => {
+            if !g.broken(Mutant::TrustOneReplica) {
+                g.space.map.copy_doubt(e, from, to);
             }
-            WriteTo::Copy => {
-                if self.space.map.copy_dirty(e, from, to) {
-                    self.commit.note(e, now, self.params.commit_interval);
-                }
-                self.soiled(now);
-            }
-            WriteTo::Both => self.space.map.copy_validate(e, from, to),
         }
+        WriteTo::Copy => {
+            if g.space.map.copy_dirty(e, from, to) {
+                p.d.note(g, e);
+            }
+            g.soiled();
+        }
+        WriteTo::Both => g.space.map.copy_validate(e, from, to),
     }
 }

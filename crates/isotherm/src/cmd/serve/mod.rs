@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use isotherm_live::nbd::server::{Address, Config, Server as NbdServer};
+use isotherm_live::nbd::tls::Tls;
 use isotherm_live::port::Port;
 use isotherm_live::{OpenMode, Volume, VolumeConfig, block_file};
 use serde_json::{Value, json};
@@ -38,6 +39,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             "ublk is not in this build: use --block-file DIR and a loop device, or --nbd",
         ));
     }
+    let tls = match (&args.nbd_tls_cert, &args.nbd_tls_key, &args.nbd_tls_clients) {
+        (Some(cert), Some(key), Some(clients)) => Some(
+            Tls::load(cert, key, clients)
+                .map_err(|e| Failure::failed(crate::failure::reason(&e)))?,
+        ),
+        _ => None,
+    };
     if !isotherm_live::volume::description(&args.volume).exists() {
         // Says so in the words that all commands use.
         crate::control::client::served(&args.volume)?;
@@ -96,7 +104,11 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             server.handle(),
             Arc::clone(&port),
             &addresses,
-            Config::new(&config.name),
+            Config {
+                allow_remote: args.nbd_allow_remote,
+                tls,
+                ..Config::new(&config.name)
+            },
         );
         front.nbd = Some(server.map_err(|e| Failure::failed(crate::failure::reason(&e)))?);
     }

@@ -17,7 +17,7 @@ const MIN_BLOCK: u32 = 1;
 const PREFERRED_BLOCK: u32 = 4096;
 const ALLOCATION: &[u8] = b"base:allocation";
 
-pub(super) fn greeting() -> [u8; GREETING_BYTES] {
+pub(in crate::nbd) fn greeting() -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     bytes[..8].copy_from_slice(&NBDMAGIC.to_be_bytes());
     bytes[8..16].copy_from_slice(&IHAVEOPT.to_be_bytes());

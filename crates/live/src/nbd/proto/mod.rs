@@ -13,6 +13,7 @@
 mod fuzz;
 mod handshake;
 mod reply;
+pub(super) mod starttls;
 #[cfg(test)]
 mod tests;
 mod transmission;

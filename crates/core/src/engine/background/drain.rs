@@ -5,15 +5,12 @@
 //! written home first. Where it keeps copies but leaves none dirty (a write mode that writes through or around), dirty ones are
 //! written home and stay. The same happens when a volume is opened with such a policy, so a crash on the way does no harm.
 
-use super::lull;
-use crate::engine::{Engine, LOOKS};
-use crate::geometry::Geometry;
-use crate::policy::{Action, Policy, Uses, View};
-use crate::units::{ExtentId, Nanos, Slot};
-use crate::volume::Space;
-use crate::{Effect, TierId};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use super::lull::ASK_AGAIN;
+use super::{Background, LOOKS};
+use crate::engine::ground::{Ground, Parts};
+use crate::policy::{Action, Policy, Uses};
+use crate::units::{ExtentId, Nanos, Slot, TierId};
+use crate::volume::{Geometry, Space};
 use core::fmt;
 
 /// The next look comes after this, so that a long list does not stall requests.
@@ -68,7 +65,7 @@ pub enum Drain {
 
 /// How far giving up has come.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Draining {
+pub(super) struct Draining {
     uses: Uses,
     /// Dirty copies are written home.
     cleans: bool,
@@ -81,10 +78,10 @@ pub(in crate::engine) struct Draining {
 
 impl Draining {
     /// What the policy makes of the faster tiers.
-    pub(in crate::engine) fn uses(&self) -> Uses {
+    pub(super) fn uses(&self) -> Uses {
         self.uses
     }
-    pub(in crate::engine) fn new(policy: &dyn Policy, space: &Space) -> Draining {
+    pub(super) fn new(policy: &dyn Policy, space: &Space) -> Draining {
         let (uses, cleans) = (policy.uses(), !policy.keeps_dirty());
         let fast = space.geo.tier_slots(space.geo.slowest()).start;
         let free = |t| space.slots.free(TierId(t)) + space.slots.lost(TierId(t));
@@ -103,15 +100,13 @@ impl Draining {
             idle: 0,
         }
     }
-    #[inline]
-    pub(in crate::engine) fn is_due(&self, now: Nanos) -> bool {
-        self.next.is_some_and(|t| t <= now)
-    }
-    pub(in crate::engine) fn next_wake(&self) -> Option<Nanos> {
-        self.next
+    /// Something is there that must go: have a look all round.
+    fn look_again(&mut self, now: Nanos) {
+        self.next.get_or_insert(now + AGAIN);
+        self.idle = 0;
     }
     /// A disk that it waited for is awake.
-    pub(in crate::engine) fn hurry(&mut self, now: Nanos) {
+    pub(super) fn hurry(&mut self, now: Nanos) {
         self.next = self.next.map(|t| t.min(now));
     }
 }
@@ -134,136 +129,104 @@ pub fn fits(geo: &Geometry, has_room: bool, uses: Uses) -> Result<(), SwitchErro
     }
 }
 
-impl Engine {
-    /// May a policy with these needs take over?
-    ///
-    /// # Errors
-    /// The volume's shape does not allow it, or it is not in a state to.
-    pub fn may_switch(&self, uses: Uses) -> Result<(), SwitchError> {
-        if !self.may_move() {
-            return Err(SwitchError::Closed);
-        }
-        fits(&self.space.geo, self.copies_fit, uses)
-    }
-
-    /// Let another policy take over; what it has no use for is given up in the background: see [`Engine::draining`].
-    /// The caller makes the choice durable (it is kept in the superblock and the description).
-    ///
-    /// # Errors
-    /// See [`Engine::may_switch`].
-    pub fn set_policy(
-        &mut self,
-        now: Nanos,
-        mut policy: Box<dyn Policy>,
-    ) -> Result<(), SwitchError> {
-        self.may_switch(policy.uses())?;
-        // Nobody is left who would hear how they end.
-        self.wanted.clear();
-        self.moves.disown();
-        if policy.name() != self.policy.name() {
-            self.space.map.forget_stats();
-        }
-        let mut view = View::new(&mut self.space, now, self.moves.active(), false, u32::MAX);
-        policy.attach(&mut view);
-        self.drain = Draining::new(&*policy, &self.space);
-        self.policy = policy;
-        self.policy_due = true;
-        Ok(())
-    }
-
+impl Background {
     /// What is being given up, and how much of it is left.
-    pub fn draining(&self) -> Drain {
+    pub(in crate::engine) fn draining(&self, space: &Space) -> Drain {
         if self.drain.next.is_none() {
             return Drain::None;
         }
-        let geo = &self.space.geo;
+        let (geo, slots) = (&space.geo, &space.slots);
         let fast = geo.tier_slots(geo.slowest()).start;
-        let slots = &self.space.slots;
         let free = |t| {
             let t = TierId(t);
             slots.free(t) + slots.freeing(t) + slots.lost(t)
         };
         let used = fast - (0..geo.slowest().0).map(free).sum::<u32>();
         match self.drain.uses {
-            Uses::Homes => Drain::Copies(self.space.map.copied()),
-            Uses::Copies if used > self.space.map.copied() => {
-                Drain::Homes(used - self.space.map.copied())
-            }
-            _ if self.drain.cleans => Drain::Dirty(self.space.map.dirty()),
+            Uses::Homes => Drain::Copies(space.map.copied()),
+            Uses::Copies if used > space.map.copied() => Drain::Homes(used - space.map.copied()),
+            _ if self.drain.cleans => Drain::Dirty(space.map.dirty()),
             _ => Drain::Homes(0),
         }
     }
-
     /// Is the policy one that has no use for the copies that there are?
-    pub(in crate::engine) fn is_draining_copies(&self) -> bool {
+    pub(in crate::engine) fn gives_up_copies(&self) -> bool {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
+    /// When there is something to give up.
+    pub(in crate::engine) fn drain_due(&self) -> Option<Nanos> {
+        self.drain.next
+    }
+}
 
+impl Ground {
     /// Something came to lie in `slot` that was on its way there when the policy changed, or (a home) because the slowest tier
     /// was full for the moment: if the policy has no use for it there, it goes again.
-    pub(in crate::engine) fn misplaced(&mut self, now: Nanos, slot: Slot, is_copy: bool) {
-        let unwanted = match self.drain.uses {
+    pub(in crate::engine) fn misplaced(&mut self, slot: Slot, is_copy: bool) {
+        let unwanted = match self.background.drain.uses {
             Uses::Homes => is_copy,
             Uses::Copies => !is_copy && self.space.geo.tier_of(slot) != self.space.geo.slowest(),
             Uses::Both => false,
         };
         if unwanted {
-            self.drain.next.get_or_insert(now + AGAIN);
-            self.drain.idle = 0;
+            self.background.drain.look_again(self.clock);
         }
     }
 
     /// A write that was on its way when the policy changed made a copy dirty: if the policy leaves none so, it is written home.
     #[inline]
-    pub(in crate::engine) fn soiled(&mut self, now: Nanos) {
-        if self.drain.cleans {
-            self.drain.next.get_or_insert(now + AGAIN);
-            self.drain.idle = 0;
+    pub(in crate::engine) fn soiled(&mut self) {
+        if self.background.drain.cleans {
+            self.background.drain.look_again(self.clock);
         }
     }
+}
 
-    /// Look at some slots; true if anything was done.
-    pub(in crate::engine) fn drain_step(&mut self, now: Nanos, out: &mut Vec<Effect>) -> bool {
-        let slowest = self.space.geo.slowest();
-        let fast = self.space.geo.tier_slots(slowest).start;
-        if !self.may_move() {
-            self.drain.next = Some(now + AGAIN);
-            return false;
-        }
-        if self.may_disturb(now, &[], true).is_err() {
-            self.drain.next = Some(now + lull::ASK_AGAIN);
-            return false;
+impl Parts<'_> {
+    /// Look at some slots, for what the policy has no use for.
+    pub(in crate::engine) fn drain_step(&mut self) {
+        let now = self.g.clock;
+        let fast = self.g.fast_slots();
+        if self.g.may_disturb(&[], self.d.mirror()).is_err() {
+            self.drain().next = Some(now + ASK_AGAIN);
+            return;
         }
         for _ in 0..LOOKS.min(fast) {
-            if self.drain.idle >= fast {
+            if self.drain().idle >= fast {
                 // Nothing left that must go, all round.
-                self.drain.next = None;
-                return false;
+                self.drain().next = None;
+                return;
             }
-            let s = Slot(self.drain.hand % fast);
-            let Some(started) = self.drain_slot(now, s, out) else {
+            let s = Slot(self.drain().hand % fast);
+            let gone = self.drain_slot(s);
+            let drain = self.drain();
+            drain.hand = s.0 + 1;
+            match gone {
                 // Nothing that must go.
-                self.drain.hand = s.0 + 1;
-                self.drain.idle += 1;
-                continue;
-            };
-            self.drain.idle = 0;
-            self.drain.hand = s.0 + 1;
-            if !started {
-                self.drain.next = Some(now + AGAIN);
-                return false;
+                None => drain.idle += 1,
+                Some(true) => drain.idle = 0,
+                Some(false) => {
+                    drain.idle = 0;
+                    drain.next = Some(now + AGAIN);
+                    return;
+                }
             }
         }
-        self.drain.next = Some(now + NEXT);
-        true
+        self.drain().next = Some(now + NEXT);
+    }
+
+    fn drain(&mut self) -> &mut Draining {
+        &mut self.g.background.drain
     }
 
     /// Give up what is in `s`, if it must go: `None` if not, false if it cannot go now.
-    fn drain_slot(&mut self, now: Nanos, s: Slot, out: &mut Vec<Effect>) -> Option<bool> {
-        let extent = self.space.map.owner(s)?;
-        let is_copy = self.copy_in(s) == Some(extent);
-        let dirty = is_copy && self.drain.cleans && self.space.map.is_dirty(extent);
-        let must_go = match self.drain.uses {
+    fn drain_slot(&mut self, s: Slot) -> Option<bool> {
+        let (g, r) = (&mut *self.g, &mut *self.r);
+        let extent = g.space.map.owner(s)?;
+        let is_copy = g.copy_in(s) == Some(extent);
+        let Draining { uses, cleans, .. } = g.background.drain;
+        let dirty = is_copy && cleans && g.space.map.is_dirty(extent);
+        let must_go = match uses {
             Uses::Homes => is_copy,
             Uses::Copies => !is_copy,
             Uses::Both => false,
@@ -272,35 +235,33 @@ impl Engine {
             return None;
         }
         // At most half of the buffers: the policy wants some, too.
-        let busy = self.moves.active() * 2 > self.moves.len() as u32;
-        if busy || !self.has_move_buffer() || self.moves.of(extent).is_some() {
+        let busy = r.active() * 2 > r.buffers() as u32;
+        if busy || !r.has_buffer() || r.of(extent).is_some() {
             return Some(false);
         }
-        if self.space.map.is_held(extent) || self.has_writers(extent) {
+        if g.space.map.is_held(extent) || g.has_writers(extent) {
             return Some(false);
         }
         // A home on a middle tier may have a copy on the fastest, which must go before the home can move.
-        let covered = !is_copy && self.space.map.copy(extent).is_some();
-        Some(if !is_copy && !covered {
-            self.own_move(extent, self.space.geo.slowest())
-        } else if must_go || covered {
-            self.give_up_copy(now, extent, out);
-            true
+        let covered = !is_copy && g.space.map.copy(extent).is_some();
+        if !is_copy && !covered {
+            let to = g.space.geo.slowest();
+            return Some(r.own_move(g, extent, to));
+        }
+        if must_go || covered {
+            self.give_up_copy(extent);
         } else {
-            self.counters.writebacks.proposed += 1;
-            self.start_clean(Action::Clean { extent }, extent, false, true);
-            true
-        })
+            r.own_clean(g, Action::Clean { extent });
+        }
+        Some(true)
     }
 
-    fn give_up_copy(&mut self, now: Nanos, extent: ExtentId, out: &mut Vec<Effect>) {
-        let action = Action::Evict { extent };
-        self.counters.evictions.proposed += 1;
-        if self.space.map.is_dirty(extent) {
-            self.start_clean(action, extent, true, true);
+    fn give_up_copy(&mut self, extent: ExtentId) {
+        let (g, d, r) = (&mut *self.g, &mut *self.d, &mut *self.r);
+        if g.space.map.is_dirty(extent) {
+            r.own_clean(g, Action::Evict { extent });
         } else {
-            self.counters.evictions.done += 1;
-            self.drop_copy(now, extent, out);
+            r.own_eviction(g, d, extent);
         }
     }
 }

@@ -1,0 +1,241 @@
+//! The member devices as the engine sees them: operations in flight, who is asleep, how long things took.
+
+use super::durability::MetaSource;
+use super::ground::Ground;
+use super::relocation::Wear;
+use super::slab::Slab;
+use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
+use crate::load::Sample;
+use crate::stats::MemberCounters;
+use crate::units::{MemberId, Nanos, Slot, TierId};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What a device operation is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    /// Part of a request: whole or partial extents `ext…` in slots `slot…`, bytes `start…start + len` of the volume.
+    Data {
+        req: u32,
+        write: bool,
+        ext: u32,
+        count: u16,
+        slot: u32,
+        start: u64,
+        len: u32,
+    },
+    /// Reading or writing the buffers of `count` moves, which follow one another.
+    Move { index: u16, count: u16 },
+    /// A flush, metadata write or metadata flush of the current round.
+    Round,
+    /// Passing a discard down before the slot is given out again.
+    Trim { slot: Slot },
+    /// Sending a disk to sleep.
+    Standby,
+}
+
+/// An operation in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Op {
+    pub(super) what: What,
+    #[allow(clippy::struct_field_names)]
+    pub(super) op: DeviceOp,
+    /// When it was started, whether a request waits for it, and whether it goes on where the device's last one ended.
+    issued: Nanos,
+    foreground: bool,
+    sequential: bool,
+    /// Bytes of metadata, as (staging sequence numbers | checkpoint buffer | header).
+    meta: MetaSource,
+}
+
+impl Op {
+    pub(super) fn member(&self) -> usize {
+        usize::from(self.op.member.0)
+    }
+    /// Where the bytes of a metadata write are.
+    pub(super) fn meta(&self) -> MetaSource {
+        self.meta
+    }
+}
+
+/// What is known of a member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemberState {
+    /// Writes completed since the last flush was issued.
+    pub(super) unflushed: bool,
+    pub(super) in_flight: u32,
+    pub(super) last_used: Nanos,
+    pub(super) asleep: bool,
+    pub(super) missing: bool,
+    pub(super) trims: bool,
+}
+
+/// See the module.
+pub(super) struct Devices {
+    ops: Slab<Op>,
+    pub(super) members: Vec<MemberState>,
+    /// What may still be written to the fastest tier.
+    pub(super) wear: Wear,
+}
+
+impl Devices {
+    pub(super) fn new(members: usize, trims: bool, wear: Wear, now: Nanos) -> Devices {
+        let blank = MemberState {
+            unflushed: false,
+            in_flight: 0,
+            last_used: now,
+            asleep: false,
+            missing: false,
+            trims,
+        };
+        Devices {
+            ops: Slab::new(1024),
+            members: vec![blank; members],
+            wear,
+        }
+    }
+    #[inline]
+    pub(super) fn of(&mut self, m: MemberId) -> &mut MemberState {
+        &mut self.members[usize::from(m.0)]
+    }
+    pub(super) fn is_asleep(&self, m: MemberId) -> bool {
+        self.members[usize::from(m.0)].asleep
+    }
+    /// An operation in flight.
+    pub(super) fn get(&self, id: OpId) -> Option<&Op> {
+        self.ops.get(id.0)
+    }
+    /// An operation that a device says has ended. One that is not in flight is the caller's bug.
+    pub(super) fn ended(&mut self, id: OpId) -> Op {
+        let op = *self.ops.at(id.0);
+        self.members[op.member()].in_flight -= 1;
+        op
+    }
+    /// It is over.
+    pub(super) fn remove(&mut self, id: OpId) {
+        self.ops.remove(id.0);
+    }
+    /// Operations in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.ops.len()
+    }
+}
+
+/// Who an operation is for, as far as devices and measurements care.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cause {
+    pub(super) what: What,
+    /// A request waits for it.
+    pub(super) foreground: bool,
+    /// Bytes of the wear budget that were set aside for it.
+    pub(super) promised: u32,
+    pub(super) meta: MetaSource,
+}
+
+impl Cause {
+    /// Of an operation that is neither a move's nor metadata.
+    pub(super) fn plain(what: What) -> Cause {
+        Cause {
+            what,
+            foreground: matches!(what, What::Data { .. }),
+            promised: 0,
+            meta: MetaSource::None,
+        }
+    }
+}
+
+impl Ground {
+    /// Start a device operation.
+    pub(super) fn start(&mut self, cause: Cause, mut op: DeviceOp) {
+        let Cause { what, meta, .. } = cause;
+        let i = usize::from(op.member.0);
+        let tier = self.space.geo.members[i].tier;
+        self.space.loads.begin(i, cause.foreground);
+        let moves_bytes = matches!(op.kind, OpKind::Read | OpKind::Write);
+        let sequential = moves_bytes && self.space.loads.issue(i, op.offset, op.len);
+        op.id = OpId(self.devices.ops.insert(Op {
+            what,
+            op,
+            issued: self.clock,
+            foreground: cause.foreground,
+            sequential,
+            meta,
+        }));
+        let m = &mut self.devices.members[i];
+        m.in_flight += 1;
+        if m.asleep && op.kind != OpKind::Standby {
+            self.set_asleep(i, false);
+            self.policy_due |= self.background.woke();
+        }
+        if matches!(op.kind, OpKind::Write | OpKind::WriteZeroes) && tier == TierId(0) {
+            self.devices.wear.wrote(op.len, cause.promised);
+        }
+        let is_move = matches!(what, What::Move { .. });
+        count(
+            &mut self.counters.members[i],
+            &op,
+            is_move,
+            op.buf == BufRef::Meta,
+        );
+        self.out.push(Effect::Start(op));
+    }
+
+    /// A member was sent to sleep, or woke.
+    pub(super) fn set_asleep(&mut self, member: usize, asleep: bool) {
+        self.devices.members[member].asleep = asleep;
+        self.space.loads.sleeps(member, asleep);
+    }
+
+    /// A short transfer of `n` bytes: ask for the rest.
+    pub(super) fn resume(&mut self, id: OpId, op: &Op, n: u32) {
+        let mut d = DeviceOp { id, ..op.op };
+        d.offset += u64::from(n);
+        d.len -= n;
+        let mut meta = op.meta;
+        match &mut d.buf {
+            BufRef::Request { offset, .. } | BufRef::Move { offset, .. } => *offset += n,
+            BufRef::Meta => meta.skip(n),
+            BufRef::None => {}
+        }
+        let o = self.devices.ops.at(id.0);
+        o.op = d;
+        o.meta = meta;
+        self.devices.of(d.member).in_flight += 1;
+        self.out.push(Effect::Start(d));
+    }
+
+    /// An operation ended: tell [`crate::load`] how long it took.
+    pub(super) fn measure(&mut self, op: &Op) -> Nanos {
+        let data = matches!(op.what, What::Data { .. } | What::Move { .. })
+            && matches!(op.op.kind, OpKind::Read | OpKind::Write);
+        let sample = Sample {
+            member: op.member(),
+            data,
+            write: op.op.kind == OpKind::Write,
+            len: op.op.len,
+            sequential: op.sequential,
+            foreground: op.foreground,
+            issued: op.issued,
+        };
+        self.space.loads.end(self.clock, sample)
+    }
+}
+
+fn count(c: &mut MemberCounters, op: &DeviceOp, is_move: bool, is_meta: bool) {
+    match op.kind {
+        OpKind::Read => {
+            c.reads += 1;
+            c.bytes_read += u64::from(op.len);
+            c.move_bytes_read += if is_move { u64::from(op.len) } else { 0 };
+        }
+        OpKind::Write if is_meta => c.meta_bytes_written += u64::from(op.len),
+        OpKind::Write | OpKind::WriteZeroes => {
+            c.writes += 1;
+            c.bytes_written += u64::from(op.len);
+            c.move_bytes_written += if is_move { u64::from(op.len) } else { 0 };
+        }
+        OpKind::Flush => c.flushes += 1,
+        OpKind::Discard => c.bytes_discarded += u64::from(op.len),
+        OpKind::Standby => c.spin_downs += 1,
+    }
+}

@@ -1,0 +1,155 @@
+//! What is due: by time, and at the end of every event.
+
+use super::ground::{Parts, Phase};
+use super::{Engine, SCAN_BUDGET};
+use crate::io::Effect;
+use crate::units::Nanos;
+use alloc::vec::Vec;
+
+/// Times that a policy may react to how its wants ended within one event.
+const WANT_TURNS: u32 = 64;
+
+/// What can be due. What ends every event is done in this order; alarms, the time of a batch and bedtime need a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// The policy wants something.
+    Wants,
+    /// Something changed that a waiting piece of a request may have waited for.
+    Queue,
+    /// A slot was freed, and a piece waits for one.
+    Starving,
+    /// The policy should have a look.
+    Policy,
+    /// Something lies where the policy has no use for it.
+    Drain,
+    /// Whether what is held for a disk's sleep has reached a limit, or a step of a batch.
+    Hold,
+    /// A round.
+    Round,
+    /// A time that the policy named.
+    Alarm,
+    /// The next step of what is held.
+    Batch,
+    /// An idle disk.
+    Bedtime,
+}
+
+/// What ends every event.
+const AT_ONCE: [Due; 7] = [
+    Due::Wants,
+    Due::Queue,
+    Due::Starving,
+    Due::Policy,
+    Due::Drain,
+    Due::Hold,
+    Due::Round,
+];
+
+impl Engine {
+    /// Time passed.
+    pub fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.event(now, out, |me| {
+            me.ground.policy_due = true;
+            me.parts().1.put_to_sleep(true);
+            me.upkeep();
+        });
+    }
+
+    /// When [`Engine::tick`] is wanted.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        // A wake for something that cannot start would come again at once: a disk put to sleep must not cost a whole CPU.
+        let later = [Due::Drain, Due::Round, Due::Alarm, Due::Batch, Due::Bedtime];
+        later.into_iter().filter_map(|due| self.when(due)).min()
+    }
+
+    /// When that is due: now, or later if nothing happens before, or not.
+    #[inline]
+    fn when(&self, due: Due) -> Option<Nanos> {
+        let g = &self.ground;
+        let now_if = |due: bool| due.then_some(g.clock);
+        match due {
+            Due::Wants => now_if(!g.wanted.is_empty()),
+            Due::Queue => now_if(g.waiting.queue_due()),
+            Due::Starving => now_if(g.waiting.starving_due()),
+            Due::Policy => now_if(g.policy_due),
+            Due::Drain => g.background.drain_due().filter(|_| g.may_move()),
+            Due::Hold => now_if(g.background.heeds_sleep()),
+            Due::Round => self
+                .durability
+                .due(g, &self.relocation, self.requests.len()),
+            Due::Alarm => {
+                let alarm = g.policy.next_wake().filter(|_| g.may_move());
+                alarm.map(|t| g.background.not_before().map_or(t, |rest| t.max(rest)))
+            }
+            Due::Batch => g
+                .lull_due(self.relocation.active())
+                .filter(|_| g.may_move()),
+            Due::Bedtime => g.sleep_due(),
+        }
+    }
+
+    /// What ends every event: carry out wants, let waiting pieces try again, start a round if one is due.
+    pub(super) fn upkeep(&mut self) {
+        let mut turns = 0;
+        while AT_ONCE.into_iter().any(|due| {
+            let is_due = self.when(due).is_some_and(|t| t <= self.ground.clock);
+            is_due && self.carry_out(due, &mut turns)
+        }) {}
+        let (_, p) = self.parts();
+        p.r.issue_parts(p.g);
+        if self.ground.phase == Phase::Closing && self.nothing_left() {
+            self.ground.phase = Phase::Closed;
+        }
+    }
+
+    /// Do what is due; false if there was nothing to do after all.
+    fn carry_out(&mut self, due: Due, turns: &mut u32) -> bool {
+        let (requests, mut p) = self.parts();
+        match due {
+            Due::Wants => {
+                p.r.try_wanted(p.g, p.d);
+                *turns += 1;
+                if *turns > WANT_TURNS {
+                    // A policy that answers every refusal with a new want would keep the engine to itself.
+                    p.r.refuse_wanted(p.g, p.d);
+                }
+            }
+            Due::Queue => requests.retry_waiting(&mut p),
+            Due::Starving => requests.retry_starving(&mut p),
+            Due::Policy => look(&mut p),
+            Due::Drain => p.drain_step(),
+            Due::Hold => return p.lull_step(),
+            Due::Round => self.begin_round(),
+            Due::Alarm | Due::Batch | Due::Bedtime => return false,
+        }
+        true
+    }
+
+    fn begin_round(&mut self) {
+        let requests = self.requests.len();
+        let (_, p) = self.parts();
+        if p.g.is_over() {
+            return self.dismiss();
+        }
+        let end = p.d.begin_round(p.g, p.r, requests);
+        self.round_ended(end);
+    }
+
+    fn nothing_left(&self) -> bool {
+        let g = &self.ground;
+        self.requests.is_empty()
+            && g.devices.in_flight() == 0
+            && self.relocation.active() == 0
+            && (g.failed || g.params.read_only || self.durability.is_settled())
+    }
+}
+
+/// Let the policy have a look.
+fn look(p: &mut Parts<'_>) {
+    p.g.policy_due = false;
+    let now = p.g.clock;
+    if p.g.may_move() && !p.g.background.lets_policy_rest(now) {
+        let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
+        policy.tick(&mut view, wanted);
+    }
+}

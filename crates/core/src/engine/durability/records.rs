@@ -1,0 +1,149 @@
+//! The records of a round: of extents that changed, and of moves whose copies are complete; and where the bytes of metadata are.
+
+use super::Durability;
+use crate::engine::ground::Ground;
+use crate::engine::mutants::Mutant;
+use crate::engine::relocation::Relocation;
+use crate::map::ExtentMap;
+use crate::store::{BLOCK, record};
+use crate::units::{ExtentId, Slot};
+
+/// Journal blocks a round may write.
+const ROUND_BLOCKS: u64 = 256;
+
+/// Where the bytes of a metadata write are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum MetaSource {
+    None,
+    /// Staged journal blocks from this sequence number on.
+    Journal {
+        seq: u64,
+        skip: u32,
+    },
+    /// The checkpoint piece of this round.
+    Piece {
+        skip: u32,
+    },
+    /// The checkpoint header.
+    Header {
+        skip: u32,
+    },
+}
+
+impl MetaSource {
+    /// The first `n` bytes are written.
+    pub(in crate::engine) fn skip(&mut self, n: u32) {
+        match self {
+            MetaSource::None => {}
+            MetaSource::Journal { skip, .. }
+            | MetaSource::Piece { skip }
+            | MetaSource::Header { skip } => *skip += n,
+        }
+    }
+}
+
+impl Durability {
+    /// The bytes of a metadata write in flight.
+    pub(in crate::engine) fn meta_bytes(&self, source: MetaSource, len: u32) -> &[u8] {
+        let (skip, bytes) = match source {
+            MetaSource::None => return &[],
+            MetaSource::Journal { seq, skip } => {
+                let blocks = u64::from((skip + len).div_ceil(BLOCK as u32));
+                (skip, self.staging.bytes(seq, seq + blocks))
+            }
+            MetaSource::Piece { skip } => (skip, self.checkpoints.piece()),
+            MetaSource::Header { skip } => (skip, self.checkpoints.header_block()),
+        };
+        &bytes[skip as usize..(skip + len) as usize]
+    }
+
+    /// Journal blocks that may be written before the last durable checkpoint's start would be overrun.
+    pub(super) fn ring_room(&self) -> u64 {
+        let used = self.staging.tip().next_seq - self.checkpoints.start();
+        u64::from(self.layout.area.ring_blocks).saturating_sub(used)
+    }
+
+    pub(super) fn half_full(&self) -> bool {
+        self.ring_room() * 2 < u64::from(self.layout.area.ring_blocks)
+    }
+
+    /// Journal blocks before this one may be written in the round that begins.
+    pub(super) fn block_limit(&self, g: &Ground) -> u64 {
+        let ring = if g.broken(Mutant::OverrunJournal) {
+            u64::MAX / 2
+        } else {
+            self.ring_room()
+        };
+        // Without a room in the staging ring, this round only lets the mirror catch up.
+        self.staging.tip().next_seq + ring.min(self.staging.room()).min(ROUND_BLOCKS)
+    }
+
+    /// What changed: its records, as many as there is room for, and a piece of the checkpoint.
+    pub(super) fn encode_changes(&mut self, g: &mut Ground, limit: u64) {
+        while let Some(e) = self.pending.first() {
+            let home = g.space.map.home(e);
+            if !self.encode(g, e, home, limit) {
+                break;
+            }
+            self.pending.take_first();
+        }
+        self.callers.board();
+        // Nothing changes any more while the last checkpoint is written: what copies hold clean may be told.
+        let closing = self.checkpoints.final_begun().then_some(self.epoch);
+        self.checkpoints
+            .add_piece(&mut g.space, closing.or(self.always_tell), &mut self.follow);
+        if g.broken(Mutant::CheckpointWithoutBarrier) {
+            // The mutant: header and blocks together, and no flush behind them.
+            self.checkpoints.hurry();
+        }
+    }
+
+    /// The records of moves whose copies are complete; how many.
+    pub(super) fn encode_moves(&mut self, g: &mut Ground, r: &mut Relocation, limit: u64) -> u32 {
+        let mut moves = 0;
+        while let Some((index, m)) = r.first_copied() {
+            if m.is_clean() && !r.apply_clean(g, index, &m) {
+                // Overtaken block by block.
+                r.mark_stale(index);
+                continue;
+            }
+            if !self.encode(g, m.extent, Some(m.dst), limit) {
+                if m.is_clean() {
+                    r.revert_clean(g, index, &m);
+                }
+                break;
+            }
+            moves += 1;
+            r.committing(g, index);
+        }
+        moves
+    }
+
+    /// Encode one extent's record with its home in `slot`; false if this round has no room for it.
+    fn encode(&mut self, g: &mut Ground, e: ExtentId, slot: Option<Slot>, limit: u64) -> bool {
+        let (map, geo) = (&mut g.space.map, &g.space.geo);
+        for _ in 0..2 {
+            if self.staging.tip().next_seq >= limit {
+                return false;
+            }
+            let rest = self.staging.rest();
+            if let Some(units) = record::encode(map, e, slot, geo, self.always_tell, rest) {
+                self.staging.advance(units);
+                mark_recorded(map, e);
+                let dirty = slot.is_some() && map.is_dirty(e);
+                self.follow.recorded(e, dirty);
+                g.counters.journal_records += 1;
+                return true;
+            }
+            self.staging.seal();
+        }
+        false
+    }
+}
+
+/// A record of `e` is on its way that names its copy, if that is dirty.
+pub(super) fn mark_recorded(map: &mut ExtentMap, e: ExtentId) {
+    if let Some(s) = map.copy(e).filter(|_| map.is_dirty(e)) {
+        map.set_recorded(s, true);
+    }
+}

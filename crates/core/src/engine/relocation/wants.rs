@@ -1,0 +1,337 @@
+//! What the policy wants, tried in order: whether it may start now, or why not.
+
+use super::Relocation;
+use super::move_list::{AT_WORK, Kind};
+use crate::engine::durability::Durability;
+use crate::engine::ground::Ground;
+use crate::engine::mutants::Mutant;
+use crate::ladder::{self, Floor, Rung};
+use crate::policy::{Action, Outcome, Refusal};
+use crate::stats::{Counters, MoveCounters};
+use crate::units::{ExtentId, Slot, TierId};
+use crate::volume::Space;
+use alloc::vec::Vec;
+
+/// The engine on the ladder from proposal to outcome: what starts takes its time.
+struct Timed<'a> {
+    r: &'a mut Relocation,
+    g: &'a mut Ground,
+    d: &'a mut Durability,
+}
+
+impl Floor for Timed<'_> {
+    fn space(&self) -> &Space {
+        &self.g.space
+    }
+    fn proposed(&mut self, action: Action, up: bool) {
+        counted(&mut self.g.counters, action, up).proposed += 1;
+    }
+    fn may(&self, action: Action) -> Result<(), Refusal> {
+        if !self.g.may_move() {
+            return Err(Refusal::Closed);
+        }
+        let copies = matches!(action, Action::Fetch { .. } | Action::Allocate { .. });
+        if copies && !self.r.copies_fit && action.extent().0 < self.g.space.geo.extents {
+            return Err(Refusal::NoCopies);
+        }
+        Ok(())
+    }
+    fn start(&mut self, action: Action, rung: Rung) -> Result<bool, Refusal> {
+        let (r, g, d) = (&mut *self.r, &mut *self.g, &mut *self.d);
+        match rung {
+            Rung::Move {
+                extent,
+                from,
+                to,
+                up,
+            } => r.try_move(g, d, action, (extent, from, to), up),
+            Rung::Fetch { extent, home, to } => r.try_fetch(g, d, action, (extent, home, to)),
+            Rung::Allocate { extent, to } => r.try_allocate(g, d, extent, to),
+            Rung::Clean { extent } => r.try_clean(g, d, action, extent),
+            Rung::Evict { extent } => r.try_evict(g, d, action, extent),
+        }
+    }
+    fn ended(&mut self, action: Action, up: bool, how: Outcome) {
+        self.r.settle(self.g, self.d, (action, up, false), how);
+    }
+}
+
+fn counted(c: &mut Counters, action: Action, up: bool) -> &mut MoveCounters {
+    match action {
+        Action::Move { .. } if up => &mut c.promotions,
+        Action::Move { .. } => &mut c.demotions,
+        Action::Fetch { .. } | Action::Allocate { .. } => &mut c.fetches,
+        Action::Clean { .. } => &mut c.writebacks,
+        Action::Evict { .. } => &mut c.evictions,
+    }
+}
+
+impl Relocation {
+    /// Try what the policy wants, in order.
+    pub(in crate::engine) fn try_wanted(&mut self, g: &mut Ground, d: &mut Durability) {
+        let mut wanted = core::mem::take(&mut g.wanted);
+        sort_cleans(&g.space, &mut wanted);
+        ladder::climb(&mut Timed { r: self, g, d }, &mut wanted);
+        // Keep the buffer: the policy may have pushed more into the new one.
+        wanted.append(&mut g.wanted);
+        g.wanted = wanted;
+    }
+
+    /// Refuse everything that the policy wants, and what it wants in answer.
+    pub(in crate::engine) fn refuse_wanted(&mut self, g: &mut Ground, d: &mut Durability) {
+        let mut wanted = core::mem::take(&mut g.wanted);
+        let mut floor = Timed { r: self, g, d };
+        ladder::refuse(&mut floor, &mut wanted, Refusal::Throttled);
+        g.wanted.clear();
+    }
+
+    /// An idea of the engine's own: counted like the policy's.
+    pub(super) fn proposed(g: &mut Ground, action: Action) {
+        counted(&mut g.counters, action, false).proposed += 1;
+    }
+
+    /// It ended: action, whether it went up, and whether it was the engine's own.
+    pub(super) fn settle(
+        &mut self,
+        g: &mut Ground,
+        d: &Durability,
+        (action, up, own): (Action, bool, bool),
+        how: Outcome,
+    ) {
+        counted(&mut g.counters, action, up).settle(how);
+        if !own {
+            let (policy, mut view, wanted) = self.ask(g, d, 0);
+            policy.on_settled(&mut view, action, how, wanted);
+        }
+        g.policy_due |= !matches!(how, Outcome::Refused(_));
+    }
+
+    fn try_move(
+        &mut self,
+        g: &mut Ground,
+        d: &Durability,
+        action: Action,
+        (extent, src, to): (ExtentId, Slot, TierId),
+        up: bool,
+    ) -> Result<bool, Refusal> {
+        // A read in flight pins the slot but does not stop a copy; a write could land after the copy was read.
+        if g.space.pins.count(src).1 > 0 {
+            return Err(Refusal::Busy);
+        }
+        let ride = self.may_copy(g, d, extent, src, up)?;
+        let (policy, view, _) = self.ask(g, d, 0);
+        let beside = policy.beside(&view, extent, to);
+        let dst = g.space.take_on(extent, to, beside).ok_or(Refusal::Full)?;
+        let may = g.may_disturb(&[src, dst], d.mirror());
+        if let Err(why) = may.and_then(|()| may_wear(g, to)) {
+            g.space.slots.put_back(dst);
+            return Err(why);
+        }
+        self.start_move(
+            g,
+            action,
+            (extent, src, dst),
+            Kind::Rehome,
+            (up, false, ride),
+        );
+        Ok(false)
+    }
+
+    fn try_fetch(
+        &mut self,
+        g: &mut Ground,
+        d: &Durability,
+        action: Action,
+        (e, home, to): (ExtentId, Slot, TierId),
+    ) -> Result<bool, Refusal> {
+        let copy = g.space.map.copy(e);
+        let (kind, src, parts) = match copy {
+            None => (Kind::Fetch, home, valid_parts(&g.space, e)),
+            Some(c) if g.space.geo.tier_of(c) == to => {
+                (Kind::Fill, home, lacking_parts(&g.space, e))
+            }
+            // Its new slot would have to be on record before the old one could go.
+            Some(_) if g.space.map.is_dirty(e) => return Err(Refusal::Busy),
+            Some(c) => (Kind::Relocate, c, copied_parts(&g.space, e)),
+        };
+        if parts.is_empty() {
+            return Err(Refusal::Pointless);
+        }
+        if g.has_writers(e) && !g.broken(Mutant::FetchUnderWriter) {
+            return Err(Refusal::Busy);
+        }
+        let rides = self.may_copy(g, d, e, src, true)?;
+        // A copy needs no record.
+        g.may_disturb(&[src], None)?;
+        if kind != Kind::Fill && g.space.slots.free(to) == 0 {
+            return Err(Refusal::Full);
+        }
+        may_wear(g, to)?;
+        let dst = match copy {
+            Some(c) if kind == Kind::Fill => c,
+            _ => g.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
+        };
+        self.set_parts(g, &parts);
+        self.start_move(g, action, (e, src, dst), kind, (true, false, rides));
+        Ok(false)
+    }
+
+    fn try_allocate(
+        &mut self,
+        g: &mut Ground,
+        d: &Durability,
+        e: ExtentId,
+        to: TierId,
+    ) -> Result<bool, Refusal> {
+        // A write in flight to the home would be missed by what keeps writes of copied extents in order (`replicas.rs`).
+        if g.space.map.is_held(e) || g.has_writers(e) {
+            return Err(Refusal::Busy);
+        }
+        if g.space.slots.free(to) == 0 {
+            return Err(Refusal::Full);
+        }
+        may_wear(g, to)?;
+        let slot = g.space.slots.take_lowest(to).ok_or(Refusal::Full)?;
+        g.space.map.add_empty_copy(e, slot);
+        // The write that it is for goes there, not to the home.
+        g.wake_with(None);
+        self.tell_copied(g, d, e, slot);
+        Ok(true)
+    }
+
+    fn try_clean(
+        &mut self,
+        g: &mut Ground,
+        d: &Durability,
+        action: Action,
+        e: ExtentId,
+    ) -> Result<bool, Refusal> {
+        if g.has_writers(e) {
+            return Err(Refusal::Busy);
+        }
+        if let Some(home) = g.space.map.home(e) {
+            self.may_copy(g, d, e, home, false)?;
+            g.may_disturb(&[home], d.mirror())?;
+        }
+        self.start_clean(g, action, false);
+        Ok(false)
+    }
+
+    fn try_evict(
+        &mut self,
+        g: &mut Ground,
+        d: &mut Durability,
+        action: Action,
+        e: ExtentId,
+    ) -> Result<bool, Refusal> {
+        if g.space.map.is_dirty(e) && !g.broken(Mutant::DropDirtyCopy) {
+            return self.try_clean(g, d, action, e);
+        }
+        if g.space.map.is_held(e) || g.has_writers(e) {
+            return Err(Refusal::Busy);
+        }
+        self.drop_copy(g, d, e);
+        Ok(true)
+    }
+
+    /// May a move of `extent` out of `src` start, which no writer stops? True: as part of the operation of the one before it,
+    /// which no limit of moves counts but the user's own.
+    fn may_copy(
+        &mut self,
+        g: &mut Ground,
+        d: &Durability,
+        e: ExtentId,
+        src: Slot,
+        up: bool,
+    ) -> Result<bool, Refusal> {
+        let rules = g.policy.move_rules();
+        let reads = |s: Option<Slot>| s.is_some_and(|s| g.space.pins.is_pinned(s));
+        if g.space.map.is_held(e)
+            || (rules.idle_extents_only
+                && (reads(g.space.map.home(e)) || reads(g.space.map.copy(e))))
+        {
+            return Err(Refusal::Busy);
+        }
+        if up && rules.yield_to_metadata && d.writing_metadata() {
+            return Err(Refusal::MetadataFlush);
+        }
+        let rides = self.rides(g, src, up);
+        let limit = rules.limit.unwrap_or(AT_WORK);
+        let own = g.params.moves_max.map_or(u32::MAX, u32::from);
+        if (!rides && self.moves.copying() >= limit)
+            || self.moves.at_work() >= own
+            || !self.moves.has_free()
+        {
+            return Err(Refusal::Limit);
+        }
+        self.moves.refill(g.clock);
+        let allowed = self.moves.allowed(g.clock, g.params.p99_limit);
+        if (!rides && self.moves.copying() >= allowed) || self.moves.is_overdrawn() {
+            return Err(Refusal::Throttled);
+        }
+        Ok(rides)
+    }
+}
+
+/// May something be let in on `to`? Asked last, since who is refused had its turn.
+fn may_wear(g: &mut Ground, to: TierId) -> Result<(), Refusal> {
+    let cost = i64::from(g.space.geo.extent_bytes());
+    if to == TierId(0) && !g.devices.wear.admits(cost) {
+        return Err(Refusal::WearBudget);
+    }
+    Ok(())
+}
+
+/// Cleans that are wanted one after another go home in the order of addresses.
+fn sort_cleans(space: &Space, wanted: &mut [Action]) {
+    let clean = |a: &Action| matches!(a, Action::Clean { .. });
+    for batch in wanted.chunk_by_mut(|a, b| clean(a) && clean(b)) {
+        if batch.len() > 1 {
+            batch.sort_by_key(|a| {
+                let e = a.extent();
+                let known = e.0 < space.geo.extents;
+                (known.then(|| space.map.home(e)).flatten(), e)
+            });
+        }
+    }
+}
+
+/// Runs of blocks that are valid at the home.
+fn valid_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
+    runs(space, |b, end| space.map.run(e, b, end))
+}
+
+/// Runs of blocks that are valid at the home and not in the copy.
+fn lacking_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
+    runs(space, |b, end| {
+        let (n, copied) = space.map.copy_run(e, b, end);
+        if copied {
+            (n, false)
+        } else {
+            space.map.run(e, b, b + n)
+        }
+    })
+}
+
+/// Runs of blocks that are valid in the copy.
+fn copied_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
+    runs(space, |b, end| space.map.copy_run(e, b, end))
+}
+
+/// Runs of blocks that are dirty in the copy.
+pub(super) fn dirty_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
+    runs(space, |b, end| space.map.dirty_run(e, b, end))
+}
+
+fn runs(space: &Space, run: impl Fn(u32, u32) -> (u32, bool)) -> Vec<(u32, u32)> {
+    let blocks = space.geo.blocks_per_extent();
+    let (mut b, mut v) = (0, Vec::new());
+    while b < blocks {
+        let (n, on) = run(b, blocks);
+        if on {
+            v.push((b, b + n));
+        }
+        b += n;
+    }
+    v
+}

@@ -1,0 +1,238 @@
+//! The life of a read and of a write.
+//!
+//! A request is cut at extent borders. Each piece asks the map, lets the policy see the access, passes the gate if something
+//! (a move, a waiting discard) holds the extent, and joins a *run*: pieces that lie next to each other on one device become
+//! one operation.
+
+use super::gate::Gate;
+use super::runs::Runs;
+use super::{Req, Requests, Waiter};
+use crate::engine::SCAN_BUDGET;
+use crate::engine::ground::{Ground, Parts};
+use crate::engine::mutants::Mutant;
+use crate::io::{IoError, RequestOp};
+use crate::policy::{Access, Place};
+use crate::stats::CLASSES;
+use crate::units::{ExtentId, Slot, TierId};
+
+impl Requests {
+    /// Hand out the pieces of `from..to` of a read or write.
+    pub(super) fn hand_out(&mut self, p: &mut Parts<'_>, r: u32, from: u64, to: u64) {
+        let shift = p.g.space.geo.extent_shift;
+        let mut runs = Runs::default();
+        let mut at = from;
+        while at < to {
+            let extent = p.g.space.geo.extent_at(at);
+            let end = to.min((u64::from(extent.0) + 1) << shift);
+            let w = Waiter {
+                req: r,
+                extent,
+                from: at,
+                to: end,
+                touched: false,
+            };
+            self.piece(p, w, &mut runs);
+            at = end;
+        }
+        self.emit_all(p.g, r, runs);
+    }
+
+    /// One piece, within one extent.
+    fn piece(&mut self, p: &mut Parts<'_>, mut w: Waiter, runs: &mut Runs) {
+        let req = *self.list.at(w.req);
+        let write = req.is_write();
+        let e = w.extent;
+        let before = p.g.space.map.home(e);
+        let mut home = before;
+        if home.is_none() && (write || p.g.params.map_on_read) {
+            if p.g.space.map.is_held(e) && self.gate(p, &req, &w) == Gate::Wait {
+                return self.wait(p.g, w);
+            }
+            home = self.find_home(p, &req, w);
+            if home.is_none() {
+                return;
+            }
+        }
+        if home.is_none() {
+            p.g.counters.unmapped_reads += 1;
+        } else if !w.touched && !req.reading_edges {
+            w.touched = true;
+            touch(p, &req, e, before);
+        }
+        if p.g.space.map.is_held(e) {
+            match self.gate(p, &req, &w) {
+                Gate::Go => {}
+                Gate::Wait => return self.wait(p.g, w),
+                Gate::FromMove(index) => return self.read_from_move(p.g, &req, &w, index),
+            }
+        }
+        let Some(slot) = home else {
+            return self.read_nothing(p.g, &req, &w, (w.from, w.to));
+        };
+        match p.g.space.map.copy(e) {
+            Some(copy) if write => self.write_copied(p, &w, (slot, copy), runs),
+            Some(copy) => self.read_copied(p.g, &req, &w, (slot, copy), runs),
+            None if write => self.write_piece(p, &w, slot, runs),
+            None => self.read_piece(p.g, &req, &w, slot, runs),
+        }
+    }
+
+    /// A first home for the extent of a piece; without one the piece waits for a slot, or has failed.
+    fn find_home(&mut self, p: &mut Parts<'_>, req: &Req, w: Waiter) -> Option<Slot> {
+        make_room(p, req, w.extent);
+        let mut placed = place(p, w.extent);
+        if placed.is_none() && p.r.reclaim(p.g, p.d) {
+            placed = place(p, w.extent);
+        }
+        if placed.is_some() {
+            return placed;
+        }
+        let g = &mut *p.g;
+        if g.failed {
+            // After a failed flush no slot is ever let go of.
+            self.fail(w.req, IoError::Io);
+        } else if p.d.frees_nothing() && p.r.active() == 0 && g.space.map.copied() == 0 {
+            self.fail(w.req, IoError::NoSpace);
+        } else {
+            g.counters.waited += 1;
+            self.list.at(w.req).left += 1;
+            g.waiting.starving.push_back(w);
+        }
+        None
+    }
+
+    /// Queue a piece until something changes.
+    pub(super) fn wait(&mut self, g: &mut Ground, w: Waiter) {
+        g.counters.waited += 1;
+        self.list.at(w.req).left += 1;
+        g.space.map.hold(w.extent, true);
+        g.waiting.queue.push_back(w);
+    }
+
+    /// Let every waiting piece try again, in order of arrival.
+    pub(in crate::engine) fn retry_waiting(&mut self, p: &mut Parts<'_>) {
+        p.g.waiting.trying_queue();
+        // Who waits again goes to a new queue: only those in it are ahead of a piece.
+        let mut trying = core::mem::take(&mut p.g.waiting.spare);
+        core::mem::swap(&mut trying, &mut p.g.waiting.queue);
+        while let Some(w) = trying.pop_front() {
+            p.r.release_hold(p.g, w.extent);
+            match self.list.at(w.req).op {
+                RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
+                    self.discard_piece(p, w);
+                }
+                RequestOp::Write if p.g.waiting.edges.is_queued(w.req) => {
+                    self.retry_odd_write(p, w);
+                }
+                _ => self.piece_alone(p, w),
+            }
+            self.piece_done(p, w.req);
+        }
+        p.g.waiting.spare = trying;
+    }
+
+    /// A slot was freed: let the pieces that wait for one try again, in order of arrival.
+    pub(in crate::engine) fn retry_starving(&mut self, p: &mut Parts<'_>) {
+        p.g.waiting.trying_starving();
+        for _ in 0..p.g.waiting.starving.len() {
+            let Some(w) = p.g.waiting.starving.pop_front() else {
+                break;
+            };
+            self.piece_alone(p, w);
+            self.piece_done(p, w.req);
+        }
+    }
+
+    fn piece_alone(&mut self, p: &mut Parts<'_>, w: Waiter) {
+        let mut runs = Runs::default();
+        self.piece(p, w, &mut runs);
+        self.emit_all(p.g, w.req, runs);
+    }
+}
+
+/// Let the policy make room for a first home. What it starts is through later: this extent does not wait for it.
+fn make_room(p: &mut Parts<'_>, req: &Req, extent: ExtentId) {
+    let access = access(p.g, req, extent, None, None);
+    let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
+    policy.make_room(&mut view, &access, wanted);
+    if !wanted.is_empty() {
+        p.r.try_wanted(p.g, p.d);
+    }
+}
+
+/// Give an extent its first home.
+fn place(p: &mut Parts<'_>, e: ExtentId) -> Option<Slot> {
+    let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+    let place = policy.first_touch(&mut view, e);
+    let g = &mut *p.g;
+    if let Place::At(seat) = place {
+        // On its way to be free: `linear` means this slot and no other, so the extent waits for it.
+        if p.d.frees(seat.slot()) {
+            return None;
+        }
+    }
+    let slot = g.space.take_home(e, place)?;
+    let partial = !g.broken(Mutant::ForgetZeroFill) && !g.params.map_on_read;
+    g.space.map.map(e, slot, partial);
+    if g.params.map_on_read || !partial {
+        p.d.note_home(g, e);
+    }
+    g.counters.first_touches += 1;
+    g.misplaced(slot, false);
+    let (policy, mut view, _) = p.r.ask(g, p.d, 0);
+    policy.on_placed(&mut view, e, slot.into());
+    Some(slot)
+}
+
+/// Let the policy see an access, and start what it wants before the piece goes on: a read that triggers a promotion is
+/// then served from the move's buffer, one disk access instead of two (GreenDM 6.1.3, "serving directly from RAM").
+fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
+    let g = &mut *p.g;
+    let access = access(g, req, extent, home, g.space.map.copy(extent));
+    let tier = access.served().map(|s| g.space.geo.tier_of(s.slot()));
+    let c = &mut g.counters;
+    c.accesses += 1;
+    if let Some(t) = tier {
+        c.tier_hits[usize::from(t.0)] += 1;
+    }
+    let class = &mut c.classes[usize::from(access.class) % CLASSES];
+    class.accesses += 1;
+    class.fast_hits += u64::from(tier == Some(TierId(0)));
+    let told = Access {
+        copy: access
+            .copy
+            .filter(|s| g.background.is_the_policys(&g.space.geo, s.slot())),
+        ..access
+    };
+    g.policy_due = true;
+    let (policy, mut view, wanted) = p.r.ask(g, p.d, SCAN_BUDGET);
+    policy.on_access(&mut view, &told, wanted);
+    if !wanted.is_empty() {
+        // Served at the home, it wakes the disk whatever the policy wants.
+        g.wake_with(home.filter(|_| access.copy.is_none()));
+        p.r.try_wanted(g, p.d);
+        g.wake_with(None);
+    }
+}
+
+/// What a policy is told of a request's touch of an extent.
+#[inline]
+pub(super) fn access(
+    g: &Ground,
+    req: &Req,
+    extent: ExtentId,
+    home: Option<Slot>,
+    copy: Option<Slot>,
+) -> Access {
+    Access {
+        now: g.clock,
+        extent,
+        home: home.map(Slot::into),
+        copy: copy.map(Slot::into),
+        write: req.is_write(),
+        class: g.space.class_of(req.class, extent),
+        request_bytes: req.bytes,
+        request_offset: req.start,
+        first: g.space.geo.extent_at(req.start) == extent,
+    }
+}

@@ -1,0 +1,88 @@
+//! What a read finds: blocks on a device, in a move's buffer, or nothing.
+
+use super::runs::Runs;
+use super::{Req, Requests, Waiter};
+use crate::engine::ground::Ground;
+use crate::io::{Effect, IoError};
+use crate::units::Slot;
+
+impl Req {
+    /// Where byte `at` of the volume is in the request's aligned buffer.
+    pub(super) fn buffer_offset(&self, at: u64) -> u32 {
+        (at - self.start) as u32
+    }
+}
+
+impl Requests {
+    /// Unwritten data reads as zeros, unless the map may have lost where it is.
+    pub(super) fn read_nothing(
+        &mut self,
+        g: &mut Ground,
+        req: &Req,
+        w: &Waiter,
+        (from, to): (u64, u64),
+    ) {
+        if self.incomplete {
+            return self.fail(w.req, IoError::Io);
+        }
+        g.out.push(Effect::Zero {
+            tag: req.tag,
+            offset: req.buffer_offset(from),
+            len: (to - from) as u32,
+        });
+    }
+
+    /// Call `f` for each stretch of a piece whose blocks are all valid (true) or all unwritten (false).
+    fn stretches(
+        &mut self,
+        g: &mut Ground,
+        w: &Waiter,
+        mut f: impl FnMut(&mut Requests, &mut Ground, (u64, u64), bool),
+    ) {
+        let (mut b, end) = g.blocks_of(w);
+        while b < end {
+            let (n, valid) = g.space.map.run(w.extent, b, end);
+            let bytes = (g.byte_of(w.extent, b), g.byte_of(w.extent, b + n));
+            f(self, g, bytes, valid);
+            b += n;
+        }
+    }
+
+    pub(super) fn read_from_move(&mut self, g: &mut Ground, req: &Req, w: &Waiter, index: u16) {
+        g.counters.served_from_ram += 1;
+        let base = g.byte_of(w.extent, 0);
+        self.stretches(g, w, |me, g, (from, to), valid| {
+            if valid {
+                g.out.push(Effect::CopyFromMove {
+                    index,
+                    from: (from - base) as u32,
+                    tag: req.tag,
+                    to: req.buffer_offset(from),
+                    len: (to - from) as u32,
+                });
+            } else {
+                me.read_nothing(g, req, w, (from, to));
+            }
+        });
+    }
+
+    pub(super) fn read_piece(
+        &mut self,
+        g: &mut Ground,
+        req: &Req,
+        w: &Waiter,
+        slot: Slot,
+        runs: &mut Runs,
+    ) {
+        if !g.space.map.is_partial(w.extent) {
+            return self.join_run(g, w, slot, (w.from, w.to), false, &mut runs.home);
+        }
+        self.stretches(g, w, |me, g, bytes, valid| {
+            if valid {
+                me.join_run(g, w, slot, bytes, false, &mut runs.home);
+            } else {
+                me.read_nothing(g, req, w, bytes);
+            }
+        });
+    }
+}

@@ -1,0 +1,207 @@
+//! Runs: pieces that lie next to each other on one device become one operation.
+
+use super::{Requests, Waiter};
+use crate::engine::devices::{Cause, Op, What};
+use crate::engine::ground::{Ground, Parts};
+use crate::engine::mutants::Mutant;
+use crate::engine::relocation::Relocation;
+use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, RequestOp};
+use crate::units::{ExtentId, MemberId, Slot};
+
+/// Neighbouring pieces gathered into one device operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    member: MemberId,
+    device_offset: u64,
+    ext: u32,
+    count: u16,
+    slot: u32,
+    start: u64,
+    len: u32,
+    fua: bool,
+}
+
+/// Runs being gathered: one on each replica, since pieces of a write-through alternate between the two.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Runs {
+    pub(super) home: Option<Run>,
+    pub(super) copy: Option<Run>,
+}
+
+impl Requests {
+    pub(super) fn emit_all(&mut self, g: &mut Ground, r: u32, runs: Runs) {
+        self.emit(g, r, runs.copy);
+        self.emit(g, r, runs.home);
+    }
+
+    pub(super) fn write_piece(
+        &mut self,
+        p: &mut Parts<'_>,
+        w: &Waiter,
+        slot: Slot,
+        runs: &mut Runs,
+    ) {
+        let mut fua = false;
+        if self.list.at(w.req).fua {
+            // Durable by itself only if every record needed to find it is durable already.
+            let (from, to) = p.g.blocks_of(w);
+            // After a failed round either of two records may be the durable one.
+            fua = !p.g.failed
+                && p.d.is_known(p.g, w.extent)
+                && p.g.space.map.all_valid(w.extent, from, to);
+            self.list.at(w.req).needs_round |= !fua;
+        }
+        self.join_run(p.g, w, slot, (w.from, w.to), fua, &mut runs.home);
+    }
+
+    /// Pin the slot and add bytes `from..to` of the volume, which lie in it, to the run.
+    pub(super) fn join_run(
+        &mut self,
+        g: &mut Ground,
+        w: &Waiter,
+        slot: Slot,
+        (from, to): (u64, u64),
+        fua: bool,
+        run: &mut Option<Run>,
+    ) {
+        let (member, slot_offset) = g.space.geo.locate(slot);
+        if g.devices.of(member).missing {
+            return self.fail(w.req, IoError::Gone);
+        }
+        let write = self.list.at(w.req).is_write();
+        if !(write && g.broken(Mutant::SkipPin)) {
+            g.space.pins.pin(slot, write);
+        }
+        let device_offset =
+            slot_offset + (from - (u64::from(w.extent.0) << g.space.geo.extent_shift));
+        let len = (to - from) as u32;
+        if let Some(r) = run
+            && r.member == member
+            && r.device_offset + u64::from(r.len) == device_offset
+            && r.start + u64::from(r.len) == from
+            && r.ext + u32::from(r.count) == w.extent.0
+            && r.slot + u32::from(r.count) == slot.0
+            && r.fua == fua
+            && r.count < u16::MAX
+        {
+            r.len += len;
+            r.count += 1;
+            return;
+        }
+        let new = Run {
+            member,
+            device_offset,
+            ext: w.extent.0,
+            count: 1,
+            slot: slot.0,
+            start: from,
+            len,
+            fua,
+        };
+        let full = run.replace(new);
+        self.emit(g, w.req, full);
+    }
+
+    fn emit(&mut self, g: &mut Ground, r: u32, run: Option<Run>) {
+        let Some(run) = run else { return };
+        let req = self.list.at(r);
+        req.left += 1;
+        let kind = match req.op {
+            RequestOp::WriteZeroes { .. } => OpKind::WriteZeroes,
+            _ if req.is_write() => OpKind::Write,
+            _ => OpKind::Read,
+        };
+        let buf = match req.op {
+            RequestOp::WriteZeroes { .. } => BufRef::None,
+            _ => BufRef::Request {
+                tag: req.tag,
+                offset: req.buffer_offset(run.start),
+            },
+        };
+        let write = kind != OpKind::Read;
+        let what = What::Data {
+            req: r,
+            write,
+            ext: run.ext,
+            count: run.count,
+            slot: run.slot,
+            start: run.start,
+            len: run.len,
+        };
+        let op = DeviceOp {
+            id: OpId(0),
+            member: run.member,
+            kind,
+            offset: run.device_offset,
+            len: run.len,
+            buf,
+            fua: run.fua && write,
+        };
+        g.start(Cause::plain(what), op);
+    }
+
+    /// A data operation ended.
+    pub(in crate::engine) fn data_done(
+        &mut self,
+        p: &mut Parts<'_>,
+        op: &Op,
+        result: Result<(), IoError>,
+    ) {
+        let What::Data {
+            req,
+            write,
+            ext,
+            count,
+            slot,
+            start,
+            len,
+        } = op.what
+        else {
+            return;
+        };
+        for i in 0..u32::from(count) {
+            let (e, s) = (ExtentId(ext + i), Slot(slot + i));
+            if !(write && p.g.broken(Mutant::SkipPin)) {
+                Relocation::unpin(p.g, p.d, s, write);
+            }
+            if write {
+                self.written(p, e, s, (start, len), result.is_ok());
+                // A discard or an odd write may have waited for the writers to drain.
+                if p.g.space.map.is_held(e) {
+                    p.g.waiting.try_queue();
+                }
+            }
+        }
+        if write && !(op.op.fua && result.is_ok()) {
+            p.g.devices.members[op.member()].unflushed = true;
+        }
+        if let Err(e) = result {
+            self.fail(req, e);
+        }
+        self.piece_done(p, req);
+    }
+
+    /// A device write of bytes `start…` of the volume, as far as they lie in `e`, to its slot `s` ended.
+    fn written(
+        &mut self,
+        p: &mut Parts<'_>,
+        e: ExtentId,
+        s: Slot,
+        (start, len): (u64, u32),
+        ok: bool,
+    ) {
+        let g = &mut *p.g;
+        let (shift, b) = (g.space.geo.extent_shift, g.space.geo.block_shift);
+        let base = u64::from(e.0) << shift;
+        let from = ((start.max(base) - base) >> b) as u32;
+        let to = (((start + u64::from(len)).min(base + (1 << shift)) - base) >> b) as u32;
+        if !self.replicas.is_empty() && self.replica_written(p, e, s, (from, to), ok) {
+            return;
+        }
+        // Only now are the blocks valid: a round that starts while the write is in flight must not expose them.
+        let g = &mut *p.g;
+        if ok && g.space.map.home(e) == Some(s) && g.space.map.validate(e, from, to) {
+            p.d.note_home(g, e);
+        }
+    }
+}

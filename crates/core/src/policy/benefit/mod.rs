@@ -9,8 +9,8 @@
 //! - No request waits for a dirty copy: where no clean one can go, the request goes to the slow device.
 //! - Long requests and streams pass the cache by: the slow device is good at those.
 //! - Dirty data is written home in the order of addresses, when nobody has asked the slow device for anything for `idle_s`
-//!   (0.4 of it when more than 80 % is dirty), in batches that take up to half of the time that it has been quiet,
-//!   and only what was not written for `settled_s`.
+//!   (0.4 of it when more than 80 % is dirty) and it had the time to empty its own cache of writes, in batches that take up to half
+//!   of the time that it has been quiet and are worth a commit round, and only what was not written for `settled_s`.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -22,10 +22,10 @@
 //! | settled_s | 0…3600 | 5 | seconds that data was not written before it is cleaned |
 //!
 //! 8 bytes and 1 bit an extent, 4 bytes a fast slot. Source: none, Isotherm's own; the idea that everything has one currency is
-//! older (HRO, OODT). When not to use it: where capacity counts, since copies add none; where sets a little larger than flash are
-//! read over and over, since its order is close to recency. Nothing guards it against being slower than the slow device alone.
+//! older (HRO, OODT). When not to use it: where capacity counts,
+//! since copies add none; where sets a little larger than flash are read over and over, since its order is close to recency. Nothing
+//! guards it against being slower than the slow device alone: `bench/benefit/adversary.py` looks for work on which it is.
 
-mod reuse;
 mod score;
 mod settings;
 
@@ -39,7 +39,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use reuse::Reuse;
 use score::Scores;
 use settings::Settings;
 
@@ -61,7 +60,6 @@ pub struct Benefit {
     settings: Settings,
     fast: u32,
     scores: Scores,
-    reuse: Reuse,
     streams: Streams,
     dirty: BitTree,
     dirty_count: u32,
@@ -84,7 +82,6 @@ impl Default for Benefit {
             settings: Settings::default(),
             fast: 0,
             scores: Scores::default(),
-            reuse: Reuse::default(),
             streams: Streams::default(),
             dirty: BitTree::new(0),
             dirty_count: 0,
@@ -105,12 +102,8 @@ fn millis(t: Nanos) -> u32 {
 
 impl Benefit {
     fn half_life(&self) -> u32 {
-        self.share(self.settings.half_life)
-    }
-    /// So many thousandths of the fast slots.
-    fn share(&self, thousandths: u32) -> u32 {
-        let slots = u64::from(self.fast) * u64::from(thousandths) / 1000;
-        u32::try_from(slots).unwrap_or(u32::MAX)
+        let misses = u64::from(self.fast) * u64::from(self.settings.half_life) / 1000;
+        u32::try_from(misses).unwrap_or(u32::MAX)
     }
     fn mark(&mut self, e: UnitId, dirty: bool) {
         if dirty != self.dirty.contains(e.0 as usize) {
@@ -163,27 +156,12 @@ impl Benefit {
         (s.stream > 0 && run >= s.stream)
             || (s.request > 0 && u64::from(access.request_bytes) >= s.request)
     }
-    /// Is a fetch worth it: what it saves while the copy stays, over what the bytes around the request cost the slow device and the
-    /// copy the fast one?
-    fn pays(&self, view: &View<'_>, access: &Access) -> bool {
-        let e = access.extent;
-        let more = view
-            .unit_bytes(e)
-            .saturating_sub(u64::from(access.request_bytes));
-        let read = more * view.cost(view.slowest()).read_byte_ps / 1000;
-        let cost = (read + view.cost(FAST).write.0) * self.settings.reuse / 100;
-        let hits = self.reuse.expected(view.stat(e));
-        Benefit::saves(view).saturating_mul(hits) / 1000 > cost
-    }
     fn miss(&mut self, view: &mut View<'_>, access: &Access, run: u64, wanted: &mut Vec<Action>) {
         let extent = access.extent;
         if self.bypasses(access, run)
             || self.coming.contains(&extent)
             || view.home(extent).is_some_and(|h| view.tier_of(h) == FAST)
         {
-            return;
-        }
-        if !access.write && self.settings.reuse > 0 && !self.pays(view, access) {
             return;
         }
         let (worth, price) = (self.scores.worth(extent), self.price(view));
@@ -305,7 +283,6 @@ impl Policy for Benefit {
         let units = view.units();
         self.fast = view.seats(FAST).end;
         self.scores = Scores::new(units, self.half_life());
-        self.reuse = Reuse::new(self.share(self.settings.window));
         self.dirty = BitTree::new(units as usize);
         self.written = vec![millis(view.now()); self.fast as usize];
         let saves = Benefit::saves(view);
@@ -333,15 +310,7 @@ impl Policy for Benefit {
         let extent = access.extent;
         view.set_last(extent, access.now);
         let (goes_on, run) = self.streams.note(access);
-        let saves = if goes_on {
-            let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
-            slow.sequential.0.saturating_sub(fast.read.0).max(1)
-        } else {
-            Benefit::saves(view)
-        };
-        let (clock, old) = (self.scores.clock(), view.stat(extent));
-        let age = (old >> 2 > 0).then(|| self.scores.age(extent));
-        view.set_stat(extent, self.reuse.touch(extent.0, old, age, clock));
+        let saves = Benefit::saves(view);
         self.scores.touch(extent, saves);
         let fast = access.copy.is_some_and(|s| view.tier_of(s) == FAST);
         if !fast {
@@ -349,8 +318,6 @@ impl Policy for Benefit {
                 self.owes(access.now, Benefit::debt(view));
             }
             self.scores.missed();
-            self.reuse
-                .settle(self.scores.clock(), |u| view.stat(UnitId(u)));
             self.miss(view, access, run, wanted);
         }
         if self.dirty_count > 0 && self.next.is_none() {
@@ -420,10 +387,6 @@ impl Policy for Benefit {
         self.settings.set(key, value)?;
         let half_life = self.half_life();
         self.scores.set_half_life(half_life);
-        if key == "reuse_window" {
-            // What was learned of another window says nothing of this one.
-            self.reuse = Reuse::new(self.share(self.settings.window));
-        }
         Ok(())
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
@@ -448,7 +411,6 @@ impl Policy for Benefit {
     }
     fn bytes(&self) -> usize {
         self.scores.bytes()
-            + self.reuse.bytes()
             + self.dirty.bytes()
             + self.streams.bytes()
             + self.written.capacity() * 4

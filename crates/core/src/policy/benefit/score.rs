@@ -36,14 +36,6 @@ impl Scores {
     pub fn missed(&mut self) {
         self.clock = self.clock.wrapping_add(1);
     }
-    /// Misses so far.
-    pub fn clock(&self) -> u32 {
-        self.clock
-    }
-    /// Misses since the last access to `e`.
-    pub fn age(&self, e: UnitId) -> u32 {
-        self.clock.wrapping_sub(self.of[e.0 as usize].1)
-    }
     /// An access to `e` came, which the fast device serves `saves` nanoseconds sooner.
     pub fn touch(&mut self, e: UnitId, saves: u64) {
         let more = u32::try_from(saves >> SHIFT).unwrap_or(u32::MAX).max(1);

@@ -12,10 +12,6 @@ pub struct Settings {
     pub half_life: u32,
     /// Per cent of a copy's cost.
     pub price: u64,
-    /// Per cent of a fetch's cost; 0: reuse does not count.
-    pub reuse: u64,
-    /// Thousandths of the fast slots.
-    pub window: u32,
     /// Bytes; 0: none bypasses.
     pub stream: u64,
     /// Bytes; 0: none bypasses.
@@ -29,8 +25,6 @@ impl Default for Settings {
         Settings {
             half_life: 300,
             price: 100,
-            reuse: 100,
-            window: 4000,
             stream: 256 << 10,
             request: 64 << 10,
             idle: Nanos::from_millis(50),
@@ -50,14 +44,6 @@ impl Settings {
             "move_price" => {
                 let what = "times the cost of a copy, 0 to 1000";
                 self.price = (param::within(value, 0.0, 1000.0, what)? * 1e2) as u64;
-            }
-            "reuse_price" => {
-                let what = "times the cost of a fetch, 0 to 1000";
-                self.reuse = (param::within(value, 0.0, 1000.0, what)? * 1e2) as u64;
-            }
-            "reuse_window" => {
-                let what = "a share of the fast slots, 0.001 to 100";
-                self.window = (param::within(value, 0.001, 100.0, what)? * 1e3) as u32;
             }
             "stream_bypass" => {
                 self.stream = param::whole(value, 0.0, 1_099_511_627_776.0, bytes)?;
@@ -84,8 +70,6 @@ impl Settings {
         vec![
             ("half_life", f64::from(self.half_life) / 1e3),
             ("move_price", self.price as f64 / 1e2),
-            ("reuse_price", self.reuse as f64 / 1e2),
-            ("reuse_window", f64::from(self.window) / 1e3),
             ("stream_bypass", self.stream as f64),
             ("request_bypass", self.request as f64),
             ("idle_s", self.idle.as_secs_f64()),

@@ -99,7 +99,8 @@ impl<P: Policy> NullEngine<P> {
             now,
             extent,
             home: home.map(Slot::into),
-            copy: copy.map(Slot::into),
+            // A copy on a tier in between was left by a policy before: it is not told of it.
+            copy: copy.filter(|_| hit).map(Slot::into),
             write,
             class: self.space.class_of(class, extent),
             request_bytes: request.1,
@@ -138,8 +139,10 @@ impl<P: Policy> NullEngine<P> {
         self.counters.writebacks += u64::from(dirty);
         self.counters.evictions += 1;
         self.space.put_back(e, slot);
-        let (policy, mut view, _) = self.view();
-        policy.on_uncopied(&mut view, e, slot.into());
+        if self.space.geo.tier_of(slot) == TierId(0) {
+            let (policy, mut view, _) = self.view();
+            policy.on_uncopied(&mut view, e, slot.into());
+        }
     }
     #[inline]
     fn copy_to(&mut self, e: ExtentId, to: TierId) -> Result<bool, Refusal> {
@@ -149,8 +152,10 @@ impl<P: Policy> NullEngine<P> {
         let slot = self.space.take_on(e, to, None).ok_or(Refusal::Full)?;
         self.space.map.add_copy(e, slot);
         self.counters.fetches += 1;
-        let (policy, mut view, _) = self.view();
-        policy.on_copied(&mut view, e, slot.into());
+        if to == TierId(0) {
+            let (policy, mut view, _) = self.view();
+            policy.on_copied(&mut view, e, slot.into());
+        }
         Ok(true)
     }
     #[inline]

@@ -40,6 +40,8 @@ pub struct NullEngine<P> {
     policy: P,
     counters: NullCounters,
     now: Nanos,
+    /// Slots before this one are on the fastest tier.
+    fast: u32,
     /// Wants refused since one was done or time passed.
     fruitless: u32,
     wanted: Vec<Action>,
@@ -55,6 +57,7 @@ impl<P: Policy> NullEngine<P> {
     pub fn over(mut space: Space, mut policy: P) -> NullEngine<P> {
         policy.attach(&mut View::new(&mut space, Nanos(0), 0, false, u32::MAX));
         NullEngine {
+            fast: space.geo.tier_slots(TierId(0)).end,
             space,
             policy,
             counters: NullCounters::default(),
@@ -92,7 +95,7 @@ impl<P: Policy> NullEngine<P> {
             self.tick();
         }
         let (home, copy) = (self.space.map.home(extent), self.space.map.copy(extent));
-        let hit = (copy.or(home)).is_some_and(|s| self.space.geo.tier_of(s) == TierId(0));
+        let hit = copy.or(home).is_some_and(|s| s.0 < self.fast);
         self.counters.accesses += 1;
         self.counters.hits += u64::from(hit);
         let access = Access {
@@ -139,7 +142,7 @@ impl<P: Policy> NullEngine<P> {
         self.counters.writebacks += u64::from(dirty);
         self.counters.evictions += 1;
         self.space.put_back(e, slot);
-        if self.space.geo.tier_of(slot) == TierId(0) {
+        if slot.0 < self.fast {
             let (policy, mut view, _) = self.view();
             policy.on_uncopied(&mut view, e, slot.into());
         }

@@ -94,6 +94,8 @@ pub struct VolumeFailure {
     pub errno: Option<i32>,
     /// When.
     pub at: std::time::SystemTime,
+    /// Another server has the volume: this one must end at once.
+    pub overtaken: bool,
 }
 
 impl std::fmt::Display for VolumeFailure {
@@ -160,6 +162,7 @@ impl Prepared {
             pacers,
             costs,
             mode,
+            stamp,
             ..
         } = self.volume;
         let (io, usual) = (&config.io, Params::default());
@@ -201,6 +204,7 @@ impl Prepared {
             inbox: Arc::clone(&self.inbox),
             block: opened.space.geo.block_bytes(),
             base: opened.time_base,
+            stamp,
         };
         let world = UringWorld::new(parts, io)?;
         let superblock = opened.superblock.clone();
@@ -285,7 +289,9 @@ impl Session {
         if self.reopening.is_some() || self.engine.wish.is_some() {
             self.reopen_if_due();
         }
-        if !self.told && (self.engine.has_failed() || self.world.is_cut()) {
+        if !self.told
+            && (self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped())
+        {
             self.tell_failure();
         }
         !self.engine.is_closed()
@@ -306,6 +312,7 @@ impl Session {
                 .map(|f| (f.member, path(f.member).unwrap_or_default())),
             errno: fault.as_ref().and_then(|f| f.errno),
             at: fault.map_or_else(std::time::SystemTime::now, |f| f.at),
+            overtaken: self.world.is_overtaken(),
         };
         // Said once, by this thread alone.
         let _ = self.handle.failure.set(failure);
@@ -378,7 +385,7 @@ impl Session {
         if let Some(e) = self.lost.take() {
             return Err(e);
         }
-        if self.engine.has_failed() || self.world.is_cut() {
+        if self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped() {
             if !self.told {
                 self.tell_failure();
             }
@@ -391,6 +398,12 @@ impl Session {
         }
         if self.mode == OpenMode::ReadOnly {
             return Ok(());
+        }
+        if !self.world.is_still_ours() {
+            return Err(Error::new(
+                ErrorKind::InUse,
+                "another server took the volume over: it is not marked clean by this one",
+            ));
         }
         let now = self.world.now();
         let devices = Arc::clone(&self.devices);

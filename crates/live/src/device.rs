@@ -204,6 +204,20 @@ impl Device {
         }
     }
 
+    /// From now on I/O goes through the page cache, so that it may have any size and place.
+    pub fn use_page_cache(&mut self) {
+        // SAFETY: plain numbers and our descriptor. Both calls succeed on every file that can be open here.
+        unsafe {
+            let flags = libc::fcntl(self.file.as_raw_fd(), libc::F_GETFL);
+            libc::fcntl(
+                self.file.as_raw_fd(),
+                libc::F_SETFL,
+                flags & !libc::O_DIRECT,
+            );
+        }
+        (self.direct, self.align) = (false, 512);
+    }
+
     /// See [`Identity`].
     ///
     /// # Errors

@@ -28,6 +28,7 @@ pub mod requests;
 pub mod server;
 pub mod shares;
 pub mod stack;
+mod stamp;
 pub mod volume;
 pub mod world;
 

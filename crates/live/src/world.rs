@@ -10,6 +10,7 @@
 //!
 //! Never false: memory that a device operation uses is neither given back nor used for anything else until its completion.
 
+mod beat;
 mod faults;
 mod flight;
 
@@ -22,6 +23,8 @@ use crate::paced::Pacer;
 use crate::recorder::Driver;
 pub use crate::requests::Ended;
 use crate::requests::Table;
+use crate::stamp::Stamp;
+use beat::{Beat, STAMP};
 pub use faults::Fault;
 use flight::Flight;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -144,6 +147,8 @@ pub struct UringWorld {
     /// See `faults.rs`.
     fault: Option<Fault>,
     looked: Nanos,
+    /// The stamp of a volume that is written to.
+    beat: Option<Beat>,
     /// Last: the ring and all flights are gone before the memory is.
     arena: Arc<Arena>,
 }
@@ -156,6 +161,8 @@ pub(crate) struct Parts {
     pub inbox: Arc<Inbox<Command>>,
     pub block: u32,
     pub base: Nanos,
+    /// Claimed on this member.
+    pub stamp: Option<(Stamp, usize)>,
 }
 
 fn build_ring(entries: u32) -> io::Result<IoUring> {
@@ -269,6 +276,7 @@ impl UringWorld {
             refusing: false,
             fault: None,
             looked: parts.base,
+            beat: parts.stamp.map(|(stamp, member)| Beat::new(stamp, member)),
             arena: parts.arena,
         };
         world.watch_bell();
@@ -394,6 +402,7 @@ impl UringWorld {
                         self.watch_bell();
                     }
                 }
+                STAMP => self.stamped(res),
                 data if data >= WATCH => {
                     if let Some(s) = self.sources.get_mut((data - WATCH) as usize) {
                         s.1 = true;
@@ -519,8 +528,14 @@ impl World for UringWorld {
         // The events of the last round may have given memory back.
         let mut eager = self.has_busy_source();
         loop {
+            self.beat_if_due();
+            let beat = self.next_beat();
+            let until_beat = match (until, beat) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
             let deadline = match (
-                until,
+                until_beat,
                 if self.paced {
                     self.next_model_event()
                 } else {
@@ -561,6 +576,7 @@ impl World for UringWorld {
 
     fn carry_out(&mut self, effect: &Effect, meta: &[u8]) {
         match *effect {
+            Effect::Start(op) if !self.may_go(&op, meta) => {}
             Effect::Start(op) => self.begin(&op, meta),
             Effect::Zero { tag, offset, len } => {
                 if let Some(p) = self.requests.at(tag, offset, len, true) {
@@ -589,6 +605,7 @@ impl World for UringWorld {
 
 impl Drop for UringWorld {
     fn drop(&mut self) {
+        self.finish_beat();
         // The kernel may still write to request memory: wait for it, whatever brought us here.
         while self
             .flights

@@ -47,6 +47,7 @@ fn bench_with(model: Option<Box<dyn DeviceModel>>) -> Bench {
         inbox: Arc::clone(&inbox),
         block: 512,
         base: Nanos::from_secs(1000),
+        stamp: None,
     };
     let world = UringWorld::new(parts, &IoConfig::default()).unwrap();
     Bench {

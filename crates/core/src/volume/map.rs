@@ -6,6 +6,7 @@
 //! of their own, which nobody looks at while no extent has the mark.
 
 mod copies;
+mod valid;
 
 use crate::bits::Bits;
 use crate::units::{ExtentId, Nanos, Slot};
@@ -13,6 +14,7 @@ use crate::volume::geometry::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
 use copies::CopyBits;
+use valid::Valid;
 
 /// Above every slot number.
 const UNMAPPED: u32 = u32::MAX;
@@ -48,7 +50,7 @@ pub struct ExtentMap {
     bits: CopyBits,
     copied: u32,
     dirty: u32,
-    valid: Bits,
+    valid: Valid,
     partial: Marks,
     held: Marks,
     blocks: usize,
@@ -103,8 +105,7 @@ impl ExtentMap {
             bits: CopyBits::default(),
             copied: 0,
             dirty: 0,
-            // One block an extent cannot be partial for long enough to be seen: its bit is still kept, it is 1/8 byte.
-            valid: Bits::new(geo.extents as usize * blocks),
+            valid: Valid::new(geo.extents as usize, blocks),
             partial: Marks::new(geo.extents),
             held: Marks::new(geo.extents),
             blocks,
@@ -220,8 +221,7 @@ impl ExtentMap {
         self.rows[e.0 as usize].place = s.0;
         self.partial.put(e, partial);
         if partial {
-            let b = e.0 as usize * self.blocks;
-            self.valid.fill(b, b + self.blocks, false);
+            self.valid.begin(e.0, false);
         }
         self.own(s, e.0);
         self.mapped += 1;
@@ -243,7 +243,7 @@ impl ExtentMap {
         let from = self.home(e)?;
         assert!(self.copy(e).is_none(), "the copy must go first");
         self.rows[e.0 as usize].place = UNMAPPED;
-        self.partial.put(e, false);
+        self.become_whole(e);
         self.own(from, NOBODY);
         self.mapped -= 1;
         Some(from)
@@ -254,7 +254,7 @@ impl ExtentMap {
         let r = &mut self.rows[e.0 as usize];
         let was = r.place != UNMAPPED;
         r.place = slot.map_or(UNMAPPED, |s| s.0);
-        self.partial.put(e, false);
+        self.become_whole(e);
         self.mapped = self.mapped + u32::from(slot.is_some()) - u32::from(was);
     }
     /// For recovery: derive slot → extent from the rows.
@@ -300,38 +300,37 @@ impl ExtentMap {
         if !self.is_partial(e) {
             return false;
         }
-        let b = e.0 as usize * self.blocks;
-        let changed = self.valid.fill(b + from as usize, b + to as usize, true);
-        if changed && self.valid.all(b, b + self.blocks, true) {
-            self.partial.put(e, false);
+        let changed = self.valid.fill(e.0, from, to, true);
+        if changed && self.valid.is_all(e.0, true) {
+            self.become_whole(e);
         }
         changed
     }
     /// Blocks `from..to` of a mapped extent read as zeros from now on; true if that changed anything.
     pub fn invalidate(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
-        let b = e.0 as usize * self.blocks;
         if !self.is_partial(e) {
-            self.valid.fill(b, b + self.blocks, true);
+            self.valid.begin(e.0, true);
             self.partial.put(e, true);
         }
-        self.valid.fill(b + from as usize, b + to as usize, false)
+        self.valid.fill(e.0, from, to, false)
+    }
+    /// No bitmap is needed any more.
+    fn become_whole(&mut self, e: ExtentId) {
+        if self.partial.get(e) {
+            self.partial.put(e, false);
+            self.valid.end(e.0);
+        }
     }
     /// Does a mapped extent have no valid block at all?
     pub fn is_void(&self, e: ExtentId) -> bool {
-        let b = e.0 as usize * self.blocks;
-        self.is_partial(e) && self.valid.all(b, b + self.blocks, false)
+        self.is_partial(e) && self.valid.is_all(e.0, false)
     }
     /// From block `from` (not past `to`): how many blocks share the same state, and whether they are valid.
     pub fn run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         if !self.is_partial(e) {
             return (to - from, self.home(e).is_some());
         }
-        let b = e.0 as usize * self.blocks;
-        let on = self.valid.get(b + from as usize);
-        (
-            self.valid.run(b + from as usize, b + to as usize, on) as u32,
-            on,
-        )
+        self.valid.run(e.0, from, to)
     }
     /// Are all of `from..to` valid?
     pub fn all_valid(&self, e: ExtentId, from: u32, to: u32) -> bool {
@@ -339,16 +338,25 @@ impl ExtentMap {
     }
     /// The valid-block bitmap of an extent, lowest block in the lowest bit.
     pub fn export_valid(&self, e: ExtentId, out: &mut [u8]) {
-        self.valid
-            .export(e.0 as usize * self.blocks, self.blocks, out);
+        if self.is_partial(e) {
+            self.valid.export(e.0, out);
+        } else {
+            out.fill(0);
+            for b in 0..self.blocks {
+                out[b / 8] |= 1 << (b % 8);
+            }
+        }
     }
     /// Replace the valid-block bitmap of a mapped extent.
     pub fn import_valid(&mut self, e: ExtentId, bytes: &[u8]) {
-        self.valid
-            .import(e.0 as usize * self.blocks, self.blocks, bytes);
-        let b = e.0 as usize * self.blocks;
-        let full = self.valid.all(b, b + self.blocks, true);
-        self.partial.put(e, !full);
+        if !self.is_partial(e) {
+            self.valid.begin(e.0, false);
+            self.partial.put(e, true);
+        }
+        self.valid.import(e.0, bytes);
+        if self.valid.is_all(e.0, true) {
+            self.become_whole(e);
+        }
     }
     /// Time of last access, rounded down to a microsecond.
     #[inline]
@@ -384,6 +392,14 @@ impl ExtentMap {
     pub fn forget(&mut self, e: ExtentId) {
         let r = &mut self.rows[e.0 as usize];
         (r.last_low, r.last_high, r.stat) = (0, 0, 0);
+    }
+    /// Bytes that a map of so many extents needs, `fast` slots being on the faster tiers: before any extent is partly valid, and
+    /// with every extent partly valid and a copy in each of these slots.
+    pub fn estimate(extents: u64, fast: u64, blocks_per_extent: u64) -> (u64, u64) {
+        let (least, most) = Valid::estimate(extents, blocks_per_extent);
+        let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;
+        let copies = fast * 4 + fast / 8 * 2 + fast * blocks_per_extent / 8 * 2;
+        (rows + least, rows + most + copies)
     }
     /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks), bytes.
     pub fn bytes(&self) -> (usize, usize) {

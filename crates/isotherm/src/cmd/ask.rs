@@ -12,6 +12,9 @@ use crate::control::Request;
 use crate::control::client::{connect, served};
 use crate::member::Setting;
 
+/// What this program calls itself.
+pub const PROGRAM: &str = concat!("isotherm ", env!("CARGO_PKG_VERSION"));
+
 /// A serving process that wrote everything down needs only to exit.
 const EXIT: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -33,7 +36,17 @@ pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
 /// No such volume, or it cannot be opened.
 pub fn status(args: &VolumeArgs) -> Result<(), Failure> {
     let answer = match connect(&args.volume)? {
-        Some(mut client) => client.ask(&Request::Status)?,
+        Some(mut client) => {
+            let answer = client.ask(&Request::Status)?;
+            // Programs before this key came do not say what they are.
+            if answer["program"] != json!(PROGRAM) {
+                let theirs = answer["program"].as_str().unwrap_or("an older one");
+                eprintln!(
+                    "isotherm: served by a program of another version ({theirs}; this is {PROGRAM}): stop the volume and serve it again to change over"
+                );
+            }
+            answer
+        }
         None => offline(&args.volume)?,
     };
     args.json.print(&answer, || lines(&answer, ""))

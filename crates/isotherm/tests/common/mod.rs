@@ -2,6 +2,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+pub mod faulty;
 pub mod nbd;
 pub mod peer;
 

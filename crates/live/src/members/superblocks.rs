@@ -51,7 +51,11 @@ pub(crate) fn find_superblocks(
             Ok(sb) => found.push(Some(sb)),
             // That it is not there was said already, or will be.
             Err(_) if tolerant && !there[i] => found.push(None),
-            Err(e) if tolerant => {
+            // A member of another format is there, and not for this program.
+            Err(e)
+                if tolerant
+                    && !matches!(e, SuperblockError::Newer(_) | SuperblockError::Older(_)) =>
+            {
                 notes.push(format!(
                     "{}: served without it: {}",
                     paths[i].display(),

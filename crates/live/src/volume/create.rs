@@ -1,5 +1,6 @@
 //! Making a volume: slots and areas planned, members formatted, the description written.
 
+use super::memory::{self, Needs};
 use super::{CreateHow, Created, Volume, config_error, description, device_error, random};
 use crate::config::{VolumeConfig, format_uuid};
 use crate::contents;
@@ -25,10 +26,23 @@ impl Drop for Undo {
     }
 }
 
+/// The logical block of a volume of so many extents on devices with sectors of `align` bytes. Bitmaps with a bit for each
+/// 512 bytes would be most of a large volume's metadata: from 1 GiB of them on, a block is 4 KiB and smaller writes are
+/// read-modify-write.
+fn block_for(align: u32, extents: u64, extent: u64) -> u32 {
+    let bits = extents.saturating_mul(extent / u64::from(align));
+    if bits > 1 << 33 {
+        align.max((4096).min(extent as u32))
+    } else {
+        align
+    }
+}
+
 /// Slots and areas of a new volume.
 struct Plan {
     sb: Superblock,
     caching: bool,
+    needs: Needs,
 }
 
 impl Plan {
@@ -45,17 +59,24 @@ impl Plan {
             .filter(|(_, m)| m.tier == 0)
             .map(|(b, _)| b)
             .sum();
-        // Metadata takes a little from the members, so this is a bound from above on what the areas must hold.
-        let bound = bytes.iter().map(|b| b / extent).sum::<u64>();
-        if bound > u64::from(isotherm_core::geometry::SLOTS_MAX) {
+        let policy = config.build_policy().map_err(|e| config_error(file, e))?;
+        let caching = policy.uses() == Uses::Copies;
+        let tiers = config.members.iter().map(|m| m.tier);
+        let slowest = tiers.max().unwrap_or_default();
+        // Metadata takes a little from the members, so this is a bound from above on what the areas must hold. With caching
+        // only the slowest tier has homes.
+        let all = bytes.iter().map(|b| b / extent).sum::<u64>();
+        let homes = bytes.iter().zip(&config.members);
+        let homes = homes.filter(|(_, m)| !caching || m.tier == slowest);
+        let bound = homes.map(|(b, _)| b / extent).sum::<u64>();
+        let align = block_for(align, bound, extent);
+        if all > u64::from(isotherm_core::geometry::SLOTS_MAX) {
             return Err(config_error(
                 file,
                 "extent: too small for members of this size: choose a larger one",
             ));
         }
         let blocks_per_extent = (extent / u64::from(align)) as u32;
-        let tiers = config.members.iter().map(|m| m.tier);
-        let slowest = tiers.max().unwrap_or_default();
         let faster = bytes.iter().zip(&config.members);
         let copies = faster
             .filter(|(_, m)| m.tier < slowest)
@@ -103,8 +124,6 @@ impl Plan {
                 return Err(config_error(file, what));
             }
         }
-        let policy = config.build_policy().map_err(|e| config_error(file, e))?;
-        let caching = policy.uses() == Uses::Copies;
         if caching && slowest == 0 {
             return Err(config_error(
                 file,
@@ -117,8 +136,10 @@ impl Plan {
                 "members: the slow tier is too small to hold the reserve of 2 slots",
             )
         })?;
-        sb.geometry().map_err(|e| config_error(file, e))?;
-        Ok(Plan { sb, caching })
+        let geo = sb.geometry().map_err(|e| config_error(file, e))?;
+        let needs = Needs::of(&geo, config.io.buffers.0);
+        needs.judge(memory::installed(), "this machine", file)?;
+        Ok(Plan { sb, caching, needs })
     }
 
     /// All slots less the reserve: without free slow slots nothing could be exchanged between full tiers. With caching those
@@ -226,7 +247,8 @@ impl Volume {
             .max()
             .unwrap_or(4096);
         let sizes: Vec<u64> = devices.iter().flatten().map(|d| d.bytes).collect();
-        let Plan { sb, caching } = Plan::new(&config, &sizes, align, &file)?;
+        let Plan { sb, caching, needs } = Plan::new(&config, &sizes, align, &file)?;
+        notes.extend(needs.note());
         if config
             .members
             .iter()

@@ -1,6 +1,7 @@
 //! A volume: created on its members, opened with recovery.
 
 mod create;
+mod memory;
 mod open;
 
 use crate::config::VolumeConfig;
@@ -9,6 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::loss::Lost;
 use crate::media::FileMedia;
 use crate::paced::Pacer;
+use crate::stamp::Stamp;
 use isotherm_core::load::Cost;
 use isotherm_core::policy::Policy;
 use isotherm_core::store::{self, Opened};
@@ -65,6 +67,8 @@ pub struct Volume {
     pub(crate) mode: OpenMode,
     notes: Vec<String>,
     pub(crate) lost: Lost,
+    /// Claimed on the primary, unless nothing is written.
+    pub(crate) stamp: Option<(Stamp, usize)>,
 }
 
 /// The description of volume `p/v`: `p/v.toml`.

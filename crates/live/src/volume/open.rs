@@ -1,5 +1,6 @@
 //! Opening a volume: its members found and fitted together, the store recovered.
 
+use super::memory::{self, Needs};
 use super::{OpenMode, Volume, config_error, description, device_error, random};
 use crate::config::{VolumeConfig, format_uuid, parse_uuid};
 use crate::device::{Device, OpenHow, refuse_twins};
@@ -8,10 +9,11 @@ use crate::loss::Lost;
 use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
 use crate::paced::Pacer;
+use crate::stamp::{self, Stamp};
 use isotherm_core::load::Cost;
 use isotherm_core::policy::Uses;
 use isotherm_core::store::superblock::State;
-use isotherm_core::store::{self, Opened};
+use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{MemberId, TierId, engine};
 use std::path::{Path, PathBuf};
 
@@ -101,9 +103,19 @@ impl Volume {
             return Err(config_error(file, what));
         }
         check_shape(&config, &devices, &found, file)?;
+        go_around_sectors(&mut devices, &found, &mut notes);
+        if let Some(geo) = found.iter().flatten().find_map(|sb| sb.geometry().ok()) {
+            let needs = Needs::of(&geo, config.io.buffers.0);
+            needs.judge(memory::available(), "the machine", file)?;
+        }
         if !read_only {
             leave_out_stale(&mut devices, &mut found, &paths, &mut notes);
         }
+        let stamp = if read_only {
+            None
+        } else {
+            claim(&devices, &found, &paths, &mut notes)?
+        };
         let mut media = FileMedia::new(&devices);
         let (opened, lost) = begin(&mut media, &found, mode, policy.uses()).map_err(|e| match e {
             Refused::Store(store::OpenError::Media(e)) => device_error(&media, &paths, e),
@@ -122,6 +134,11 @@ impl Volume {
             ),
             Refused::System(e) => e,
         })?;
+        if let Some((stamp, member)) = &stamp
+            && let Some(device) = &devices[*member]
+        {
+            stamp::confirm(device, stamp)?;
+        }
         if !read_only && !opened.report.missing.is_empty() {
             notes.push(going_on(&opened.report, &lost, &paths));
         }
@@ -167,6 +184,7 @@ impl Volume {
             mode,
             notes,
             lost,
+            stamp,
         })
     }
 }
@@ -200,6 +218,42 @@ fn leave_out_stale(
             (devices[i], found[i]) = (None, None);
         }
     }
+}
+
+/// Claims the volume on its primary, so that no other machine serves it at the same time: see `stamp.rs`.
+fn claim(
+    devices: &[Option<Device>],
+    found: &Found,
+    paths: &[PathBuf],
+    notes: &mut Vec<String>,
+) -> Result<Option<(Stamp, usize)>, Error> {
+    let Some(newest) = found.iter().flatten().max_by_key(|s| s.generation) else {
+        return Ok(None);
+    };
+    let places = (0..found.len()).filter(|&i| found[i].is_none());
+    let missing: Vec<MemberId> = places.map(|i| MemberId(i as u8)).collect();
+    let primary = newest.layout().without(&missing);
+    let place = primary.map_or(0, |l| usize::from(l.primary.0));
+    let Some(Some(device)) = devices.get(place) else {
+        return Ok(None);
+    };
+    let unclean = found.iter().flatten().any(|s| s.state != State::Clean);
+    let (stamp, waited) = stamp::claim(device, newest.uuid, unclean)?;
+    notes.extend(waited);
+    // Whoever began before the claim was seen has left word in the superblocks.
+    let again = find_superblocks(&mut FileMedia::new(devices), paths, true, &mut Vec::new())?;
+    let session = |s: &Superblock| (s.generation, s.epoch, s.state);
+    let same = |a: &Option<Superblock>, b: &Option<Superblock>| {
+        a.as_ref().map(session) == b.as_ref().map(session)
+    };
+    if !found.iter().zip(&again).all(|(a, b)| same(a, b)) {
+        let what = format!(
+            "{}: another server began to serve the volume just now: stop that first",
+            device.path.display()
+        );
+        return Err(Error::new(ErrorKind::InUse, what));
+    }
+    Ok(Some((stamp, place)))
 }
 
 /// Why a session cannot begin.
@@ -305,6 +359,23 @@ fn in_place(
     ))
 }
 
+/// A member may be a copy on a disk whose sectors are larger than the volume's blocks. The page cache does there what the disk
+/// cannot.
+fn go_around_sectors(devices: &mut [Option<Device>], found: &Found, notes: &mut Vec<String>) {
+    let Some(sb) = found.iter().flatten().next() else {
+        return;
+    };
+    let block = 1 << sb.block_shift;
+    for d in devices.iter_mut().flatten().filter(|d| d.align > block) {
+        notes.push(format!(
+            "{}: has sectors of {} bytes, the volume's blocks have {block}: I/O goes through the page cache",
+            d.path.display(),
+            d.align
+        ));
+        d.use_page_cache();
+    }
+}
+
 /// What is fixed at creation must still be so, or the engine would look for extents in wrong places.
 fn check_shape(
     config: &VolumeConfig,
@@ -346,15 +417,6 @@ fn check_shape(
                 d.path.display(),
                 d.bytes,
                 entry.bytes
-            );
-            return Err(Error::new(ErrorKind::Device, what));
-        }
-        if d.align > 1 << sb.block_shift {
-            let what = format!(
-                "{}: wants I/O in units of {} bytes, the volume's block is {}",
-                d.path.display(),
-                d.align,
-                1u32 << sb.block_shift
             );
             return Err(Error::new(ErrorKind::Device, what));
         }

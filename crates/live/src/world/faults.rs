@@ -65,9 +65,16 @@ impl UringWorld {
             (_, BufRef::Meta) => "a metadata write failed",
             _ => return,
         };
+        let why = match errno {
+            libc::ENOSPC | libc::EDQUOT => {
+                " (its file system has no room for what was written since the last good flush)"
+            }
+            libc::ENODEV | libc::ENXIO => " (the device is gone)",
+            _ => "",
+        };
         self.fault.get_or_insert_with(|| Fault {
             member: usize::from(op.member.0),
-            what: what.into(),
+            what: format!("{what}{why}"),
             errno: Some(errno).filter(|&e| e > 0),
             at: SystemTime::now(),
         });

@@ -140,6 +140,10 @@ pub(super) fn wait(
     let mut said = false;
     loop {
         say_failure(server, &mut said);
+        if server.handle().failure().is_some_and(|f| f.overtaken) {
+            // Nothing that is here can be trusted any more, and nothing may be written.
+            return Ok(Vec::new());
+        }
         match ended.recv_timeout(WATCH) {
             Err(RecvTimeoutError::Timeout) => died(server)?,
             Err(RecvTimeoutError::Disconnected) => return Ok(Vec::new()),

@@ -93,6 +93,7 @@ impl Live {
             ("params", params),
             ("front_ends", json!(self.front_ends)),
             ("pid", json!(std::process::id())),
+            ("program", json!(crate::cmd::ask::PROGRAM)),
             ("elapsed_s", json!(self.elapsed().as_secs_f64())),
             ("recovery", self.recovery.clone()),
         ] {

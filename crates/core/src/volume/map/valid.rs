@@ -1,0 +1,271 @@
+//! Which blocks of the extents that are partly valid are valid.
+//!
+//! A small volume has one flat bit set, a bit for each block. In a large one that would be gigabytes, nearly all of it for
+//! extents that are whole or unmapped: 100 TB in extents of 1 MiB would take 3 GB. There an extent has a bitmap only while it is
+//! partly valid, found by way of a page of 256 numbers:
+//!
+//! ```text
+//! page of extent / 256 ─► number of its bitmap ─► chunk of 1024 bitmaps, allocated when the first of them is needed
+//! ```
+//! So the cost is 4 bytes for each extent of a page with a partial one, and a bitmap for each partial one.
+
+use crate::bits::Bits;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Largest flat bit set, in bits: 32 MiB.
+const FLAT_MAX: usize = 1 << 28;
+const PAGE: usize = 256;
+const CHUNK: usize = 1024;
+const NONE: u32 = u32::MAX;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Valid {
+    blocks: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Flat(Bits),
+    Sparse(Sparse),
+}
+
+#[derive(Clone, Debug)]
+struct Page {
+    used: u16,
+    numbers: [u32; PAGE],
+}
+
+#[derive(Clone, Debug)]
+struct Sparse {
+    pages: Vec<Option<Box<Page>>>,
+    chunks: Vec<Bits>,
+    free: Vec<u32>,
+    /// Bits from one bitmap to the next.
+    stride: usize,
+    pages_used: usize,
+}
+
+impl Sparse {
+    fn new(extents: usize, blocks: usize) -> Sparse {
+        let mut pages = Vec::new();
+        pages.resize_with(extents.div_ceil(PAGE), || None);
+        Sparse {
+            pages,
+            chunks: Vec::new(),
+            free: Vec::new(),
+            stride: blocks.next_multiple_of(64),
+            pages_used: 0,
+        }
+    }
+    fn number(&self, e: u32) -> Option<u32> {
+        let page = self.pages[e as usize / PAGE].as_ref()?;
+        let n = page.numbers[e as usize % PAGE];
+        (n != NONE).then_some(n)
+    }
+    /// Chunk and first bit of the bitmap of `e`, which must have one.
+    fn place(&self, e: u32) -> (usize, usize) {
+        let n = self.number(e).expect("a partial extent has a bitmap") as usize;
+        (n / CHUNK, n % CHUNK * self.stride)
+    }
+    fn add(&mut self, e: u32) {
+        if self.number(e).is_some() {
+            return;
+        }
+        if self.free.is_empty() {
+            let first = (self.chunks.len() * CHUNK) as u32;
+            self.chunks.push(Bits::new(CHUNK * self.stride));
+            self.free.extend((first..first + CHUNK as u32).rev());
+        }
+        let n = self.free.pop().expect("just filled");
+        let used = &mut self.pages_used;
+        let page = self.pages[e as usize / PAGE].get_or_insert_with(|| {
+            *used += 1;
+            Box::new(Page {
+                used: 0,
+                numbers: [NONE; PAGE],
+            })
+        });
+        page.numbers[e as usize % PAGE] = n;
+        page.used += 1;
+    }
+    fn remove(&mut self, e: u32) {
+        let Some(n) = self.number(e) else { return };
+        let slot = &mut self.pages[e as usize / PAGE];
+        let page = slot.as_mut().expect("it has a number");
+        page.numbers[e as usize % PAGE] = NONE;
+        page.used -= 1;
+        if page.used == 0 {
+            *slot = None;
+            self.pages_used -= 1;
+        }
+        self.free.push(n);
+    }
+}
+
+impl Valid {
+    pub(super) fn new(extents: usize, blocks: usize) -> Valid {
+        Valid::with_limit(extents, blocks, FLAT_MAX)
+    }
+    fn with_limit(extents: usize, blocks: usize, flat_max: usize) -> Valid {
+        let flat = extents.checked_mul(blocks).filter(|&n| n <= flat_max);
+        let kind = match flat {
+            // One block an extent cannot be partial for long enough to be seen: its bit is still kept, it is 1/8 byte.
+            Some(n) => Kind::Flat(Bits::new(n)),
+            None => Kind::Sparse(Sparse::new(extents, blocks)),
+        };
+        Valid { blocks, kind }
+    }
+    /// Bytes that a map of that shape needs for this: without partial extents, and with all of them partial.
+    pub(super) fn estimate(extents: u64, blocks: u64) -> (u64, u64) {
+        if extents.saturating_mul(blocks) <= FLAT_MAX as u64 {
+            let flat = extents * blocks / 8;
+            return (flat, flat);
+        }
+        let pages = extents.div_ceil(PAGE as u64) * size_of::<Option<Box<Page>>>() as u64;
+        (
+            pages,
+            pages + extents * (8 + blocks.next_multiple_of(64) / 8),
+        )
+    }
+    /// The extent becomes partly valid: all of its blocks are, or none.
+    pub(super) fn begin(&mut self, e: u32, on: bool) {
+        if let Kind::Sparse(s) = &mut self.kind {
+            s.add(e);
+        }
+        self.fill(e, 0, self.blocks as u32, on);
+    }
+    /// It is whole, or has no home any more.
+    pub(super) fn end(&mut self, e: u32) {
+        if let Kind::Sparse(s) = &mut self.kind {
+            s.remove(e);
+        }
+    }
+    fn place(&self, e: u32) -> (&Bits, usize) {
+        match &self.kind {
+            Kind::Flat(bits) => (bits, e as usize * self.blocks),
+            Kind::Sparse(s) => {
+                let (chunk, base) = s.place(e);
+                (&s.chunks[chunk], base)
+            }
+        }
+    }
+    fn place_mut(&mut self, e: u32) -> (&mut Bits, usize) {
+        match &mut self.kind {
+            Kind::Flat(bits) => (bits, e as usize * self.blocks),
+            Kind::Sparse(s) => {
+                let (chunk, base) = s.place(e);
+                (&mut s.chunks[chunk], base)
+            }
+        }
+    }
+    /// All of these are about an extent that has begun and not ended.
+    pub(super) fn fill(&mut self, e: u32, from: u32, to: u32, on: bool) -> bool {
+        let (bits, b) = self.place_mut(e);
+        bits.fill(b + from as usize, b + to as usize, on)
+    }
+    pub(super) fn is_all(&self, e: u32, on: bool) -> bool {
+        let (bits, b) = self.place(e);
+        bits.all(b, b + self.blocks, on)
+    }
+    pub(super) fn run(&self, e: u32, from: u32, to: u32) -> (u32, bool) {
+        let (bits, b) = self.place(e);
+        let on = bits.get(b + from as usize);
+        (bits.run(b + from as usize, b + to as usize, on) as u32, on)
+    }
+    pub(super) fn export(&self, e: u32, out: &mut [u8]) {
+        let (bits, b) = self.place(e);
+        bits.export(b, self.blocks, out);
+    }
+    pub(super) fn import(&mut self, e: u32, bytes: &[u8]) {
+        let blocks = self.blocks;
+        let (bits, b) = self.place_mut(e);
+        bits.import(b, blocks, bytes);
+    }
+    /// Memory in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Flat(bits) => bits.bytes(),
+            Kind::Sparse(s) => {
+                let chunks: usize = s.chunks.iter().map(Bits::bytes).sum();
+                chunks
+                    + s.free.capacity() * 4
+                    + s.pages.len() * size_of::<Option<Box<Page>>>()
+                    + s.pages_used * size_of::<Page>()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn sparse_agrees_with_flat() {
+        let (extents, blocks) = (1000, 200);
+        let mut flat = Valid::with_limit(extents, blocks, usize::MAX);
+        let mut sparse = Valid::with_limit(extents, blocks, 0);
+        let mut begun = vec![false; extents];
+        let mut seed = 5u64;
+        let mut most = 0;
+        for step in 0..30_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let e = (seed >> 33) as u32 % extents as u32;
+            let (x, y) = ((seed >> 11) as u32 % 200, (seed >> 20) as u32 % 200);
+            let (from, to) = (x.min(y), x.max(y) + 1);
+            let on = seed >> 60 & 1 == 1;
+            match (begun[e as usize], seed >> 61) {
+                (false, _) => {
+                    flat.begin(e, on);
+                    sparse.begin(e, on);
+                    begun[e as usize] = true;
+                }
+                // In long waves, so that pages and bitmaps come and go.
+                (true, 0..=5) if step / 3000 % 2 == 1 => {
+                    flat.end(e);
+                    sparse.end(e);
+                    begun[e as usize] = false;
+                }
+                (true, 6) => {
+                    let bytes: Vec<u8> = (0..25).map(|i| (seed >> (i % 50)) as u8).collect();
+                    flat.import(e, &bytes);
+                    sparse.import(e, &bytes);
+                }
+                (true, _) => {
+                    assert_eq!(flat.fill(e, from, to, on), sparse.fill(e, from, to, on));
+                }
+            }
+            if begun[e as usize] {
+                assert_eq!(flat.run(e, from, to), sparse.run(e, from, to));
+                assert_eq!(flat.is_all(e, on), sparse.is_all(e, on));
+                let (mut a, mut b) = ([0; 25], [0; 25]);
+                flat.export(e, &mut a);
+                sparse.export(e, &mut b);
+                assert_eq!(a, b);
+            }
+            most = most.max(sparse.bytes());
+        }
+        for e in 0..extents as u32 {
+            sparse.end(e);
+        }
+        let Kind::Sparse(s) = &sparse.kind else {
+            panic!("sparse");
+        };
+        assert!(s.pages_used == 0 && s.free.len() == s.chunks.len() * CHUNK);
+        assert!(sparse.bytes() < most);
+    }
+
+    #[test]
+    fn a_volume_of_a_hundred_terabytes_costs_little_before_anything_is_partial() {
+        let (extents, blocks) = (95_400_000, 256);
+        let v = Valid::new(extents, blocks);
+        assert!(v.bytes() < 4 << 20, "{}", v.bytes());
+        let (least, most) = Valid::estimate(extents as u64, blocks as u64);
+        assert!(least < 4 << 20 && (3..5).contains(&(most >> 30)), "{most}");
+        assert_eq!(Valid::estimate(1000, 16), (2000, 2000));
+    }
+}

@@ -1,0 +1,237 @@
+//! A disk that misbehaves when it is told to: one file in a FUSE file system over a file elsewhere.
+
+use fuser::{
+    BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
+    FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The name may change at any time.
+const TTL: Duration = Duration::ZERO;
+
+#[derive(Default)]
+struct State {
+    name: String,
+    /// Answers to everything, and to flushes alone.
+    all: Option<i32>,
+    flushes: Option<i32>,
+}
+
+/// The disk, attached. Dropping it unmounts.
+pub struct Faulty {
+    state: Arc<Mutex<State>>,
+    session: Option<BackgroundSession>,
+    dir: PathBuf,
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Faulty {
+    /// `dir/name` shows `backing`; `None`, with a word, where FUSE is not to be had.
+    pub fn attach(backing: &Path, dir: &Path, name: &str) -> Option<Faulty> {
+        std::fs::create_dir_all(dir).expect("made");
+        let file = File::options().read(true).write(true).open(backing);
+        let state = Arc::new(Mutex::new(State {
+            name: name.into(),
+            ..State::default()
+        }));
+        let drive = Drive {
+            file: file.expect("opened"),
+            state: Arc::clone(&state),
+        };
+        let mut config = Config::default();
+        config.mount_options = vec![MountOption::FSName("isotherm-test-disk".into())];
+        match fuser::spawn_mount(drive, dir, &config) {
+            Ok(session) => Some(Faulty {
+                state,
+                session: Some(session),
+                dir: dir.to_owned(),
+            }),
+            Err(e) => {
+                println!("skipped: no FUSE here: {e}");
+                None
+            }
+        }
+    }
+
+    /// From now on everything fails so.
+    pub fn fail(&self, errno: i32) {
+        locked(&self.state).all = Some(errno);
+    }
+
+    /// From now on flushes fail so.
+    pub fn fail_flushes(&self, errno: i32) {
+        locked(&self.state).flushes = Some(errno);
+    }
+
+    /// All is well again, under this name.
+    pub fn come_back(&self, name: &str) {
+        *locked(&self.state) = State {
+            name: name.into(),
+            ..State::default()
+        };
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else {
+            return;
+        };
+        // A closed ring gives its files back a moment later, so an ordinary unmount may be refused.
+        let done = Command::new("umount").arg("--lazy").arg(&self.dir).status();
+        if done.is_ok_and(|s| s.success()) {
+            let _ = session.join();
+        }
+    }
+}
+
+struct Drive {
+    file: File,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drive {
+    fn attr(&self, ino: INodeNo) -> FileAttr {
+        let is_dir = ino.0 == 1;
+        let size = self.file.metadata().map_or(0, |m| m.len());
+        let t = UNIX_EPOCH;
+        FileAttr {
+            ino,
+            size: if is_dir { 0 } else { size },
+            blocks: size / 512,
+            atime: t,
+            mtime: t,
+            ctime: t,
+            crtime: t,
+            kind: if is_dir {
+                FileType::Directory
+            } else {
+                FileType::RegularFile
+            },
+            perm: if is_dir { 0o700 } else { 0o600 },
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    fn well(&self) -> Result<(), Errno> {
+        let fault = locked(&self.state).all;
+        fault.map_or(Ok(()), |e| Err(Errno::from_i32(e)))
+    }
+
+    fn run<T>(&self, f: impl FnOnce(&File) -> std::io::Result<T>) -> Result<T, Errno> {
+        self.well()?;
+        f(&self.file).map_err(|e| Errno::from_i32(e.raw_os_error().unwrap_or(libc::EIO)))
+    }
+}
+
+impl Filesystem for Drive {
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let is = parent.0 == 1 && name.to_str() == Some(locked(&self.state).name.as_str());
+        if is {
+            reply.entry(&TTL, &self.attr(INodeNo(2)), Generation(0));
+        } else {
+            reply.error(Errno::ENOENT);
+        }
+    }
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&TTL, &self.attr(ino));
+    }
+    fn setattr(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: Option<u32>,
+        _: Option<u32>,
+        _: Option<u32>,
+        _: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // Times are of no interest, and nobody changes the size of a disk.
+        reply.attr(&TTL, &self.attr(ino));
+    }
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        if offset == 0 {
+            let name = locked(&self.state).name.clone();
+            let _full = reply.add(INodeNo(2), 1, FileType::RegularFile, name);
+        }
+        reply.ok();
+    }
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+    }
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut data = vec![0; size as usize];
+        match self.run(|f| f.read_at(&mut data, offset)) {
+            Ok(n) => reply.data(&data[..n]),
+            Err(e) => reply.error(e),
+        }
+    }
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.run(|f| f.write_all_at(data, offset)) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(e) => reply.error(e),
+        }
+    }
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // close() promises nothing.
+        reply.ok();
+    }
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let fault = locked(&self.state).flushes;
+        match fault.map_or_else(|| self.well(), |e| Err(Errno::from_i32(e))) {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Programs and formats of other versions: members are refused with what to do, and serving processes can be asked all the same.
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixListener;
+
+use common::Place;
+use serde_json::json;
+
+/// Both superblocks of `name` claim this version of the format.
+fn set_version(place: &Place, name: &str, version: u32) {
+    let bytes = fs::read(place.path(name)).expect("read");
+    let file = OpenOptions::new()
+        .write(true)
+        .open(place.path(name))
+        .expect("opened");
+    let blocks = (0..bytes.len() / 4096).map(|b| b * 4096);
+    let ours: Vec<usize> = blocks
+        .filter(|&at| bytes[at..].starts_with(b"ISOTHERM"))
+        .collect();
+    assert_eq!(ours.len(), 2);
+    for at in ours {
+        file.write_all_at(&version.to_le_bytes(), at as u64 + 8)
+            .expect("written");
+    }
+}
+
+#[test]
+fn members_of_another_format_are_refused_and_left_alone() {
+    let place = Place::in_memory();
+    place.ok("create v --fast f:16M --slow s:64M --policy greendm");
+    for (version, want) in [(1, "version 1"), (99, "use a newer isotherm")] {
+        for name in ["f", "s"] {
+            set_version(&place, name, version);
+        }
+        let before = (fs::read(place.path("f")), fs::read(place.path("s")));
+        for command in ["serve v --nbd unix:n", "status v", "find f s"] {
+            let why = place.fails(command);
+            assert!(why.contains(want), "{command}: {why}");
+        }
+        let check = place.run("check v --json");
+        let said = String::from_utf8_lossy(&check.stdout).into_owned();
+        let version = format!("format version {version}");
+        assert!(!check.status.success() && said.contains(&version), "{said}");
+        let after = (fs::read(place.path("f")), fs::read(place.path("s")));
+        assert!(before.0.expect("read") == after.0.expect("read"));
+        assert!(before.1.expect("read") == after.1.expect("read"));
+    }
+    // Nor is a volume made over it without a word.
+    let why = place.fails("create w --fast f:16M --slow s:64M --policy greendm");
+    assert!(
+        why.contains("isotherm") || why.contains("Isotherm"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_server_of_another_version_is_asked_and_named() {
+    let place = Place::in_memory();
+    place.ok("create v --slow s:16M --policy linear");
+    // A server that knows less: it answers what it was asked, and refuses words that it does not know.
+    let listener = UnixListener::bind(place.path("v.sock")).expect("bound");
+    let old = std::thread::spawn(move || {
+        for answer in [
+            json!({"ok": {"volume": "v", "state": "serving", "volume_bytes": 1}}),
+            json!({"error": "unknown variant `policy`"}),
+        ] {
+            let (stream, _) = listener.accept().expect("asked");
+            let mut lines = BufReader::new(&stream).lines();
+            lines.next().expect("a line").expect("read");
+            (&stream)
+                .write_all(format!("{answer}\n").as_bytes())
+                .expect("answered");
+        }
+    });
+    let out = place.run("status v");
+    let (said, noted) = (
+        String::from_utf8_lossy(&out.stdout).into_owned(),
+        String::from_utf8_lossy(&out.stderr).into_owned(),
+    );
+    assert!(out.status.success() && said.contains("serving"), "{said}");
+    assert!(noted.contains("another version"), "{noted}");
+    let why = place.fails("set v policy=greendm");
+    assert!(why.contains("unknown variant"), "{why}");
+    old.join().expect("both asked");
+    fs::remove_file(place.path("v.sock")).expect("removed");
+    // One of our own version needs no word.
+    let served = place.serve("v --nbd unix:n");
+    let out = place.run("status v --json");
+    assert!(out.stderr.is_empty());
+    let status: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let version = concat!("isotherm ", env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["program"], json!(version));
+    assert_eq!(served.terminate(), Some(0));
+}

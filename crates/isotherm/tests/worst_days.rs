@@ -1,0 +1,309 @@
+//! Disks that vanish, fill up at the worst moment, or have other sectors than the one they replace.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::Place;
+use common::faulty::Faulty;
+use common::peer::{FLUSH, Peer, wait_for};
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+
+/// A disk of 64 MiB as `bay/NAME`.
+fn disk(place: &Place, name: &str) -> Option<Faulty> {
+    let backing = place.away("platter");
+    let file = fs::File::create(&backing).expect("created");
+    file.set_len(64 * MIB).expect("sized");
+    Faulty::attach(&backing, &place.path("bay"), name)
+}
+
+/// Error number of the answer to a flush.
+fn flush(peer: &mut Peer) -> u32 {
+    peer.ask(FLUSH, 0, 0).expect("sent");
+    peer.answer().expect("answered")
+}
+
+fn failure(place: &Place) -> Value {
+    wait_for("the failure to be seen", || {
+        let status = place.json("status v", "status");
+        (status["state"] == json!("failed")).then(|| status["failure"].clone())
+    })
+}
+
+#[test]
+fn a_disk_that_vanishes_fails_the_volume_and_is_found_under_its_new_name() {
+    let place = Place::in_memory();
+    let Some(disk) = disk(&place, "sdb") else {
+        return;
+    };
+    place.ok("create v --slow bay/sdb --policy linear");
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for mib in 0..40 {
+        peer.write(mib * MIB, &[7; 4096]).expect("written");
+    }
+    assert_eq!(flush(&mut peer), 0);
+    disk.fail(libc::ENODEV);
+    // What needs the disk fails, and a flush of what it may have lost fails the volume.
+    assert!(peer.read(39 * MIB, 4096).is_err());
+    let _ = peer.write(39 * MIB, &[8; 4096]);
+    assert_ne!(flush(&mut peer), 0);
+    let failure = failure(&place);
+    let path = failure["path"].as_str().unwrap_or_default();
+    assert!(path.ends_with("bay/sdb"), "{failure}");
+    assert_eq!(
+        (&failure["errno"], &failure["member"]),
+        (&json!(libc::ENODEV), &json!(0))
+    );
+    drop(peer);
+    served.signal("TERM");
+    let (code, said) = served.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("volume failed: ") && said.contains("bay/sdb (member 0)"),
+        "{said}"
+    );
+    // Away, it is missed; under another name, it is found.
+    let why = place.fails("serve v --nbd unix:n");
+    assert!(why.contains("sdb"), "{why}");
+    disk.come_back("sdc");
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for mib in 0..40 {
+        let got = peer.read(mib * MIB, 4096).expect("read");
+        let new = mib == 39 && got == [8; 4096];
+        assert!(
+            new || got == [7; 4096],
+            "{mib} MiB: what was flushed is there"
+        );
+    }
+    drop(peer);
+    served.signal("TERM");
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("bay/sdc now"), "{said}");
+}
+
+#[test]
+fn room_that_runs_out_at_a_flush_is_final_and_said() {
+    let place = Place::in_memory();
+    let Some(disk) = disk(&place, "sda") else {
+        return;
+    };
+    place.ok("create v --slow bay/sda --policy linear");
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    peer.write(0, &[1; 4096]).expect("written");
+    assert_eq!(flush(&mut peer), 0);
+    // As on btrfs or ZFS: every write is taken, and where it was to go is found out at the flush.
+    disk.fail_flushes(libc::ENOSPC);
+    peer.write(MIB, &[2; 4096]).expect("written");
+    assert_ne!(flush(&mut peer), 0);
+    let failure = failure(&place);
+    assert_eq!(failure["errno"], json!(libc::ENOSPC), "{failure}");
+    let reason = failure["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("flush failed"), "{failure}");
+    // There is room again. What a flush has lost once cannot be promised by the next.
+    disk.come_back("sda");
+    assert_ne!(flush(&mut peer), 0);
+    assert!(peer.write(2 * MIB, &[3; 4096]).is_err());
+    assert_eq!(peer.read(0, 4096).expect("reads go on"), [1; 4096]);
+    drop(peer);
+    served.signal("TERM");
+    let (code, said) = served.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("no room") && said.contains("bay/sda"),
+        "{said}"
+    );
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    assert_eq!(peer.read(0, 4096).expect("read"), [1; 4096]);
+    let second = peer.read(MIB, 4096).expect("read");
+    assert!(
+        second == [2; 4096] || second == [0; 4096],
+        "its own bytes, or never written"
+    );
+    drop(peer);
+    assert_eq!(served.terminate(), Some(0));
+}
+
+/// A loop device, detached at the end.
+struct Loop(String);
+
+impl Loop {
+    fn over(place: &Place, name: &str, sector: &str) -> Option<Loop> {
+        let out = place.tool(
+            "losetup",
+            &["--find", "--show", "--sector-size", sector, name],
+        );
+        if out.status.success() {
+            return Some(Loop(String::from_utf8_lossy(&out.stdout).trim().to_owned()));
+        }
+        println!("skipped: {}", String::from_utf8_lossy(&out.stderr));
+        None
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // Best effort: a test that failed has said why.
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+/// Serves, looks for what is there, writes odd blocks. Returns standard error.
+fn write_blocks(place: &Place, old: u8, new: u8) -> String {
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for at in [512, 5 * 512, 20 * MIB + 512] {
+        assert_eq!(peer.read(at, 512).expect("read"), [old; 512]);
+        peer.write(at, &[new; 512]).expect("written");
+    }
+    assert_eq!(flush(&mut peer), 0);
+    drop(peer);
+    served.signal("TERM");
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+    said
+}
+
+#[test]
+fn a_member_copied_to_a_disk_with_larger_sectors_is_served_all_the_same() {
+    let place = Place::in_memory();
+    let file = fs::File::create(place.path("s")).expect("created");
+    file.set_len(64 * MIB).expect("sized");
+    let Some(small) = Loop::over(&place, "s", "512") else {
+        return;
+    };
+    let made = place.json(
+        &format!("create v --slow {} --policy linear", small.0),
+        "create",
+    );
+    assert_eq!(made["block_bytes"], json!(512));
+    let said = write_blocks(&place, 0, 1);
+    assert!(!said.contains("page cache"), "{said}");
+    drop(small);
+    fs::copy(place.path("s"), place.path("t")).expect("copied");
+    fs::create_dir(place.path("away")).expect("made");
+    fs::rename(place.path("s"), place.path("away/s")).expect("renamed");
+    let Some(large) = Loop::over(&place, "t", "4096") else {
+        return;
+    };
+    let text = fs::read_to_string(place.path("v.toml")).expect("read");
+    let was = made["members"][0]["path"].as_str().expect("a path");
+    fs::write(place.path("v.toml"), text.replace(was, &large.0)).expect("written");
+    for (old, new) in [(1, 2), (2, 3)] {
+        let said = write_blocks(&place, old, new);
+        assert!(said.contains("sectors of 4096 bytes"), "{said}");
+    }
+    assert_eq!(place.json("check v", "check")["ok"], json!(true));
+}
+
+/// The same bytes by a way that no lock knows of, as another machine has them.
+fn behind(place: &Place, name: &str) -> Option<Faulty> {
+    Faulty::attach(&place.path(name), &place.path("san"), "lun")
+}
+
+/// A second description whose only member is reached the other way.
+fn second(place: &Place) {
+    let text = fs::read_to_string(place.path("v.toml")).expect("read");
+    let was = place.path("s");
+    let lun = place.path("san/lun");
+    let text = text.replace(was.to_str().expect("text"), lun.to_str().expect("text"));
+    fs::create_dir(place.path("other")).expect("made");
+    fs::write(place.path("other/v.toml"), text).expect("written");
+}
+
+#[test]
+fn a_server_that_writes_is_not_taken_over_by_another_way() {
+    let place = Place::in_memory();
+    place.ok("create v --slow s:64M --policy linear");
+    let Some(_san) = behind(&place, "s") else {
+        return;
+    };
+    second(&place);
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    peer.write(0, &[1; 4096]).expect("written");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                peer.write(MIB, &[2; 4096]).expect("written");
+                assert_eq!(flush(&mut peer), 0);
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
+        let why = place.fails("serve other/v --nbd unix:m");
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(why.contains("is served by process"), "{why}");
+    });
+    assert_eq!(place.json("status v", "status")["state"], json!("serving"));
+    assert_eq!(served.terminate(), Some(0));
+    // Closed in order it is free for anybody, by any way.
+    let served = place.serve("other/v --nbd unix:m --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("m")).expect("connected");
+    assert_eq!(peer.read(MIB, 4096).expect("read"), [2; 4096]);
+    drop(peer);
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn a_server_that_was_stopped_and_taken_over_writes_nothing_and_ends() {
+    let place = Place::in_memory();
+    place.ok("create v --slow s:64M --policy linear");
+    let Some(_san) = behind(&place, "s") else {
+        return;
+    };
+    second(&place);
+    let mut old = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for mib in 0..40 {
+        peer.write(mib * MIB, &[1; 4096]).expect("written");
+    }
+    assert_eq!(flush(&mut peer), 0);
+    // As a machine that is suspended in the middle of its work.
+    old.signal("STOP");
+    let new = place.serve("other/v --nbd unix:m --stop-timeout 0");
+    let mut other = Peer::connect(&place.path("m")).expect("connected");
+    for mib in 0..40 {
+        assert_eq!(other.read(mib * MIB, 4096).expect("read"), [1; 4096]);
+        other.write(mib * MIB, &[2; 4096]).expect("written");
+    }
+    assert_eq!(flush(&mut other), 0);
+    // Requests that wait for it when it goes on.
+    peer.ask(common::peer::WRITE, 0, 4096).expect("sent");
+    std::io::Write::write_all(&mut peer.0, &[3; 4096]).expect("sent");
+    old.signal("CONT");
+    let _ = peer.answer();
+    let _ = peer.ask(FLUSH, 0, 0);
+    wait_for("the old server to end", || old.has_ended().then_some(()));
+    let (code, said) = old.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("taken over by process"), "{said}");
+    for mib in 0..40 {
+        assert_eq!(
+            other.read(mib * MIB, 4096).expect("read"),
+            [2; 4096],
+            "{mib} MiB"
+        );
+    }
+    drop(other);
+    assert_eq!(new.terminate(), Some(0));
+    assert_eq!(place.json("check other/v", "check")["ok"], json!(true));
+    let served = place.serve("v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    for mib in 0..40 {
+        assert_eq!(
+            peer.read(mib * MIB, 4096).expect("read"),
+            [2; 4096],
+            "{mib} MiB"
+        );
+    }
+    drop(peer);
+    assert_eq!(served.terminate(), Some(0));
+}

@@ -1,0 +1,366 @@
+//! The activity stamp: who serves a volume, in a block of its own on the primary, so that two servers that reach the same bytes
+//! by ways that no lock knows of (two machines and one SAN) find out about each other.
+//!
+//! ```text
+//! opening:  write a claim ─► not closed cleanly? wait two intervals ─► still our claim, superblocks as before? ─► go on
+//! serving:  something goes on? every interval: read ─► ours? ─► write the next number        (`world/beat.rs`)
+//!           nothing stamped for longer: operations wait until the stamp was read again
+//! ```
+//! Whoever serves answers a claim with its next number, which the claimer sees; whoever was away longer than its lease finds the
+//! claim, or the other's numbers, and stops. This is exclusion by best effort: a machine that stops for long between looking and
+//! writing, inside of its kernel or its controller, still writes. Only SCSI reservations exclude that.
+
+use crate::buffers::{ALIGNMENT, Buffer};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind};
+use crate::volume::random;
+use isotherm_core::store::BLOCK;
+use isotherm_core::store::layout::STAMP_AT;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// So often a server stamps while something goes on.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
+/// A stamp not older than this lets operations go; less than the two intervals that an opener waits.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// What of the block is used; it fits one sector, so it is written whole or not at all.
+pub(crate) const BYTES: usize = 512;
+const MAGIC: &[u8; 8] = b"ISOSTAMP";
+const SUM_AT: usize = BYTES - 8;
+const HOST_AT: usize = 96;
+const HOST_BYTES: usize = 64;
+
+/// What a stamp says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Somebody wants to serve.
+    Claim,
+    /// Somebody serves.
+    Serving,
+}
+
+/// The process behind a stamp.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Owner {
+    boot: [u8; 16],
+    /// Namespace of process numbers, so that they mean the same.
+    space: u64,
+    process: u64,
+    started: u64,
+    host: String,
+}
+
+/// Our stamp on a device.
+#[derive(Clone, Debug)]
+pub(crate) struct Stamp {
+    volume: [u8; 16],
+    token: [u8; 16],
+    number: u64,
+    owner: Owner,
+    /// As it was written last.
+    pub(crate) last: [u8; BYTES],
+}
+
+/// A stamp that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    volume: [u8; 16],
+    token: [u8; 16],
+    pub(crate) kind: Kind,
+    owner: Owner,
+}
+
+/// FNV-1a: enough to tell a stamp from a block that is none.
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| {
+        (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn started(process: u64) -> Option<u64> {
+    // "1234 (name) S …": the start is the 20th word behind the name.
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+impl Owner {
+    fn here() -> Owner {
+        let text = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        let boot = crate::config::parse_uuid(text("/proc/sys/kernel/random/boot_id").trim());
+        let process = u64::from(std::process::id());
+        Owner {
+            boot: boot.unwrap_or_default(),
+            space: fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino()),
+            process,
+            started: started(process).unwrap_or(0),
+            host: text("/proc/sys/kernel/hostname").trim().to_owned(),
+        }
+    }
+
+    /// It ran under this kernel and does not any more; or it is this very process, whose earlier session has let go of the
+    /// devices, or we could not have opened them.
+    fn has_ended(&self) -> bool {
+        let here = Owner::here();
+        let same = here.boot != [0; 16] && (here.boot, here.space) == (self.boot, self.space);
+        same && (started(self.process) != Some(self.started) || self.process == here.process)
+    }
+}
+
+impl Seen {
+    /// `None`: no stamp.
+    pub(crate) fn decode(b: &[u8]) -> Option<Seen> {
+        let u64_at = |at: usize| Some(u64::from_le_bytes(b.get(at..at + 8)?.try_into().ok()?));
+        let id_at = |at: usize| b.get(at..at + 16)?.try_into().ok();
+        if b.get(..8)? != MAGIC || u64_at(SUM_AT)? != sum(b.get(..SUM_AT)?) {
+            return None;
+        }
+        let host = b.get(HOST_AT..HOST_AT + HOST_BYTES)?;
+        let end = host.iter().position(|&c| c == 0).unwrap_or(HOST_BYTES);
+        Some(Seen {
+            volume: id_at(8)?,
+            token: id_at(24)?,
+            kind: if b[48] == 1 {
+                Kind::Claim
+            } else {
+                Kind::Serving
+            },
+            owner: Owner {
+                boot: id_at(56)?,
+                space: u64_at(72)?,
+                process: u64_at(80)?,
+                started: u64_at(88)?,
+                host: String::from_utf8_lossy(&host[..end]).into_owned(),
+            },
+        })
+    }
+
+    /// For people.
+    pub(crate) fn words(&self) -> String {
+        format!("process {} on {}", self.owner.process, self.owner.host)
+    }
+}
+
+impl Stamp {
+    pub(crate) fn new(volume: [u8; 16]) -> Result<Stamp, Error> {
+        Ok(Stamp {
+            volume,
+            token: random()?,
+            number: 0,
+            owner: Owner::here(),
+            last: [0; BYTES],
+        })
+    }
+
+    /// The next one.
+    pub(crate) fn next(&mut self, kind: Kind) -> [u8; BYTES] {
+        self.number += 1;
+        let mut b = [0; BYTES];
+        b[..8].copy_from_slice(MAGIC);
+        b[8..24].copy_from_slice(&self.volume);
+        b[24..40].copy_from_slice(&self.token);
+        b[40..48].copy_from_slice(&self.number.to_le_bytes());
+        b[48] = if kind == Kind::Claim { 1 } else { 2 };
+        b[56..72].copy_from_slice(&self.owner.boot);
+        b[72..80].copy_from_slice(&self.owner.space.to_le_bytes());
+        b[80..88].copy_from_slice(&self.owner.process.to_le_bytes());
+        b[88..96].copy_from_slice(&self.owner.started.to_le_bytes());
+        let host = self.owner.host.as_bytes();
+        let n = host.len().min(HOST_BYTES);
+        b[HOST_AT..HOST_AT + n].copy_from_slice(&host[..n]);
+        let s = sum(&b[..SUM_AT]);
+        b[SUM_AT..].copy_from_slice(&s.to_le_bytes());
+        b
+    }
+
+    /// Is what was read our last one?
+    pub(crate) fn is_last(&self, read: &[u8]) -> bool {
+        read.get(..BYTES) == Some(&self.last[..])
+    }
+
+    /// On a device, waiting. For opening and closing, where nothing else goes on.
+    pub(crate) fn is_on(&self, device: &Device) -> Result<bool, Error> {
+        Ok(self.is_last(&read(device)?))
+    }
+}
+
+fn failed(device: &Device, what: &str, e: &io::Error) -> Error {
+    let place = device.path.display();
+    Error::new(
+        ErrorKind::Device,
+        format!("{place}: the activity stamp cannot be {what} ({e}): check the device"),
+    )
+}
+
+fn read(device: &Device) -> Result<Buffer, Error> {
+    let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+    device
+        .file
+        .read_exact_at(&mut block, STAMP_AT)
+        .map_err(|e| failed(device, "read", &e))?;
+    Ok(block)
+}
+
+fn taken(path: &Path, by: Option<&Seen>) -> Error {
+    let who = by.map_or_else(|| "somebody".to_owned(), Seen::words);
+    let place = path.display();
+    Error::new(
+        ErrorKind::InUse,
+        format!(
+            "{place}: the volume is served by {who}, which reaches the same bytes by another way: stop that first"
+        ),
+    )
+}
+
+/// Claims the volume whose primary is `device`. With `unclean` (a session is under way, or crashed) waits until whoever may be
+/// behind that would have shown itself, unless it is known to have ended. Words for people if it waited.
+///
+/// # Errors
+/// Somebody serves it.
+pub(crate) fn claim(
+    device: &Device,
+    volume: [u8; 16],
+    unclean: bool,
+) -> Result<(Stamp, Option<String>), Error> {
+    let before = Seen::decode(&read(device)?).filter(|s| s.volume == volume);
+    let mut stamp = Stamp::new(volume)?;
+    let bytes = stamp.next(Kind::Claim);
+    let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+    block.fill(0);
+    block[..BYTES].copy_from_slice(&bytes);
+    device
+        .file
+        .write_all_at(&block, STAMP_AT)
+        .map_err(|e| failed(device, "written", &e))?;
+    stamp.last = bytes;
+    // A volume that nobody ever stamped was never served by somebody who stamps.
+    let Some(before) = before.filter(|b| unclean && !b.owner.has_ended()) else {
+        return Ok((stamp, None));
+    };
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * INTERVAL {
+        std::thread::sleep(INTERVAL / 8);
+        let now = read(device)?;
+        if !stamp.is_last(&now) {
+            return Err(taken(&device.path, Seen::decode(&now).as_ref()));
+        }
+    }
+    let waited = format!(
+        "{} did not close the volume; it has not stamped it for {} s and is taken to have ended",
+        before.words(),
+        begun.elapsed().as_secs()
+    );
+    Ok((stamp, Some(waited)))
+}
+
+/// Refuses if the claim is not the last word any more.
+///
+/// # Errors
+/// Somebody else has come.
+pub(crate) fn confirm(device: &Device, stamp: &Stamp) -> Result<(), Error> {
+    let now = read(device)?;
+    if stamp.is_last(&now) {
+        return Ok(());
+    }
+    Err(taken(&device.path, Seen::decode(&now).as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::OpenHow;
+
+    fn device(dir: &tempfile::TempDir) -> Device {
+        let how = OpenHow {
+            create: Some(1 << 20),
+            ..OpenHow::default()
+        };
+        Device::open(&dir.path().join("d"), how).unwrap()
+    }
+
+    fn put(device: &Device, bytes: &[u8; BYTES]) {
+        let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+        block.fill(0);
+        block[..BYTES].copy_from_slice(bytes);
+        device.file.write_all_at(&block, STAMP_AT).unwrap();
+    }
+
+    /// As another machine would.
+    fn stranger(volume: [u8; 16]) -> Stamp {
+        let mut s = Stamp::new(volume).unwrap();
+        s.owner.boot = [9; 16];
+        s.owner.host = "elsewhere".into();
+        s
+    }
+
+    #[test]
+    fn what_is_stamped_is_read_and_every_damage_is_seen() {
+        let mut s = Stamp::new([3; 16]).unwrap();
+        let b = s.next(Kind::Serving);
+        let seen = Seen::decode(&b).unwrap();
+        assert_eq!(
+            (seen.kind, seen.volume, &seen.owner),
+            (Kind::Serving, [3; 16], &s.owner)
+        );
+        assert_ne!(b, s.next(Kind::Serving));
+        for i in 0..BYTES {
+            let mut bad = b;
+            bad[i] ^= 1;
+            assert_eq!(Seen::decode(&bad), None, "byte {i}");
+        }
+        assert_eq!(Seen::decode(&[0; BYTES]), None);
+        assert_eq!(Seen::decode(&b[..100]), None);
+    }
+
+    #[test]
+    fn who_ended_under_this_kernel_is_not_waited_for() {
+        let mut owner = Owner::here();
+        assert!(owner.has_ended(), "an earlier session of this process");
+        owner.process = u64::from(std::os::unix::process::parent_id());
+        owner.started = started(owner.process).unwrap();
+        assert!(!owner.has_ended(), "our parent lives");
+        owner.started += 1;
+        assert!(owner.has_ended(), "its number was another's before");
+        owner.boot = [7; 16];
+        assert!(!owner.has_ended(), "of another machine nothing is known");
+    }
+
+    #[test]
+    fn a_claim_is_answered_by_whoever_serves() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = device(&dir);
+        let mut other = stranger([1; 16]);
+        put(&d, &other.next(Kind::Serving));
+        // Closed cleanly: nobody can be there.
+        let (ours, waited) = claim(&d, [1; 16], false).unwrap();
+        assert!(waited.is_none() && confirm(&d, &ours).is_ok());
+        let next = other.next(Kind::Serving);
+        put(&d, &next);
+        let e = confirm(&d, &ours).unwrap_err();
+        assert!(
+            e.kind == ErrorKind::InUse && e.to_string().contains("elsewhere"),
+            "{e}"
+        );
+        // Not closed: whoever is there shows itself while we wait.
+        std::thread::scope(|s| {
+            let answer = s.spawn(|| {
+                while read(&d).unwrap()[..BYTES] == next {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                put(&d, &other.next(Kind::Serving));
+            });
+            let e = claim(&d, [1; 16], true).unwrap_err();
+            assert!(e.to_string().contains("elsewhere"), "{e}");
+            answer.join().unwrap();
+        });
+        // Nobody answers: then it is ours, with a word.
+        let (ours, waited) = claim(&d, [1; 16], true).unwrap();
+        assert!(waited.is_some_and(|w| w.contains("elsewhere")));
+        assert!(ours.is_on(&d).unwrap());
+        // Our own last session needs no wait.
+        assert!(claim(&d, [1; 16], true).unwrap().1.is_none());
+    }
+}

@@ -1,0 +1,147 @@
+//! How much memory a volume's map takes, said and judged before it is asked for: an allocation that fails half-way ends the
+//! process.
+
+use crate::error::{Error, ErrorKind};
+use isotherm_core::geometry::Geometry;
+use isotherm_core::map::ExtentMap;
+use std::fs;
+use std::path::Path;
+
+/// What the hungriest policies keep for each extent beside the map, bytes.
+const POLICY: u64 = 8;
+/// Above this a word is said when a volume is made.
+const WORTH_A_WORD: u64 = 1 << 30;
+
+/// Bytes of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// From the start on.
+    pub least: u64,
+    /// When every extent is partly valid and every slot of the faster tiers holds a copy.
+    pub most: u64,
+}
+
+impl Needs {
+    pub(super) fn of(geo: &Geometry, buffers: u64) -> Needs {
+        let fast = u64::from(geo.tier_slots(geo.slowest()).start);
+        let extents = u64::from(geo.extents);
+        let (least, most) = ExtentMap::estimate(extents, fast, geo.blocks_per_extent().into());
+        let others = extents * POLICY + u64::from(geo.slots()) / 7 + buffers;
+        Needs {
+            least: least + others,
+            most: most + others,
+        }
+    }
+
+    fn words(self) -> String {
+        let gib = |n: u64| format!("{:.1} GiB", n as f64 / f64::from(1 << 30));
+        format!(
+            "serving it takes {} of memory, and up to {} when all of it is partly written and all of the cache in use",
+            gib(self.least),
+            gib(self.most)
+        )
+    }
+
+    /// A word for people, where it is worth one.
+    pub(super) fn note(self) -> Option<String> {
+        (self.least > WORTH_A_WORD).then(|| self.words())
+    }
+
+    /// Refuses what `there` (bytes, where known) cannot hold.
+    pub(super) fn judge(self, there: Option<u64>, whose: &str, file: &Path) -> Result<(), Error> {
+        match there.filter(|&bytes| bytes < self.least) {
+            None => Ok(()),
+            Some(bytes) => Err(Error::new(
+                ErrorKind::System,
+                format!(
+                    "{}: extent: {}; {whose} has {:.1} GiB to give: choose larger extents, or a machine with more memory",
+                    file.display(),
+                    self.words(),
+                    bytes as f64 / f64::from(1 << 30)
+                ),
+            )),
+        }
+    }
+}
+
+fn meminfo(key: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix(key))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
+}
+
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// What the control group leaves us (version 2), all of it or what is not in use.
+fn group(free: bool) -> Option<u64> {
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = own.lines().find_map(|l| l.strip_prefix("0::/"))?;
+    let dir = Path::new("/sys/fs/cgroup").join(path);
+    let limits = dir
+        .ancestors()
+        .take_while(|d| d.starts_with("/sys/fs/cgroup"));
+    limits
+        .filter_map(|d| {
+            let max = number(&d.join("memory.max"))?;
+            let used = if free {
+                number(&d.join("memory.current"))?
+            } else {
+                0
+            };
+            Some(max.saturating_sub(used))
+        })
+        .min()
+}
+
+fn smaller(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
+}
+
+/// Bytes that this machine or our part of it has.
+pub(super) fn installed() -> Option<u64> {
+    smaller(meminfo("MemTotal:"), group(false))
+}
+
+/// Bytes that can be had now.
+pub(super) fn available() -> Option<u64> {
+    smaller(meminfo("MemAvailable:"), group(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::TierId;
+    use isotherm_core::geometry::Member;
+
+    fn geo(fast: u32, slow: u32, extent_shift: u32) -> Geometry {
+        let m = |t, slots| Member {
+            tier: TierId(t),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        Geometry::new(extent_shift, 12, slow, vec![m(0, fast), m(1, slow)]).unwrap()
+    }
+
+    #[test]
+    fn a_hundred_terabytes_fit_and_what_does_not_is_refused_with_figures() {
+        let large = Needs::of(&geo(1_907_000, 95_367_000, 20), 64 << 20);
+        assert!(large.least < 2_500_000_000, "{large:?}");
+        assert!(large.most > large.least && large.note().is_some());
+        let file = Path::new("v.toml");
+        assert!(large.judge(Some(large.least), "this machine", file).is_ok());
+        assert!(large.judge(None, "this machine", file).is_ok());
+        let e = large
+            .judge(Some(1 << 30), "this machine", file)
+            .unwrap_err();
+        assert!(
+            e.to_string().contains("this machine has 1.0 GiB to give"),
+            "{e}"
+        );
+        assert_eq!(Needs::of(&geo(100, 1000, 16), 0).note(), None);
+        assert!(installed() >= available() && available() > Some(1 << 20));
+    }
+}

@@ -1,0 +1,253 @@
+//! The stamp of a volume that is served (see `stamp.rs`), through the ring: this thread waits for nothing.
+//!
+//! ```text
+//! idle ─ operations, and an interval has gone by ─► reading ─ ours ─► writing ─► idle
+//!                                                      └ another's ─► overtaken: everything is refused from then on
+//! ```
+//! Where nothing goes on nothing is stamped, and no disk is woken. Time is that of the clock that runs on in a suspended machine.
+
+use super::{Fault, UringWorld};
+use crate::buffers::{ALIGNMENT, Buffer};
+use crate::stamp::{BYTES, INTERVAL, Kind, LEASE, Seen, Stamp};
+use io_uring::{opcode, types};
+use isotherm_core::store::BLOCK;
+use isotherm_core::store::layout::STAMP_AT;
+use isotherm_core::{DeviceOp, Event, IoError, Nanos, OpKind};
+use std::time::{Duration, SystemTime};
+
+/// Names the stamp's operations in the ring.
+pub(super) const STAMP: u64 = u64::MAX - 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Reading,
+    /// Since then.
+    Writing(Duration),
+}
+
+/// See the module.
+pub(super) struct Beat {
+    stamp: Stamp,
+    member: usize,
+    block: Buffer,
+    phase: Phase,
+    /// The last one that is on the device was begun then.
+    good: Duration,
+    /// The last look began then.
+    looked: Duration,
+    /// Something was done since.
+    active: bool,
+    held: Vec<(DeviceOp, Vec<u8>)>,
+    /// Another server has the volume.
+    overtaken: bool,
+    /// The stamp cannot be read or written: nothing is written any more, reads go on.
+    broken: bool,
+}
+
+fn now() -> Duration {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes one timespec; this clock exists since Linux 2.6.39.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut t) };
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+impl Beat {
+    /// `stamp` was claimed on `member` just now.
+    pub(super) fn new(stamp: Stamp, member: usize) -> Beat {
+        Beat {
+            stamp,
+            member,
+            block: Buffer::new(0, BLOCK as u32, ALIGNMENT as u32),
+            phase: Phase::Idle,
+            good: now(),
+            looked: Duration::ZERO,
+            active: false,
+            held: Vec::new(),
+            overtaken: false,
+            broken: false,
+        }
+    }
+    fn has_ended(&self) -> bool {
+        self.overtaken || self.broken
+    }
+    /// Memory is with the kernel.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.phase != Phase::Idle
+    }
+}
+
+impl UringWorld {
+    /// Has another server taken the volume over?
+    pub fn is_overtaken(&self) -> bool {
+        self.beat.as_ref().is_some_and(|b| b.overtaken)
+    }
+
+    /// Can the volume no longer be stamped?
+    pub fn is_unstamped(&self) -> bool {
+        self.beat.as_ref().is_some_and(Beat::has_ended)
+    }
+
+    /// May `op` go to its device now? Else it is kept, or has ended.
+    pub(super) fn may_go(&mut self, op: &DeviceOp, meta: &[u8]) -> bool {
+        let Some(beat) = &mut self.beat else {
+            return true;
+        };
+        let (overtaken, broken) = (beat.overtaken, beat.broken);
+        if overtaken || broken && op.kind != OpKind::Read {
+            let error = if overtaken {
+                IoError::Gone
+            } else {
+                IoError::Io
+            };
+            self.ready.push(Event::Finished {
+                id: op.id,
+                result: Err(error),
+            });
+            return false;
+        }
+        if broken || op.kind == OpKind::Standby {
+            return true;
+        }
+        beat.active = true;
+        if beat.held.is_empty() && now().saturating_sub(beat.good) <= LEASE {
+            return true;
+        }
+        beat.held.push((*op, meta.to_vec()));
+        self.look();
+        false
+    }
+
+    /// When [`UringWorld::beat_if_due`] wants to be called.
+    pub(super) fn next_beat(&self) -> Option<Nanos> {
+        let beat = self.beat.as_ref()?;
+        if !beat.active || beat.is_under_way() || beat.has_ended() {
+            return None;
+        }
+        let left = (beat.looked + INTERVAL).saturating_sub(now());
+        Some(self.seen + Nanos(left.as_nanos() as u64))
+    }
+
+    /// Stamps if it is time.
+    pub(super) fn beat_if_due(&mut self) {
+        let due = |b: &Beat| b.active && now().saturating_sub(b.looked) >= INTERVAL;
+        if self.beat.as_ref().is_some_and(due) {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let Some(beat) = &mut self.beat else { return };
+        if beat.is_under_way() || beat.has_ended() {
+            return;
+        }
+        (beat.looked, beat.active, beat.phase) = (now(), false, Phase::Reading);
+        self.issue_stamp();
+    }
+
+    fn issue_stamp(&mut self) {
+        let Some(beat) = &mut self.beat else { return };
+        let (fd, at) = (types::Fixed(beat.member as u32), beat.block.as_mut_ptr());
+        let entry = match beat.phase {
+            Phase::Idle => return,
+            Phase::Reading => opcode::Read::new(fd, at, BLOCK as u32)
+                .offset(STAMP_AT)
+                .build(),
+            Phase::Writing(_) => opcode::Write::new(fd, at, BLOCK as u32)
+                .offset(STAMP_AT)
+                .build(),
+        };
+        self.push(&entry.user_data(STAMP));
+    }
+
+    /// The kernel's answer.
+    pub(super) fn stamped(&mut self, res: i32) {
+        if matches!(-res, libc::EINTR | libc::EAGAIN) {
+            return self.issue_stamp();
+        }
+        let Some(beat) = &mut self.beat else { return };
+        let phase = std::mem::replace(&mut beat.phase, Phase::Idle);
+        if res != BLOCK as i32 {
+            let errno = Some(-res).filter(|&e| e > 0);
+            beat.broken = true;
+            return self.give_up("the activity stamp cannot be read or written".into(), errno);
+        }
+        match phase {
+            Phase::Idle => {}
+            Phase::Reading => {
+                let seen = Seen::decode(&beat.block);
+                let claimed = seen.as_ref().is_some_and(|s| s.kind == Kind::Claim);
+                // Whoever claims waits longer than our lease is: it sees what is written now, and goes.
+                let in_time = claimed && now().saturating_sub(beat.good) <= LEASE;
+                if !beat.stamp.is_last(&beat.block) && !in_time {
+                    let who = seen.map_or_else(|| "somebody".into(), |s| s.words());
+                    let what = format!(
+                        "the volume was taken over by {who} while this server did not stamp it"
+                    );
+                    beat.overtaken = true;
+                    return self.give_up(what, None);
+                }
+                let bytes = beat.stamp.next(Kind::Serving);
+                beat.block.fill(0);
+                beat.block[..BYTES].copy_from_slice(&bytes);
+                beat.phase = Phase::Writing(now());
+                self.issue_stamp();
+            }
+            Phase::Writing(since) => {
+                beat.stamp.last.copy_from_slice(&beat.block[..BYTES]);
+                beat.good = since;
+                for (op, meta) in std::mem::take(&mut beat.held) {
+                    self.begin(&op, &meta);
+                }
+            }
+        }
+    }
+
+    /// What waits is refused as everything that comes will be.
+    fn give_up(&mut self, what: String, errno: Option<i32>) {
+        let Some(beat) = &mut self.beat else { return };
+        let (member, held) = (beat.member, std::mem::take(&mut beat.held));
+        for (op, meta) in held {
+            if self.may_go(&op, &meta) {
+                self.begin(&op, &meta);
+            }
+        }
+        self.fault = Some(Fault {
+            member,
+            what,
+            errno,
+            at: SystemTime::now(),
+        });
+        self.woken = true;
+    }
+
+    /// Waits for the stamp's operation that is under way, if any, and says whether the volume is still ours. For the end, when
+    /// nothing else goes on.
+    pub(crate) fn is_still_ours(&mut self) -> bool {
+        self.finish_beat();
+        if let Some(beat) = &self.beat
+            && let Some(Some(device)) = self.devices.get(beat.member)
+        {
+            return !beat.overtaken && beat.stamp.is_on(device).unwrap_or(false);
+        }
+        true
+    }
+
+    /// No memory of the stamp is with the kernel after this.
+    pub(super) fn finish_beat(&mut self) {
+        while self.beat.as_ref().is_some_and(Beat::is_under_way) {
+            self.enter(1, Some(Duration::from_secs(1)));
+            self.take_completions();
+            let (stamps, others) = std::mem::take(&mut self.cqes)
+                .into_iter()
+                .partition::<Vec<_>, _>(|c| c.0 == STAMP);
+            self.cqes = others;
+            for (_, res, _) in stamps {
+                self.stamped(res);
+            }
+        }
+    }
+}

@@ -40,6 +40,8 @@ pub struct NullEngine<P> {
     policy: P,
     counters: NullCounters,
     now: Nanos,
+    /// Slots before this one are on the fastest tier.
+    fast: u32,
     /// Wants refused since one was done or time passed.
     fruitless: u32,
     wanted: Vec<Action>,
@@ -55,6 +57,7 @@ impl<P: Policy> NullEngine<P> {
     pub fn over(mut space: Space, mut policy: P) -> NullEngine<P> {
         policy.attach(&mut View::new(&mut space, Nanos(0), 0, false, u32::MAX));
         NullEngine {
+            fast: space.geo.tier_slots(TierId(0)).end,
             space,
             policy,
             counters: NullCounters::default(),
@@ -92,14 +95,15 @@ impl<P: Policy> NullEngine<P> {
             self.tick();
         }
         let (home, copy) = (self.space.map.home(extent), self.space.map.copy(extent));
-        let hit = (copy.or(home)).is_some_and(|s| self.space.geo.tier_of(s) == TierId(0));
+        let hit = copy.or(home).is_some_and(|s| s.0 < self.fast);
         self.counters.accesses += 1;
         self.counters.hits += u64::from(hit);
         let access = Access {
             now,
             extent,
             home: home.map(Slot::into),
-            copy: copy.map(Slot::into),
+            // A copy on a tier in between was left by a policy before: it is not told of it.
+            copy: copy.filter(|_| hit).map(Slot::into),
             write,
             class: self.space.class_of(class, extent),
             request_bytes: request.1,
@@ -138,8 +142,10 @@ impl<P: Policy> NullEngine<P> {
         self.counters.writebacks += u64::from(dirty);
         self.counters.evictions += 1;
         self.space.put_back(e, slot);
-        let (policy, mut view, _) = self.view();
-        policy.on_uncopied(&mut view, e, slot.into());
+        if slot.0 < self.fast {
+            let (policy, mut view, _) = self.view();
+            policy.on_uncopied(&mut view, e, slot.into());
+        }
     }
     #[inline]
     fn copy_to(&mut self, e: ExtentId, to: TierId) -> Result<bool, Refusal> {
@@ -149,8 +155,10 @@ impl<P: Policy> NullEngine<P> {
         let slot = self.space.take_on(e, to, None).ok_or(Refusal::Full)?;
         self.space.map.add_copy(e, slot);
         self.counters.fetches += 1;
-        let (policy, mut view, _) = self.view();
-        policy.on_copied(&mut view, e, slot.into());
+        if to == TierId(0) {
+            let (policy, mut view, _) = self.view();
+            policy.on_copied(&mut view, e, slot.into());
+        }
         Ok(true)
     }
     #[inline]

@@ -123,3 +123,44 @@ fn edt() {
         [Some(0), Some(1), Some(1), Some(2)]
     );
 }
+
+/// A policy before left copies on a tier in between: no preset's table has a place for them, and none may look for one.
+#[test]
+fn copies_in_between_are_nobodys() {
+    use isotherm_core::policy::{PRESETS, build};
+    use isotherm_core::volume::{Geometry, Member, Space};
+    use isotherm_core::{Nanos, TierId};
+    let m = |t, slots| Member {
+        tier: TierId(t),
+        first_slot: 0,
+        slots,
+        data_offset: 0,
+    };
+    let units = 24;
+    let geo = Geometry::new(16, 12, units, vec![m(0, 4), m(1, 6), m(2, units)]).expect("a shape");
+    let mut space = Space::new(geo);
+    for e in (0..units).map(ExtentId) {
+        let home = space.slots.take_lowest(TierId(2)).expect("a slot");
+        space.map.map(e, home, false);
+    }
+    for e in (0..6).map(ExtentId) {
+        let slot = space.slots.take_lowest(TierId(1)).expect("a slot");
+        space.map.add_copy(e, slot);
+        space.map.set_dirty(e, e.0 % 2 == 0);
+    }
+    for preset in PRESETS {
+        let policy = build(preset.name, core::iter::empty()).expect("a preset");
+        let mut e = NullEngine::over(space.clone(), policy);
+        for i in 0..600u32 {
+            let unit = i * 7 % units;
+            let (now, offset) = (Nanos(u64::from(i) * 50_000_000), u64::from(unit) << 16);
+            let class = [0, 5, 9][i as usize % 3];
+            e.access(now, ExtentId(unit), i % 4 == 0, class, (offset, 4096));
+            if i % 50 == 49 {
+                e.reclassify(now, ExtentId(unit % 6), class);
+                e.discard(now, ExtentId(i / 50 % 6));
+            }
+        }
+        assert!(e.counters().accesses == 600, "{}", preset.name);
+    }
+}

@@ -12,7 +12,8 @@ pub struct Params {
     /// Extent-sized move buffers that the world has: moves under way at most, those that wait for their record among them
     /// ([`Params::buffers_for`]).
     pub move_buffers: u16,
-    /// Records wait at most this long for a FLUSH to carry them.
+    /// Records that no FLUSH has carried for so long are written in the next lull of the device that holds the second copy of the
+    /// metadata, and after six times as long in any case.
     pub commit_interval: Nanos,
     /// A member's counter is raised at most so often, in rounds that write to it (`durability/counters.rs`); `None`: never, for
     /// worlds that keep no bytes.

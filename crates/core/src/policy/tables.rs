@@ -251,7 +251,7 @@ pub(super) const RAF: &[ParamInfo] = &[
 
 pub(super) const TYPE_AWARE: &[ParamInfo] = &[ParamInfo {
     name: "rule",
-    what: "SELECTOR:POLICY:SHARE, up to 16 times; selectors class/N-M, bytes/FROM-TO, all",
+    what: "SELECTOR:POLICY:SHARE, up to 16 times; selectors class/N-M, bytes/FROM-TO, all; any preset, NAME/KEY=VALUE",
     default: "none",
 }];
 

@@ -1,8 +1,8 @@
 //! What a policy may see.
 
-use crate::load::{Cost, Load, MemberLoad};
+use crate::load::{Cost, Load, Loads, MemberLoad};
 use crate::units::{MemberId, Nanos, TierId};
-use crate::volume::{Seat, Space, UnitId};
+use crate::volume::{Quota, Seat, Space, UnitId};
 
 /// The volume as a policy sees it: everything readable, and only the policy's own statistics writable.
 pub struct View<'a> {
@@ -11,6 +11,8 @@ pub struct View<'a> {
     moves: u32,
     metadata_flushing: bool,
     budget: u32,
+    /// What tiers cost, where that is measured elsewhere: in a view of a part.
+    loads: Option<&'a Loads>,
 }
 
 impl<'a> View<'a> {
@@ -28,7 +30,26 @@ impl<'a> View<'a> {
             moves,
             metadata_flushing,
             budget,
+            loads: None,
         }
+    }
+    /// An empty part of the volume, with so many grains of the fastest tier.
+    pub fn quota(&self, grains: u32) -> Quota {
+        Quota::of(self.space, grains)
+    }
+    /// The view of a part, now: with its seats and units, and the tiers as busy as they are.
+    pub fn within<'b>(&'b self, quota: &'b mut Quota) -> View<'b> {
+        View {
+            space: quota.space(),
+            now: self.now,
+            moves: self.moves,
+            metadata_flushing: self.metadata_flushing,
+            budget: self.budget,
+            loads: Some(self.loads()),
+        }
+    }
+    fn loads(&self) -> &Loads {
+        self.loads.unwrap_or(&self.space.loads)
     }
     /// Seats that may still be looked at in this call. A long scan goes on at the next tick, so that it never stalls
     /// I/O; in hit-only runs there is no limit.
@@ -125,10 +146,11 @@ impl<'a> View<'a> {
     pub fn home(&self, e: UnitId) -> Option<Seat> {
         self.space.map.home(e).map(Seat::from)
     }
-    /// Seat of a unit's copy.
+    /// Seat of a unit's copy on the fastest tier. What a policy before left on a tier in between is nobody's: no table has a place for it.
     #[inline]
     pub fn copy(&self, e: UnitId) -> Option<Seat> {
-        self.space.map.copy(e).map(Seat::from)
+        let slot = self.space.map.copy(e)?;
+        (self.space.geo.tier_of(slot) == TierId(0)).then(|| Seat::from(slot))
     }
     /// Does the copy hold data that the home does not?
     #[inline]
@@ -161,13 +183,12 @@ impl<'a> View<'a> {
     }
     /// Requests in flight on a unit's home and copy (GreenDM 6.1.6).
     pub fn in_flight(&self, e: UnitId) -> u32 {
-        let on = |s: Option<Seat>| {
-            s.map_or(0, |s| {
-                let (r, w) = self.space.pins.count(s.slot());
-                r + w
-            })
+        let map = &self.space.map;
+        let on = |s| {
+            let (r, w) = self.space.pins.count(s);
+            r + w
         };
-        on(self.home(e)) + on(self.copy(e))
+        map.home(e).map_or(0, on) + map.copy(e).map_or(0, on)
     }
     /// Moves that read or write just now; those that only wait for their record do not count.
     pub fn moves(&self) -> u32 {
@@ -179,15 +200,15 @@ impl<'a> View<'a> {
     }
     /// What a tier's devices cost, as measured lately and as their sheets say.
     pub fn cost(&self, t: TierId) -> Cost {
-        self.space.loads.cost(t)
+        self.loads().cost(t)
     }
     /// What goes on on a tier now.
     pub fn load(&self, t: TierId) -> Load {
-        self.space.loads.load(t, self.now)
+        self.loads().load(t, self.now)
     }
     /// What goes on on a member now; `None` beyond the last one.
     pub fn member_load(&self, m: MemberId) -> Option<MemberLoad> {
-        self.space.loads.member(m, self.now)
+        self.loads().member(m, self.now)
     }
     /// Time of the last access.
     pub fn last(&self, e: UnitId) -> Nanos {

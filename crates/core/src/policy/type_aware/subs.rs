@@ -1,0 +1,225 @@
+//! Sub-policies: which unit is under which, how those that share take from one another, and what must leave.
+
+use super::super::hold::{FAST, Hold, is_fast};
+use super::super::{Action, Policy, View};
+use super::rules::{Kind, Rule, Selector};
+use super::{AWAY_MAX, COUNTED, SUB, TypeAware, preset};
+use crate::collector::{Coldest, Collector};
+use crate::units::Nanos;
+use crate::volume::{Seat, UnitId};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A rule in force.
+pub(super) struct Sub {
+    pub(super) text: String,
+    pub(super) selector: Selector,
+    pub(super) kind: Kind,
+    pub(super) percent: u32,
+    /// Slots it may have, slots it has.
+    pub(super) share: u32,
+    pub(super) have: u32,
+    pub(super) last_evicted: u64,
+    pub(super) coldest: Coldest,
+    /// For a preset: the policy, until it is attached; then as a sub-policy.
+    pub(super) policy: Option<Box<dyn Policy>>,
+    pub(super) preset: Option<preset::Sub>,
+}
+
+impl Sub {
+    pub(super) fn new(text: &str, rule: Rule) -> Sub {
+        Sub {
+            text: String::from(text),
+            selector: rule.selector,
+            kind: rule.kind,
+            percent: rule.percent,
+            share: 0,
+            have: 0,
+            last_evicted: 0,
+            coldest: Coldest::default(),
+            policy: rule.policy,
+            preset: None,
+        }
+    }
+    pub(super) fn is_preset(&self) -> bool {
+        self.kind == Kind::Preset
+    }
+    /// Where a preset's unit is not where it belongs, it goes to `away`.
+    pub(super) fn told(
+        &mut self,
+        tell: impl FnOnce(&mut preset::Sub) -> bool,
+        e: UnitId,
+        away: &mut Away,
+    ) {
+        if let Some(p) = &mut self.preset
+            && !tell(p)
+        {
+            away.add(e);
+        }
+    }
+}
+
+/// Units on fast that do not belong there: their sub-policy has no room for them, or no use.
+#[derive(Default)]
+pub(super) struct Away {
+    pub(super) units: VecDeque<UnitId>,
+    /// One was refused at that time: the reason still holds.
+    pub(super) refused: Option<Nanos>,
+}
+
+impl Away {
+    pub(super) fn add(&mut self, e: UnitId) {
+        if !self.units.contains(&e) {
+            self.units.push_back(e);
+        }
+    }
+}
+
+impl TypeAware {
+    /// The sub-policy that an extent is under: its number + 1 rides in the row, so that a fresh row is under none.
+    pub(super) fn sub_of(&self, view: &View<'_>, e: UnitId) -> usize {
+        usize::from(view.stat(e) & SUB).clamp(1, self.subs.len()) - 1
+    }
+    pub(super) fn rule_for(&self, view: &View<'_>, e: UnitId, class: u8) -> usize {
+        let start = view.start(e);
+        let found = self
+            .subs
+            .iter()
+            .position(|s| s.selector.matches(class, start));
+        found.unwrap_or(self.subs.len() - 1)
+    }
+    /// The extent is on fast, in `slot`, and counts for its sub-policy.
+    pub(super) fn enter(&mut self, view: &mut View<'_>, e: UnitId, seat: Seat) {
+        let (i, stat) = (self.sub_of(view, e), view.stat(e));
+        self.subs[i].coldest.enter(FAST, seat);
+        if stat & COUNTED == 0 {
+            self.subs[i].have += view.weight(e);
+        }
+        view.set_stat(e, stat | COUNTED);
+    }
+    /// It is not any more. Its slot is taken out of the order when it surfaces there.
+    pub(super) fn leave(&mut self, view: &mut View<'_>, e: UnitId) {
+        let (i, stat) = (self.sub_of(view, e), view.stat(e));
+        if stat & COUNTED != 0 {
+            self.subs[i].have -= view.weight(e);
+        }
+        view.set_stat(e, stat & !COUNTED);
+    }
+    /// Put an extent under the rule that it matches.
+    pub(super) fn assign(&mut self, view: &mut View<'_>, e: UnitId, class: u8) -> usize {
+        let to = self.rule_for(view, e, class);
+        let before = view.stat(e) & SUB;
+        if usize::from(before) == to + 1 {
+            return to;
+        }
+        if let Some(p) = (before > 0)
+            .then(|| self.sub_of(view, e))
+            .and_then(|i| self.subs[i].preset.as_mut())
+        {
+            p.let_go(view, e);
+        }
+        self.leave(view, e);
+        view.set_stat(e, to as u16 + 1);
+        if self.subs[to].is_preset() {
+            self.subs[to].told(|p| p.take_in(view, e, true), e, &mut self.away);
+        } else if is_fast(view, e)
+            && let Some(s) = view.copy(e).or(view.home(e))
+        {
+            self.enter(view, e, s);
+            if self.over() > 0 {
+                self.away.add(e);
+            }
+        }
+        to
+    }
+    /// A unit that was there before this policy: under the rule that it matches, as far as is known.
+    pub(super) fn settle_in(&mut self, view: &mut View<'_>, e: UnitId, class: u8) {
+        let to = self.rule_for(view, e, class);
+        view.set_stat(e, to as u16 + 1);
+        self.subs[to].told(|p| p.take_in(view, e, false), e, &mut self.away);
+    }
+    /// Is any rule one of a preset?
+    pub(super) fn has_presets(&self) -> bool {
+        self.subs.iter().any(Sub::is_preset)
+    }
+    /// Grains that those who share may have, and that they have; no limit but the tier's where no quota is set aside.
+    pub(super) fn shared(&self) -> (u32, u32) {
+        let sum = |f: fn(&Sub) -> u32| self.subs.iter().filter(|s| !s.is_preset()).map(f).sum();
+        (self.pool, sum(|s| s.have))
+    }
+    /// Grains that those who share have beyond that.
+    pub(super) fn over(&self) -> u32 {
+        let (pool, have) = self.shared();
+        have.saturating_sub(pool)
+    }
+    /// Grains that the fast tier lacks for a unit of those who share.
+    pub(super) fn lacks(&self, view: &View<'_>, e: UnitId) -> u32 {
+        let (pool, have) = self.shared();
+        let over = (have + view.weight(e)).saturating_sub(pool);
+        view.lacks(FAST, e).max(over.min(view.weight(e)))
+    }
+    /// Does it not belong on fast, where it is?
+    pub(super) fn strays(&self, view: &View<'_>, e: UnitId) -> bool {
+        is_fast(view, e) && self.has_presets()
+    }
+    /// Ask some of those to leave that are not where they belong.
+    pub(super) fn send_away(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
+        if self.away.units.is_empty() || self.away.refused.is_some_and(|t| view.now() <= t) {
+            return;
+        }
+        self.away.refused = None;
+        for _ in 0..self.away.units.len().min(AWAY_MAX) {
+            let Some(e) = self.away.units.pop_front() else {
+                return;
+            };
+            if is_fast(view, e) && !self.leaving.contains(&e) {
+                self.leaving.push(e);
+                wanted.push(Self::hold(view, e).out(view, e));
+            }
+        }
+    }
+    /// Who makes room for `sub`.
+    pub(super) fn victim(&mut self, view: &View<'_>, sub: usize) -> Option<UnitId> {
+        let mut from = sub;
+        if self.subs[sub].have < self.subs[sub].share {
+            let over = |s: &Sub| {
+                if s.is_preset() {
+                    return 0;
+                }
+                s.have.saturating_sub(s.share)
+            };
+            let most = self.subs.iter().map(over).max().filter(|n| *n > 0);
+            from = most
+                .and_then(|n| self.subs.iter().position(|s| over(s) == n))
+                .unwrap_or(sub);
+        }
+        loop {
+            let counters = &self.counters;
+            let coldest = &mut self.subs[from].coldest;
+            let e = coldest.find(view, FAST, |e| counters.rank(view, e))?;
+            if self.sub_of(view, e) == from {
+                return Some(e);
+            }
+            // The slot went to another sub-policy's extent.
+            let seat = view.copy(e).or(view.home(e))?;
+            self.subs[from].coldest.leave(FAST, seat);
+        }
+    }
+    pub(super) fn hold(view: &View<'_>, e: UnitId) -> Hold {
+        match view.copy(e) {
+            Some(_) => Hold::Copy,
+            None => Hold::Home,
+        }
+    }
+    pub(super) fn down(view: &View<'_>, e: UnitId) -> Action {
+        Self::hold(view, e).down(view, e)
+    }
+    pub(super) fn up(&self, view: &View<'_>, e: UnitId) -> Action {
+        match self.subs[self.sub_of(view, e)].kind {
+            Kind::Cache => Hold::Copy.up(e),
+            _ => Hold::Home.up(e),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A quota: a part of a volume that looks like a small volume of its own.
+//!
+//! It has so many seats of the fastest tier, whatever slots of the volume they come to be, and the slower tiers as they are. It
+//! knows the units that belong to it; all others have no home there. So whoever is shown only this cannot see, count or ask for
+//! more than its part.
+
+use super::{Geometry, Member, Place, Seat, Space, UnitId};
+use crate::units::{Slot, TierId};
+use alloc::vec::Vec;
+
+const FAST: TierId = TierId(0);
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Quota {
+    space: Space,
+    grains: u32,
+}
+
+impl Quota {
+    /// So many grains of the fastest tier of `whole`; nothing belongs to it yet. Without any there is a seat all the same, which is
+    /// never given out.
+    ///
+    /// # Panics
+    /// Never: the shape is that of a volume, with a smaller first tier.
+    pub fn of(whole: &Space, grains: u32) -> Quota {
+        let geo = &whole.geo;
+        let slots = |t| geo.tier_slots(TierId(t)).len() as u32;
+        let sizes = (0..geo.tiers()).map(|t| if t == 0 { grains.max(1) } else { slots(t) });
+        let space = if whole.is_of_units() {
+            let bytes: Vec<u64> = sizes.map(|n| u64::from(n) << geo.extent_shift).collect();
+            Space::of_units(&bytes, geo.extent_shift, geo.extents)
+        } else {
+            let member = |(t, slots)| Member {
+                tier: TierId(t as u8),
+                first_slot: 0,
+                slots,
+                data_offset: 0,
+            };
+            let members = sizes.enumerate().map(member).collect();
+            // As many homes as the volume has need room, which the volume itself has.
+            let fits = slots(geo.slowest().0).saturating_add(grains.max(1));
+            let units = geo.extents;
+            Geometry::new(
+                geo.extent_shift,
+                geo.block_shift,
+                units.min(fits.max(1)),
+                members,
+            )
+            .map(|mut small| {
+                small.extents = units;
+                Space::new(small)
+            })
+        };
+        Quota {
+            space: space.expect("a smaller first tier keeps a shape valid"),
+            grains,
+        }
+    }
+    /// The small volume, for a view of it.
+    pub(crate) fn space(&mut self) -> &mut Space {
+        &mut self.space
+    }
+    /// Grains of the fastest tier that it may have.
+    pub fn grains(&self) -> u32 {
+        self.grains
+    }
+    /// Those that it has.
+    pub fn used(&self) -> u32 {
+        let all = self.space.geo.tier_slots(FAST).len() as u32;
+        all - self.space.free(FAST)
+    }
+    /// Those that it may still have.
+    pub fn free(&self) -> u32 {
+        self.grains.saturating_sub(self.used())
+    }
+    /// Seat of a unit's home here.
+    pub fn home(&self, e: UnitId) -> Option<Seat> {
+        self.space.map.home(e).map(Seat::from)
+    }
+    /// Seat of a unit's copy here.
+    pub fn copy(&self, e: UnitId) -> Option<Seat> {
+        self.space.map.copy(e).map(Seat::from)
+    }
+    fn weight(&self, e: UnitId) -> u32 {
+        self.space.weight(e)
+    }
+    /// The tier that a place here is on, if it were taken now.
+    pub fn tier_for(&self, e: UnitId, place: Place) -> TierId {
+        let slowest = self.space.geo.slowest();
+        let t = match place {
+            Place::Tier(t) => t,
+            Place::At(seat) => self.space.geo.tier_of(seat.slot()),
+            Place::Beside(u) => self
+                .home(u)
+                .map_or(slowest, |s| self.space.geo.tier_of(s.slot())),
+        };
+        if t == FAST && self.free() < self.weight(e) {
+            TierId(1).min(slowest)
+        } else {
+            t
+        }
+    }
+    /// A unit of so many bytes belongs to it, or has changed its size; it has neither home nor copy here.
+    pub fn resize(&mut self, e: UnitId, bytes: u64) {
+        if self.space.is_of_units() {
+            self.space.set_bytes(e, bytes);
+        }
+    }
+    /// A unit's home came to lie on that tier. Its seat here; on the slowest tier, and false, if there is no room on the fastest.
+    pub fn place(&mut self, e: UnitId, tier: TierId) -> (Option<Seat>, bool) {
+        self.unplace(e);
+        let fits = tier != FAST || self.free() >= self.weight(e);
+        let on = if fits { tier } else { self.space.geo.slowest() };
+        let slot = self.space.take_on(e, on, None);
+        if let Some(s) = slot {
+            self.space.map.map(e, s, false);
+        }
+        (slot.map(Seat::from), fits && slot.is_some())
+    }
+    /// A unit's home is gone from here: where it was.
+    pub fn unplace(&mut self, e: UnitId) -> Option<Seat> {
+        let slot: Slot = self.space.map.home(e)?;
+        self.space.map.unmap(e);
+        self.space.put_back(e, slot);
+        Some(slot.into())
+    }
+    /// A unit gained a copy on the fastest tier: its seat here, if there is room.
+    pub fn add_copy(&mut self, e: UnitId) -> Option<Seat> {
+        if self.free() < self.weight(e) || self.space.map.copy(e).is_some() {
+            return None;
+        }
+        let slot = self.space.take_on(e, FAST, None)?;
+        self.space.map.add_copy(e, slot);
+        Some(slot.into())
+    }
+    /// A unit gave up its copy: where that was.
+    pub fn drop_copy(&mut self, e: UnitId) -> Option<Seat> {
+        let (slot, _) = self.space.map.drop_copy(e)?;
+        self.space.put_back(e, slot);
+        Some(slot.into())
+    }
+    /// What is so of a unit in the volume is so here: its copy is dirty, something holds it.
+    pub fn sync(&mut self, e: UnitId, dirty: bool, held: bool) {
+        if self.space.map.copy(e).is_some() && self.space.map.is_dirty(e) != dirty {
+            self.space.map.set_dirty(e, dirty);
+        }
+        self.space.map.hold(e, held);
+    }
+    /// Nothing is known of a unit any more.
+    pub fn forget(&mut self, e: UnitId) {
+        self.space.map.forget(e);
+    }
+    /// Memory in bytes.
+    pub fn bytes(&self) -> usize {
+        self.space.map.bytes().0 + self.space.slots.bytes() + self.space.room_bytes()
+    }
+}

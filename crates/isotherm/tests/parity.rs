@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use isotherm_core::{Effect, IoError, Nanos, RequestOp};
+use isotherm_core::{BufRef, Effect, IoError, Nanos, Request, RequestOp};
 use isotherm_lab::hostile::Rng;
 use isotherm_lab::parity::{Parity, ParityError, replay};
 use isotherm_live::config::{IoConfig, Size};
@@ -451,13 +451,15 @@ fn one_altered_event_is_found_where_it_is() {
                 .expect("one");
         (n, Some(n as u64))
     };
-    let starts = |e: &Event| {
-        e.decisions
-            .iter()
-            .any(|d| matches!(d.effect, Effect::Start(_)))
+    // One that is started at once: a read that waits while something else begins shows later what it asked for.
+    let starts = |e: &Event, r: &Request| {
+        e.decisions.iter().any(|d| {
+            matches!(d.effect, Effect::Start(op)
+                if matches!(op.buf, BufRef::Request { tag, .. } if tag == r.tag))
+        })
     };
     let (n, here) =
-        find(&|e| matches!(&e.call, Call::Submit(r) if r.op == RequestOp::Read) && starts(e));
+        find(&|e| matches!(&e.call, Call::Submit(r) if r.op == RequestOp::Read && starts(e, r)));
     let offset = |e: &mut Event| {
         if let Call::Submit(r) = &mut e.call {
             r.offset ^= 4096;

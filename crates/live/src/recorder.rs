@@ -14,6 +14,7 @@ use isotherm_core::engine::Explained;
 use isotherm_core::engine::SwitchError;
 use isotherm_core::policy::ParamError;
 use isotherm_core::policy::Policy;
+use isotherm_core::run::Host;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, Nanos, OpId, Request, World};
 use isotherm_traces::events::{
     Call, Encoder, End, Ending, Image, Origin, Standing, Writer, meta_hash,
@@ -63,48 +64,6 @@ impl Driver {
             recorder,
             policy: None,
             wish: None,
-        }
-    }
-
-    /// See [`Engine::submit`].
-    pub fn submit(&mut self, now: Nanos, r: Request, out: &mut Vec<Effect>) {
-        let from = out.len();
-        self.engine.submit(now, r, out);
-        if self.recorder.is_some() {
-            self.record(now, &Call::Submit(r), &out[from..]);
-        }
-    }
-
-    /// See [`Engine::complete`].
-    pub fn complete(
-        &mut self,
-        now: Nanos,
-        id: OpId,
-        result: Result<u32, IoError>,
-        out: &mut Vec<Effect>,
-    ) {
-        let from = out.len();
-        self.engine.complete(now, id, result, out);
-        if self.recorder.is_some() {
-            self.record(now, &Call::Complete { id, result }, &out[from..]);
-        }
-    }
-
-    /// See [`Engine::tick`].
-    pub fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        let from = out.len();
-        self.engine.tick(now, out);
-        if self.recorder.is_some() {
-            self.record(now, &Call::Tick, &out[from..]);
-        }
-    }
-
-    /// See [`Engine::close`].
-    pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
-        let from = out.len();
-        self.engine.close(now, out);
-        if self.recorder.is_some() {
-            self.record(now, &Call::Close, &out[from..]);
         }
     }
 
@@ -187,6 +146,50 @@ impl Driver {
             .event(now, call, effects, |op| meta_hash(self.engine.meta(op)));
         if (r.encoder.len() >= CHUNK || now.since(r.begun) >= PATIENCE) && !r.hand_over(now) {
             self.recorder = None;
+        }
+    }
+}
+
+impl Host for Driver {
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn submit(&mut self, now: Nanos, r: Request, out: &mut Vec<Effect>) {
+        let from = out.len();
+        self.engine.submit(now, r, out);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Submit(r), &out[from..]);
+        }
+    }
+
+    fn complete(
+        &mut self,
+        now: Nanos,
+        id: OpId,
+        result: Result<u32, IoError>,
+        out: &mut Vec<Effect>,
+    ) {
+        let from = out.len();
+        self.engine.complete(now, id, result, out);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Complete { id, result }, &out[from..]);
+        }
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        let from = out.len();
+        self.engine.tick(now, out);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Tick, &out[from..]);
+        }
+    }
+
+    fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        let from = out.len();
+        self.engine.close(now, out);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Close, &out[from..]);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::members::find_superblocks;
 use crate::recorder::{Driver, Recorder, Recording, Wish};
 use crate::server::Session;
 use crate::volume::{OpenMode, random};
+use isotherm_core::run::Host;
 use isotherm_core::store::{self, Media, MediaError};
 use isotherm_core::{Effect, Engine, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};
@@ -84,8 +85,7 @@ impl Session {
         if !r.closing && self.world.in_flight() == r.held.len() {
             r.closing = true;
             let now = self.world.now();
-            self.engine.close(now, &mut self.effects);
-            self.carry_out();
+            self.call(|engine, out| engine.close(now, out));
         }
         if self.engine.is_closed() {
             self.reopen();

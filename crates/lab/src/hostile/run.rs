@@ -9,12 +9,12 @@ use super::truth::{self, CELL, Truth};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Drain, Mutant, Params};
 use isotherm_core::policy::{self, Policy, Refusal};
+use isotherm_core::run::{Loop, Next};
 use isotherm_core::store::open::{Mode, OpenError};
 use isotherm_core::store::superblock::{self, MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
 use isotherm_core::{
-    Effect, Engine, Event, ExtentId, IoError, MemberId, Nanos, Request, RequestOp, Tag, TierId,
-    World,
+    Engine, Event, ExtentId, IoError, MemberId, Nanos, Request, RequestOp, Tag, TierId, World,
 };
 use std::collections::BTreeMap;
 
@@ -269,7 +269,7 @@ impl Run {
     /// A policy that leaves no copy dirty (for every other seed), one that keeps no copies, then one that keeps nothing else: each ends
     /// up with what it can use.
     fn settle_down(engine: &mut Engine, world: &mut Hostile, seed: u64) -> Result<(), String> {
-        let mut out = Vec::new();
+        let mut run = Loop::new();
         for name in ["write-around", "linear", "lru"] {
             let policy = match name {
                 "write-around" if seed.is_multiple_of(2) => continue,
@@ -286,9 +286,9 @@ impl Run {
             let mut patience = 20_000;
             while engine.draining() != Drain::None || engine.progress().0 > 0 {
                 world.pass(Nanos::from_millis(1));
-                engine.tick(world.now(), &mut out);
-                carry(engine, world, &mut out);
-                step(engine, world, &mut out);
+                let now = world.now();
+                run.call(engine, world, |e, out| e.tick(now, out));
+                run.turn(engine, world, engine.next_wake(), None);
                 patience -= 1;
                 if patience == 0 || engine.has_failed() {
                     return Err(format!("{:?} under {name} does not end", engine.draining()));
@@ -481,20 +481,17 @@ impl Run {
         mut world: Hostile,
         sb: &Superblock,
     ) -> Result<(Vec<Disk>, bool), String> {
-        let mut out = Vec::new();
-        engine.close(world.now(), &mut out);
+        let mut run = Loop::new();
+        run.tell(&mut engine, &mut world, Event::Closed);
         let mut patience = 10_000;
-        loop {
-            carry(&mut engine, &mut world, &mut out);
-            if engine.is_closed() {
-                break;
-            }
+        run.run(&mut engine, &mut world, |_, engine, _| {
             patience -= 1;
-            if patience == 0 {
-                return Err(String::from("close does not come to an end"));
+            match engine.next_wake() {
+                _ if engine.is_closed() => Ok(Next::Stop),
+                _ if patience == 0 => Err(String::from("close does not come to an end")),
+                wake => Ok(Next::Wait(wake)),
             }
-            step(&mut engine, &mut world, &mut out);
-        }
+        })?;
         let failed = engine.has_failed();
         let mut disks = std::mem::take(&mut world.disks);
         if !failed {
@@ -614,20 +611,21 @@ impl Run {
         crash_at: Option<u64>,
     ) -> Result<bool, String> {
         let mut flying: BTreeMap<Tag, Pending> = BTreeMap::new();
-        let mut out = Vec::new();
         let (mut issued, mut tag) = (0, 0u32);
         let mut patience = self.s.requests * 400 + 10_000;
-        loop {
+        let mut alive = true;
+        Loop::new().run(engine, world, |run, engine, world| {
+            self.settle(engine, world, &mut flying)?;
             if crash_at.is_some_and(|n| world.steps >= n) {
-                return Ok(false);
+                alive = false;
+                return Ok(Next::Stop);
             }
             while issued < self.s.requests && flying.len() < self.s.depth && !self.rng.one_in(4) {
                 issued += 1;
                 tag += 1;
                 if let Some((req, pending)) = self.request(world, Tag(tag), volume) {
                     flying.insert(req.tag, pending);
-                    engine.submit(world.now(), req, &mut out);
-                    carry(engine, world, &mut out);
+                    run.tell(engine, world, Event::Arrived(req));
                 }
             }
             if self.s.switch && self.rng.one_in(40) {
@@ -637,11 +635,8 @@ impl Run {
             }
             self.settle(engine, world, &mut flying)?;
             if issued == self.s.requests && flying.is_empty() {
-                return Ok(true);
+                return Ok(Next::Stop);
             }
-            step(engine, world, &mut out);
-            carry(engine, world, &mut out);
-            self.settle(engine, world, &mut flying)?;
             patience -= 1;
             if patience == 0 {
                 return Err(format!(
@@ -651,38 +646,9 @@ impl Run {
                     engine.under_way()
                 ));
             }
-        }
-    }
-}
-
-fn carry(engine: &mut Engine, world: &mut Hostile, out: &mut Vec<Effect>) {
-    for e in out.drain(..) {
-        let meta = if let Effect::Start(op) = &e {
-            engine.meta(op)
-        } else {
-            &[]
-        };
-        world.carry_out(&e, meta);
-    }
-}
-
-/// Let something happen.
-fn step(engine: &mut Engine, world: &mut Hostile, out: &mut Vec<Effect>) {
-    let mut events = Vec::new();
-    let wake = engine.next_wake();
-    world.wait(wake, &mut events);
-    if wake.is_some_and(|t| t <= world.now()) {
-        engine.tick(world.now(), out);
-        carry(engine, world, out);
-    }
-    if events.is_empty() && wake.is_none() {
-        world.pass(Nanos::from_millis(1));
-    }
-    for e in events {
-        if let Event::Finished { id, result } = e {
-            engine.complete(world.now(), id, result, out);
-        }
-        carry(engine, world, out);
+            Ok(Next::Wait(engine.next_wake()))
+        })?;
+        Ok(alive)
     }
 }
 
@@ -693,7 +659,7 @@ pub(super) fn read_all(
     volume: u64,
 ) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
     let mut all = Vec::new();
-    let mut out = Vec::new();
+    let mut run = Loop::new();
     for i in 0..volume / 4096 {
         let tag = Tag(1_000_000 + i as u32);
         world.give(tag, 4096, 0, None);
@@ -705,22 +671,20 @@ pub(super) fn read_all(
             fua: false,
             class: 0,
         };
-        engine.submit(world.now(), req, &mut out);
-        carry(engine, world, &mut out);
+        run.tell(engine, world, Event::Arrived(req));
         let mut patience = 10_000;
-        loop {
+        run.run(engine, world, |_, engine, world| {
             let replies = world.take_replies();
             if let Some(r) = replies.iter().find(|r| r.0 == tag) {
                 all.push(r.1.map(|()| world.take(tag)));
-                break;
+                return Ok(Next::Stop);
             }
-            step(engine, world, &mut out);
-            carry(engine, world, &mut out);
             patience -= 1;
             if patience == 0 {
                 return Err(String::from("a read is never answered"));
             }
-        }
+            Ok(Next::Wait(engine.next_wake()))
+        })?;
     }
     Ok(all)
 }

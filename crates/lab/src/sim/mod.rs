@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
         let mut own = None;
         let touched = self.prepare(&mut own)?;
         let shape = Shape::new(setup, touched, policy.minds_gaps(), &source.name())?;
-        let (engine, drives) = shape.build(setup, touched, policy)?;
+        let (mut engine, drives) = shape.build(setup, touched, policy)?;
         let mut devices = Vec::new();
         for (d, p) in drives.iter().zip(&shape.members) {
             let model = match make {
@@ -244,12 +244,12 @@ impl<'a> Run<'a> {
             setup.discards,
         );
         let played = Instant::now();
-        let mut world = World::new(engine, devices, feed, setup.time, setup.warm_up, observer);
+        let mut world = World::new(devices, feed, setup.time, setup.warm_up, observer);
         if !self.phases.is_empty() {
             let phases = phases::Phases::new(self.phases, shape.extents, shape.shift);
             world.phases = Some(Box::new(phases));
         }
-        let (begin, end) = world.play(watch)?;
+        let (begin, end) = world.play(&mut engine, watch)?;
         let simulating = played.elapsed();
         let names: Vec<(String, u8)> = shape
             .members
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
             )));
         }
         let usage = usage(setup, &shape, &drives, &begin, &end);
-        let mut report = figures(setup, &shape, &world, &begin, &end, usage);
+        let mut report = figures(setup, &shape, (&engine, &world), &begin, &end, usage);
         if let Some(p) = world.phases.take() {
             report.phases = p.finish(|a, b| self::usage(setup, &shape, &drives, a, b));
             report.replies = p.replies;
@@ -285,7 +285,7 @@ impl<'a> Run<'a> {
         let seconds = simulating.saturating_sub(reading).as_secs_f64().max(1e-9);
         report.sim_rate_rps = stats.requests.max(report.requests) as f64 / seconds;
         report.sim_rate_accesses_per_s = end.counters.accesses as f64 / seconds;
-        let memory = world.engine.memory();
+        let memory = engine.memory();
         report.bytes_per_extent =
             (memory.map + memory.policy) as f64 / touched.extents.len().max(1) as f64;
         Ok(report)
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
 fn figures(
     setup: &Setup,
     shape: &Shape,
-    world: &World<'_>,
+    (engine, world): (&isotherm_core::Engine, &World<'_>),
     begin: &Mark,
     end: &Mark,
     usage: Usage,
@@ -386,7 +386,7 @@ fn figures(
         settings: setup.settings.iter().cloned().collect(),
         sleep_batches: Some(c.sleep_batches - w.sleep_batches),
         sleep_limits: Some(c.sleep_limits - w.sleep_limits),
-        wear_budget_left_bytes: world.engine.wear_budget().map(|b| b.left_bytes),
+        wear_budget_left_bytes: engine.wear_budget().map(|b| b.left_bytes),
         by_class,
         seed: setup.seed,
         warm_up: setup.warm_up,

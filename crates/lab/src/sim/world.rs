@@ -5,13 +5,16 @@
 //!             ▲          ▲  └─► Effect::Reply ─► figures      │
 //!             └ a place  └────────── complete ◄── poll ───────┘
 //! ```
+//! The loop is the core's ([`isotherm_core::run`]): between two turns [`World::plan`] decides what happens next and when.
+//!
 //! Never made false: at one instant, what ended comes first, then the engine's own wishes, then new requests, one at a time;
 //! members in their order. So a run is the same wherever it runs.
 
 use std::collections::VecDeque;
 
+use isotherm_core::run::{Loop, Next};
 use isotherm_core::stats::{CLASSES, Counters, Histogram};
-use isotherm_core::{BufRef, Effect, Engine, Nanos, OpId, OpKind, RequestOp, Tag};
+use isotherm_core::{BufRef, Effect, Engine, Event, Nanos, OpId, OpKind, Request, RequestOp, Tag};
 use isotherm_models::{Counters as DeviceCounters, DeviceModel, ModelOp, Wear};
 
 use super::feed::{Feed, Want};
@@ -160,18 +163,27 @@ pub(crate) struct Mark {
     pub wear: Vec<Wear>,
 }
 
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Plan {
+    /// The engine's own wishes.
+    Wake,
+    /// Operations of that member end.
+    Operations(usize),
+    /// This request arrives.
+    Request(Request),
+}
+
 /// See the module.
 pub(crate) struct World<'a> {
-    pub engine: Engine,
     pub devices: Vec<Device>,
     feed: Feed<'a>,
     mode: TimeMode,
     now: u64,
     /// The engine's time zero.
     base: u64,
-    wake: u64,
+    plan: Plan,
     ticked: u64,
-    out: Vec<Effect>,
     done: Vec<u64>,
     flights: Vec<Flight>,
     free: Vec<u32>,
@@ -179,6 +191,8 @@ pub(crate) struct World<'a> {
     places: usize,
     warm_up: u64,
     submitted: u64,
+    /// How many were when the clock of the real world was looked at last.
+    watched: u64,
     warm: Option<Mark>,
     last_reply: u64,
     pub sums: Sums,
@@ -190,7 +204,6 @@ pub(crate) struct World<'a> {
 
 impl<'a> World<'a> {
     pub fn new(
-        engine: Engine,
         devices: Vec<(Box<dyn DeviceModel>, u8, Option<Spread>)>,
         feed: Feed<'a>,
         mode: TimeMode,
@@ -212,7 +225,6 @@ impl<'a> World<'a> {
         };
         let boundary = observer.as_ref().map_or(u64::MAX, Observer::boundary);
         World {
-            engine,
             devices: devices
                 .into_iter()
                 .map(|(model, tier, spread)| Device {
@@ -229,9 +241,8 @@ impl<'a> World<'a> {
             mode,
             now: 0,
             base: 0,
-            wake: u64::MAX,
+            plan: Plan::Wake,
             ticked: 0,
-            out: Vec::with_capacity(64),
             done: Vec::with_capacity(64),
             flights: vec![flight; places],
             free: (0..places as u32).rev().collect(),
@@ -239,6 +250,7 @@ impl<'a> World<'a> {
             places,
             warm_up,
             submitted: 0,
+            watched: 0,
             warm: None,
             last_reply: 0,
             sums: Sums {
@@ -253,65 +265,21 @@ impl<'a> World<'a> {
     }
 
     /// Play everything. Returns the marks between which figures count.
-    pub fn play(&mut self, watch: Option<&Watch>) -> Result<(Mark, Mark), LabError> {
+    pub fn play(
+        &mut self,
+        engine: &mut Engine,
+        watch: Option<&Watch>,
+    ) -> Result<(Mark, Mark), LabError> {
         if self.warm_up == 0 {
-            self.begin_counting();
+            self.begin_counting(engine);
         }
-        self.look_at_clock();
-        let mut watched = 0;
-        loop {
-            let (due, member) = self.next_device();
-            if due <= self.now {
-                self.finish_operations(member);
-                continue;
-            }
-            let wake = self.wake.max(self.ticked);
-            if wake <= self.now {
-                self.engine.tick(Nanos(self.now), &mut self.out);
-                self.ticked = self.now + TICK_GAP;
-                self.carry_out();
-                self.look_at_clock();
-                continue;
-            }
-            let mut next = due.min(wake);
-            if self.in_flight < self.places {
-                let engine = &self.engine;
-                match self.feed.peek(|offset| engine.expect(offset))? {
-                    Some(want) => {
-                        let want = *want;
-                        let at = self.arrival(&want);
-                        if at <= self.now {
-                            self.feed.taken();
-                            self.submit(&want, at);
-                            continue;
-                        }
-                        next = next.min(at);
-                    }
-                    // Moves, records and sleep that are still to come are nobody's wait.
-                    None if self.in_flight == 0 => break,
-                    None => {}
-                }
-            }
-            if next == u64::MAX {
-                return Err(LabError::setup(format!(
-                    "the simulated volume hangs, please report: {}",
-                    self.engine.under_way()
-                )));
-            }
-            self.go_to(next);
-            if self.submitted - watched >= WATCH_EVERY {
-                watched = self.submitted;
-                if let Some(w) = watch {
-                    w.note(self.submitted)?;
-                }
-            }
-        }
+        Loop::new().run(engine, self, |_, engine, me| me.plan(engine, watch))?;
         if let Some(w) = watch {
             w.note(self.submitted)?;
         }
-        let end = self.mark(self.last_reply.max(self.base));
+        let end = self.mark(engine, self.last_reply.max(self.base));
         if let Some(p) = &mut self.phases {
-            p.end(end.clone(), self.submitted, &self.engine);
+            p.end(end.clone(), self.submitted, engine);
         }
         let Some(begin) = self.warm.take() else {
             return Err(LabError::setup(format!(
@@ -320,6 +288,56 @@ impl<'a> World<'a> {
             )));
         };
         Ok((begin, end))
+    }
+
+    /// What happens next? Time goes on until then.
+    #[inline]
+    fn plan(&mut self, engine: &Engine, watch: Option<&Watch>) -> Result<Next, LabError> {
+        let wake = engine.next_wake().map_or(u64::MAX, |w| w.0);
+        let wake = wake.max(self.ticked);
+        loop {
+            let (due, member) = self.next_device();
+            if due <= self.now {
+                self.plan = Plan::Operations(member);
+                return Ok(Next::Wait(None));
+            }
+            if wake <= self.now {
+                self.ticked = self.now + TICK_GAP;
+                self.plan = Plan::Wake;
+                return Ok(Next::Wait(Some(Nanos(self.now))));
+            }
+            let mut next = due.min(wake);
+            if self.in_flight < self.places {
+                match self.feed.peek(|offset| engine.expect(offset))? {
+                    Some(want) => {
+                        let want = *want;
+                        let at = self.arrival(&want);
+                        if at <= self.now {
+                            self.feed.taken();
+                            self.submit(engine, &want, at);
+                            return Ok(Next::Wait(None));
+                        }
+                        next = next.min(at);
+                    }
+                    // Moves, records and sleep that are still to come are nobody's wait.
+                    None if self.in_flight == 0 => return Ok(Next::Stop),
+                    None => {}
+                }
+            }
+            if next == u64::MAX {
+                return Err(LabError::setup(format!(
+                    "the simulated volume hangs, please report: {}",
+                    engine.under_way()
+                )));
+            }
+            self.go_to(engine, next);
+            if self.submitted - self.watched >= WATCH_EVERY {
+                self.watched = self.submitted;
+                if let Some(w) = watch {
+                    w.note(self.submitted)?;
+                }
+            }
+        }
     }
 
     /// The series, where asked for.
@@ -346,18 +364,18 @@ impl<'a> World<'a> {
     }
 
     #[inline]
-    fn go_to(&mut self, at: u64) {
+    fn go_to(&mut self, engine: &Engine, at: u64) {
         while at >= self.boundary {
-            self.close_bin();
+            self.close_bin(engine);
         }
         self.now = self.now.max(at);
     }
 
     #[cold]
-    fn close_bin(&mut self) {
+    fn close_bin(&mut self, engine: &Engine) {
         let at = self.boundary;
         let devices = self.device_counters(at);
-        let totals = totals(self.engine.counters());
+        let totals = totals(engine.counters());
         if let Some(o) = &mut self.observer {
             o.close_bin(totals, &devices);
             self.boundary = o.boundary();
@@ -368,18 +386,18 @@ impl<'a> World<'a> {
         device_counters(self.devices.iter().map(|d| d.model.as_ref()), Nanos(at))
     }
 
-    fn mark(&self, now: u64) -> Mark {
+    fn mark(&self, engine: &Engine, now: u64) -> Mark {
         Mark {
             now,
-            counters: self.engine.counters().clone(),
+            counters: engine.counters().clone(),
             devices: self.device_counters(now),
             wear: self.devices.iter().map(|d| d.model.wear()).collect(),
         }
     }
 
     #[cold]
-    fn begin_counting(&mut self) {
-        let mark = self.mark(self.now);
+    fn begin_counting(&mut self, engine: &Engine) {
+        let mark = self.mark(engine, self.now);
         if let Some(o) = &mut self.observer {
             o.begin(self.now, totals(&mark.counters), &mark.devices);
             self.boundary = o.boundary();
@@ -399,29 +417,26 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A request of the trace is on its way.
     #[inline]
-    fn look_at_clock(&mut self) {
-        self.wake = self.engine.next_wake().map_or(u64::MAX, |w| w.0);
-    }
-
-    #[inline]
-    fn submit(&mut self, want: &Want, at: u64) {
+    fn submit(&mut self, engine: &Engine, want: &Want, at: u64) {
         if want.first {
             if self
                 .phases
                 .as_ref()
                 .is_some_and(|p| p.begins_at(self.submitted))
             {
-                let mark = self.mark(self.now);
+                let mark = self.mark(engine, self.now);
                 if let Some(p) = &mut self.phases {
-                    p.end(mark, self.submitted, &self.engine);
+                    p.end(mark, self.submitted, engine);
                 }
             }
             self.submitted += 1;
             if self.submitted == self.warm_up + 1 && self.warm.is_none() {
-                self.begin_counting();
+                self.begin_counting(engine);
             }
         }
+        // `in_flight` says that there is one.
         let Some(tag) = self.free.pop() else { return };
         let mut req = want.req;
         req.tag = Tag(tag);
@@ -447,13 +462,11 @@ impl<'a> World<'a> {
             self.count(&req, want.first, kind);
         }
         self.in_flight += 1;
-        self.engine.submit(Nanos(self.now), req, &mut self.out);
-        self.carry_out();
-        self.look_at_clock();
+        self.plan = Plan::Request(req);
     }
 
     #[inline]
-    fn count(&mut self, req: &isotherm_core::Request, first: bool, kind: Kind) {
+    fn count(&mut self, req: &Request, first: bool, kind: Kind) {
         let s = &mut self.sums;
         s.requests += u64::from(first);
         let len = u64::from(req.len);
@@ -474,56 +487,30 @@ impl<'a> World<'a> {
     }
 
     #[inline]
-    fn finish_operations(&mut self, member: usize) {
+    fn finish_operations(&mut self, member: usize, events: &mut Vec<Event>) {
         let d = &mut self.devices[member];
+        // Whole, whatever its length: models do not fall short.
+        let finished = |id| Event::Finished {
+            id: OpId(id),
+            result: Ok(u32::MAX),
+        };
         while let Some(&(finish, id)) = d.finishing.front()
             && finish <= self.now
         {
             d.finishing.pop_front();
-            if !d.whole(id) {
-                continue;
+            if d.whole(id) {
+                events.push(finished(id));
             }
-            // Whole, whatever its length: models do not fall short.
-            self.engine
-                .complete(Nanos(self.now), OpId(id), Ok(u32::MAX), &mut self.out);
         }
         if !d.timed {
             d.model.poll(Nanos(self.now), &mut self.done);
         }
         d.look();
-        for i in 0..self.done.len() {
-            let id = OpId(self.done[i] as u32);
-            if !self.devices[member].whole(id.0) {
-                continue;
-            }
-            self.engine
-                .complete(Nanos(self.now), id, Ok(u32::MAX), &mut self.out);
-        }
-        self.done.clear();
-        self.carry_out();
-        self.look_at_clock();
-    }
-
-    #[inline]
-    fn carry_out(&mut self) {
-        for i in 0..self.out.len() {
-            match self.out[i] {
-                Effect::Start(op) => self.start(&op),
-                Effect::Reply { tag, result } => self.reply(tag, result.is_err()),
-                Effect::CopyFromMove { tag, len, .. } => {
-                    if self.flights[tag.0 as usize].counts {
-                        self.sums.from_moves += u64::from(len);
-                    }
-                }
-                Effect::Zero { tag, len, .. } => {
-                    if self.flights[tag.0 as usize].counts {
-                        self.sums.zeros += u64::from(len);
-                    }
-                }
-                Effect::Patch { .. } => {}
+        for id in self.done.drain(..) {
+            if d.whole(id as u32) {
+                events.push(finished(id as u32));
             }
         }
-        self.out.clear();
     }
 
     #[inline]
@@ -577,6 +564,40 @@ impl<'a> World<'a> {
         c.time_ns += latency;
         if let Some(o) = &mut self.observer {
             o.reply(latency, f.len);
+        }
+    }
+}
+
+impl isotherm_core::World for World<'_> {
+    #[inline]
+    fn now(&self) -> Nanos {
+        Nanos(self.now)
+    }
+    /// Time went on already, in [`World::plan`].
+    #[inline]
+    fn wait(&mut self, _until: Option<Nanos>, events: &mut Vec<Event>) {
+        match self.plan {
+            Plan::Wake => {}
+            Plan::Operations(member) => self.finish_operations(member, events),
+            Plan::Request(r) => events.push(Event::Arrived(r)),
+        }
+    }
+    #[inline]
+    fn carry_out(&mut self, effect: &Effect, _meta: &[u8]) {
+        match *effect {
+            Effect::Start(op) => self.start(&op),
+            Effect::Reply { tag, result } => self.reply(tag, result.is_err()),
+            Effect::CopyFromMove { tag, len, .. } => {
+                if self.flights[tag.0 as usize].counts {
+                    self.sums.from_moves += u64::from(len);
+                }
+            }
+            Effect::Zero { tag, len, .. } => {
+                if self.flights[tag.0 as usize].counts {
+                    self.sums.zeros += u64::from(len);
+                }
+            }
+            Effect::Patch { .. } => {}
         }
     }
 }

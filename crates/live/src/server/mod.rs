@@ -19,8 +19,9 @@ use crate::recorder::Driver;
 use crate::reopen::Reopening;
 use crate::volume::{OpenMode, Volume};
 use crate::world::{Command, UringWorld};
+use isotherm_core::run::{Host, Loop};
 use isotherm_core::store::{self, Superblock};
-use isotherm_core::{BufRef, DeviceOp, Effect, Engine, Event, Nanos, Params, Request, World};
+use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, Params, Request, World};
 use isotherm_traces::events::Ending;
 use start::prepare;
 use std::io;
@@ -34,8 +35,7 @@ pub struct Session {
     pub(crate) world: UringWorld,
     pub(crate) superblock: Superblock,
     pub(crate) mode: OpenMode,
-    events: Vec<Event>,
-    pub(crate) effects: Vec<Effect>,
+    run: Loop,
     pub(crate) devices: Arc<Vec<Option<crate::device::Device>>>,
     inbox: Arc<Inbox<Command>>,
     pub(crate) closing: bool,
@@ -79,20 +79,44 @@ impl std::fmt::Display for VolumeFailure {
     }
 }
 
-impl Session {
-    /// What the engine wants done.
-    pub(crate) fn carry_out(&mut self) {
-        for e in self.effects.drain(..) {
-            let meta = match &e {
-                Effect::Start(
-                    op @ DeviceOp {
-                        buf: BufRef::Meta, ..
-                    },
-                ) => self.engine.meta(op),
-                _ => &[],
-            };
-            self.world.carry_out(&e, meta);
+
+/// The engine behind a gate that is closed while the volume is opened again.
+struct Gate<'a> {
+    engine: &'a mut Driver,
+    reopening: &'a mut Option<Reopening>,
+}
+
+impl Host for Gate<'_> {
+    fn engine(&self) -> &Engine {
+        self.engine
+    }
+    fn submit(&mut self, now: Nanos, r: Request, out: &mut Vec<Effect>) {
+        match self.reopening {
+            Some(reopening) => reopening.held.push_back(r),
+            None => self.engine.submit(now, r, out),
         }
+    }
+    fn complete(
+        &mut self,
+        now: Nanos,
+        id: OpId,
+        result: Result<u32, IoError>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.engine.complete(now, id, result, out);
+    }
+    fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.engine.tick(now, out);
+    }
+    fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.engine.close(now, out);
+    }
+}
+
+impl Session {
+    /// Calls the engine, and carries out what it wants done.
+    pub(crate) fn call(&mut self, what: impl FnOnce(&mut Driver, &mut Vec<Effect>)) {
+        self.run.call(&mut self.engine, &mut self.world, what);
     }
 
     /// Opens the engine on the calling thread, for sources that live on it. The handle works from any thread.
@@ -106,31 +130,12 @@ impl Session {
 
     /// Waits for the next events, at most until `until`, and handles them all. False once the volume is closed.
     pub fn step(&mut self, until: Option<Nanos>) -> bool {
-        let wake = match (self.engine.next_wake(), until) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+        let mut host = Gate {
+            engine: &mut self.engine,
+            reopening: &mut self.reopening,
         };
-        self.world.wait(wake, &mut self.events);
-        let now = self.world.now();
-        let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
-            match event {
-                Event::Arrived(r) => {
-                    self.submit_admitted(r);
-                    continue;
-                }
-                Event::Finished { id, result } => {
-                    self.engine.complete(now, id, result, &mut self.effects);
-                }
-                Event::Closed => self.engine.close(now, &mut self.effects),
-            }
-            self.carry_out();
-        }
-        self.events = events;
-        if self.engine.next_wake().is_some_and(|w| w <= now) {
-            self.engine.tick(now, &mut self.effects);
-            self.carry_out();
-        }
+        let wake = host.engine.next_wake();
+        self.run.turn(&mut host, &mut self.world, wake, until);
         while let Some(command) = self.inbox.pop_command() {
             command(&mut self.engine, &mut self.world);
         }
@@ -174,13 +179,11 @@ impl Session {
     }
 
     pub(crate) fn submit_admitted(&mut self, r: Request) {
-        if let Some(reopening) = &mut self.reopening {
-            reopening.held.push_back(r);
-            return;
-        }
-        let now = self.world.now();
-        self.engine.submit(now, r, &mut self.effects);
-        self.carry_out();
+        let mut host = Gate {
+            engine: &mut self.engine,
+            reopening: &mut self.reopening,
+        };
+        self.run.tell(&mut host, &mut self.world, Event::Arrived(r));
     }
 
     /// The engine.
@@ -208,8 +211,7 @@ impl Session {
         // From here on only a submitter that was just between its check and its push can still arrive.
         self.world.refuse_from_now_on();
         let now = self.world.now();
-        self.engine.close(now, &mut self.effects);
-        self.carry_out();
+        self.call(|engine, out| engine.close(now, out));
     }
 
     /// Serves until somebody asks to stop, then closes.

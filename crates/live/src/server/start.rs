@@ -7,6 +7,7 @@ use crate::inbox::Inbox;
 use crate::recorder::Driver;
 use crate::volume::{OpenMode, Volume};
 use crate::world::{Command, Parts, UringWorld};
+use isotherm_core::run::Loop;
 use isotherm_core::{Engine, Nanos, Params};
 use std::io;
 use std::sync::Arc;
@@ -156,8 +157,7 @@ impl Prepared {
             reopening: None,
             lost: None,
             told: false,
-            events: Vec::with_capacity(1024),
-            effects: Vec::with_capacity(1024),
+            run: Loop::new(),
             devices,
             inbox: self.inbox,
             closing: false,

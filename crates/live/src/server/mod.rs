@@ -79,7 +79,6 @@ impl std::fmt::Display for VolumeFailure {
     }
 }
 
-
 /// The engine behind a gate that is closed while the volume is opened again.
 struct Gate<'a> {
     engine: &'a mut Driver,

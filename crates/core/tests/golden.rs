@@ -289,15 +289,16 @@ fn hot_dst_by_collector() {
     }
 }
 
-/// Worked by hand. F = 1, worth halves in 10 misses, a read saves 8 ms - 0.1 ms = 7714 units, a copy costs 0.1 ms = 97 units.
+/// Worked by hand. F = 1, worth halves in 10 misses, a read at a random place saves 5.556 ms - 0.05 ms = 5376 units, a copy costs
+/// 0.05 ms = 48 units.
 #[test]
 fn benefit() {
     let mut e = engine("benefit", &[("half_life", 10.0)], 8, &[1, 8]);
-    // 0 is copied: 7714 > 97. At the miss of 1 two misses have passed: 7714 less 5 % against 7714 less 10 %, and 97: copied.
-    // 1 hits, and has 7329 + 7714 = 15043.
-    let work = [read(0.0, 0), read(0.0, 1), read(0.0, 1)];
+    // 0 is copied: 5376 > 48. At the miss of 2 two misses have passed: 5376 less 5 % against 5376 less 10 %, and 48: copied.
+    // 2 hits, and has 5108 + 5376 = 10484.
+    let work = [read(0.0, 0), read(0.0, 2), read(0.0, 2)];
     assert_eq!(hits(&mut e, &work), "..+");
-    // 0: 6943 + 7714 = 14657, less 5 %: 13925, against 15043 less 5 %: 14291: not copied. Once more, less 5 %: 20558 against 13539.
+    // 0: 4839 + 5376 = 10215, less 5 %: 9705, against 10484 less 5 %: 9960: not copied. Once more, less 5 %: 14327 against 9436.
     let work = [read(0.0, 0), read(0.0, 0), read(0.0, 0)];
     assert_eq!(hits(&mut e, &work), "..+");
     let copies = Counts {
@@ -311,16 +312,16 @@ fn benefit() {
     let work = [
         io(10.0, 3, false, 16),
         io(10.0, 3, false, 16),
-        read(10.0, 1),
-        read(10.0, 1),
-        read(10.0, 1),
-        read(10.0, 1),
-        read(10.0, 1),
+        read(10.0, 2),
+        read(10.0, 2),
+        read(10.0, 2),
+        read(10.0, 2),
+        read(10.0, 2),
     ];
     assert_eq!(hits(&mut e, &work), ".......");
     assert_eq!(counts(&e), copies);
-    // All slots are dirty, so it is written home at 10.05 s though not settled; then 1 takes its place.
-    let work = [read(11.0, 1), read(11.0, 1)];
+    // All slots are dirty, so it is written home at 10.05 s though not settled; then 2 takes its place.
+    let work = [read(11.0, 2), read(11.0, 2)];
     assert_eq!(hits(&mut e, &work), ".+");
     let want = Counts {
         fetches: 4,

@@ -194,6 +194,24 @@ fn damage_is_found_and_a_lost_description_rebuilt() {
         );
         f.write_all_at(&byte, at).expect("written");
     }
+    // Superblock and counter on one side, the checkpoint's header on the other: mended, said, and nothing is left.
+    for (file, at) in [("f", 100), ("f", 8192 + 50), ("s", 12_288 + 50)] {
+        let f = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(place.path(file))
+            .expect("opened");
+        let mut byte = [0];
+        f.read_exact_at(&mut byte, at).expect("read");
+        f.write_all_at(&[byte[0] ^ 0x40], at).expect("written");
+    }
+    let before = place.run("check v --json");
+    assert_eq!(before.status.code(), Some(1));
+    let answer = place.json("check v --repair", "check");
+    let mended = answer["mended"].as_array().expect("a list");
+    assert_eq!((&answer["ok"], mended.len()), (&json!(true), 3), "{answer}");
+    let again = place.json("check v", "check");
+    assert_eq!((&again["ok"], &again["mended"]), (&json!(true), &json!([])));
     assert!(
         place
             .fails("create w --slow s")

@@ -52,6 +52,8 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
         sum.losses += d.losses;
         sum.accepted += d.accepted;
         sum.refused += d.refused;
+        sum.rolled_back += d.rolled_back;
+        sum.old_accepted += d.old_accepted;
         sum.batches += d.batches;
         sum.worn += d.worn;
         sum.asleep += d.asleep;
@@ -261,6 +263,23 @@ fn failing_devices_without_a_cache() {
         ..Scenario::new(seed)
     });
     assert!(did.losses > 0);
+}
+
+#[test]
+fn an_older_copy_of_a_member_is_refused() {
+    let did = all("older copies", 1000, |seed| Scenario {
+        rollback: true,
+        ring: Some(64),
+        shape: [
+            Shape::Small,
+            Shape::ThreeTiers,
+            Shape::TwoFast,
+            Shape::Roomy,
+        ][seed as usize % 4],
+        copies: seed % 8 == 3,
+        ..Scenario::new(seed)
+    });
+    assert!(did.rolled_back > 0 && did.old_accepted > 0);
 }
 
 #[test]

@@ -267,6 +267,9 @@ fn drive_command(file: &File, command: u8) -> io::Result<()> {
     }
 }
 
+/// How long another's claim to a block device is waited for.
+const CLAIM_ENDS: Duration = Duration::from_secs(3);
+
 fn open_file(
     path: &Path,
     how: OpenHow,
@@ -286,7 +289,16 @@ fn open_file(
         if created {
             options.create_new(true).mode(0o600);
         }
-        options.open(path)
+        // The kernel takes a killed server's ring apart after the process has ended, and its claim with it.
+        let begun = Instant::now();
+        loop {
+            let opened = options.open(path);
+            let claimed = |e: &io::Error| e.raw_os_error() == Some(libc::EBUSY);
+            if !opened.as_ref().is_err_and(claimed) || begun.elapsed() >= CLAIM_ENDS {
+                return opened;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     };
     let opened = match if how.buffered {
         open(false)

@@ -56,6 +56,10 @@ pub struct Explained {
 }
 
 impl Engine {
+    /// What is to be said on the members of a volume that is closed: for [`crate::store::mark_clean`].
+    pub fn closing(&self) -> crate::store::Closing {
+        self.durability.closing()
+    }
     /// The map and what goes with it.
     pub fn space(&self) -> &Space {
         &self.ground.space

@@ -60,7 +60,7 @@ pub const KNOBS: [Knob; 10] = [
     },
     Knob {
         name: "commit_interval_s",
-        what: "longest time that a mapping waits for a FLUSH to record it",
+        what: "a mapping that no FLUSH records is recorded after so long, in a lull; after six times as long in any case",
         range: "commit_interval_s: seconds, 0.01 to 3600",
         limits: (0.01, HOUR),
         zero: false,

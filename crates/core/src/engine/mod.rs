@@ -33,7 +33,7 @@ mod switch;
 pub use background::{Drain, SwitchError, fits};
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
-pub use mutants::{MUTANTS, Mutant};
+pub use mutants::{MUTANTS, Mutant, PLANTED};
 pub use params::Params;
 pub use relocation::WearBudget;
 pub use requests::REQUEST_BYTES_MAX;

@@ -82,6 +82,40 @@ pub enum Mutant {
     JoinForgetsStale,
     /// Of a joined operation that failed only the first part is repeated, and the others count as done.
     RepeatOnlyFirst,
+    /// A member that is an older copy of itself is brought up to date instead of refused.
+    HealRollback,
+    /// A round that only the mirror has, since power was lost, is taken for damage.
+    RefuseMirrorAhead,
+    /// A hole in the journal is taken for its end.
+    PassHole,
+    /// A journal block need not name the checksum of the one before.
+    IgnoreChain,
+    /// Blocks of a session that lost them count after a later session began.
+    AllowLostSession,
+    /// What a copy held clean at the end of any session is believed.
+    TrustOldClean,
+    /// A block that the primary lacks and the mirror has is not copied back.
+    LeavePrimaryTorn,
+    /// A checkpoint's header is copied before its blocks are durable.
+    ResyncHeaderFirst,
+    /// Recovery reads what may still be in the devices' caches.
+    NoFlushBeforeRecovery,
+    /// Both superblocks of a member are under one flush.
+    SuperblocksTogether,
+    /// The next checkpoint's number ignores headers that were seen and not used.
+    RepeatCheckpointNumber,
+    /// A member's counter is named before it is durable on that member.
+    NameBeforeRaise,
+    /// Counters are not raised while the volume runs.
+    NeverRaise,
+    /// FUA is forgotten for writes of zeros.
+    ZeroesForgetFua,
+    /// A round of moves does not flush the copy whose clean it records.
+    CleanForgetsCopy,
+    /// A checkpoint's records of dirty copies are not remembered.
+    PieceForgetsRecorded,
+    /// A failed round frees the slots that its moves were going to.
+    FreeAfterFailure,
 }
 
 /// All of them.
@@ -123,6 +157,28 @@ pub const MUTANTS: [Mutant; 37] = [
     Mutant::TrustTornJoin,
     Mutant::JoinForgetsStale,
     Mutant::RepeatOnlyFirst,
+];
+
+/// Faults of recovery and of counters that were planted from outside. Which of them the scenarios catch is told by the test that is
+/// not run by default.
+pub const PLANTED: [Mutant; 17] = [
+    Mutant::HealRollback,
+    Mutant::RefuseMirrorAhead,
+    Mutant::PassHole,
+    Mutant::IgnoreChain,
+    Mutant::AllowLostSession,
+    Mutant::TrustOldClean,
+    Mutant::LeavePrimaryTorn,
+    Mutant::ResyncHeaderFirst,
+    Mutant::NoFlushBeforeRecovery,
+    Mutant::SuperblocksTogether,
+    Mutant::RepeatCheckpointNumber,
+    Mutant::NameBeforeRaise,
+    Mutant::NeverRaise,
+    Mutant::ZeroesForgetFua,
+    Mutant::CleanForgetsCopy,
+    Mutant::PieceForgetsRecorded,
+    Mutant::FreeAfterFailure,
 ];
 
 /// Was this rule taken out?

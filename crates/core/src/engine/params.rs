@@ -12,8 +12,12 @@ pub struct Params {
     /// Extent-sized move buffers that the world has: moves under way at most, those that wait for their record among them
     /// ([`Params::buffers_for`]).
     pub move_buffers: u16,
-    /// Records wait at most this long for a FLUSH to carry them.
+    /// Records that no FLUSH has carried for so long are written in the next lull of the device that holds the second copy of the
+    /// metadata, and after six times as long in any case.
     pub commit_interval: Nanos,
+    /// A member's counter is raised at most so often, in rounds that write to it (`durability/counters.rs`); `None`: never, for
+    /// worlds that keep no bytes.
+    pub counter_every: Option<Nanos>,
     /// Journal blocks kept in memory until the mirror has them.
     pub stage_blocks: u32,
     /// Reads of unmapped extents give them a home (the lab; live they return zeros).
@@ -70,6 +74,7 @@ impl Default for Params {
         Params {
             move_buffers: 16,
             commit_interval: Nanos::from_secs(5),
+            counter_every: Some(Nanos::from_secs(30)),
             stage_blocks: 1024,
             map_on_read: false,
             own_slots: false,

@@ -9,8 +9,9 @@
 //! finds a member below what is named looks at an older copy of it.
 
 use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
-use super::superblock::COUNT_MAX;
+use super::superblock::{COUNT_MAX, Superblock};
 use super::{BLOCK, layout};
+use crate::units::MemberId;
 use crate::volume::geometry::{MEMBER_IDS_MAX, MEMBERS_MAX};
 use alloc::vec::Vec;
 
@@ -74,6 +75,25 @@ pub fn learn(known: &mut Known, member: u16, value: u64) {
 }
 
 impl Counter {
+    /// Of the member in place `m` of a volume's list.
+    pub fn of(
+        sb: &Superblock,
+        m: MemberId,
+        value: u64,
+        last_flushed: u64,
+        known: &Known,
+    ) -> Counter {
+        let entry = &sb.members[usize::from(m.0)];
+        Counter {
+            member: entry.id,
+            uuid: entry.uuid,
+            value,
+            epoch: sb.epoch,
+            last_flushed,
+            copy_offset: sb.copy_offset(m),
+            known: known.clone(),
+        }
+    }
     /// As a block of the volume `volume`.
     pub fn encode(&self, volume: &[u8; 16]) -> [u8; BLOCK] {
         let mut b = [0; BLOCK];

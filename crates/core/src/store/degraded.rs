@@ -4,7 +4,8 @@
 //! was told in time of everything that was acknowledged ([`Follow`]). Of dirty copies a mirror that follows knows at least
 //! one whenever there is any: so it can tell "none" from "some", though not which.
 
-use super::open::{OpenError, Report};
+use super::error::OpenError;
+use super::open::Report;
 use super::recover::{Loaded, Session};
 use super::superblock::{Follow, Superblock};
 use crate::units::{ExtentId, MemberId, Slot};

@@ -128,6 +128,10 @@ impl Staging {
     pub fn tip(&self) -> Tip {
         self.tip
     }
+    /// Is a block being filled?
+    pub fn is_open(&self) -> bool {
+        self.fill > 0
+    }
     /// Blocks that can be staged before the mirror must catch up.
     pub fn room(&self) -> u64 {
         self.capacity - (self.tip.next_seq - self.mirrored) - u64::from(self.fill > 0)

@@ -2,10 +2,14 @@
 //!
 //! Never false: a record is on a device only if the data that it exposes was durable before the record was issued.
 
+mod agree;
 pub mod checkpoint;
 pub mod codec;
 pub mod counter;
 mod degraded;
+mod error;
+mod evidence;
+mod heal;
 pub mod journal;
 pub mod layout;
 pub mod open;
@@ -13,8 +17,11 @@ pub mod record;
 mod recover;
 pub mod superblock;
 
+pub use agree::choose;
+pub use error::OpenError;
+pub use heal::{Part, Repair, mend};
 pub use layout::{Layout, MetaArea};
-pub use open::{OpenError, Opened, Report, format, mark_clean, open};
+pub use open::{Closing, Opened, Report, format, mark_clean, open};
 pub use superblock::Superblock;
 
 use crate::units::MemberId;
@@ -46,6 +53,11 @@ pub trait Media {
     /// Bytes of that member, where the medium knows. Opening refuses a volume that claims more before it sizes anything
     /// by the claim; a medium that says `None` must have checked that itself.
     fn bytes(&self, _member: MemberId) -> Option<u64> {
+        None
+    }
+    /// A safety rule of recovery to leave out, for tests of the tests.
+    #[cfg(feature = "mutants")]
+    fn mutant(&self) -> Option<crate::engine::Mutant> {
         None
     }
 }

@@ -1,230 +1,22 @@
 //! Creation, opening with recovery, clean closing.
 
+use super::agree::agree;
 use super::checkpoint::Header;
-use super::counter::{self, Counter, Known};
+use super::counter::{self, Counter, Known, learn};
 use super::degraded;
+use super::error::OpenError;
+use super::evidence::{self, Evidence};
+use super::heal::{self, Repair, broken};
 use super::journal::Tip;
 use super::layout::STAMP_AT;
-use super::recover::{Session, load, resync};
-use super::superblock::{Follow, State, Superblock, SuperblockError};
+use super::recover::{From, Loaded, Session, load};
+use super::superblock::{Follow, State, Superblock};
 use super::{BLOCK, Layout, Media, MediaError};
+use crate::engine::Mutant;
 use crate::units::{ExtentId, MemberId, Nanos};
 use crate::volume::Space;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
-
-/// Why a volume cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OpenError {
-    /// A device failed.
-    Media(MediaError),
-    /// Neither superblock of this member can be used.
-    Superblock(MemberId, SuperblockError),
-    /// It has features that this program may read past, but not write past.
-    ReadOnlyFeatures,
-    /// A member is not there.
-    Missing(MemberId),
-    /// A member is not there, and data had its home on it.
-    LostHomes {
-        /// Which.
-        member: MemberId,
-        /// Extents.
-        extents: u32,
-    },
-    /// A member is not there, and the survivors may not know of everything: the mirror was not told in time.
-    Unsure(MemberId),
-    /// A member is not there, and it held, or may have held, writes that nobody else has.
-    LostWrites {
-        /// Which.
-        member: MemberId,
-        /// Extents known to be concerned.
-        extents: u32,
-    },
-    /// The member belongs to another volume.
-    Foreign(MemberId),
-    /// The same member of the list was given twice.
-    Twice(MemberId),
-    /// The member list of this device differs from the others'.
-    MemberList(MemberId),
-    /// The member last took part in an older session: it missed writes.
-    Stale {
-        /// Which.
-        member: MemberId,
-        /// Its generation.
-        generation: u64,
-        /// The volume's.
-        newest: u64,
-    },
-    /// The member is smaller than the volume says: it was cut short.
-    Short {
-        /// Which.
-        member: MemberId,
-        /// Its bytes.
-        bytes: u64,
-        /// What the volume uses of it.
-        needed: u64,
-    },
-    /// Same generation, different session: two copies of the volume went separate ways.
-    Diverged(MemberId),
-    /// A journal block that was durable once is gone, and the mirror does not have it.
-    JournalHole {
-        /// Its sequence number.
-        seq: u64,
-    },
-    /// No checkpoint can be read in full.
-    NoCheckpoint,
-    /// A record cannot be true.
-    BadRecord(&'static str),
-}
-
-impl From<MediaError> for OpenError {
-    fn from(e: MediaError) -> OpenError {
-        OpenError::Media(e)
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Media(e) => write!(
-                f,
-                "member {} failed at byte {}: check the device",
-                e.member.0, e.offset
-            ),
-            OpenError::Superblock(m, SuperblockError::Foreign) => {
-                write!(
-                    f,
-                    "member {} carries no Isotherm superblock: give the device that belongs to the volume",
-                    m.0
-                )
-            }
-            OpenError::Superblock(m, SuperblockError::Newer(v)) => {
-                write!(
-                    f,
-                    "member {} was written by format version {v} or uses features this program does not know: use a newer isotherm",
-                    m.0
-                )
-            }
-            OpenError::Superblock(m, SuperblockError::Older(v)) => {
-                write!(
-                    f,
-                    "member {} is of format version {v}, which this program no longer reads: copy the data out with the isotherm that made it (before format version 2), then create the volume anew",
-                    m.0
-                )
-            }
-            OpenError::ReadOnlyFeatures => write!(
-                f,
-                "the volume has features that only a newer isotherm may write to: use that, or serve it with --read-only"
-            ),
-            OpenError::Superblock(m, SuperblockError::Damaged) => {
-                write!(
-                    f,
-                    "both superblocks of member {} are damaged: restore the device, or serve the rest with --read-only",
-                    m.0
-                )
-            }
-            OpenError::Superblock(m, SuperblockError::Impossible(what)) => {
-                write!(
-                    f,
-                    "the superblock of member {} is impossible ({what}): restore the device",
-                    m.0
-                )
-            }
-            OpenError::Missing(m) => write!(
-                f,
-                "member {} is missing: attach it, or serve what survives with --read-only",
-                m.0
-            ),
-            OpenError::LostHomes { member, extents } => write!(
-                f,
-                "member {} is missing, and {extents} extents have their home on it: attach it, or serve what survives with --read-only",
-                member.0
-            ),
-            OpenError::Unsure(m) => write!(
-                f,
-                "member {} is missing, and the others may not know of all that was written: attach it, or serve what survives with --read-only",
-                m.0
-            ),
-            OpenError::LostWrites { member, extents } => write!(
-                f,
-                "member {} is missing, and it held the newest data of {extents} extents or more: attach it, or go on without these writes with --accept-loss",
-                member.0
-            ),
-            OpenError::Foreign(m) => write!(
-                f,
-                "member {} belongs to another volume: give the device of this one",
-                m.0
-            ),
-            OpenError::Twice(m) => write!(f, "member {} was given twice", m.0),
-            OpenError::MemberList(m) => write!(
-                f,
-                "member {} disagrees about the member list: it was part of another set-up",
-                m.0
-            ),
-            OpenError::Stale {
-                member,
-                generation,
-                newest,
-            } => write!(
-                f,
-                "member {} is of generation {generation}, the volume of {newest}: it missed writes and cannot rejoin; serve the rest with --read-only",
-                member.0
-            ),
-            OpenError::Short {
-                member,
-                bytes,
-                needed,
-            } => write!(
-                f,
-                "member {} has {bytes} bytes, the volume uses {needed}: it was cut short",
-                member.0
-            ),
-            OpenError::Diverged(m) => {
-                write!(
-                    f,
-                    "member {} was written by another session of the same generation: two copies of the volume diverged",
-                    m.0
-                )
-            }
-            OpenError::JournalHole { seq } => {
-                write!(
-                    f,
-                    "journal block {seq} was durable and is damaged, and the mirror does not have it: restore the fast device from a backup"
-                )
-            }
-            OpenError::NoCheckpoint => write!(
-                f,
-                "no checkpoint can be read in full on fast or mirror: restore a device from a backup"
-            ),
-            OpenError::BadRecord(what) => {
-                write!(f, "{what}: the metadata is damaged; run `isotherm check`")
-            }
-        }
-    }
-}
-
-impl OpenError {
-    /// The member that it is about, if it is about one.
-    pub fn member(&self) -> Option<MemberId> {
-        match self {
-            OpenError::Media(e) => Some(e.member),
-            OpenError::Superblock(m, _)
-            | OpenError::Missing(m)
-            | OpenError::LostHomes { member: m, .. }
-            | OpenError::LostWrites { member: m, .. }
-            | OpenError::Unsure(m)
-            | OpenError::Foreign(m)
-            | OpenError::Twice(m)
-            | OpenError::MemberList(m)
-            | OpenError::Stale { member: m, .. }
-            | OpenError::Diverged(m) => Some(*m),
-            _ => None,
-        }
-    }
-}
-
-impl core::error::Error for OpenError {}
 
 /// What opening found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -257,6 +49,14 @@ pub struct Report {
     pub dropped: Vec<ExtentId>,
     /// The map may lack extents that were mapped: unmapped ones must not be read as zeros.
     pub incomplete: bool,
+    /// What was damaged on one copy and whole on another. Unless the volume was opened to read only it is mended now.
+    pub repairs: Vec<Repair>,
+    /// Extents of which no copy of the metadata tells any more, from each to before the second; somebody accepted that. They have
+    /// no home.
+    pub lost_extents: Vec<(ExtentId, ExtentId)>,
+    /// Journal blocks up to this number were durable for certain. Of later ones, if there are any, nobody could tell that they were
+    /// missing.
+    pub proven: u64,
     /// What else is worth saying.
     pub notes: Vec<String>,
 }
@@ -276,6 +76,8 @@ pub struct Opened {
     pub checkpoint: Header,
     /// The highest number in any checkpoint header found, readable in full or not: no later one may repeat it.
     pub highest_checkpoint: u64,
+    /// What is known of members' counters: all of it durable.
+    pub counters: Known,
     /// Engine time to go on from: later than every time stamp in the map.
     pub time_base: Nanos,
     /// What was found.
@@ -308,19 +110,11 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
         )?;
         media.flush(m)?;
     }
-    for (i, entry) in sb.members.iter().enumerate() {
+    for i in 0..sb.members.len() {
         let m = MemberId(i as u8);
         media.write(m, STAMP_AT, &[0; BLOCK])?;
         for value in [0, FIRST_COUNTER] {
-            let counter = Counter {
-                member: entry.id,
-                uuid: entry.uuid,
-                value,
-                epoch: sb.epoch,
-                last_flushed: 0,
-                copy_offset: sb.copy_offset(m),
-                known: Known::new(),
-            };
+            let counter = Counter::of(sb, m, value, 0, &Known::new());
             media.write(m, counter::offset(value), &counter.encode(&sb.uuid))?;
         }
         media.flush(m)?;
@@ -351,128 +145,13 @@ pub fn write_superblocks<M: Media + ?Sized>(
         }
         .encode();
         media.write(m, 0, &block)?;
-        media.flush(m)?;
+        if !broken(media, Mutant::SuperblocksTogether) {
+            media.flush(m)?;
+        }
         media.write(m, sb.copy_offset(m), &block)?;
         media.flush(m)?;
     }
     Ok(())
-}
-
-/// The better of a device's two superblocks. `second` may be unreadable when the first is not.
-pub fn choose(
-    first: Result<Superblock, SuperblockError>,
-    second: Result<Superblock, SuperblockError>,
-) -> Result<Superblock, SuperblockError> {
-    match (first, second) {
-        // A crash between the two writes leaves the second one session (or one state) behind.
-        (Ok(a), Ok(b)) => {
-            let rank = |s: &Superblock| {
-                (
-                    s.generation,
-                    matches!(s.state, State::Active),
-                    matches!(s.state, State::Clean),
-                )
-            };
-            Ok(if rank(&b).0 > rank(&a).0 { b } else { a })
-        }
-        (Ok(a), Err(_)) => Ok(a),
-        (Err(e @ (SuperblockError::Newer(_) | SuperblockError::Older(_))), _)
-        | (Err(SuperblockError::Foreign), Err(e))
-        | (Err(e), Err(_)) => Err(e),
-        (Err(_), Ok(b)) => Ok(b),
-    }
-}
-
-/// Check that the superblocks found are one volume. Returns the one to go by, who is missing, and the last session that
-/// got further than preparing.
-///
-/// A member that the newest session went without is as good as missing, except to who insists on having all.
-fn agree(
-    found: &[Option<Superblock>],
-    all: bool,
-) -> Result<(Superblock, Vec<MemberId>, Session), OpenError> {
-    let newest = found
-        .iter()
-        .flatten()
-        .max_by_key(|s| (s.generation, !matches!(s.state, State::Preparing)))
-        .ok_or(OpenError::Missing(MemberId(0)))?
-        .clone();
-    let mut missing = Vec::new();
-    // Until every member says "active", nothing was written under the new epoch: those still at the one before fit.
-    let begun = found
-        .iter()
-        .flatten()
-        .any(|s| s.generation == newest.generation && s.state != State::Preparing);
-    for i in 0..newest.members.len() {
-        let m = MemberId(i as u8);
-        let Some(sb) = found.get(i).and_then(Option::as_ref) else {
-            missing.push(m);
-            continue;
-        };
-        if sb.uuid != newest.uuid {
-            return Err(OpenError::Foreign(m));
-        }
-        if usize::from(sb.index) != i || !same_shape(sb, &newest) {
-            return Err(OpenError::MemberList(m));
-        }
-        if sb.generation == newest.generation {
-            if sb.epoch != newest.epoch {
-                return Err(OpenError::Diverged(m));
-            }
-        } else if !begun && preceded(sb, &newest) {
-            // At the session before, which is the last that counts.
-        } else if newest.is_absent(m) && !all {
-            missing.push(m);
-        } else {
-            return Err(OpenError::Stale {
-                member: m,
-                generation: sb.generation,
-                newest: newest.generation,
-            });
-        }
-    }
-    let session = if begun {
-        Session {
-            epoch: newest.epoch,
-            first_seq: newest.first_seq,
-            follow: newest.follow,
-            sole: newest.follow == Follow::Exact,
-        }
-    } else {
-        Session {
-            epoch: newest.prev_epoch,
-            first_seq: newest.prev_first_seq,
-            follow: newest.prev_follow,
-            sole: false,
-        }
-    };
-    Ok((newest, missing, session))
-}
-
-/// Do two superblocks describe one volume? Everything fixed at creation must be equal; hints, names and policy may differ.
-fn same_shape(a: &Superblock, b: &Superblock) -> bool {
-    let fixed = |s: &Superblock| {
-        (
-            s.extent_shift,
-            s.block_shift,
-            s.extents,
-            s.area,
-            s.table_version,
-        )
-    };
-    fixed(a) == fixed(b)
-        && a.members.len() == b.members.len()
-        && a.members.iter().zip(&b.members).all(|(a, b)| {
-            (a.uuid, a.id, a.tier, a.slots, a.data_offset, a.bytes)
-                == (b.uuid, b.id, b.tier, b.slots, b.data_offset, b.bytes)
-        })
-}
-
-/// Is `sb` of the last session that wrote before `newest` prepared, or of another that only prepared after that one?
-fn preceded(sb: &Superblock, newest: &Superblock) -> bool {
-    let before = (newest.prev_generation, newest.prev_epoch);
-    (sb.generation, sb.epoch) == before
-        || (sb.state == State::Preparing && (sb.prev_generation, sb.prev_epoch) == before)
 }
 
 /// How to open.
@@ -505,13 +184,23 @@ impl Mode {
     }
 }
 
-/// Open a volume: check members, load the newest whole checkpoint, replay the journal, begin a session.
-/// `found[i]` is the superblock of member i, if that device is there.
-pub fn open<M: Media + ?Sized>(
+/// What is there and belongs together, before any of the map is read.
+pub(super) struct Found {
+    pub(super) sb: Superblock,
+    pub(super) session: Session,
+    created: Layout,
+    pub(super) layout: Layout,
+    pub(super) evidence: Evidence,
+    pub(super) report: Report,
+    clean_somewhere: bool,
+}
+
+/// Checks members and what they know of each other.
+pub(super) fn look<M: Media + ?Sized>(
     media: &mut M,
     found: &[Option<Superblock>],
     mode: Mode,
-) -> Result<Opened, OpenError> {
+) -> Result<Found, OpenError> {
     let (sb, missing, session) = agree(found, matches!(mode, Mode::ReadWrite { .. }))?;
     if sb.is_read_only() && mode != Mode::ReadOnly {
         return Err(OpenError::ReadOnlyFeatures);
@@ -523,9 +212,6 @@ pub fn open<M: Media + ?Sized>(
     let layout = created
         .without(&missing)
         .ok_or(OpenError::Missing(created.primary))?;
-    let sources: Vec<MemberId> = core::iter::once(layout.primary)
-        .chain(layout.mirror)
-        .collect();
     // Memory and loops are sized by what the superblock claims; the devices say whether that can be true.
     for (i, entry) in sb.members.iter().enumerate() {
         let member = MemberId(i as u8);
@@ -538,64 +224,107 @@ pub fn open<M: Media + ?Sized>(
             });
         }
     }
+    if mode.epoch().is_some() && !broken(media, Mutant::NoFlushBeforeRecovery) {
+        // What recovery reads must not be lost by a power failure after it: a value once read stays.
+        for m in (0..sb.members.len()).map(|i| MemberId(i as u8)) {
+            if !missing.contains(&m) {
+                media.flush(m)?;
+            }
+        }
+    }
     let there = || {
         found
             .iter()
             .flatten()
             .filter(|s| s.generation == sb.generation)
     };
+    let clean = there().filter(|s| s.state == State::Clean).count();
+    let whole = layout.primary == created.primary || session.sole || session.closed.is_some();
+    let evidence = Evidence::gather(media, &sb, found, &missing, session, whole);
     let mut report = Report {
-        was_clean: there().count() + missing.len() == sb.members.len()
-            && there().all(|s| s.state == State::Clean),
+        was_clean: clean + missing.len() == sb.members.len() && clean == there().count(),
+        repairs: heal::superblocks(media, &sb, &missing),
         missing,
         ..Report::default()
     };
-    if mode.epoch().is_some() {
-        // What recovery reads must not be lost by a power failure after it: a value once read stays.
-        for m in (0..sb.members.len()).map(|i| MemberId(i as u8)) {
-            if !report.missing.contains(&m) {
-                media.flush(m)?;
-            }
+    report.repairs.extend(evidence.repairs());
+    let f = Found {
+        sb,
+        session,
+        created,
+        layout,
+        evidence,
+        report,
+        clean_somewhere: clean > 0,
+    };
+    f.no_rollback(media)?;
+    Ok(f)
+}
+
+impl Found {
+    fn no_rollback<M: Media + ?Sized>(&self, media: &M) -> Result<(), OpenError> {
+        if broken(media, Mutant::HealRollback) {
+            return Ok(());
         }
+        self.evidence.no_rollback(&self.sb)
     }
-    let mut loaded = load(media, &sb, created, session, &sources, &mut report)?;
-    let exact = layout.primary == created.primary
-        || there().any(|s| s.state == State::Clean)
-        || session.follow == Follow::Exact;
-    degraded::judge(&sb, &loaded, session, exact, &mut report);
-    if let Mode::Degraded { accept_loss, .. } = mode {
-        degraded::allow(&sb, accept_loss, &mut report)?;
-        degraded::drop_lost(&mut loaded.space, &mut report);
-    }
-    degraded::forget_clean(&mut loaded.space, &report.missing);
-    report.mapped = loaded.space.map.mapped();
-    let mut sb = Superblock { index: 0, ..sb };
-    if let Some(epoch) = mode.epoch() {
-        if let Some(mirror) = layout.mirror {
-            resync(media, &sb, layout, session, mirror, &loaded)?;
-        }
-        // Two steps, so that a crash between members is told from a member that stayed behind.
-        // An opening that itself got no further than preparing never counted.
-        if there().any(|s| s.state != State::Preparing) {
-            (sb.prev_generation, sb.prev_epoch, sb.prev_first_seq) =
-                (sb.generation, sb.epoch, sb.first_seq);
-        }
-        sb.prev_follow = if exact { Follow::Exact } else { session.follow };
-        sb.follow = if layout.mirror.is_some() {
-            Follow::Mirror
-        } else {
-            Follow::Exact
+
+    /// The map, as checkpoint and journal tell it.
+    pub(super) fn load<M: Media + ?Sized>(
+        &mut self,
+        media: &mut M,
+        accept_loss: bool,
+    ) -> Result<Loaded, OpenError> {
+        let sources: Vec<MemberId> = core::iter::once(self.layout.primary)
+            .chain(self.layout.mirror)
+            .collect();
+        let from = From {
+            sb: &self.sb,
+            layout: self.created,
+            session: self.session,
+            sources: &sources,
+            flushed: self.evidence.flushed,
+            whole: self.layout.primary == self.created.primary
+                || self.session.sole
+                || self.session.closed.is_some(),
+            accept_loss,
         };
-        sb.absent = report.missing.iter().fold(0, |s, m| s | 1 << m.0);
-        (sb.generation, sb.epoch, sb.first_seq) = (sb.generation + 1, epoch, loaded.tip.next_seq);
-        sb.copies |= sb.has_room_for_copies();
-        sb.closed_seq = 0;
-        for state in [State::Preparing, State::Active] {
-            sb.state = state;
-            write_superblocks(media, &sb)?;
+        let mut loaded = load(media, &from, &mut self.report)?;
+        for &(id, value) in &loaded.counters {
+            learn(&mut self.evidence.known, id, value);
         }
+        self.no_rollback(media)?;
+        loaded.counters.clone_from(&self.evidence.known);
+        Ok(loaded)
     }
-    let time_base = loaded.time.max(sb.time_base);
+}
+
+/// Open a volume: check members, load the newest whole checkpoint, replay the journal, begin a session.
+/// `found[i]` is the superblock of member i, if that device is there.
+pub fn open<M: Media + ?Sized>(
+    media: &mut M,
+    found: &[Option<Superblock>],
+    mode: Mode,
+) -> Result<Opened, OpenError> {
+    let mut f = look(media, found, mode)?;
+    let accept = matches!(mode, Mode::Degraded { accept_loss, .. } if accept_loss);
+    let mut loaded = f.load(media, accept)?;
+    let (created, layout, session) = (f.created, f.layout, f.session);
+    let exact =
+        layout.primary == created.primary || f.clean_somewhere || session.follow == Follow::Exact;
+    degraded::judge(&f.sb, &loaded, session, exact, &mut f.report);
+    if let Mode::Degraded { accept_loss, .. } = mode {
+        degraded::allow(&f.sb, accept_loss, &mut f.report)?;
+        degraded::drop_lost(&mut loaded.space, &mut f.report);
+    }
+    degraded::forget_clean(&mut loaded.space, &f.report.missing);
+    f.report.mapped = loaded.space.map.mapped();
+    let words = f.report.repairs.iter().map(ToString::to_string);
+    f.report.notes.extend(words);
+    if let Some(epoch) = mode.epoch() {
+        begin(media, &mut f, &loaded, found, exact, epoch)?;
+    }
+    let time_base = loaded.time.max(f.sb.time_base);
     Ok(Opened {
         space: loaded.space,
         layout: if mode.epoch().is_some() {
@@ -603,27 +332,90 @@ pub fn open<M: Media + ?Sized>(
         } else {
             created
         },
-        superblock: sb,
+        superblock: Superblock { index: 0, ..f.sb },
         tip: loaded.tip,
         checkpoint: loaded.checkpoint,
         highest_checkpoint: loaded.highest,
+        counters: f.evidence.known,
         time_base,
-        report,
+        report: f.report,
     })
+}
+
+/// Mend what is damaged, make primary and mirror alike, and say on every member that a session of this epoch has begun.
+fn begin<M: Media + ?Sized>(
+    media: &mut M,
+    f: &mut Found,
+    loaded: &Loaded,
+    found: &[Option<Superblock>],
+    exact: bool,
+    epoch: u64,
+) -> Result<(), OpenError> {
+    let (sb, layout, session) = (&mut f.sb, f.layout, f.session);
+    f.evidence.mend(media, sb)?;
+    heal::resync(media, sb, layout, session, loaded)?;
+    // Two steps, so that a crash between members is told from a member that stayed behind.
+    // An opening that itself got no further than preparing never counted.
+    let generation = sb.generation;
+    let mut there = found
+        .iter()
+        .flatten()
+        .filter(|s| s.generation == generation);
+    if there.any(|s| s.state != State::Preparing) {
+        (sb.prev_generation, sb.prev_epoch, sb.prev_first_seq) =
+            (sb.generation, sb.epoch, sb.first_seq);
+    }
+    sb.prev_follow = if exact { Follow::Exact } else { session.follow };
+    sb.follow = if layout.mirror.is_some() {
+        Follow::Mirror
+    } else {
+        Follow::Exact
+    };
+    sb.absent = f.report.missing.iter().fold(0, |s, m| s | 1 << m.0);
+    (sb.generation, sb.epoch, sb.first_seq) = (generation + 1, epoch, loaded.tip.next_seq);
+    sb.copies |= sb.has_room_for_copies();
+    sb.closed_seq = 0;
+    sb.void_at = if loaded.void { loaded.tip.next_seq } else { 0 };
+    say_counters(sb, &f.evidence.known);
+    for state in [State::Preparing, State::Active] {
+        sb.state = state;
+        write_superblocks(media, sb)?;
+    }
+    Ok(())
+}
+
+fn say_counters(sb: &mut Superblock, known: &Known) {
+    for m in &mut sb.members {
+        let value = known.iter().find(|k| k.0 == m.id).map_or(0, |k| k.1);
+        m.counter = m.counter.max(value);
+    }
+}
+
+/// What an engine that is closed leaves to be said: see [`crate::Engine::closing`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closing {
+    /// The journal number that would come next.
+    pub next_seq: u64,
+    /// What is known of members' counters.
+    pub counters: Known,
 }
 
 /// Say on every member that the session ended cleanly. The caller has seen [`crate::Engine::is_closed`].
 pub fn mark_clean<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
+    closing: &Closing,
     now: Nanos,
 ) -> Result<(), MediaError> {
-    write_superblocks(
-        media,
-        &Superblock {
-            state: State::Clean,
-            time_base: now,
-            ..sb.clone()
-        },
-    )
+    let mut known = closing.counters.clone();
+    // Each is raised once more: whoever is put back from before this moment is known by it.
+    evidence::raise_all(media, sb, closing.next_seq - 1, &mut known)?;
+    let mut sb = Superblock {
+        state: State::Clean,
+        time_base: now,
+        closed_seq: closing.next_seq,
+        ..sb.clone()
+    };
+    say_counters(&mut sb, &known);
+    write_superblocks(media, &sb)
 }

@@ -1,20 +1,24 @@
-//! Recovery: the newest whole checkpoint, then the journal; then primary and mirror are made equal.
+//! Recovery: the newest whole checkpoint, then the journal. What one copy lacks is taken from the other, block by block.
 
 use super::checkpoint::{self, Header};
 use super::counter::{self, Known};
-use super::journal::{self, Tip};
-use super::open::{OpenError, Report};
+use super::error::OpenError;
+use super::heal::{Part, Repair, broken};
+use super::journal::{self, BlockHeader, Tip};
+use super::layout::RING_MIN;
+use super::open::Report;
 use super::record::{self, Entry};
 use super::superblock::{Follow, State, Superblock};
-use super::{BLOCK, HEADER, Layout, Media, MediaError};
+use super::{BLOCK, HEADER, Layout, Media};
+use crate::engine::Mutant;
 use crate::units::{ExtentId, MemberId, Nanos, Slot};
 use crate::volume::Space;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Blocks read in one go.
-const CHUNK: usize = 256;
+pub(super) const CHUNK: usize = 256;
 
 /// The last session that may have written to the journal.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +29,8 @@ pub(super) struct Session {
     pub(super) follow: Follow,
     /// Whoever carried metadata in it wrote whatever it acknowledged: a gap is damage.
     pub(super) sole: bool,
+    /// It ended cleanly, and this journal number would have been the next.
+    pub(super) closed: Option<u64>,
 }
 
 impl Session {
@@ -57,69 +63,144 @@ pub(super) struct Loaded {
     pub(super) lazy: bool,
     /// What checkpoint and journal say of members' counters.
     pub(super) counters: Known,
+    /// Blocks of the checkpoint that are damaged, and on which member.
+    pub(super) bad: Vec<(MemberId, u32)>,
+    /// Those that nobody has.
+    pub(super) gaps: Vec<u32>,
+    /// Extents that they may have told of: from each to before the second.
+    lost: Vec<(u32, u32)>,
+    /// Of these, what the journal tells anyway.
+    restated: BTreeSet<u32>,
+    /// Nothing of the primary's ring is left, and nothing that was in it is missing.
+    pub(super) void: bool,
+    /// First and last extent of the records applied since somebody asked.
+    stated: Option<(u32, u32)>,
 }
 
-/// Load the newest checkpoint that is whole and replay the journal from it; older ones, and the mirror's, come next.
+/// What recovery reads, and what it goes by.
+#[derive(Clone, Copy)]
+pub(super) struct From<'a> {
+    pub(super) sb: &'a Superblock,
+    /// As created.
+    pub(super) layout: Layout,
+    pub(super) session: Session,
+    /// Who of primary and mirror is there.
+    pub(super) sources: &'a [MemberId],
+    /// Every journal block up to this number was durable ([`super::evidence`]).
+    pub(super) flushed: u64,
+    /// What journal blocks say of others was true of somebody who is there.
+    pub(super) whole: bool,
+    /// Go on without what no copy of the checkpoint tells.
+    pub(super) accept_loss: bool,
+}
+
+/// Load the newest checkpoint that is whole, if need be put together from primary and mirror, and replay the journal from it; older
+/// ones come next.
 pub(super) fn load<M: Media + ?Sized>(
     media: &mut M,
-    sb: &Superblock,
-    layout: Layout,
-    session: Session,
-    sources: &[MemberId],
+    from: &From<'_>,
     report: &mut Report,
 ) -> Result<Loaded, OpenError> {
-    let mut candidates: Vec<(Header, MemberId, Known)> = Vec::new();
-    let mut block = vec![0; BLOCK];
-    for &m in sources {
-        for region in 0..2 {
-            if media
-                .read(m, layout.area.region_offset(region), &mut block)
-                .is_ok()
-                && let Some(h) =
-                    Header::decode(&block, &sb.uuid).filter(|h| Header::region(h.number) == region)
-            {
-                candidates.push((h, m, Header::counters(&block).unwrap_or_default()));
+    let candidates = candidates(media, from);
+    let highest = candidates.iter().map(|c| c.0.number).max().unwrap_or(0);
+    let mut why = None;
+    // A loss is accepted only if no older checkpoint will do without one.
+    for accept in [false, true] {
+        if accept && !from.accept_loss {
+            break;
+        }
+        for (h, m, counters) in &candidates {
+            let mut loaded = Loaded::new(from, *h, highest, counters.clone())?;
+            let mut r = Report {
+                from_mirror: u64::from(*m != from.layout.primary),
+                ..report.clone()
+            };
+            match attempt(media, from, accept, &mut loaded, &mut r) {
+                Ok(()) => {
+                    *report = r;
+                    return Ok(loaded);
+                }
+                // The newest says most plainly what is wrong, with a loss accepted if that is asked for.
+                Err(e) if why.is_none() || (accept && h.number == highest) => why = Some(e),
+                Err(_) => {}
             }
         }
     }
-    // Newest first; of equals, the primary's.
-    candidates.sort_by_key(|(h, m, _)| (core::cmp::Reverse(h.number), *m != sources[0]));
-    let highest = candidates.iter().map(|c| c.0.number).max().unwrap_or(0);
-    let mut why = OpenError::NoCheckpoint;
-    for (h, m, counters) in candidates {
-        let space = Space::new(sb.geometry().map_err(OpenError::BadRecord)?);
-        let mut loaded = Loaded {
+    Err(why.unwrap_or(OpenError::NoCheckpoint))
+}
+
+/// Headers found, newest first; of equals, the primary's.
+fn candidates<M: Media + ?Sized>(media: &mut M, from: &From<'_>) -> Vec<(Header, MemberId, Known)> {
+    let mut candidates: Vec<(Header, MemberId, Known)> = Vec::new();
+    let mut block = vec![0; BLOCK];
+    for &m in from.sources {
+        for region in 0..2 {
+            let at = from.layout.area.region_offset(region);
+            if media.read(m, at, &mut block).is_ok()
+                && let Some(h) = Header::decode(&block, &from.sb.uuid)
+                    .filter(|h| Header::region(h.number) == region)
+                && !candidates.iter().any(|c| c.0 == h)
+            {
+                let known = Header::counters(&block).unwrap_or_default();
+                candidates.push((h, m, known));
+            }
+        }
+    }
+    candidates.sort_by_key(|(h, m, _)| (core::cmp::Reverse(h.number), *m != from.sources[0]));
+    candidates
+}
+
+impl Loaded {
+    fn new(from: &From<'_>, h: Header, highest: u64, counters: Known) -> Result<Loaded, OpenError> {
+        Ok(Loaded {
             highest,
-            space,
+            space: Space::new(from.sb.geometry().map_err(OpenError::BadRecord)?),
             copies: BTreeMap::new(),
             tip: h.start,
             checkpoint: h,
             time: h.time,
-            lazy: h.lazy == Some(session.epoch),
+            lazy: h.lazy == Some(from.session.epoch),
             counters,
-        };
-        let mut r = Report {
-            from_mirror: u64::from(m != layout.primary),
-            ..report.clone()
-        };
-        let done = read_checkpoint(media, sb, layout, m, &mut loaded, &mut r)
-            .and_then(|()| replay(media, sb, layout, session, sources, &mut loaded, &mut r))
-            .and_then(|()| {
-                loaded
-                    .space
-                    .rebuild()
-                    .map_err(|_| OpenError::BadRecord(TWICE))
-            })
-            .and_then(|()| place_copies(&mut loaded));
-        match done {
-            Ok(()) => {
-                *report = r;
-                return Ok(loaded);
-            }
-            Err(e) => why = e,
-        }
+            bad: Vec::new(),
+            gaps: Vec::new(),
+            lost: Vec::new(),
+            restated: BTreeSet::new(),
+            void: false,
+            stated: None,
+        })
     }
-    Err(why)
+    /// Extents of which nobody knows where they were.
+    fn lost_extents(&self) -> Vec<(ExtentId, ExtentId)> {
+        let mut out = Vec::new();
+        for &(from, to) in &self.lost {
+            let mut at = from;
+            for &e in self.restated.range(from..to) {
+                if e > at {
+                    out.push((ExtentId(at), ExtentId(e)));
+                }
+                at = e + 1;
+            }
+            if at < to {
+                out.push((ExtentId(at), ExtentId(to)));
+            }
+        }
+        out
+    }
+}
+
+fn attempt<M: Media + ?Sized>(
+    media: &mut M,
+    from: &From<'_>,
+    accept: bool,
+    loaded: &mut Loaded,
+    report: &mut Report,
+) -> Result<(), OpenError> {
+    read_checkpoint(media, from, accept, loaded, report)?;
+    replay(media, from, loaded, report)?;
+    report.lost_extents = loaded.lost_extents();
+    let twice = |_| OpenError::BadRecord(TWICE);
+    loaded.space.rebuild().map_err(twice)?;
+    place_copies(loaded)
 }
 
 const TWICE: &str = "two extents claim one slot";
@@ -152,6 +233,7 @@ fn apply(
     loaded: &mut Loaded,
     units: &[u8],
     was_clean: bool,
+    any_epoch: bool,
 ) -> Result<u64, OpenError> {
     let blocks = 1u32 << (sb.extent_shift - sb.block_shift);
     let (mut at, mut n) = (0, 0);
@@ -181,7 +263,7 @@ fn apply(
             // Clean blocks count only if that very session was the last and closed: whatever wrote to the homes since did
             // not tell of them.
             let mutant = cfg!(feature = "mutants") && c.epoch == record::ANY_EPOCH;
-            let trusted = (was_clean && c.epoch == sb.epoch) || mutant;
+            let trusted = (was_clean && (c.epoch == sb.epoch || any_epoch)) || mutant;
             let copy = Copy {
                 slot,
                 dirty: (0..blocks).map(|b| c.dirty.has(b)).collect(),
@@ -195,6 +277,11 @@ fn apply(
         } else if !loaded.copies.is_empty() {
             loaded.copies.remove(&r.extent.0);
         }
+        let e = r.extent.0;
+        loaded.stated = Some(loaded.stated.map_or((e, e), |s| (s.0, e)));
+        if !loaded.lost.is_empty() {
+            loaded.restated.insert(e);
+        }
         loaded.space.map.set_stat(r.extent, r.stat);
         loaded.space.map.set_last(r.extent, r.last);
         loaded.time = loaded.time.max(r.last);
@@ -202,35 +289,96 @@ fn apply(
     Ok(n)
 }
 
+/// The data blocks of a checkpoint, each from the first source that has it whole.
 fn read_checkpoint<M: Media + ?Sized>(
     media: &mut M,
-    sb: &Superblock,
-    layout: Layout,
-    from: MemberId,
+    from: &From<'_>,
+    accept: bool,
     loaded: &mut Loaded,
     report: &mut Report,
 ) -> Result<(), OpenError> {
-    let h = loaded.checkpoint;
-    if h.blocks >= layout.area.region_blocks {
+    let (h, area, uuid) = (loaded.checkpoint, from.layout.area, &from.sb.uuid);
+    if h.blocks >= area.region_blocks {
         return Err(OpenError::NoCheckpoint);
     }
-    let base = layout.area.region_offset(Header::region(h.number)) + BLOCK as u64;
+    let base = area.region_offset(Header::region(h.number)) + BLOCK as u64;
     let mut buf = vec![0; CHUNK * BLOCK];
+    let any_epoch = broken(media, Mutant::TrustOldClean);
+    // Where an unknown stretch of extents begins, and the last extent known.
+    let (mut gap, mut last) = (None, None);
     let mut i = 0;
     while i < h.blocks {
         let n = (h.blocks - i).min(CHUNK as u32);
         let buf = &mut buf[..n as usize * BLOCK];
-        media.read(from, base + u64::from(i) * BLOCK as u64, buf)?;
-        for b in buf.chunks_exact(BLOCK) {
-            if !checkpoint::is_data(b, &sb.uuid, h.number, i) {
-                return Err(OpenError::NoCheckpoint);
+        let read = media
+            .read(from.sources[0], base + u64::from(i) * BLOCK as u64, buf)
+            .is_ok();
+        for b in buf.chunks_exact_mut(BLOCK) {
+            let at = base + u64::from(i) * BLOCK as u64;
+            let mut whole = read && checkpoint::is_data(b, uuid, h.number, i);
+            for (k, &m) in from.sources.iter().enumerate() {
+                if whole {
+                    break;
+                }
+                // One bad sector must not hide its neighbours.
+                whole = (k > 0 || !read)
+                    && media.read(m, at, b).is_ok()
+                    && checkpoint::is_data(b, uuid, h.number, i);
+                if !whole {
+                    loaded.bad.push((m, i));
+                }
+                report.from_mirror += u64::from(whole && k > 0);
             }
-            report.checkpoint_records += apply(sb, loaded, &b[HEADER..], report.was_clean)?;
+            if whole {
+                loaded.stated = None;
+                report.checkpoint_records +=
+                    apply(from.sb, loaded, &b[HEADER..], report.was_clean, any_epoch)?;
+                if let Some((first, end)) = loaded.stated {
+                    if let Some(start) = gap.take() {
+                        loaded.gap(start, first);
+                    }
+                    last = Some(end);
+                }
+            } else {
+                loaded.gaps.push(i);
+                gap.get_or_insert(last.map_or(0, |e| e + 1));
+            }
             i += 1;
         }
     }
+    if let Some(start) = gap {
+        loaded.gap(start, from.sb.extents);
+    }
+    if let Some(&(first, end)) = loaded.lost.first().filter(|_| !accept) {
+        return Err(OpenError::CheckpointLost {
+            number: h.number,
+            first: ExtentId(first),
+            end: ExtentId(end),
+        });
+    }
     report.checkpoint = h.number;
+    for &m in from.sources {
+        let blocks = loaded.bad.iter().filter(|b| b.0 == m).count() as u64;
+        if blocks > 0 {
+            let part = Part::Checkpoint;
+            report.repairs.push(Repair {
+                member: m,
+                part,
+                blocks,
+            });
+        }
+    }
     Ok(())
+}
+
+impl Loaded {
+    /// Of extents `from` to before `to` the checkpoint does not tell. What was read of them before the gap was known is kept.
+    fn gap(&mut self, from: u32, to: u32) {
+        if from < to {
+            self.lost.push((from, to));
+        }
+        self.restated.clear();
+    }
 }
 
 /// Reads the ring in order of sequence numbers, in large pieces.
@@ -283,121 +431,144 @@ impl RingReader {
     }
 }
 
+/// Is a block with this header the next of the journal?
+fn continues<M: Media + ?Sized>(media: &M, from: &From<'_>, tip: &Tip, h: &BlockHeader) -> bool {
+    let chained = tip.accepts(h)
+        || (broken(media, Mutant::IgnoreChain)
+            && h.seq == tip.next_seq
+            && h.prev_epoch.unwrap_or(h.epoch) == tip.epoch);
+    chained && (from.session.allows(h) || broken(media, Mutant::AllowLostSession))
+}
+
 fn replay<M: Media + ?Sized>(
     media: &mut M,
-    sb: &Superblock,
-    layout: Layout,
-    session: Session,
-    sources: &[MemberId],
+    from: &From<'_>,
     loaded: &mut Loaded,
     report: &mut Report,
 ) -> Result<(), OpenError> {
-    let ring = u64::from(layout.area.ring_blocks);
-    let mut readers: Vec<RingReader> = sources.iter().map(|&m| RingReader::new(m)).collect();
+    let ring = u64::from(from.layout.area.ring_blocks);
+    let mut readers: Vec<RingReader> = from.sources.iter().map(|&m| RingReader::new(m)).collect();
     let start = loaded.tip.next_seq;
+    let any_epoch = broken(media, Mutant::TrustOldClean);
+    // Numbers that the first source lacks, and up to where all were durable there.
+    let (mut lacked, mut proven) = (Vec::new(), from.flushed);
     'blocks: while loaded.tip.next_seq < start + ring {
-        for r in &mut readers {
-            let from_mirror = r.member != layout.primary;
-            let Some(b) = r.block(media, &layout, loaded.tip.next_seq) else {
+        for (k, r) in readers.iter_mut().enumerate() {
+            let Some(b) = r.block(media, &from.layout, loaded.tip.next_seq) else {
                 continue;
             };
-            if let Some(h) =
-                journal::decode(b, &sb.uuid).filter(|h| loaded.tip.accepts(h) && session.allows(h))
-            {
-                report.journal_records += apply(sb, loaded, &b[HEADER..], report.was_clean)?;
-                loaded.tip = loaded.tip.after(&h);
-                loaded.lazy |= h.lazy && h.epoch == session.epoch;
-                report.journal_blocks += 1;
-                report.from_mirror += u64::from(from_mirror);
-                continue 'blocks;
+            let h = journal::decode(b, &from.sb.uuid);
+            let Some(h) = h.filter(|h| continues(media, from, &loaded.tip, h)) else {
+                continue;
+            };
+            report.journal_records +=
+                apply(from.sb, loaded, &b[HEADER..], report.was_clean, any_epoch)?;
+            loaded.tip = loaded.tip.after(&h);
+            loaded.lazy |= h.lazy && h.epoch == from.session.epoch;
+            report.journal_blocks += 1;
+            report.from_mirror += u64::from(r.member != from.layout.primary);
+            if from.whole {
+                proven = proven.max(h.last_flushed);
             }
+            if k > 0 {
+                lacked.push(h.seq);
+            }
+            continue 'blocks;
         }
         break;
     }
-    // Above the end lies a torn tail, or nothing. If a later block says that this one was durable, it is damage.
-    let end = loaded.tip.next_seq;
-    // (On the mirror only after a clean close: it lags, so a torn tail there may lie below what the primary had flushed.)
-    for r in readers
-        .iter_mut()
-        .filter(|r| r.member == layout.primary || sb.state == State::Clean || session.sole)
-    {
-        let primary = r.member == layout.primary;
+    report.proven = proven;
+    no_hole(media, from, &mut readers, loaded.tip.next_seq, proven)?;
+    no_doubt(media, from, &mut readers[0], loaded, &lacked, proven)?;
+    // A round that only the mirror has is no damage: power was lost in the middle of it.
+    let damaged = lacked.iter().filter(|&&s| s <= proven).count() as u64;
+    if damaged > 0 {
+        report.repairs.push(Repair {
+            member: from.sources[0],
+            part: Part::Journal,
+            blocks: damaged,
+        });
+    }
+    if lacked.iter().any(|&s| s > proven) && broken(media, Mutant::RefuseMirrorAhead) {
+        return Err(OpenError::JournalHole { seq: lacked[0] });
+    }
+    Ok(())
+}
+
+/// Above the end lies a torn tail, or nothing. If anybody says that the block at the end was durable, it is damage.
+fn no_hole<M: Media + ?Sized>(
+    media: &mut M,
+    from: &From<'_>,
+    readers: &mut [RingReader],
+    end: u64,
+    proven: u64,
+) -> Result<(), OpenError> {
+    if broken(media, Mutant::PassHole) {
+        return Ok(());
+    }
+    let hole = Err(OpenError::JournalHole { seq: end });
+    if end <= proven {
+        return hole;
+    }
+    let session = from.session;
+    let ring = u64::from(from.layout.area.ring_blocks);
+    // (On the mirror alone only after a clean close: it lags, so a torn tail there may lie below what the primary had flushed.)
+    for r in readers.iter_mut().filter(|r| {
+        r.member == from.layout.primary
+            || from.whole
+            || from.sb.state == State::Clean
+            || session.sole
+    }) {
+        let primary = r.member == from.layout.primary;
         for seq in end..end + ring {
-            let Some(b) = r.block(media, &layout, seq) else {
+            let Some(b) = r.block(media, &from.layout, seq) else {
                 continue;
             };
             // (A mirror that became the only one may hold more of the session before than the chain up to here.)
-            let counts = |h: &journal::BlockHeader| primary || h.epoch == session.epoch;
-            let later = journal::decode(b, &sb.uuid)
+            let counts = |h: &BlockHeader| primary || h.epoch == session.epoch;
+            let later = journal::decode(b, &from.sb.uuid)
                 .is_some_and(|h| h.seq > end && h.last_flushed >= end && counts(&h));
             if later {
-                return Err(OpenError::JournalHole { seq: end });
+                return hole;
             }
         }
     }
     Ok(())
 }
 
-/// Bring the mirror up to the primary: the checkpoint that the journal starts from, then the journal.
-pub(super) fn resync<M: Media + ?Sized>(
+/// The journal ends where neither copy goes on. That is the truth only if the primary's end is to be seen: the newest block that was
+/// durable there for certain must be whole, or nobody knows what stood behind it.
+fn no_doubt<M: Media + ?Sized>(
     media: &mut M,
-    sb: &Superblock,
-    layout: Layout,
-    session: Session,
-    mirror: MemberId,
-    loaded: &Loaded,
+    from: &From<'_>,
+    primary: &mut RingReader,
+    loaded: &mut Loaded,
+    lacked: &[u64],
+    proven: u64,
 ) -> Result<(), OpenError> {
-    let h = loaded.checkpoint;
-    let at = layout.area.region_offset(Header::region(h.number));
-    let mut buf = vec![0; CHUNK * BLOCK];
-    for (from, to) in [(layout.primary, mirror), (mirror, layout.primary)] {
-        media.read(to, at, &mut buf[..BLOCK])?;
-        if Header::decode(&buf[..BLOCK], &sb.uuid) == Some(h) {
-            continue;
-        }
-        let mut i = 0;
-        while i < h.blocks {
-            let n = (h.blocks - i).min(CHUNK as u32) as usize;
-            let offset = at + (1 + u64::from(i)) * BLOCK as u64;
-            media.read(from, offset, &mut buf[..n * BLOCK])?;
-            media.write(to, offset, &buf[..n * BLOCK])?;
-            i += n as u32;
-        }
-        media.flush(to)?;
-        media.write(to, at, &h.encode(&sb.uuid, &loaded.counters))?;
-        media.flush(to)?;
+    let (start, end) = (loaded.checkpoint.start.next_seq, loaded.tip.next_seq);
+    if from.sources.len() < 2 || primary.member != from.layout.primary {
+        return Ok(());
     }
-    // A block that only one side has whole is copied to the other. Whole is not enough: a lost session may have left a
-    // block of the same number, so both must continue the chain that was replayed.
-    let mut wrote = [false; 2];
-    let mut other = vec![0; BLOCK];
-    let mut tip = h.start;
-    for seq in h.start.next_seq..loaded.tip.next_seq {
-        let at = layout.area.ring_offset(seq);
-        let chained =
-            |b: &[u8]| journal::decode(b, &sb.uuid).filter(|h| tip.accepts(h) && session.allows(h));
-        let a = media.read(layout.primary, at, &mut buf[..BLOCK]);
-        let a = a.ok().and_then(|()| chained(&buf[..BLOCK]));
-        let b = media.read(mirror, at, &mut other);
-        let b = b.ok().and_then(|()| chained(&other));
-        if a.is_some() && a != b {
-            media.write(mirror, at, &buf[..BLOCK])?;
-            wrote[1] = true;
-        } else if b.is_some() && a.is_none() {
-            media.write(layout.primary, at, &other)?;
-            wrote[0] = true;
-        }
-        // Replay saw one of them; if neither can be read now, the device fails.
-        let h = a.or(b).ok_or(MediaError {
-            member: layout.primary,
-            offset: at,
-        })?;
-        tip = tip.after(&h);
-    }
-    for (m, w) in [layout.primary, mirror].into_iter().zip(wrote) {
-        if w {
-            media.flush(m)?;
-        }
+    let newest = proven.min(end - 1);
+    let area = &from.layout.area;
+    let doubtful = if newest >= start {
+        lacked.contains(&newest)
+    } else {
+        // Nothing is proven since the checkpoint. But the ring was in use before, and no crash leaves nothing of it.
+        loaded.void = start > 1
+            && area.ring_blocks >= RING_MIN
+            && !(end..end + u64::from(area.ring_blocks)).any(|seq| {
+                primary
+                    .block(media, &from.layout, seq)
+                    .is_some_and(|b| journal::decode(b, &from.sb.uuid).is_some())
+            });
+        // It may have been found so when the session began.
+        loaded.void && from.sb.void_at != end
+    };
+    let doubtful = doubtful && from.session.closed != Some(end);
+    if doubtful && !broken(media, Mutant::PassHole) {
+        return Err(OpenError::JournalEnd { seq: end });
     }
     Ok(())
 }

@@ -192,6 +192,8 @@ pub struct Superblock {
     pub keys: (u64, u32),
     /// After a clean close: the journal number that comes next. Every block before it was durable. 0: not known.
     pub closed_seq: u64,
+    /// The primary's ring was found without a whole block, all damaged, when the next number was this; 0: it was not.
+    pub void_at: u64,
     /// Engine time at the last clean close.
     pub time_base: Nanos,
     /// Policy in the form of the command line (`greendm,PT=2`), so that a lost description can be rebuilt.
@@ -297,6 +299,7 @@ impl Superblock {
             table_version: 1,
             keys: (0, 0),
             closed_seq: 1,
+            void_at: 0,
             time_base: Nanos(0),
             policy: String::new(),
             name: String::new(),
@@ -345,6 +348,7 @@ impl Superblock {
             encode_row(m, &mut b[MEMBERS_AT + i * ROW_BYTES..][..ROW_BYTES]);
         }
         put(&mut b, CLOSED_AT, &self.closed_seq.to_le_bytes());
+        put(&mut b, CLOSED_AT + 8, &self.void_at.to_le_bytes());
         seal(&mut b, CRC_AT);
         b
     }
@@ -422,6 +426,7 @@ impl Superblock {
             next_id: u16_at(b, 94),
             keys: (u64_at(b, 496), u32_at(b, 504)),
             closed_seq: u64_at(b, CLOSED_AT),
+            void_at: u64_at(b, CLOSED_AT + 8),
             time_base: Nanos(u64_at(b, 96)),
             name: text(&b[104..224]),
             policy: text(&b[224..224 + POLICY_BYTES]),
@@ -582,6 +587,7 @@ pub(crate) mod tests {
             next_id: 3,
             keys: (1 << 20, 4096),
             closed_seq: 1234,
+            void_at: 77,
             time_base: Nanos(99),
             policy: String::from("greendm,PT=2"),
             name: String::from("v"),

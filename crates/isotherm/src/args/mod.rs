@@ -17,7 +17,8 @@ pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, She
 pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
 pub use reproduce::ReproduceArgs;
 pub use volume::{
-    CreateArgs, FindArgs, RecordArgs, ReplayEventsArgs, ServeArgs, SetArgs, VolumeArgs, WhyArgs,
+    CheckArgs, CreateArgs, FindArgs, RecordArgs, ReplayEventsArgs, ServeArgs, SetArgs, VolumeArgs,
+    WhyArgs,
 };
 
 pub use sim::{
@@ -59,7 +60,7 @@ pub enum Command {
     /// Change parameters of a served volume
     Set(SetArgs),
     /// Verify the metadata of a volume that is not served
-    Check(VolumeArgs),
+    Check(CheckArgs),
     /// Record the requests of a served volume as a trace
     Record(RecordArgs),
     /// Decide a recorded run again and say where the decisions differ

@@ -115,6 +115,20 @@ pub struct VolumeArgs {
     pub json: JsonArg,
 }
 
+/// `isotherm check`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm check v\n  isotherm check v --repair   # of two copies the damaged one is written anew"
+)]
+pub struct CheckArgs {
+    /// Which.
+    #[command(flatten)]
+    pub of: VolumeArgs,
+    /// Mend what is damaged on one copy and whole on another, then check
+    #[arg(long)]
+    pub repair: bool,
+}
+
 /// `isotherm why`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm why v 1536M")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use isotherm_core::store::checkpoint::{self, Header};
 use isotherm_core::store::superblock::{State, Superblock, SuperblockError};
-use isotherm_core::store::{BLOCK, Layout, Media, OpenError, journal, open};
+use isotherm_core::store::{self, BLOCK, Layout, Media, OpenError, Part, Repair, journal, open};
 use isotherm_core::{ExtentId, MemberId};
 use isotherm_live::VolumeConfig;
 use isotherm_live::device::{Device, OpenHow};
@@ -14,7 +14,7 @@ use isotherm_live::volume::description;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::args::VolumeArgs;
+use crate::args::CheckArgs;
 use crate::control::client::{connect, served};
 
 /// Blocks read at a time.
@@ -29,13 +29,17 @@ struct Check<'a> {
     sizes: Vec<Option<u64>>,
     /// Extents with a copy, and those whose copy is dirty.
     copied: Option<(u32, u32)>,
+    /// What was mended before anything else.
+    mended: Vec<String>,
 }
 
 /// Verify a volume that is not served.
 ///
 /// # Errors
 /// [`Failure::Bad`] when something is damaged, which is then printed; or the volume cannot be looked at.
-pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
+pub fn run(args: &CheckArgs) -> Result<(), Failure> {
+    let repair = args.repair;
+    let args = &args.of;
     let file = description(&args.volume);
     if !file.exists() {
         served(&args.volume)?;
@@ -57,7 +61,7 @@ pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
     for path in &paths {
         let how = OpenHow {
             create: None,
-            read_only: true,
+            read_only: !repair,
             buffered: false,
             fresh: false,
         };
@@ -79,18 +83,24 @@ pub fn run(args: &VolumeArgs) -> Result<(), Failure> {
         paths,
         findings,
         copied: None,
+        mended: Vec::new(),
     };
+    if repair {
+        check.mend(config.members.len());
+    }
     let result = check.all(&config);
-    let (findings, copied) = (check.findings, check.copied);
+    let (findings, copied, mended) = (check.findings, check.copied, check.mended);
     let mut answer =
         json!({"volume": args.volume, "ok": findings.is_empty(), "findings": findings});
     for (k, v) in result.as_object().into_iter().flatten() {
         answer[k.as_str()] = v.clone();
     }
+    answer["mended"] = json!(mended);
     answer["copied_extents"] = json!(copied.map(|c| c.0));
     answer["dirty_extents"] = json!(copied.map(|c| c.1));
     args.json.print(&answer, || {
-        let mut text: Vec<String> = findings.iter().map(|f| format!("damaged: {f}")).collect();
+        let mut text: Vec<String> = mended.iter().map(|f| format!("mended: {f}")).collect();
+        text.extend(findings.iter().map(|f| format!("damaged: {f}")));
         let verdict = if findings.is_empty() {
             "no damage found"
         } else {
@@ -135,6 +145,29 @@ impl Check<'_> {
             Ok(()) => Superblock::decode(&block),
             Err(_) => Err(SuperblockError::Damaged),
         }
+    }
+
+    /// Writes damaged copies anew from whole ones. What cannot be mended is left to the check that follows, and said there.
+    fn mend(&mut self, count: usize) {
+        let found = self.superblocks(count);
+        // What is wrong before is none of the findings after.
+        self.findings.clear();
+        match store::mend(&mut self.media, &found) {
+            Ok(repairs) => {
+                let named = repairs.iter().map(|r| self.repair(r));
+                self.mended = named.collect();
+            }
+            Err(e) => {
+                let why = self.named(&e);
+                self.findings.push(format!("cannot be mended: {why}"));
+            }
+        }
+    }
+
+    fn repair(&self, r: &Repair) -> String {
+        let path = self.paths.get(usize::from(r.member.0));
+        let path = path.map(|p| p.display().to_string()).unwrap_or_default();
+        format!("{path}: {r}")
     }
 
     fn all(&mut self, config: &VolumeConfig) -> Value {
@@ -183,7 +216,7 @@ impl Check<'_> {
                 }
                 _ => {}
             }
-            let Ok(chosen) = open::choose(one, two) else {
+            let Ok(chosen) = store::choose(one, two) else {
                 continue;
             };
             let used = chosen.members[place].bytes;
@@ -309,6 +342,15 @@ impl Check<'_> {
                 return None;
             }
         };
+        for r in &opened.report.repairs {
+            // Superblocks are told of already.
+            if r.part != Part::Superblock {
+                let what = self.repair(r);
+                self.findings.push(format!(
+                    "{what}: the next serve mends it, or `check --repair`"
+                ));
+            }
+        }
         let clean = found.iter().flatten().all(|s| s.state == State::Clean);
         // A volume that goes on without one of the two has one side only.
         let both = opened.report.missing.is_empty();

@@ -118,7 +118,8 @@ impl Run {
         if self.truth.is_busy(from, to) && !race {
             return None;
         }
-        req.fua = self.rng.one_in(6) && req.op != RequestOp::Discard;
+        // (A write that is durable by itself raises no counter: older copies are told by rounds.)
+        req.fua = self.rng.one_in(6) && req.op != RequestOp::Discard && !self.s.rollback;
         let version = self.truth.issue(from, to, zero);
         let payload = (!zero).then(|| {
             (from..to)

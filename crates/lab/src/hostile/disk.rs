@@ -1,6 +1,7 @@
 //! A disk with a volatile cache that keeps no promise it did not make.
 
 use super::Rng;
+use isotherm_core::engine::Mutant;
 use isotherm_core::store::{Media, MediaError};
 use isotherm_core::{MemberId, OpKind};
 
@@ -123,9 +124,15 @@ impl Disk {
         self.now.copy_from_slice(&image);
         self.durable = image;
     }
-    /// The process dies, the machine lives on: everything landed stays in the cache.
-    pub fn writes_waiting(&self) -> usize {
-        self.unflushed.len()
+    /// A copy made of what is there now, as somebody keeps it.
+    #[must_use]
+    pub fn image(&self) -> Disk {
+        Disk {
+            now: self.now.clone(),
+            durable: self.now.clone(),
+            unflushed: Vec::new(),
+            stamp: 0,
+        }
     }
     /// Damage bytes for good.
     pub fn rot(&mut self, offset: u64, len: usize) {
@@ -143,6 +150,19 @@ pub struct Disks<'a> {
     pub disks: &'a mut [Disk],
     /// Writes and flushes until power is lost.
     pub fuse: Option<u64>,
+    /// Safety rule of recovery taken out.
+    pub mutant: Option<Mutant>,
+}
+
+impl<'a> Disks<'a> {
+    /// With power for ever, and all rules.
+    pub fn of(disks: &'a mut [Disk]) -> Disks<'a> {
+        Disks {
+            disks,
+            fuse: None,
+            mutant: None,
+        }
+    }
 }
 
 impl Disks<'_> {
@@ -180,6 +200,9 @@ impl Media for Disks<'_> {
         self.disks
             .get(usize::from(member.0))
             .map(|d| d.len() as u64)
+    }
+    fn mutant(&self) -> Option<Mutant> {
+        self.mutant
     }
 }
 

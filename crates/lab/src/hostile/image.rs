@@ -30,14 +30,7 @@ pub fn used(seed: u64, lives: u32) -> Result<(Vec<Disk>, Superblock), String> {
 /// A read is never answered.
 pub fn open_and_read(mut disks: Vec<Disk>, sb: &Superblock, mode: Mode) -> Result<bool, String> {
     let found = find(&disks, sb);
-    let opened = match open(
-        &mut Disks {
-            disks: &mut disks,
-            fuse: None,
-        },
-        &found,
-        mode,
-    ) {
+    let opened = match open(&mut Disks::of(&mut disks), &found, mode) {
         Ok(opened) => opened,
         // Refusing is fine; the words for it must exist, too.
         Err(e) => {

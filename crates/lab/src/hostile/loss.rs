@@ -3,13 +3,24 @@
 use super::disk::{Disk, Disks};
 use super::run::{Run, Shape, find};
 use isotherm_core::policy::Uses;
-use isotherm_core::store::open::{Mode, OpenError};
+use isotherm_core::store::OpenError;
+use isotherm_core::store::open::Mode;
 use isotherm_core::store::{Opened, open};
 
 impl Run {
     fn try_open(&mut self, disks: &mut [Disk], mode: Mode) -> Result<Opened, OpenError> {
         let found = find(disks, &self.sb);
-        open(&mut Disks { disks, fuse: None }, &found, mode)
+        let mutant = self.s.mutant;
+        let fuse = None;
+        open(
+            &mut Disks {
+                disks,
+                fuse,
+                mutant,
+            },
+            &found,
+            mode,
+        )
     }
 
     /// The first member is gone. Either the volume goes on without it, or it says why not, and the device is found again.
@@ -25,7 +36,16 @@ impl Run {
                 accept_loss: false,
             };
             // Refused or interrupted: either is as good here.
-            let _ = open(&mut Disks { disks, fuse }, &found, mode);
+            let mutant = self.s.mutant;
+            let _ = open(
+                &mut Disks {
+                    disks,
+                    fuse,
+                    mutant,
+                },
+                &found,
+                mode,
+            );
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }

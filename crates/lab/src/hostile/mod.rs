@@ -7,9 +7,11 @@
 pub mod audit;
 pub mod chaos;
 mod clients;
+pub mod damage;
 pub mod disk;
 pub mod image;
 mod loss;
+mod rollback;
 pub mod run;
 pub mod truth;
 pub mod world;

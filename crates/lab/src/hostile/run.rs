@@ -5,12 +5,14 @@ use super::audit::audit;
 use super::chaos::Chaos;
 use super::clients::Pending;
 use super::disk::{Disk, Disks};
+use super::rollback::Kept;
 use super::truth::{self, CELL, Truth};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Drain, Mutant, Params};
 use isotherm_core::policy::{self, Policy, Refusal};
 use isotherm_core::run::{Loop, Next};
-use isotherm_core::store::open::{Mode, OpenError};
+use isotherm_core::store::OpenError;
+use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{self, MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
 use isotherm_core::{
@@ -64,6 +66,10 @@ pub struct Scenario {
     pub cache: Option<bool>,
     /// Between two lives the fast member may vanish, and the volume goes on without it if it can.
     pub lose_cache: bool,
+    /// At the end of each life an older copy of a member, made during that life, is put back and tried.
+    pub rollback: bool,
+    /// Journal blocks, if not as few as can be.
+    pub ring: Option<u32>,
 }
 
 impl Scenario {
@@ -84,6 +90,8 @@ impl Scenario {
             copies: false,
             cache: None,
             lose_cache: false,
+            rollback: false,
+            ring: None,
         }
     }
 }
@@ -119,6 +127,10 @@ pub struct Did {
     pub accepted: u64,
     /// Times that it refused.
     pub refused: u64,
+    /// Older copies of members that were refused.
+    pub rolled_back: u64,
+    /// Older copies that were accepted, and lacked nothing that was certain.
+    pub old_accepted: u64,
     /// Times that held work was done in a batch.
     pub batches: u64,
     /// Actions that the wear budget refused.
@@ -179,7 +191,7 @@ pub(super) fn find(disks: &[Disk], sb: &Superblock) -> Vec<Option<Superblock>> {
             let at = |offset| Superblock::decode(disks[i].get(offset, 4096).unwrap_or(&[]));
             let first = at(0);
             let second = at(sb.copy_offset(MemberId(i as u8)));
-            isotherm_core::store::open::choose(first, second).ok()
+            isotherm_core::store::choose(first, second).ok()
         })
         .collect()
 }
@@ -199,6 +211,8 @@ pub(super) struct Run {
     pub(super) adopt: bool,
     /// The last session let the mirror lag so that a disk could sleep.
     pub(super) sleepy: bool,
+    /// The older copy.
+    pub(super) kept: Option<Kept>,
 }
 
 /// Run a scenario. Err says what was wrong.
@@ -219,7 +233,8 @@ impl Run {
         let mut rng = Rng::new(s.seed);
         let sb = superblock(
             s.seed,
-            if s.shape == Shape::Large { 12 } else { 4 } + rng.below(4) as u32,
+            s.ring
+                .unwrap_or(if s.shape == Shape::Large { 12 } else { 4 } + rng.below(4) as u32),
             s.shape,
         );
         let mut disks: Vec<Disk> = sb
@@ -227,14 +242,7 @@ impl Run {
             .iter()
             .map(|m| Disk::new(m.bytes as usize))
             .collect();
-        format(
-            &mut Disks {
-                disks: &mut disks,
-                fuse: None,
-            },
-            &sb,
-        )
-        .map_err(|e| format!("format: {e:?}"))?;
+        format(&mut Disks::of(&mut disks), &sb).map_err(|e| format!("format: {e:?}"))?;
         let truth = Truth::new(sb.geometry().map_err(String::from)?.volume_bytes());
         let run = Run {
             epoch: s.seed,
@@ -247,6 +255,7 @@ impl Run {
             accept: false,
             adopt: false,
             sleepy: false,
+            kept: None,
         };
         Ok((run, disks))
     }
@@ -356,7 +365,16 @@ impl Run {
             let fuse = Some(self.rng.below(14));
             let found = find(disks, &self.sb);
             let mode = self.mode();
-            let r = open(&mut Disks { disks, fuse }, &found, mode);
+            let mutant = self.s.mutant;
+            let r = open(
+                &mut Disks {
+                    disks,
+                    fuse,
+                    mutant,
+                },
+                &found,
+                mode,
+            );
             if let Err(e) = &r
                 && !matches!(e, OpenError::Media(_))
             {
@@ -369,8 +387,17 @@ impl Run {
         self.old_cache_is_refused(disks)?;
         let found = find(disks, &self.sb);
         let mode = self.mode();
-        open(&mut Disks { disks, fuse: None }, &found, mode)
-            .map_err(|e| format!("recovery refused: {e}"))
+        let (fuse, mutant) = (None, self.s.mutant);
+        open(
+            &mut Disks {
+                disks,
+                fuse,
+                mutant,
+            },
+            &found,
+            mode,
+        )
+        .map_err(|e| format!("recovery refused: {e}"))
     }
 
     fn mode(&mut self) -> Mode {
@@ -403,6 +430,11 @@ impl Run {
             piece_blocks: 1 + self.rng.below(3) as u32,
             pass_discards: self.rng.one_in(2),
             mutant: self.s.mutant,
+            counter_every: Some(Nanos::from_micros(if self.s.rollback {
+                0
+            } else {
+                self.rng.below(30_000)
+            })),
             ..self.budgets(life)
         };
         self.sleepy = params.sleep_hold.is_some();
@@ -423,6 +455,7 @@ impl Run {
             None if well => None,
             None => (!last).then(|| self.rng.below(self.s.requests * 2)),
         };
+        self.plan_copy();
         let alive = self.work(&mut engine, &mut world, volume, crash_at)?;
         audit(&engine)?;
         if self.s.switch && alive && !engine.has_failed() {
@@ -461,12 +494,16 @@ impl Run {
                 self.truth.settled();
                 self.accept = false;
             }
+            self.put_back(&disks, !failed)?;
             return Ok(disks);
         }
         if !alive || crash_at.is_some() || !last || engine.has_failed() {
             self.did.crashes += 1;
-            let (mut disks, rng) = world.crash();
+            // Now and then only the process dies. Power fails later, if at all: in recovery, or with the next life.
+            let dies = self.rng.one_in(4);
+            let (mut disks, rng) = if dies { world.die() } else { world.crash() };
             self.rng = rng;
+            self.put_back(&disks, false)?;
             if self.s.lose_fast && self.gone.is_none() {
                 self.degraded(&mut disks)?;
             }
@@ -495,11 +532,9 @@ impl Run {
         let failed = engine.has_failed();
         let mut disks = std::mem::take(&mut world.disks);
         if !failed {
-            let mut all = Disks {
-                disks: &mut disks,
-                fuse: None,
-            };
-            mark_clean(&mut all, sb, world.now()).map_err(|e| format!("{e:?}"))?;
+            let mut all = Disks::of(&mut disks);
+            mark_clean(&mut all, sb, &engine.closing(), world.now())
+                .map_err(|e| format!("{e:?}"))?;
         }
         Ok((disks, failed))
     }
@@ -546,7 +581,7 @@ impl Run {
         let mut found = find(disks, &self.sb);
         found[0] = None;
         let clean = found.iter().flatten().all(|s| s.state == State::Clean);
-        let opened = match open(&mut Disks { disks, fuse: None }, &found, Mode::ReadOnly) {
+        let opened = match open(&mut Disks::of(disks), &found, Mode::ReadOnly) {
             Ok(o) => o,
             Err(e) => return Err(format!("degraded open refused: {e}")),
         };
@@ -637,6 +672,7 @@ impl Run {
             if issued == self.s.requests && flying.is_empty() {
                 return Ok(Next::Stop);
             }
+            self.copy_if_due(world);
             patience -= 1;
             if patience == 0 {
                 return Err(format!(

@@ -201,6 +201,17 @@ impl Hostile {
         }
         (self.disks, self.rng)
     }
+    /// The process dies, the machine lives on: what landed stays in the caches, and so may what is in flight.
+    pub fn die(mut self) -> (Vec<Disk>, Rng) {
+        let flying = std::mem::take(&mut self.in_flight);
+        for f in flying.iter().filter(|f| super::disk::changes(f.op.kind)) {
+            if self.rng.one_in(2) {
+                let data = self.payload(f, f.op.len as usize);
+                self.disks[usize::from(f.op.member.0)].write(f.op.offset, &data);
+            }
+        }
+        (self.disks, self.rng)
+    }
     /// The member that an operation in flight is on, for tests.
     pub fn busy_members(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.in_flight.iter().map(|f| f.op.member)

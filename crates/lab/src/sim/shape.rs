@@ -256,6 +256,7 @@ impl Shape {
             own_slots: self.from.is_none() && self.members.len() > 1,
             move_buffers: Params::buffers_for(1 << self.shift).max(asked),
             unread_metadata: true,
+            counter_every: None,
             costs: costs(&drives)?,
             standby_after: drives
                 .iter()

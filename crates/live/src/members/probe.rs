@@ -5,8 +5,9 @@
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use isotherm_core::MemberId;
+use isotherm_core::store::counter::{self, Counter};
 use isotherm_core::store::superblock::SuperblockError;
-use isotherm_core::store::{BLOCK, Superblock, open};
+use isotherm_core::store::{self, BLOCK, Superblock};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -17,7 +18,7 @@ use std::path::Path;
 pub enum Second<'a> {
     /// At these bytes: where other members of the volume say that it is.
     At(&'a [u64]),
-    /// Wherever it can be: it ends at a multiple of 1 MiB. A thousand reads.
+    /// Wherever it can be, counters damaged as well: it ends at a multiple of 1 MiB. A thousand reads.
     Anywhere,
 }
 
@@ -46,6 +47,16 @@ fn at(file: &File, offset: u64) -> Result<Superblock, SuperblockError> {
     }
 }
 
+/// Where the second superblock is, by what the member's counter says.
+pub(crate) fn second_by_counter(mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Option<u64> {
+    let mut block = Buffer::new(0, BLOCK as u32, ALIGNMENT as u32);
+    (0..2).find_map(|v| {
+        let whole = read(counter::offset(v), &mut block);
+        let said = Counter::decode_any(&block).filter(|_| whole)?;
+        Some(said.copy_offset).filter(|&at| at > 0)
+    })
+}
+
 /// The better superblock of what lies at `path`.
 ///
 /// # Errors
@@ -53,17 +64,25 @@ fn at(file: &File, offset: u64) -> Result<Superblock, SuperblockError> {
 pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, SuperblockError>> {
     let file = open_quietly(path)?;
     let first = at(&file, 0);
+    let told = || {
+        second_by_counter(|offset, block| file.read_exact_at(block, offset).is_ok())
+            .map(|place| at(&file, place))
+            .filter(Result::is_ok)
+    };
     let copy = match (&first, second) {
         (Ok(sb), _) => at(&file, sb.copy_offset(MemberId(sb.index))),
-        (_, Second::At(places)) => places
-            .iter()
-            .map(|&place| at(&file, place))
-            .find(Result::is_ok)
+        (_, Second::At(places)) => told()
+            .or_else(|| {
+                let mut all = places.iter().map(|&place| at(&file, place));
+                all.find(Result::is_ok)
+            })
             .unwrap_or(Err(SuperblockError::Foreign)),
-        (_, Second::Anywhere) => (1..=SEARCH_MIB)
-            .map(|mib| at(&file, (mib << 20) - BLOCK as u64))
-            .find(Result::is_ok)
+        (_, Second::Anywhere) => told()
+            .or_else(|| {
+                let mut all = (1..=SEARCH_MIB).map(|mib| at(&file, (mib << 20) - BLOCK as u64));
+                all.find(Result::is_ok)
+            })
             .unwrap_or(Err(SuperblockError::Foreign)),
     };
-    Ok(open::choose(first, copy))
+    Ok(store::choose(first, copy))
 }

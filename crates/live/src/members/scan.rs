@@ -59,7 +59,7 @@ pub fn block_devices() -> Vec<PathBuf> {
     paths
 }
 
-/// Those of `paths` that carry a superblock. One that does not answer holds up nobody for longer than [`PATIENCE`].
+/// Those of `paths` that carry a superblock. One that does not answer holds up nobody for longer than `PATIENCE`.
 pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
     let mut scan = Scan::default();
     let mut waiting: BTreeSet<PathBuf> = BTreeSet::new();

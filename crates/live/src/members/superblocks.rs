@@ -1,6 +1,6 @@
 //! The superblocks of members that are open.
 
-use super::probe::SEARCH_MIB;
+use super::probe::{SEARCH_MIB, second_by_counter};
 use crate::error::{Error, ErrorKind};
 use crate::media::FileMedia;
 use isotherm_core::MemberId;
@@ -19,6 +19,12 @@ pub(crate) fn find_superblocks(
 ) -> Result<Found, Error> {
     let there: Vec<bool> = (0..paths.len())
         .map(|i| media.is_there(MemberId(i as u8)))
+        .collect();
+    let told: Vec<Option<u64>> = (0..paths.len())
+        .map(|i| {
+            let member = MemberId(i as u8);
+            second_by_counter(|at, block| there[i] && media.read(member, at, block).is_ok())
+        })
         .collect();
     let mut read = |i: usize, at: u64| {
         let mut block = [0; BLOCK];
@@ -40,14 +46,18 @@ pub(crate) fn find_superblocks(
             Some((sb, index)) if usize::from(index) < sb.members.len() => {
                 read(i, sb.copy_offset(MemberId(index)))
             }
-            // Nobody knows: it ends at some multiple of 1 MiB.
-            None if there[i] => (1..=SEARCH_MIB)
-                .map(|mib| read(i, (mib << 20) - BLOCK as u64))
-                .find(Result::is_ok)
-                .unwrap_or(Err(SuperblockError::Foreign)),
+            // No other member knows: its own counter does, else it ends at some multiple of 1 MiB.
+            None if there[i] => {
+                let told = told[i].map(|at| read(i, at)).filter(Result::is_ok);
+                told.or_else(|| {
+                    let mut all = (1..=SEARCH_MIB).map(|mib| read(i, (mib << 20) - BLOCK as u64));
+                    all.find(Result::is_ok)
+                })
+                .unwrap_or(Err(SuperblockError::Foreign))
+            }
             _ => Err(SuperblockError::Foreign),
         };
-        match store::open::choose(one, second) {
+        match store::choose(one, second) {
             Ok(sb) => found.push(Some(sb)),
             // That it is not there was said already, or will be.
             Err(_) if tolerant && !there[i] => found.push(None),

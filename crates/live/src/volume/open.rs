@@ -142,6 +142,14 @@ impl Volume {
         if !read_only && !opened.report.missing.is_empty() {
             notes.push(going_on(&opened.report, &lost, &paths));
         }
+        for (from, to) in &opened.report.lost_extents {
+            let byte = |e: isotherm_core::ExtentId| u64::from(e.0) << opened.space.geo.extent_shift;
+            notes.push(format!(
+                "bytes {} to {}: lost, as agreed: no copy of the metadata tells where they were; they read as zeros",
+                byte(*from),
+                byte(*to)
+            ));
+        }
         let room = opened.superblock.has_room_for_copies();
         if !read_only && let Err(e) = engine::fits(&opened.space.geo, room, policy.uses()) {
             return Err(config_error(
@@ -280,7 +288,15 @@ fn begin(
         return Ok((opened, lost));
     }
     if !missing {
-        let opened = open(Mode::ReadWrite { epoch: epoch()? })?;
+        let whole = open(Mode::ReadWrite { epoch: epoch()? });
+        let accept_loss = mode == OpenMode::AcceptLoss;
+        let opened = match whole {
+            Err(Refused::Store(store::OpenError::CheckpointLost { .. })) if accept_loss => {
+                let epoch = epoch()?;
+                open(Mode::Degraded { epoch, accept_loss })?
+            }
+            other => other?,
+        };
         return Ok((opened, Lost::default()));
     }
     // What is lost is known before anything is written.

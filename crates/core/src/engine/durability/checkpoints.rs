@@ -5,8 +5,10 @@
 
 use super::follow::Follow;
 use super::records::mark_recorded;
-use crate::engine::Params;
+use crate::engine::mutants::chosen;
+use crate::engine::{Mutant, Params};
 use crate::store::checkpoint::{self, Header};
+use crate::store::counter::Known;
 use crate::store::journal::Tip;
 use crate::store::{BLOCK, HEADER, Opened, record};
 use crate::units::{ExtentId, Nanos};
@@ -47,11 +49,18 @@ pub(super) struct Checkpoints {
     header_block: Vec<u8>,
     /// Nobody reads the bytes of metadata: see [`Params::unread_metadata`].
     unread: bool,
+    /// Records are not remembered (a mutant).
+    pub(super) forgetful: bool,
 }
 
 impl Checkpoints {
     pub(super) fn new(opened: &Opened, p: &Params) -> Checkpoints {
-        let (durable, highest) = (opened.checkpoint, opened.highest_checkpoint);
+        let durable = opened.checkpoint;
+        let highest = if chosen(p, Mutant::RepeatCheckpointNumber) {
+            durable.number
+        } else {
+            opened.highest_checkpoint
+        };
         let same = Header::region(highest + 1) == Header::region(durable.number);
         Checkpoints {
             uuid: opened.superblock.uuid,
@@ -65,6 +74,7 @@ impl Checkpoints {
             piece_first: 0,
             header_block: vec![0; BLOCK],
             unread: p.unread_metadata,
+            forgetful: false,
         }
     }
     /// The last durable one: its number, and where its records begin.
@@ -136,13 +146,13 @@ impl Checkpoints {
             piece.into_iter().chain(header)
         })
     }
-    /// The header goes out as it is now.
-    pub(super) fn encode_header(&mut self) {
+    /// The header goes out as it is now, with what is known of members' counters.
+    pub(super) fn encode_header(&mut self, counters: &Known) {
         if let Some(b) = &self.building
             && b.header_due
         {
             self.header_block
-                .copy_from_slice(&b.header.encode(&self.uuid, &Vec::new()));
+                .copy_from_slice(&b.header.encode(&self.uuid, counters));
         }
     }
     /// What this round added is durable; true if that completes a checkpoint.
@@ -224,7 +234,9 @@ impl Checkpoints {
                     continue;
                 };
                 at += units * 16;
-                mark_recorded(map, e);
+                if !self.forgetful {
+                    mark_recorded(map, e);
+                }
                 if !map.is_dirty(e) {
                     follow.recorded(e, false);
                 }

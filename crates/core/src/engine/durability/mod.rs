@@ -6,12 +6,14 @@
 //! | `records.rs` | the records of a round: of what changed, of moves; where the bytes of metadata are |
 //! | `pending.rs` | extents whose durable state differs from the map, and who waits for theirs |
 //! | `checkpoints.rs` | the checkpoint being built, the last durable one |
+//! | `counters.rs` | members' counters, raised by rounds |
 //! | `follow.rs` | what the mirror must know before anything is acknowledged |
 //! | `free.rs` | slots between "given up" and "free" |
 //!
 //! Others ask it to note a change, to let go of a slot, to answer a request when a round is through; only the engine lets rounds begin.
 
 mod checkpoints;
+mod counters;
 mod follow;
 mod free;
 mod pending;
@@ -26,9 +28,10 @@ use super::ground::Ground;
 use crate::policy::Uses;
 use crate::store::journal::Staging;
 use crate::store::superblock::Follow as Claim;
-use crate::store::{Layout, Opened};
+use crate::store::{Closing, Layout, Opened};
 use crate::units::{ExtentId, MemberId, Nanos, Slot};
 use checkpoints::Checkpoints;
+use counters::Raising;
 use follow::Follow;
 use free::Freeing;
 use pending::{Callers, Pending};
@@ -50,6 +53,8 @@ pub(super) struct Durability {
     /// What the mirror must know.
     follow: Follow,
     freeing: Freeing,
+    /// Members' counters.
+    raising: Raising,
     /// Tell what copies hold clean in every record, not only at the end (a mutant).
     always_tell: Option<u64>,
 }
@@ -74,6 +79,7 @@ impl Durability {
             checkpoints: Checkpoints::new(opened, p),
             follow: Follow::new(claimed, &space.map, fast),
             freeing: Freeing::default(),
+            raising: Raising::new(opened, p.counter_every),
             always_tell: None,
         }
     }
@@ -128,6 +134,13 @@ impl Durability {
             && self.pending.is_empty()
             && self.checkpoints.is_final()
             && (!self.has_mirror() || self.staging.lag() == 0)
+    }
+    /// What is to be said on the members once everything is written.
+    pub(super) fn closing(&self) -> Closing {
+        Closing {
+            next_seq: self.staging.tip().next_seq,
+            counters: self.raising.known().clone(),
+        }
     }
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {

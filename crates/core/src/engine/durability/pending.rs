@@ -56,9 +56,6 @@ impl Pending {
     pub(super) fn due(&self) -> Option<Nanos> {
         self.due
     }
-    pub(super) fn is_due(&self, now: Nanos) -> bool {
-        !self.order.is_empty() && self.due.is_some_and(|t| t <= now)
-    }
     pub(super) fn first(&self) -> Option<ExtentId> {
         self.order.front().copied()
     }

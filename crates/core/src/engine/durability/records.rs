@@ -6,7 +6,7 @@ use crate::engine::mutants::Mutant;
 use crate::engine::relocation::Relocation;
 use crate::map::ExtentMap;
 use crate::store::{BLOCK, record};
-use crate::units::{ExtentId, Slot};
+use crate::units::{ExtentId, MemberId, Slot};
 
 /// Journal blocks a round may write.
 const ROUND_BLOCKS: u64 = 256;
@@ -28,6 +28,11 @@ pub(in crate::engine) enum MetaSource {
     Header {
         skip: u32,
     },
+    /// A member's counter.
+    Counter {
+        member: MemberId,
+        skip: u32,
+    },
 }
 
 impl MetaSource {
@@ -37,7 +42,8 @@ impl MetaSource {
             MetaSource::None => {}
             MetaSource::Journal { skip, .. }
             | MetaSource::Piece { skip }
-            | MetaSource::Header { skip } => *skip += n,
+            | MetaSource::Header { skip }
+            | MetaSource::Counter { skip, .. } => *skip += n,
         }
     }
 }
@@ -53,6 +59,7 @@ impl Durability {
             }
             MetaSource::Piece { skip } => (skip, self.checkpoints.piece()),
             MetaSource::Header { skip } => (skip, self.checkpoints.header_block()),
+            MetaSource::Counter { member, skip } => (skip, self.raising.bytes(member)),
         };
         &bytes[skip as usize..(skip + len) as usize]
     }
@@ -92,9 +99,41 @@ impl Durability {
         let closing = self.checkpoints.final_begun().then_some(self.epoch);
         self.checkpoints
             .add_piece(&mut g.space, closing.or(self.always_tell), &mut self.follow);
+        self.checkpoints.forgetful = g.broken(Mutant::PieceForgetsRecorded);
         if g.broken(Mutant::CheckpointWithoutBarrier) {
             // The mutant: header and blocks together, and no flush behind them.
             self.checkpoints.hurry();
+        }
+    }
+
+    /// Raise the counters that are due of members that this round writes to: those whose data it flushes (`targets`), the primary if
+    /// there is news for the journal, the mirror if it is told.
+    pub(super) fn raise_counters(&mut self, g: &Ground, targets: u32, mirror: bool, limit: u64) {
+        if g.broken(Mutant::NeverRaise) {
+            return;
+        }
+        let bit = |m: MemberId| 1u32 << m.0;
+        let told = self.layout.mirror.filter(|_| mirror).map_or(0, bit);
+        let mut due = self.raising.due(g.clock, targets | told);
+        // Whoever is raised is named in the journal, which is on the primary.
+        let news = self.staging.is_open()
+            || self.staging.tip().next_seq > self.staging.last_flushed + 1
+            || self.checkpoints.adds()
+            || self.checkpoints.header_due();
+        if news || due != 0 {
+            due |= self.raising.due(g.clock, bit(self.layout.primary));
+        }
+        for i in (0..32u8).filter(|i| due >> i & 1 == 1) {
+            if self.staging.tip().next_seq < limit && self.staging.rest().len() < 16 {
+                self.staging.seal();
+            }
+            if self.staging.tip().next_seq >= limit {
+                return;
+            }
+            let flushed = self.staging.last_flushed;
+            let unit = self.raising.raise(g.clock, MemberId(i), flushed);
+            self.staging.rest()[..16].copy_from_slice(&unit);
+            self.staging.advance(1);
         }
     }
 

@@ -8,7 +8,8 @@
 //! devices that they were copied to. Cost is the number of changes since the last round, never the size of the volume.
 //!
 //! The journal on the primary decides; the mirror follows when moves need it, when the staging area is half full, when a
-//! checkpoint is written, or when it is awake anyway and `commit_interval` has passed.
+//! checkpoint is written, or when it is awake anyway and `commit_interval` has passed. A round that nobody waits for waits
+//! for a lull.
 //!
 //! Checkpoints are fuzzy and incremental: each full round may add a piece, encoded like the records at the snapshot, so
 //! everything in it is durable when it is written. What changes later is in the journal after the checkpoint's start.
@@ -22,6 +23,11 @@ use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind};
 use crate::store::{BLOCK, record};
 use crate::units::{MemberId, Nanos};
 use alloc::vec::Vec;
+
+/// How long nobody has waited for a device before a round that is due by time alone begins.
+const LULL: Nanos = Nanos::from_millis(50);
+/// Commit intervals for which such a round waits for that.
+const PATIENCE: u64 = 5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
@@ -89,14 +95,18 @@ impl Durability {
         Reasons {
             closing: g.phase == Phase::Closing && requests == self.callers.len() && r.active() == 0,
             for_space: self.freeing.wants_round() && g.waiting.is_starving(),
-            mirror_due: self.mirror_due.is_some_and(|t| t <= now) && self.mirror_awake(g),
+            mirror_due: self.mirror_due.is_some_and(|t| self.in_a_lull(g, t) <= now)
+                && self.mirror_awake(g),
         }
     }
 
     /// Is there a reason for a round of more than moves?
     fn wants_all(&self, g: &Ground, why: Reasons) -> bool {
         !self.callers.is_empty()
-            || self.pending.is_due(g.clock)
+            || self
+                .pending
+                .due()
+                .is_some_and(|t| self.in_a_lull(g, t) <= g.clock)
             || (self.staging.lag() > 0 && why.mirror_due)
             || why.for_space
             || self.checkpoints.is_building()
@@ -128,11 +138,26 @@ impl Durability {
             return Some(g.clock);
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
-        let moves = r.round_due(urgent);
-        [self.pending.due(), mirror_due, moves]
-            .into_iter()
-            .flatten()
-            .min()
+        let records = [self.pending.due(), mirror_due].into_iter().flatten().min();
+        let records = records.map(|t| self.in_a_lull(g, t));
+        records.into_iter().chain(r.round_due(urgent)).min()
+    }
+
+    /// When a round begins for records that are due at `t` and that nobody waits for. Its flushes empty a disk's cache, and a request
+    /// that comes meanwhile waits for that: so it begins when nobody has waited for the mirror (or the only member) for
+    /// [`LULL`], and after [`PATIENCE`] more intervals in any case.
+    fn in_a_lull(&self, g: &Ground, t: Nanos) -> Nanos {
+        if t > g.clock || g.phase != Phase::Running {
+            return t;
+        }
+        let last = t + Nanos(g.params.commit_interval.0.saturating_mul(PATIENCE));
+        let member = self.mirror().unwrap_or(self.layout.primary);
+        let lull = match g.space.loads.member(member, g.clock) {
+            Some(m) if m.waiting > 0 => last,
+            Some(m) => g.clock + Nanos(LULL.0.saturating_sub(m.quiet.0)),
+            None => t,
+        };
+        lull.min(last)
     }
 
     /// Begin a round, for which there is a reason.
@@ -159,13 +184,19 @@ impl Durability {
         g.background.round_began();
         g.counters.rounds += 1;
         let targets = flush_targets(g, r, all);
-        let from = self.encode_round(g, r, all, mirror);
+        let from = self.encode_round(g, r, (all, mirror), targets);
         g.counters.journal_blocks += self.round.to - from;
         self.flush_data(g, r, targets)
     }
 
     /// The snapshot: encode all records of the round, and settle who gets them. The first journal block.
-    fn encode_round(&mut self, g: &mut Ground, r: &mut Relocation, all: bool, mirror: bool) -> u64 {
+    fn encode_round(
+        &mut self,
+        g: &mut Ground,
+        r: &mut Relocation,
+        (all, mirror): (bool, bool),
+        targets: u32,
+    ) -> u64 {
         let from = self.staging.tip().next_seq;
         let limit = self.block_limit(g);
         let lazy = g.background.lets_mirror_lag() && !g.broken(Mutant::LazyInSilence);
@@ -182,9 +213,10 @@ impl Durability {
         let moves = self.encode_moves(g, r, limit);
         // What is about to be acknowledged must not be news to the mirror, if that is to be relied on.
         let owed = self.owes_mirror(g) && self.callers.are_served();
-        self.staging.seal();
         let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
         let mirror = self.has_mirror() && (mirror || owed || moves > 0 || checkpoint);
+        self.raise_counters(g, targets, mirror, limit);
+        self.staging.seal();
         if mirror {
             self.follow.told(self.pending.is_empty());
         }
@@ -203,12 +235,29 @@ impl Durability {
     /// Flush the devices that hold what the records will expose.
     fn flush_data(&mut self, g: &mut Ground, r: &mut Relocation, targets: u32) -> RoundEnd {
         self.round.step = Step::FlushingData;
-        self.round.outstanding = targets.count_ones();
+        let raised = self.raising.writes();
+        self.round.outstanding = targets.count_ones() + raised.len() as u32;
         for i in (0..g.devices.members.len()).filter(|i| targets >> i & 1 == 1) {
             g.devices.members[i].unflushed = false;
             flush(g, MemberId(i as u8));
         }
-        if targets == 0 {
+        for (member, offset) in raised {
+            let cause = Cause {
+                meta: MetaSource::Counter { member, skip: 0 },
+                ..Cause::plain(What::Round)
+            };
+            let op = DeviceOp {
+                id: OpId(0),
+                member,
+                kind: OpKind::Write,
+                offset,
+                len: BLOCK as u32,
+                buf: BufRef::Meta,
+                fua: !g.broken(Mutant::NameBeforeRaise),
+            };
+            g.start(cause, op);
+        }
+        if self.round.outstanding == 0 {
             return self.write_metadata(g, r);
         }
         RoundEnd::Going
@@ -217,6 +266,7 @@ impl Durability {
     /// The data is durable: write what exposes it.
     fn write_metadata(&mut self, g: &mut Ground, r: &mut Relocation) -> RoundEnd {
         self.round.step = Step::WritingMeta;
+        self.raising.durable();
         let writes = self.metadata_writes();
         if writes.is_empty() {
             return self.finish(g, r);
@@ -250,7 +300,7 @@ impl Durability {
     fn metadata_writes(&mut self) -> Vec<(usize, MemberId, u64, u32, MetaSource)> {
         let area = self.layout.area;
         let mut writes = Vec::new();
-        self.checkpoints.encode_header();
+        self.checkpoints.encode_header(self.raising.known());
         let mirror = self.layout.mirror.filter(|_| self.round.mirror);
         let targets = [
             Some((self.layout.primary, self.round.from)),

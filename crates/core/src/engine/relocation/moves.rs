@@ -188,6 +188,9 @@ impl Relocation {
         for i in 0..self.moves.len() {
             if self.moves.list[i].is_some_and(|m| m.step == Step::Committing) {
                 let m = self.end_move(g, d, i as u16);
+                if g.broken(Mutant::FreeAfterFailure) && !m.is_clean() {
+                    g.space.put_back(m.extent, m.dst);
+                }
                 self.settle_move(g, d, &m, Outcome::Failed);
             }
         }
@@ -203,7 +206,12 @@ impl Relocation {
         let member = |s| 1u32 << g.space.geo.locate(s).0.0;
         self.moves.copied().fold(0, |set, (_, m)| {
             // The record of a clean tells of what stays dirty, too.
-            let also = if m.is_clean() { member(m.src) } else { 0 };
+            let forget = g.broken(Mutant::CleanForgetsCopy);
+            let also = if m.is_clean() && !forget {
+                member(m.src)
+            } else {
+                0
+            };
             set | member(m.dst) | also
         })
     }

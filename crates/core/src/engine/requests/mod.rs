@@ -114,13 +114,15 @@ impl Requests {
             }
             _ => g.space.geo.align(req.offset, u64::from(req.len)),
         };
+        let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
+        let fua = req.fua && !(zeroes && g.broken(Mutant::ZeroesForgetFua));
         let r = self.list.insert(Req {
             tag: req.tag,
             op: req.op,
             start,
             end,
             bytes: req.len,
-            fua: req.fua && !g.broken(Mutant::ForgetFua),
+            fua: fua && !g.broken(Mutant::ForgetFua),
             class: req.class,
             arrived: g.clock,
             left: 1,
@@ -134,7 +136,7 @@ impl Requests {
                 self.start_odd_write(p, r, req.offset);
             }
             RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
-                self.list.at(r).needs_round = req.fua;
+                self.list.at(r).needs_round = fua;
                 self.hand_out_discard(p, r);
                 self.piece_done(p, r);
             }

@@ -9,8 +9,8 @@
 //! - No request waits for a dirty copy: where no clean one can go, the request goes to the slow device.
 //! - Long requests and streams pass the cache by: the slow device is good at those.
 //! - Dirty data is written home in the order of addresses, when nobody has asked the slow device for anything for `idle_s`
-//!   (0.4 of it when more than 80 % is dirty), in batches that take up to half of the time that it has been quiet,
-//!   and only what was not written for `settled_s`.
+//!   (0.4 of it when more than 80 % is dirty) and it had the time to empty its own cache of writes, in batches that take up to half
+//!   of the time that it has been quiet and are worth a commit round, and only what was not written for `settled_s`.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -22,8 +22,9 @@
 //! | settled_s | 0…3600 | 5 | seconds that data was not written before it is cleaned |
 //!
 //! 8 bytes and 1 bit an extent, 4 bytes a fast slot. Source: none, Isotherm's own; the idea that everything has one currency is
-//! older (HRO, OODT). When not to use it: where capacity counts, since copies add none; where sets a little larger than flash are
-//! read over and over, since its order is close to recency. Nothing guards it against being slower than the slow device alone.
+//! older (HRO, OODT). When not to use it: where capacity counts,
+//! since copies add none; where sets a little larger than flash are read over and over, since its order is close to recency. Nothing
+//! guards it against being slower than the slow device alone: `bench/benefit/adversary.py` looks for work on which it is.
 
 mod score;
 mod settings;
@@ -47,6 +48,9 @@ const LOOKS: u32 = 48;
 /// Cleans asked for in one call at most, and slots of dirty data looked at to find them.
 const CLEANS: usize = 64;
 const CLEAN_LOOKS: u32 = 256;
+/// Cleans that are worth a commit round of their own, and writes that a round takes the slow device as long as.
+const FEW: usize = 4;
+const ROUND: usize = 2;
 /// Copies under way at once: a fetch rides on a read that is at the slow device in any case.
 const MOVES: u32 = 128;
 
@@ -67,6 +71,8 @@ pub struct Benefit {
     cleaning: u32,
     at: u32,
     next: Option<Nanos>,
+    /// Until when the slow device is taken to work on what it was asked for, its cache of writes among it.
+    busy: Nanos,
     seed: u64,
 }
 
@@ -84,6 +90,7 @@ impl Default for Benefit {
             cleaning: 0,
             at: 0,
             next: None,
+            busy: Nanos(0),
             seed: 0x9e37_79b9_7f4a_7c15,
         }
     }
@@ -188,10 +195,41 @@ impl Benefit {
             self.settings.idle
         }
     }
-    /// Have settled data written home for at most half as long as the slow device has been quiet.
+    /// What a write to a place of its own takes of the slow device: one that takes writes into a cache owes the seeks.
+    fn written_at_random(view: &View<'_>) -> Nanos {
+        let slow = view.cost(view.slowest());
+        Nanos(slow.write.max(slow.read).0.max(1))
+    }
+    /// What a write leaves a device to do that has taken it into its cache. Caches are emptied in an order that suits the arm, which
+    /// takes about a third of what random places do (models' `st32000641as`: 174 writes a second at depth 32, 60 one by one).
+    fn debt(view: &View<'_>) -> Nanos {
+        let slow = view.cost(view.slowest());
+        Nanos(slow.read.since(slow.write).0 / 3)
+    }
+    /// The slow device has more to do.
+    fn owes(&mut self, now: Nanos, time: Nanos) {
+        self.busy = self.busy.max(now) + time;
+    }
+    /// Since when nobody has asked the slow device for anything, and it had the time to do what it was asked for.
+    fn quiet(&self, view: &View<'_>) -> Nanos {
+        let load = view.load(view.slowest());
+        let quiet = if load.waiting > 0 {
+            Nanos(0)
+        } else {
+            load.quiet
+        };
+        quiet.min(view.now().since(self.busy))
+    }
+    /// Have settled data written home for at most half as long as the slow device has been quiet. What makes that durable takes it as
+    /// long as some writes, so a few are waited for.
     fn clean(&mut self, view: &View<'_>, quiet: Nanos, wanted: &mut Vec<Action>) {
-        let each = view.cost(view.slowest()).write.0.max(1);
-        let most = ((quiet.0 / 2 / each) as usize).clamp(1, CLEANS);
+        let each = Benefit::written_at_random(view);
+        let room = (quiet.0 / 2 / each.0) as usize;
+        let few = FEW.min(self.dirty_count as usize);
+        if room < ROUND + few && !self.is_full_of_dirt() {
+            return;
+        }
+        let most = room.saturating_sub(ROUND).clamp(1, CLEANS);
         let (now, urgent) = (millis(view.now()), self.is_full_of_dirt());
         let settled = millis(self.settings.settled);
         let (mut found, mut from) = (0, self.at as usize);
@@ -227,6 +265,10 @@ impl Benefit {
         }
         self.cleaning += found as u32;
         self.at = from as u32;
+        if found > 0 {
+            let debt = Benefit::debt(view).0;
+            self.owes(view.now(), Nanos(debt * (found + ROUND) as u64));
+        }
     }
 }
 
@@ -267,11 +309,14 @@ impl Policy for Benefit {
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let extent = access.extent;
         view.set_last(extent, access.now);
-        let (_, run) = self.streams.note(access);
+        let (goes_on, run) = self.streams.note(access);
         let saves = Benefit::saves(view);
         self.scores.touch(extent, saves);
         let fast = access.copy.is_some_and(|s| view.tier_of(s) == FAST);
         if !fast {
+            if access.write && !goes_on {
+                self.owes(access.now, Benefit::debt(view));
+            }
             self.scores.missed();
             self.miss(view, access, run, wanted);
         }
@@ -320,12 +365,7 @@ impl Policy for Benefit {
             self.next = None;
             return;
         }
-        let (patience, load) = (self.patience(), view.load(view.slowest()));
-        let quiet = if load.waiting > 0 {
-            Nanos(0)
-        } else {
-            load.quiet
-        };
+        let (patience, quiet) = (self.patience(), self.quiet(view));
         self.next = Some(if quiet >= patience {
             self.clean(view, quiet, wanted);
             // If nothing was settled.

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""`benefit` beside the slow device alone under work made to hurt it: scans, one-time data, sets just above flash, bursts, all writes,
+hot sets that move every minute, and random mixtures of these.
+
+    bench/benefit/adversary.py [--cases N] [--seed S] [--keep DIR] [--policy SPEC]
+
+Needs a release build (ISOTHERM names another program). Every case is a trace of its own, made from a seed, open loop; flash is a tenth of
+what the case touches, or what the case says. Printed: mean latency as a share of the slow device's alone (below 1 is faster), worst
+last, and how many cases are over 1.02. `--keep` leaves the traces there. Standard library only.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ISOTHERM = os.environ.get("ISOTHERM", str(ROOT / "target/release/isotherm"))
+MIB = 1 << 20
+KINDS = ["scan", "once", "thrash", "burst", "write", "shift", "mix"]
+
+
+def places(kind, rng):
+    """Endless (offset, bytes, is it a write) of one kind."""
+    span = rng.choice([256, 1024, 4096]) * MIB
+    size = rng.choice([4096, 4096, 8192, 16384, 65536])
+    blocks = span // size
+    writes = {"write": 1.0, "scan": 0.0, "once": rng.choice([0.0, 0.5])}.get(kind, rng.choice([0.0, 0.1, 0.3, 0.7]))
+    at = 0
+    hot = rng.randrange(blocks)
+    width = max(1, blocks // rng.choice([9, 20, 100]))
+    while True:
+        if kind == "scan":
+            at = (at + 1) % blocks
+            block = at
+        elif kind in ("once", "write", "burst"):
+            block = rng.randrange(blocks)
+        elif kind == "thrash":
+            # Over and over, a little more than a tenth.
+            at = (at + 1) % max(1, blocks // 9)
+            block = at * 7919 % blocks
+        else:
+            block = (hot + rng.randrange(width)) % blocks if rng.random() < 0.8 else rng.randrange(blocks)
+        moved = yield block * size, size, rng.random() < writes
+        if moved:
+            hot = rng.randrange(blocks)
+
+
+def make(kind, seed, file):
+    """Writes a trace in the MSR form; how many requests it has."""
+    rng = random.Random(seed)
+    count = rng.choice([3000, 10000, 30000])
+    rate = rng.choice([20, 60, 120, 200, 400])
+    burst = rng.choice([1, 1, 50, 500]) if kind != "burst" else rng.choice([200, 1000, 3000])
+    parts = [places(k, rng) for k in (rng.sample(KINDS[:-1], 2) if kind == "mix" else [kind])]
+    for p in parts:
+        next(p)
+    now, minute, last = 0.0, 0, None
+    with open(file, "w", encoding="ascii") as out:
+        for i in range(count):
+            if i % burst == 0:
+                now += burst * rng.expovariate(rate)
+            moved = kind == "shift" and int(now / 60) != minute
+            minute = int(now / 60)
+            offset, size, write = parts[i % len(parts)].send(moved)
+            stamp = 128166372000000000 + int((now + (i % burst) * 1e-5) * 1e7)
+            last = stamp if last is None else max(last, stamp)
+            out.write(f"{last},adv,0,{'Write' if write else 'Read'},{offset},{size},0\n")
+    return count
+
+
+def ratio(file, policy, extent):
+    words = ["compare", str(file), "--policies", policy, "--fast-size", "10%", "--extent", extent, "--time", "trace",
+             "--fast", "sata-enterprise", "--slow", "exos-18tb", "--json"]
+    done = subprocess.run([ISOTHERM, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"isotherm {' '.join(words)}: {done.stderr}")
+    rows = json.loads(done.stdout)["rows"]
+    alone = next(r["report"] for r in rows if r["name"] == "hdd-only")["latency_mean_s"]
+    own = next(r["report"] for r in rows if r["kind"] != "baseline")["latency_mean_s"]
+    return own / alone, alone
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    args.add_argument("--cases", type=int, default=35)
+    args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--keep")
+    args.add_argument("--policy", default="benefit")
+    args = args.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(args.keep or scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for n in range(args.cases):
+            kind, seed = KINDS[n % len(KINDS)], args.seed * 1000 + n
+            file = folder / f"{kind}-{seed}.csv"
+            count = make(kind, seed, file)
+            extent = ("16K", "64K")[n // len(KINDS) % 2]
+            share, alone = ratio(file, args.policy, extent)
+            rows.append((share, kind, seed, extent, count, alone))
+            if not args.keep:
+                file.unlink()
+    print("| kind | seed | extent | requests | disk ms | share |\n|---|--:|---|--:|--:|--:|")
+    for share, kind, seed, extent, count, alone in sorted(rows):
+        print(f"| {kind} | {seed} | {extent} | {count} | {1e3 * alone:.2f} | {share:.3f} |")
+    print(f"\n{sum(r[0] > 1.02 for r in rows)} of {len(rows)} cases over 1.02; worst {max(rows)[0]:.3f}")
+
+
+main()

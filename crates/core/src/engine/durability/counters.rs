@@ -1,0 +1,83 @@
+//! Members' counters while a volume runs (`store/counter.rs`).
+//!
+//! A round that writes to a member raises its counter, at most every `Params::counter_every`: the counter's block goes
+//! out while data is flushed, and the record that names it with the round's others, behind. A member that nobody writes to is left
+//! alone, and sleeps on.
+
+use crate::store::counter::{self, Counter, Known};
+use crate::store::{BLOCK, Opened, Superblock, record};
+use crate::units::{MemberId, Nanos};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Raising {
+    sb: Superblock,
+    every: Option<Nanos>,
+    /// What is durable.
+    known: Known,
+    /// By member: when it was raised last.
+    last: Vec<Nanos>,
+    /// Of the round under way.
+    raised: Vec<(MemberId, u64)>,
+    blocks: Vec<u8>,
+}
+
+impl Raising {
+    pub(super) fn new(opened: &Opened, every: Option<Nanos>) -> Raising {
+        let n = opened.superblock.members.len();
+        Raising {
+            sb: opened.superblock.clone(),
+            every,
+            known: opened.counters.clone(),
+            last: vec![opened.time_base; n],
+            raised: Vec::with_capacity(n),
+            blocks: if every.is_some() {
+                vec![0; n * BLOCK]
+            } else {
+                Vec::new()
+            },
+        }
+    }
+    /// Which of the members in the bit set `written` are due.
+    pub(super) fn due(&self, now: Nanos, written: u32) -> u32 {
+        let Some(every) = self.every else { return 0 };
+        (0..self.last.len())
+            .filter(|&i| written >> i & 1 == 1 && now.since(self.last[i]) >= every)
+            .fold(0, |set, i| set | 1 << i)
+    }
+    /// Raise the counter of `member` in the round that begins; the unit that names it.
+    pub(super) fn raise(&mut self, now: Nanos, member: MemberId, last_flushed: u64) -> [u8; 16] {
+        let i = usize::from(member.0);
+        let id = self.sb.members[i].id;
+        let value = self.known.iter().find(|k| k.0 == id).map_or(0, |k| k.1) + 1;
+        let c = Counter::of(&self.sb, member, value, last_flushed, &self.known);
+        let block = c.encode(&self.sb.uuid);
+        self.blocks[i * BLOCK..(i + 1) * BLOCK].copy_from_slice(&block);
+        self.last[i] = now;
+        self.raised.push((member, value));
+        record::encode_counter(id, value)
+    }
+    /// Members raised in this round, and the byte of the block each.
+    pub(super) fn writes(&self) -> Vec<(MemberId, u64)> {
+        let at = |&(m, value): &(MemberId, u64)| (m, counter::offset(value));
+        self.raised.iter().map(at).collect()
+    }
+    /// The block of `member`.
+    pub(super) fn bytes(&self, member: MemberId) -> &[u8] {
+        let at = usize::from(member.0) * BLOCK;
+        &self.blocks[at..at + BLOCK]
+    }
+    /// What was raised in this round is durable.
+    pub(super) fn durable(&mut self) {
+        for (m, value) in self.raised.drain(..) {
+            let id = self.sb.members[usize::from(m.0)].id;
+            counter::learn(&mut self.known, id, value);
+        }
+    }
+    /// What is durable.
+    pub(super) fn known(&self) -> &Known {
+        &self.known
+    }
+}

@@ -1,0 +1,264 @@
+//! Why a volume cannot be opened, and in which words.
+
+use super::MediaError;
+use super::superblock::SuperblockError;
+use crate::units::{ExtentId, MemberId};
+use core::fmt;
+
+/// Why a volume cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// A device failed.
+    Media(MediaError),
+    /// Neither superblock of this member can be used.
+    Superblock(MemberId, SuperblockError),
+    /// It has features that this program may read past, but not write past.
+    ReadOnlyFeatures,
+    /// A member is not there.
+    Missing(MemberId),
+    /// A member is not there, and data had its home on it.
+    LostHomes {
+        /// Which.
+        member: MemberId,
+        /// Extents.
+        extents: u32,
+    },
+    /// A member is not there, and the survivors may not know of everything: the mirror was not told in time.
+    Unsure(MemberId),
+    /// A member is not there, and it held, or may have held, writes that nobody else has.
+    LostWrites {
+        /// Which.
+        member: MemberId,
+        /// Extents known to be concerned.
+        extents: u32,
+    },
+    /// The member belongs to another volume.
+    Foreign(MemberId),
+    /// The same member of the list was given twice.
+    Twice(MemberId),
+    /// The member list of this device differs from the others'.
+    MemberList(MemberId),
+    /// The member last took part in an older session: it missed writes.
+    Stale {
+        /// Which.
+        member: MemberId,
+        /// Its generation.
+        generation: u64,
+        /// The volume's.
+        newest: u64,
+    },
+    /// The member is smaller than the volume says: it was cut short.
+    Short {
+        /// Which.
+        member: MemberId,
+        /// Its bytes.
+        bytes: u64,
+        /// What the volume uses of it.
+        needed: u64,
+    },
+    /// Same generation, different session: two copies of the volume went separate ways.
+    Diverged(MemberId),
+    /// The member is an older copy of itself: others know that it went on.
+    RolledBack {
+        /// Which.
+        member: MemberId,
+        /// What its counter says.
+        counter: u64,
+        /// What others know of it.
+        known: u64,
+    },
+    /// A journal block that was durable once is gone, and the mirror does not have it.
+    JournalHole {
+        /// Its sequence number.
+        seq: u64,
+    },
+    /// The newest journal blocks that were durable for certain are damaged on the primary. What the mirror has ends here, and
+    /// what the primary had behind nobody knows.
+    JournalEnd {
+        /// Number of the first block that is not known.
+        seq: u64,
+    },
+    /// A block of the newest checkpoint is damaged on every copy.
+    CheckpointLost {
+        /// The checkpoint.
+        number: u64,
+        /// First extent that it may have told of.
+        first: ExtentId,
+        /// And the one behind the last.
+        end: ExtentId,
+    },
+    /// No checkpoint can be read in full.
+    NoCheckpoint,
+    /// A record cannot be true.
+    BadRecord(&'static str),
+}
+
+impl From<MediaError> for OpenError {
+    fn from(e: MediaError) -> OpenError {
+        OpenError::Media(e)
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Media(e) => write!(
+                f,
+                "member {} failed at byte {}: check the device",
+                e.member.0, e.offset
+            ),
+            OpenError::Superblock(m, SuperblockError::Foreign) => {
+                write!(
+                    f,
+                    "member {} carries no Isotherm superblock: give the device that belongs to the volume",
+                    m.0
+                )
+            }
+            OpenError::Superblock(m, SuperblockError::Newer(v)) => {
+                write!(
+                    f,
+                    "member {} was written by format version {v} or uses features this program does not know: use a newer isotherm",
+                    m.0
+                )
+            }
+            OpenError::Superblock(m, SuperblockError::Older(v)) => {
+                write!(
+                    f,
+                    "member {} is of format version {v}, which this program no longer reads: copy the data out with the isotherm that made it (before format version 2), then create the volume anew",
+                    m.0
+                )
+            }
+            OpenError::ReadOnlyFeatures => write!(
+                f,
+                "the volume has features that only a newer isotherm may write to: use that, or serve it with --read-only"
+            ),
+            OpenError::Superblock(m, SuperblockError::Damaged) => {
+                write!(
+                    f,
+                    "both superblocks of member {} are damaged: restore the device, or serve the rest with --read-only",
+                    m.0
+                )
+            }
+            OpenError::Superblock(m, SuperblockError::Impossible(what)) => {
+                write!(
+                    f,
+                    "the superblock of member {} is impossible ({what}): restore the device",
+                    m.0
+                )
+            }
+            OpenError::Missing(m) => write!(
+                f,
+                "member {} is missing: attach it, or serve what survives with --read-only",
+                m.0
+            ),
+            OpenError::LostHomes { member, extents } => write!(
+                f,
+                "member {} is missing, and {extents} extents have their home on it: attach it, or serve what survives with --read-only",
+                member.0
+            ),
+            OpenError::Unsure(m) => write!(
+                f,
+                "member {} is missing, and the others may not know of all that was written: attach it, or serve what survives with --read-only",
+                m.0
+            ),
+            OpenError::LostWrites { member, extents } => write!(
+                f,
+                "member {} is missing, and it held the newest data of {extents} extents or more: attach it, or go on without these writes with --accept-loss",
+                member.0
+            ),
+            OpenError::Foreign(m) => write!(
+                f,
+                "member {} belongs to another volume: give the device of this one",
+                m.0
+            ),
+            OpenError::Twice(m) => write!(f, "member {} was given twice", m.0),
+            OpenError::MemberList(m) => write!(
+                f,
+                "member {} disagrees about the member list: it was part of another set-up",
+                m.0
+            ),
+            OpenError::Stale {
+                member,
+                generation,
+                newest,
+            } => write!(
+                f,
+                "member {} is of generation {generation}, the volume of {newest}: it missed writes and cannot rejoin; serve the rest with --read-only",
+                member.0
+            ),
+            OpenError::Short {
+                member,
+                bytes,
+                needed,
+            } => write!(
+                f,
+                "member {} has {bytes} bytes, the volume uses {needed}: it was cut short",
+                member.0
+            ),
+            OpenError::Diverged(m) => {
+                write!(
+                    f,
+                    "member {} was written by another session of the same generation: two copies of the volume diverged",
+                    m.0
+                )
+            }
+            OpenError::RolledBack {
+                member,
+                counter,
+                known,
+            } => write!(
+                f,
+                "member {} is an older copy of itself (its counter says {counter}, the others know of {known}): what was written to it since is not there; give the device that was served last",
+                member.0
+            ),
+            OpenError::JournalHole { seq } => {
+                write!(
+                    f,
+                    "journal block {seq} was durable and is damaged, and the mirror does not have it: what changed since cannot be told, and slots may have changed hands; restore the members from a backup"
+                )
+            }
+            OpenError::JournalEnd { seq } => {
+                write!(
+                    f,
+                    "the end of the journal is damaged on the primary, and the mirror may have followed only to block {seq}: what came behind cannot be told; restore the members from a backup"
+                )
+            }
+            OpenError::CheckpointLost { number, first, end } => write!(
+                f,
+                "checkpoint {number} is damaged on every copy where it tells of extents {first} to {}: restore a member, or go on without what is lost with --accept-loss",
+                end.0 - 1
+            ),
+            OpenError::NoCheckpoint => write!(
+                f,
+                "no checkpoint can be read in full on fast or mirror: restore a device from a backup"
+            ),
+            OpenError::BadRecord(what) => {
+                write!(f, "{what}: the metadata is damaged; run `isotherm check`")
+            }
+        }
+    }
+}
+
+impl OpenError {
+    /// The member that it is about, if it is about one.
+    pub fn member(&self) -> Option<MemberId> {
+        match self {
+            OpenError::Media(e) => Some(e.member),
+            OpenError::Superblock(m, _)
+            | OpenError::Missing(m)
+            | OpenError::LostHomes { member: m, .. }
+            | OpenError::LostWrites { member: m, .. }
+            | OpenError::Unsure(m)
+            | OpenError::Foreign(m)
+            | OpenError::Twice(m)
+            | OpenError::MemberList(m)
+            | OpenError::Stale { member: m, .. }
+            | OpenError::Short { member: m, .. }
+            | OpenError::RolledBack { member: m, .. }
+            | OpenError::Diverged(m) => Some(*m),
+            _ => None,
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}

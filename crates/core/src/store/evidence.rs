@@ -1,0 +1,175 @@
+//! What members know of each other: which of them is an older copy of itself, and what must be in the journal.
+
+use super::counter::{self, Counter, Known, learn};
+use super::error::OpenError;
+use super::heal::{Part, Repair};
+use super::recover::Session;
+use super::superblock::Superblock;
+use super::{BLOCK, Media, MediaError};
+use crate::units::MemberId;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// One member's own counter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    there: bool,
+    /// The higher value of its whole blocks; 0 if there is none.
+    value: u64,
+    /// Blocks that are not whole.
+    damaged: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    /// The highest value that anybody names of each member.
+    pub(super) known: Known,
+    own: Vec<Own>,
+    /// Every journal block up to this number was durable on whoever carries the metadata.
+    pub(super) flushed: u64,
+}
+
+impl Evidence {
+    /// From superblocks and counters. `whole`: whoever carried metadata in the last session is there, so its counters speak of a
+    /// journal that is there.
+    pub(super) fn gather<M: Media + ?Sized>(
+        media: &mut M,
+        sb: &Superblock,
+        found: &[Option<Superblock>],
+        missing: &[MemberId],
+        session: Session,
+        whole: bool,
+    ) -> Evidence {
+        let mut e = Evidence {
+            known: Known::new(),
+            own: vec![Own::default(); sb.members.len()],
+            flushed: session.first_seq.saturating_sub(1),
+        };
+        if let Some(next) = session.closed {
+            e.flushed = e.flushed.max(next.saturating_sub(1));
+        }
+        for s in found.iter().flatten().filter(|s| s.uuid == sb.uuid) {
+            s.members
+                .iter()
+                .for_each(|m| learn(&mut e.known, m.id, m.counter));
+        }
+        for i in 0..sb.members.len() {
+            let m = MemberId(i as u8);
+            if missing.contains(&m) {
+                continue;
+            }
+            let own = &mut e.own[i];
+            own.there = true;
+            for c in read(media, sb, m) {
+                let Some(c) = c else {
+                    own.damaged += 1;
+                    continue;
+                };
+                own.value = own.value.max(c.value);
+                for &(id, value) in &c.known {
+                    learn(&mut e.known, id, value);
+                }
+                if whole && c.epoch == session.epoch {
+                    e.flushed = e.flushed.max(c.last_flushed);
+                }
+            }
+            learn(&mut e.known, sb.members[i].id, own.value);
+        }
+        e
+    }
+
+    /// Is any member an older copy of itself? A damaged block may have held the newer value, so only whole ones prove it.
+    pub(super) fn no_rollback(&self, sb: &Superblock) -> Result<(), OpenError> {
+        for (i, (own, m)) in self.own.iter().zip(&sb.members).enumerate() {
+            let known = self.of(m.id);
+            if own.there && own.damaged == 0 && own.value < known {
+                return Err(OpenError::RolledBack {
+                    member: MemberId(i as u8),
+                    counter: own.value,
+                    known,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The highest value that anybody names of this member.
+    fn of(&self, id: u16) -> u64 {
+        self.known.iter().find(|k| k.0 == id).map_or(0, |k| k.1)
+    }
+
+    /// Counters with damaged blocks.
+    pub(super) fn repairs(&self) -> impl Iterator<Item = Repair> + '_ {
+        let damaged = (0u8..).zip(&self.own).filter(|(_, o)| o.damaged > 0);
+        damaged.map(|(i, o)| Repair {
+            member: MemberId(i),
+            part: Part::Counter,
+            blocks: u64::from(o.damaged),
+        })
+    }
+
+    /// Write damaged counters anew, higher than anybody knows of them.
+    pub(super) fn mend<M: Media + ?Sized>(
+        &mut self,
+        media: &mut M,
+        sb: &Superblock,
+    ) -> Result<(), MediaError> {
+        for i in 0..self.own.len() {
+            if self.own[i].damaged == 0 {
+                continue;
+            }
+            let m = MemberId(i as u8);
+            let id = sb.members[i].id;
+            let value = self.of(id) + 1;
+            // The older one first: should power fail between them, the newer is still not whole.
+            for value in [value - 1, value] {
+                let c = Counter::of(sb, m, value, self.flushed, &self.known);
+                media.write(m, counter::offset(value), &c.encode(&sb.uuid))?;
+                media.flush(m)?;
+            }
+            learn(&mut self.known, id, value);
+            self.own[i] = Own {
+                there: true,
+                value,
+                damaged: 0,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The two blocks of a member's counter; `None` for one that is not whole.
+fn read<M: Media + ?Sized>(media: &mut M, sb: &Superblock, m: MemberId) -> [Option<Counter>; 2] {
+    let entry = &sb.members[usize::from(m.0)];
+    [0, 1].map(|v| {
+        let mut b = vec![0; BLOCK];
+        media.read(m, counter::offset(v), &mut b).ok()?;
+        Counter::decode(&b, &sb.uuid)
+            .filter(|c| c.value % 2 == v && c.member == entry.id && c.uuid == entry.uuid)
+    })
+}
+
+/// Raise every member's counter above all that is known, durably, and say so in `known`. For a volume at rest.
+pub(super) fn raise_all<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    last_flushed: u64,
+    known: &mut Known,
+) -> Result<(), MediaError> {
+    for i in 0..sb.members.len() {
+        let (m, id) = (MemberId(i as u8), sb.members[i].id);
+        if sb.is_absent(m) {
+            continue;
+        }
+        for c in read(media, sb, m).into_iter().flatten() {
+            learn(known, id, c.value);
+        }
+        let value = known.iter().find(|k| k.0 == id).map_or(0, |k| k.1) + 1;
+        let c = Counter::of(sb, m, value, last_flushed, known);
+        media.write(m, counter::offset(value), &c.encode(&sb.uuid))?;
+        media.flush(m)?;
+        learn(known, id, value);
+    }
+    Ok(())
+}

@@ -1,0 +1,317 @@
+//! What was damaged on one copy and is whole on another: found while reading, said, and written anew.
+
+use super::checkpoint::{self, Header};
+use super::error::OpenError;
+use super::journal;
+use super::open::{Mode, look};
+use super::recover::{CHUNK, Loaded, Session};
+use super::superblock::Superblock;
+use super::{BLOCK, Layout, Media, MediaError};
+use crate::engine::Mutant;
+use crate::units::MemberId;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// What of a member's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// One of its two superblocks.
+    Superblock,
+    /// Its counter.
+    Counter,
+    /// Data blocks of the checkpoint in use.
+    Checkpoint,
+    /// The header of that checkpoint.
+    CheckpointHeader,
+    /// Journal blocks that had been durable there.
+    Journal,
+}
+
+/// Something damaged of which there was another copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// On which member.
+    pub member: MemberId,
+    /// What.
+    pub part: Part,
+    /// How many blocks.
+    pub blocks: u64,
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.part {
+            Part::Superblock => "superblocks",
+            Part::Counter => "counter blocks",
+            Part::Checkpoint => "checkpoint blocks",
+            Part::CheckpointHeader => "checkpoint headers",
+            Part::Journal => "journal blocks",
+        };
+        let (m, n) = (self.member.0, self.blocks);
+        write!(f, "member {m}: {n} {what} damaged, whole elsewhere")
+    }
+}
+
+/// Which superblocks of members that are there are not whole.
+pub(super) fn superblocks<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    missing: &[MemberId],
+) -> Vec<Repair> {
+    let mut repairs = Vec::new();
+    let mut block = vec![0; BLOCK];
+    for m in (0..sb.members.len()).map(|i| MemberId(i as u8)) {
+        if missing.contains(&m) {
+            continue;
+        }
+        let mut whole = |at| {
+            media.read(m, at, &mut block).is_ok()
+                && Superblock::decode(&block).is_ok_and(|s| s.uuid == sb.uuid)
+        };
+        let damaged = [0, sb.copy_offset(m)].map(|at| u64::from(!whole(at)));
+        let blocks = damaged[0] + damaged[1];
+        if blocks > 0 {
+            repairs.push(Repair {
+                member: m,
+                part: Part::Superblock,
+                blocks,
+            });
+        }
+    }
+    repairs
+}
+
+/// Bring primary and mirror to the same state: the checkpoint that the journal starts from, then the journal; and whatever block of
+/// them was found damaged. How many journal blocks were written to each.
+pub(super) fn resync<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    layout: Layout,
+    session: Session,
+    loaded: &Loaded,
+) -> Result<[u64; 2], OpenError> {
+    let both: Vec<MemberId> = core::iter::once(layout.primary)
+        .chain(layout.mirror)
+        .collect();
+    checkpoints(media, sb, layout, &both, loaded)?;
+    let mut wrote = [0; 2];
+    let Some(mirror) = layout.mirror else {
+        return Ok(wrote);
+    };
+    // A block that only one side has whole is copied to the other. Whole is not enough: a lost session may have left a
+    // block of the same number, so both must continue the chain that was replayed.
+    let mut buf = vec![0; BLOCK];
+    let mut other = vec![0; BLOCK];
+    let mut tip = loaded.checkpoint.start;
+    let leave = broken(media, Mutant::LeavePrimaryTorn);
+    for seq in tip.next_seq..loaded.tip.next_seq {
+        let at = layout.area.ring_offset(seq);
+        let chained =
+            |b: &[u8]| journal::decode(b, &sb.uuid).filter(|h| tip.accepts(h) && session.allows(h));
+        let a = media.read(layout.primary, at, &mut buf);
+        let a = a.ok().and_then(|()| chained(&buf));
+        let b = media.read(mirror, at, &mut other);
+        let b = b.ok().and_then(|()| chained(&other));
+        if a.is_some() && a != b {
+            media.write(mirror, at, &buf)?;
+            wrote[1] += 1;
+        } else if b.is_some() && a.is_none() && !leave {
+            media.write(layout.primary, at, &other)?;
+            wrote[0] += 1;
+        }
+        // Replay saw one of them; if neither can be read now, the device fails.
+        let h = a.or(b).ok_or(MediaError {
+            member: layout.primary,
+            offset: at,
+        })?;
+        tip = tip.after(&h);
+    }
+    for (m, w) in [layout.primary, mirror].into_iter().zip(wrote) {
+        if w > 0 {
+            media.flush(m)?;
+        }
+    }
+    Ok(wrote)
+}
+
+/// Mend what is damaged on one copy and whole on another, without beginning a session. `found` as for [`super::open::open`]; all
+/// members must be there. What was mended.
+///
+/// # Errors
+/// As for opening: what no copy has whole cannot be mended.
+pub fn mend<M: Media + ?Sized>(
+    media: &mut M,
+    found: &[Option<Superblock>],
+) -> Result<Vec<Repair>, OpenError> {
+    let mut f = look(media, found, Mode::ReadWrite { epoch: 0 })?;
+    let mut loaded = f.load(media, false)?;
+    f.evidence.mend(media, &f.sb)?;
+    // Recovery reads the other side only where one lacks something.
+    let others = more_bad(media, &f.sb, f.layout, &mut loaded);
+    f.report.repairs.extend(others);
+    let wrote = resync(media, &f.sb, f.layout, f.session, &loaded)?;
+    for (m, blocks) in core::iter::once(f.layout.primary)
+        .chain(f.layout.mirror)
+        .zip(wrote)
+    {
+        let known = |r: &Repair| r.member == m && r.part == Part::Journal;
+        if blocks > 0 && !f.report.repairs.iter().any(known) {
+            let part = Part::Journal;
+            f.report.repairs.push(Repair {
+                member: m,
+                part,
+                blocks,
+            });
+        }
+    }
+    let mut block = vec![0; BLOCK];
+    for (i, own) in found.iter().enumerate() {
+        let (m, Some(own)) = (MemberId(i as u8), own) else {
+            continue;
+        };
+        for at in [0, f.sb.copy_offset(m)] {
+            let whole = media.read(m, at, &mut block).is_ok()
+                && Superblock::decode(&block).is_ok_and(|s| s.uuid == own.uuid);
+            if !whole {
+                media.write(m, at, &own.encode())?;
+                media.flush(m)?;
+            }
+        }
+    }
+    Ok(f.report.repairs)
+}
+
+/// Blocks of the checkpoint in use that are damaged where recovery did not look.
+fn more_bad<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    layout: Layout,
+    loaded: &mut Loaded,
+) -> Vec<Repair> {
+    let h = loaded.checkpoint;
+    let base = layout.area.region_offset(Header::region(h.number));
+    let mut repairs = Vec::new();
+    let mut b = vec![0; BLOCK];
+    for m in core::iter::once(layout.primary).chain(layout.mirror) {
+        // Without its header all of it is copied anyway.
+        if media.read(m, base, &mut b).is_err() || Header::decode(&b, &sb.uuid) != Some(h) {
+            let part = Part::CheckpointHeader;
+            repairs.push(Repair {
+                member: m,
+                part,
+                blocks: 1,
+            });
+            continue;
+        }
+        let mut blocks = 0;
+        for i in 0..h.blocks {
+            let at = base + (1 + u64::from(i)) * BLOCK as u64;
+            let whole =
+                media.read(m, at, &mut b).is_ok() && checkpoint::is_data(&b, &sb.uuid, h.number, i);
+            if !whole && !loaded.bad.contains(&(m, i)) {
+                loaded.bad.push((m, i));
+                blocks += 1;
+            }
+        }
+        if blocks > 0 {
+            let part = Part::Checkpoint;
+            repairs.push(Repair {
+                member: m,
+                part,
+                blocks,
+            });
+        }
+    }
+    repairs
+}
+
+/// The checkpoint in use, whole on all of `members`.
+fn checkpoints<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    layout: Layout,
+    members: &[MemberId],
+    loaded: &Loaded,
+) -> Result<(), OpenError> {
+    let h = loaded.checkpoint;
+    let at = layout.area.region_offset(Header::region(h.number));
+    let header = h.encode(&sb.uuid, &loaded.counters);
+    let first = broken(media, Mutant::ResyncHeaderFirst);
+    let mut buf = vec![0; CHUNK * BLOCK];
+    for &to in members {
+        let known = media.read(to, at, &mut buf[..BLOCK]).is_ok()
+            && Header::decode(&buf[..BLOCK], &sb.uuid) == Some(h);
+        let bad = loaded.bad.iter().any(|b| b.0 == to);
+        if known && !bad {
+            continue;
+        }
+        if first && !known {
+            media.write(to, at, &header)?;
+        }
+        let mut i = 0;
+        while i < h.blocks {
+            let n = (h.blocks - i).min(CHUNK as u32) as usize;
+            // A region whose header was whole lacks the blocks that were found damaged, and no others.
+            if !known || (i..i + n as u32).any(|b| loaded.bad.contains(&(to, b))) {
+                let part = &mut buf[..n * BLOCK];
+                gather(media, sb, layout, members, loaded, i, part)?;
+                media.write(to, at + (1 + u64::from(i)) * BLOCK as u64, part)?;
+            }
+            i += n as u32;
+        }
+        media.flush(to)?;
+        if !known && !first {
+            media.write(to, at, &header)?;
+            media.flush(to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Blocks of the checkpoint in use from block `first` on, each from whoever has it whole; one that nobody has, and whose loss was
+/// accepted, tells of nothing.
+fn gather<M: Media + ?Sized>(
+    media: &mut M,
+    sb: &Superblock,
+    layout: Layout,
+    members: &[MemberId],
+    loaded: &Loaded,
+    first: u32,
+    part: &mut [u8],
+) -> Result<(), OpenError> {
+    let h = loaded.checkpoint;
+    let base = layout.area.region_offset(Header::region(h.number)) + BLOCK as u64;
+    for (b, i) in part.chunks_exact_mut(BLOCK).zip(first..) {
+        let at = base + u64::from(i) * BLOCK as u64;
+        let mut whole = false;
+        for &m in members {
+            whole = media.read(m, at, b).is_ok() && checkpoint::is_data(b, &sb.uuid, h.number, i);
+            if whole {
+                break;
+            }
+        }
+        if !whole {
+            if !loaded.gaps.contains(&i) {
+                return Err(OpenError::Media(MediaError {
+                    member: members[0],
+                    offset: at,
+                }));
+            }
+            b.fill(0);
+            checkpoint::seal_data(b, &sb.uuid, h.number, i);
+        }
+    }
+    Ok(())
+}
+
+/// Was this rule taken out?
+#[cfg(feature = "mutants")]
+pub(super) fn broken<M: Media + ?Sized>(media: &M, m: Mutant) -> bool {
+    media.mutant() == Some(m)
+}
+/// Was this rule taken out? (Never, in a build without the feature.)
+#[cfg(not(feature = "mutants"))]
+pub(super) fn broken<M: Media + ?Sized>(_media: &M, _m: Mutant) -> bool {
+    false
+}

@@ -1,0 +1,122 @@
+//! Somebody copies a member while it is in use, and puts the copy back when the volume is at rest.
+
+use super::disk::{Disk, Disks};
+use super::run::{Run, find, read_all};
+use super::truth::{CELL, Truth};
+use super::world::{Faults, Hostile};
+use super::{Rng, truth};
+use isotherm_core::engine::Params;
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::{OpenError, open};
+use isotherm_core::{Engine, policy};
+
+/// A copy to be made, or made.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    /// Of which member, and after how many device changes.
+    pub(super) member: usize,
+    pub(super) at: u64,
+    pub(super) image: Option<Disk>,
+}
+
+impl Run {
+    /// A copy is to be made in this life.
+    pub(super) fn plan_copy(&mut self) {
+        self.kept = self.s.rollback.then(|| Kept {
+            member: self.rng.below(self.sb.members.len() as u64) as usize,
+            at: self.rng.below(self.s.requests * 2),
+            image: None,
+        });
+    }
+
+    /// Is it time?
+    pub(super) fn copy_if_due(&mut self, world: &Hostile) {
+        if let Some(k) = &mut self.kept
+            && k.image.is_none()
+            && world.steps >= k.at
+        {
+            k.image = Some(world.disks[k.member].image());
+        }
+    }
+
+    /// The copy is put back in the place of its original: the volume refuses it, or nothing that a FLUSH covered is missing. (Every round
+    /// raises the counters of the members that it writes to, in these scenarios. What the primary alone knew is gone with it: of that
+    /// one only a clean close, which tells all others, is held to account.)
+    pub(super) fn put_back(&mut self, disks: &[Disk], clean: bool) -> Result<(), String> {
+        let Some(Kept {
+            member,
+            image: Some(old),
+            ..
+        }) = self.kept.take()
+        else {
+            return Ok(());
+        };
+        let mut with = disks.to_vec();
+        with[member] = old;
+        let found = find(&with, &self.sb);
+        let mode = Mode::ReadWrite { epoch: 0x01d };
+        let mutant = self.s.mutant;
+        let fuse = None;
+        let disks = &mut with;
+        let opened = match open(
+            &mut Disks {
+                disks,
+                fuse,
+                mutant,
+            },
+            &found,
+            mode,
+        ) {
+            Ok(o) => o,
+            Err(OpenError::RolledBack { member: m, .. }) if usize::from(m.0) == member => {
+                self.did.rolled_back += 1;
+                return Ok(());
+            }
+            Err(OpenError::RolledBack { member: m, .. }) => {
+                return Err(format!("member {member} was put back, {} is blamed", m.0));
+            }
+            // Without its end a journal may not fit the rest: refused for another reason.
+            Err(_) => return Ok(()),
+        };
+        if clean {
+            return Err(format!(
+                "after a clean close an older copy of member {member} is accepted"
+            ));
+        }
+        self.did.old_accepted += 1;
+        if member == 0 {
+            return Ok(());
+        }
+        let start = opened.time_base;
+        let volume = opened.space.geo.volume_bytes();
+        let linear = Box::new(policy::Linear::new("linear"));
+        let mut engine = Engine::new(opened, linear, Params::default());
+        let mut world = Hostile::new(with, Rng::new(3), Faults::default(), 4096, start);
+        let mut truth = self.truth.clone();
+        for (i, block) in read_all(&mut engine, &mut world, volume)?
+            .into_iter()
+            .enumerate()
+        {
+            let data = block.map_err(|e| format!("read beside an older copy: {e:?}"))?;
+            check(&mut truth, i, &data)
+                .map_err(|e| format!("an older copy of member {member} is accepted: {e}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// One extent's bytes against the truth.
+pub(super) fn check(truth: &mut Truth, extent: usize, data: &[u8]) -> Result<(), String> {
+    for (c, cell) in data.chunks_exact(CELL).enumerate() {
+        truth.check_crashed(extent * 64 + c, cell)?;
+    }
+    Ok(())
+}
+
+/// Bytes of nobody but the extent itself.
+pub(super) fn own(extent: usize, data: &[u8]) -> Result<(), String> {
+    for (c, cell) in data.chunks_exact(CELL).enumerate() {
+        truth::version_of(extent * 64 + c, cell)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! The way to a served volume from any thread.
+
+use super::VolumeFailure;
+use crate::buffers::{Buffer, Pool};
+use crate::error::{Error, ErrorKind};
+use crate::inbox::{Done, Inbox, Submission};
+use crate::port::{Completion, Port, Share};
+use crate::recorder::{Driver, Recording};
+use crate::world::{Command, UringWorld};
+use isotherm_core::{Engine, ExtentId, IoError, RequestOp};
+use isotherm_traces::events::Ending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+
+/// The way to a served volume from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) inbox: Arc<Inbox<Command>>,
+    pub(super) pool: Arc<Pool>,
+    /// See [`crate::buffers::Arena::file`].
+    pub(super) file: Arc<Pool>,
+    pub(super) failure: Arc<OnceLock<VolumeFailure>>,
+    pub(super) volume_bytes: u64,
+    pub(super) block: u32,
+    pub(super) read_only: bool,
+}
+
+impl Handle {
+    /// Runs `f` on the engine's thread between events and waits for it. `None` if the volume is closed. Never call it from a
+    /// completion: that would wait for itself.
+    pub fn call<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Driver, &mut UringWorld) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (send, receive) = mpsc::sync_channel(1);
+        let command: Command = Box::new(move |engine, world| {
+            // The caller may have given up: then nobody wants the answer.
+            let _ = send.send(f(engine, world));
+        });
+        self.inbox.command(command).then(|| receive.recv().ok())?
+    }
+
+    /// Begins to record everything that the engine is told and decides. The engine is opened again for that (see
+    /// `reopen.rs`): requests wait meanwhile, as long as recovery takes.
+    ///
+    /// # Errors
+    /// Recorded already, closing, failed; or the volume could not be opened again, and is lost to its clients until it is
+    /// served anew.
+    pub fn record_events(&self) -> Result<Recording, Error> {
+        let closing = || Error::new(ErrorKind::Volume, "the volume is closing");
+        let (wish, granted) = mpsc::sync_channel(1);
+        self.call(move |driver, _| {
+            // Two at a time: the later one hears that its wish is gone.
+            driver.wish.get_or_insert(wish);
+        })
+        .ok_or_else(closing)?;
+        granted.recv().map_err(|_| closing())?
+    }
+
+    /// Ends the recording, if any; its writer gets the rest.
+    pub fn end_events(&self) {
+        // Closed: then it has ended.
+        let _ = self.call(|driver, _| driver.end_recording(Ending::Asked));
+    }
+
+    /// Why the volume has failed, if it has: writes are refused then until it is served anew.
+    pub fn failure(&self) -> Option<&VolumeFailure> {
+        self.failure.get()
+    }
+
+    /// Request memory that is out, bytes.
+    pub fn buffer_bytes_out(&self) -> usize {
+        self.pool.bytes_out()
+    }
+
+    /// Is there memory for a request of the block file of `len` bytes without waiting?
+    pub fn has_memory(&self, len: u32) -> bool {
+        let bytes = len as usize + 2 * self.block as usize;
+        self.pool.has(bytes) || self.file.has(bytes)
+    }
+
+    fn hand_over(&self, s: Submission) {
+        if let Err(s) = self.inbox.push(s) {
+            s.refuse(IoError::Gone);
+        }
+    }
+
+    /// Write-zeroes with odd ends: the ends become small writes of zeros, the middle whole blocks.
+    fn write_odd_zeroes(
+        &self,
+        op: RequestOp,
+        offset: u64,
+        len: u32,
+        fua: bool,
+        class: u8,
+        done: Completion,
+    ) {
+        let end = offset + u64::from(len);
+        let block = u64::from(self.block);
+        let (first, last) = (offset.next_multiple_of(block).min(end), end / block * block);
+        let mut parts = Vec::with_capacity(3);
+        if last < first {
+            parts.push((RequestOp::Write, offset, end));
+        } else {
+            parts.extend([
+                (RequestOp::Write, offset, first),
+                (op, first, last),
+                (RequestOp::Write, last, end),
+            ]);
+        }
+        parts.retain(|p| p.1 < p.2);
+        let join = Arc::new(Join {
+            left: AtomicUsize::new(parts.len()),
+            state: Mutex::new((Ok(()), Some(done))),
+        });
+        for (op, from, to) in parts {
+            let len = (to - from) as u32;
+            // Memory of its own: this call must not wait for the pool, since its caller may hold some of it.
+            let buf = (op == RequestOp::Write).then(|| Buffer::new(from, len, self.block));
+            let join = Arc::clone(&join);
+            let done: Completion = Box::new(move |result, _| join.ended(result));
+            self.hand_over(Submission {
+                op,
+                offset: from,
+                len,
+                fua,
+                class,
+                buf,
+                done: Done::Call(done),
+            });
+        }
+    }
+}
+
+/// Parts of one request; the last one to end tells.
+struct Join {
+    left: AtomicUsize,
+    state: Mutex<(Result<(), IoError>, Option<Completion>)>,
+}
+
+impl Join {
+    fn ended(&self, result: Result<(), IoError>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = state.0.and(result);
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let (result, done) = (state.0, state.1.take());
+            drop(state);
+            if let Some(done) = done {
+                done(result, None);
+            }
+        }
+    }
+}
+
+impl Port for Handle {
+    fn volume_bytes(&self) -> u64 {
+        self.volume_bytes
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.block
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        if self.inbox.on_own_thread() {
+            // Waiting here would be waiting for ourselves. The block file asks for memory before it takes a request, so this
+            // seldom leaves the pools. (Connections have shares.)
+            let bytes = crate::buffers::cover(offset, len, self.block).1;
+            let memory = self.pool.get_if_idle(bytes);
+            let memory = memory.unwrap_or_else(|| self.file.get_now(bytes));
+            return Buffer::over(memory, offset, len, self.block);
+        }
+        self.pool.buffer(offset, len, self.block)
+    }
+
+    fn share(&self) -> Option<Arc<Share>> {
+        Some(Share::of(&self.pool))
+    }
+
+    fn submit(
+        &self,
+        op: RequestOp,
+        offset: u64,
+        len: u32,
+        fua: bool,
+        class: u8,
+        buf: Option<Buffer>,
+        done: Completion,
+    ) {
+        let block = u64::from(self.block);
+        let odd = !offset.is_multiple_of(block) || !u64::from(len).is_multiple_of(block);
+        let inside = offset
+            .checked_add(u64::from(len))
+            .is_some_and(|end| end <= self.volume_bytes);
+        if matches!(op, RequestOp::WriteZeroes { .. }) && odd && inside && len != 0 {
+            return self.write_odd_zeroes(op, offset, len, fua, class, done);
+        }
+        self.hand_over(Submission {
+            op,
+            offset,
+            len,
+            fua,
+            class,
+            buf,
+            done: Done::Call(done),
+        });
+    }
+
+    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
+        let end = offset.saturating_add(u64::from(len)).min(self.volume_bytes);
+        self.call(move |engine, _| runs(engine, offset, end, max))
+            .unwrap_or_default()
+    }
+}
+
+/// Mapped and unmapped stretches of `from..end`.
+fn runs(engine: &Engine, from: u64, end: u64, max: usize) -> Vec<(u32, bool)> {
+    let space = engine.space();
+    let (shift, block_shift) = (space.geo.extent_shift, space.geo.block_shift);
+    let mut out: Vec<(u32, bool)> = Vec::new();
+    let mut at = from;
+    while at < end {
+        let e = ExtentId((at >> shift) as u32);
+        let base = u64::from(e.0) << shift;
+        let stop = end.min(base + (1 << shift));
+        let b = ((at - base) >> block_shift) as u32;
+        let (n, mapped) = space.map.data_run(e, b, 1 << (shift - block_shift));
+        let to = stop.min(base + (u64::from(b + n) << block_shift));
+        let len = (to - at) as u32;
+        let full = out.len() == max;
+        match out.last_mut() {
+            Some(last) if last.1 == mapped => last.0 += len,
+            _ if full => break,
+            _ => out.push((len, mapped)),
+        }
+        at = to;
+    }
+    out
+}

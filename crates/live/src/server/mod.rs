@@ -1,0 +1,393 @@
+//! Serving a volume: the loop on the engine's thread, and the handle that front ends and control use.
+//!
+//! ```text
+//! loop { wait; each event: submit or complete; tick when due; commands }
+//! ```
+
+mod handle;
+mod start;
+
+pub use handle::Handle;
+pub use start::{is_ignored, prepare_process};
+
+use crate::config::VolumeConfig;
+use crate::error::{Error, ErrorKind};
+use crate::inbox::{Inbox, Submission};
+use crate::media::FileMedia;
+use crate::port::Port;
+use crate::recorder::Driver;
+use crate::reopen::Reopening;
+use crate::volume::{OpenMode, Volume};
+use crate::world::{Command, UringWorld};
+use isotherm_core::run::{Host, Loop};
+use isotherm_core::store::{self, Superblock};
+use isotherm_core::{Effect, Engine, Event, IoError, Nanos, OpId, Params, Request, World};
+use isotherm_traces::events::Ending;
+use start::prepare;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+/// Engine and world on one thread: what [`Server`] runs, and what a benchmark drives by itself.
+pub struct Session {
+    pub(crate) engine: Driver,
+    pub(crate) world: UringWorld,
+    pub(crate) superblock: Superblock,
+    pub(crate) mode: OpenMode,
+    run: Loop,
+    pub(crate) devices: Arc<Vec<Option<crate::device::Device>>>,
+    inbox: Arc<Inbox<Command>>,
+    pub(crate) closing: bool,
+    /// As at the start; knobs that were set since are the engine's.
+    pub(crate) config: VolumeConfig,
+    pub(crate) params: Params,
+    pub(crate) handle: Handle,
+    /// A recording is about to begin.
+    pub(crate) reopening: Option<Reopening>,
+    /// Why the volume could not be opened again.
+    pub(crate) lost: Option<Error>,
+    /// It was said in [`Handle::failure`] that the volume has failed.
+    told: bool,
+}
+
+/// Why a volume serves reads at best from now on, and nothing more until it is served anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeFailure {
+    /// What failed, as in `a flush failed`.
+    pub reason: String,
+    /// Member, as in the member list, and its path.
+    pub member: Option<(usize, std::path::PathBuf)>,
+    /// The system's number, where it gave one.
+    pub errno: Option<i32>,
+    /// When.
+    pub at: std::time::SystemTime,
+    /// Another server has the volume: this one must end at once.
+    pub overtaken: bool,
+}
+
+impl std::fmt::Display for VolumeFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some((i, path)) = &self.member {
+            write!(f, "{} (member {i}): ", path.display())?;
+        }
+        f.write_str(&self.reason)?;
+        match self.errno {
+            Some(n) => write!(f, ": {}", io::Error::from_raw_os_error(n)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The engine behind a gate that is closed while the volume is opened again.
+struct Gate<'a> {
+    engine: &'a mut Driver,
+    reopening: &'a mut Option<Reopening>,
+}
+
+impl Host for Gate<'_> {
+    fn engine(&self) -> &Engine {
+        self.engine
+    }
+    fn submit(&mut self, now: Nanos, r: Request, out: &mut Vec<Effect>) {
+        match self.reopening {
+            Some(reopening) => reopening.held.push_back(r),
+            None => self.engine.submit(now, r, out),
+        }
+    }
+    fn complete(
+        &mut self,
+        now: Nanos,
+        id: OpId,
+        result: Result<u32, IoError>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.engine.complete(now, id, result, out);
+    }
+    fn tick(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.engine.tick(now, out);
+    }
+    fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
+        self.engine.close(now, out);
+    }
+}
+
+impl Session {
+    /// Calls the engine, and carries out what it wants done.
+    pub(crate) fn call(&mut self, what: impl FnOnce(&mut Driver, &mut Vec<Effect>)) {
+        self.run.call(&mut self.engine, &mut self.world, what);
+    }
+
+    /// Opens the engine on the calling thread, for sources that live on it. The handle works from any thread.
+    ///
+    /// # Errors
+    /// No memory, no io_uring.
+    pub fn here(volume: Volume) -> Result<(Session, Handle), Error> {
+        let (prepared, handle) = prepare(volume)?;
+        Ok((prepared.start()?, handle))
+    }
+
+    /// Waits for the next events, at most until `until`, and handles them all. False once the volume is closed.
+    pub fn step(&mut self, until: Option<Nanos>) -> bool {
+        let mut host = Gate {
+            engine: &mut self.engine,
+            reopening: &mut self.reopening,
+        };
+        let wake = host.engine.next_wake();
+        self.run.turn(&mut host, &mut self.world, wake, until);
+        while let Some(command) = self.inbox.pop_command() {
+            command(&mut self.engine, &mut self.world);
+        }
+        if self.reopening.is_some() || self.engine.wish.is_some() {
+            self.reopen_if_due();
+        }
+        if !self.told
+            && (self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped())
+        {
+            self.tell_failure();
+        }
+        !self.engine.is_closed()
+    }
+
+    /// Leaves word of a failure where other threads see it: this one has better things to do than to print.
+    fn tell_failure(&mut self) {
+        self.told = true;
+        let fault = self.world.fault().cloned();
+        let path = |i: usize| self.devices.get(i)?.as_ref().map(|d| d.path.clone());
+        let failure = VolumeFailure {
+            reason: fault.as_ref().map_or_else(
+                || "a flush or metadata write failed".to_owned(),
+                |f| f.what.clone(),
+            ),
+            member: fault
+                .as_ref()
+                .map(|f| (f.member, path(f.member).unwrap_or_default())),
+            errno: fault.as_ref().and_then(|f| f.errno),
+            at: fault.map_or_else(std::time::SystemTime::now, |f| f.at),
+            overtaken: self.world.is_overtaken(),
+        };
+        // Said once, by this thread alone.
+        let _ = self.handle.failure.set(failure);
+    }
+
+    /// Submits a request from this thread, without queue or bell.
+    pub fn submit(&mut self, s: Submission) {
+        if let Some(r) = self.world.admit(s) {
+            self.submit_admitted(r);
+        }
+    }
+
+    pub(crate) fn submit_admitted(&mut self, r: Request) {
+        let mut host = Gate {
+            engine: &mut self.engine,
+            reopening: &mut self.reopening,
+        };
+        self.run.tell(&mut host, &mut self.world, Event::Arrived(r));
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The world.
+    pub fn world(&mut self) -> &mut UringWorld {
+        &mut self.world
+    }
+
+    /// No more requests: what was handed over before is served, then everything is written down. Call [`Session::step`] until
+    /// it says false.
+    pub fn close(&mut self) {
+        // A recording that is about to begin holds requests that were handed over: they come first.
+        while self.reopening.is_some() && self.step(None) {}
+        if std::mem::replace(&mut self.closing, true) {
+            return;
+        }
+        self.inbox.close();
+        while let Some(s) = self.inbox.pop() {
+            self.submit(s);
+        }
+        // From here on only a submitter that was just between its check and its push can still arrive.
+        self.world.refuse_from_now_on();
+        let now = self.world.now();
+        self.call(|engine, out| engine.close(now, out));
+    }
+
+    /// Serves until somebody asks to stop, then closes.
+    ///
+    /// # Errors
+    /// The last writes could not be made durable; the members say so at the next opening.
+    pub fn run(mut self, stop: &StopFlag) -> Result<(), Error> {
+        // Closed before anybody asked: it could not be opened again.
+        while !stop.is_set() && self.step(None) {}
+        self.finish()
+    }
+
+    /// Closes, marks the members clean and ends.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.close();
+        while !self.engine.is_closed() {
+            self.step(None);
+        }
+        self.engine.end_recording(Ending::Closed);
+        self.inbox.end();
+        if let Some(e) = self.lost.take() {
+            return Err(e);
+        }
+        if self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped() {
+            if !self.told {
+                self.tell_failure();
+            }
+            let why = self.handle.failure().map(ToString::to_string);
+            let what = format!(
+                "{}: what was written since the last good flush may be lost; check the devices",
+                why.unwrap_or_default()
+            );
+            return Err(Error::new(ErrorKind::Device, what));
+        }
+        if self.mode == OpenMode::ReadOnly {
+            return Ok(());
+        }
+        if !self.world.is_still_ours() {
+            return Err(Error::new(
+                ErrorKind::InUse,
+                "another server took the volume over: it is not marked clean by this one",
+            ));
+        }
+        let now = self.world.now();
+        let devices = Arc::clone(&self.devices);
+        let mut media = FileMedia::new(&devices);
+        store::mark_clean(&mut media, &self.superblock, &self.engine.closing(), now).map_err(|e| {
+            let why = media
+                .last_error()
+                .map(|e| format!(" ({e})"))
+                .unwrap_or_default();
+            let path = devices[usize::from(e.member.0)]
+                .as_ref()
+                .map(|d| d.path.display().to_string())
+                .unwrap_or_default();
+            Error::new(
+                ErrorKind::Device,
+                format!(
+                    "{path}: the clean mark could not be written{why}: the next opening recovers"
+                ),
+            )
+        })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Whoever waits for this thread must not wait for ever, whatever ended it.
+        self.inbox.end();
+    }
+}
+
+/// Whether somebody asked to stop.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<std::sync::atomic::AtomicBool>);
+
+impl StopFlag {
+    fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+    /// Was it?
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A volume being served by a thread of its own.
+pub struct Server {
+    handle: Handle,
+    stop: StopFlag,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Volume {
+    /// Starts the engine's thread.
+    ///
+    /// # Errors
+    /// No memory, no io_uring, no thread.
+    pub fn serve(self) -> Result<Server, Error> {
+        let (prepared, handle) = prepare(self)?;
+        let stop = StopFlag::default();
+        let flag = stop.clone();
+        let (started, is_started) = mpsc::channel();
+        let run = move || match prepared.start() {
+            Ok(session) => {
+                let _ = started.send(Ok(()));
+                session.run(&flag)
+            }
+            Err(e) => {
+                let _ = started.send(Err(e.clone()));
+                Err(e)
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("isotherm-engine".into())
+            .spawn(run)
+            .map_err(|e| Error::new(ErrorKind::System, format!("no thread for the engine: {e}")))?;
+        match is_started.recv() {
+            Ok(Ok(())) => Ok(Server {
+                handle,
+                stop,
+                thread: Some(thread),
+            }),
+            Ok(Err(e)) => Err(e),
+            Err(_) => Err(Error::new(
+                ErrorKind::System,
+                "the engine's thread died at its start",
+            )),
+        }
+    }
+}
+
+impl Server {
+    /// For front ends and control.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// As a port.
+    pub fn port(&self) -> Arc<dyn Port> {
+        Arc::new(self.handle())
+    }
+
+    /// Has the engine's thread ended by itself?
+    pub fn has_died(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Serves what was handed over, writes everything down, marks the members clean.
+    ///
+    /// # Errors
+    /// See [`Session::run`], or the thread died.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.stop.set();
+        let nudge: Command = Box::new(|_, _| {});
+        self.handle.inbox.command(nudge);
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(Error::new(
+                ErrorKind::System,
+                "the engine's thread died: the next opening recovers",
+            )),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // An error here was not asked for; `stop` is the way to see it.
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,166 @@
+//! What a session is made of: memory, thread, ring, engine.
+
+use super::{Handle, Session};
+use crate::buffers::Arena;
+use crate::error::{Error, ErrorKind};
+use crate::inbox::Inbox;
+use crate::recorder::Driver;
+use crate::volume::{OpenMode, Volume};
+use crate::world::{Command, Parts, UringWorld};
+use isotherm_core::run::Loop;
+use isotherm_core::{Engine, Nanos, Params};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Requests that may wait for the engine's thread.
+const INBOX: usize = 4096;
+/// `linux/prctl.h`; the C library's bindings leave it out.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+
+/// Asks the system to treat this process as part of the storage stack. Call it before any thread or ring is made.
+///
+/// A volume may hold the file system that memory is written back to: our own allocations must not wait for that
+/// (`PR_SET_IO_FLUSHER`), and our pages must not lie on it (`mlockall`). Returns words for people where the system refuses.
+pub fn prepare_process() -> Vec<String> {
+    let mut notes = Vec::new();
+    // SAFETY: no pointers.
+    if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
+        let e = io::Error::last_os_error();
+        crate::world::NOT_A_FLUSHER.store(true, Ordering::Relaxed);
+        notes.push(format!(
+            "not an I/O flusher ({e}): do not swap to this volume; CAP_SYS_RESOURCE helps"
+        ));
+    }
+    // SAFETY: no pointers.
+    if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
+        let e = io::Error::last_os_error();
+        notes.push(format!("memory is not locked ({e}): do not swap to this volume; CAP_IPC_LOCK or a higher memlock limit helps"));
+    }
+    notes
+}
+
+/// Was this signal ignored by whoever started the process? What it asked to be ignored should stay so.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all-zero is a valid `sigaction`, written on success.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: asks only; `now` is ours.
+    let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) } == 0;
+    known && now.sa_sigaction == libc::SIG_IGN
+}
+
+/// What a session needs besides the thread.
+pub(super) struct Prepared {
+    volume: Volume,
+    arena: Arc<Arena>,
+    inbox: Arc<Inbox<Command>>,
+    handle: Handle,
+}
+
+pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
+    let refused = |what: &str, e: io::Error| Error::new(ErrorKind::System, format!("{what}: {e}"));
+    let io = &volume.config.io;
+    let geo = &volume.opened.space.geo;
+    let arena =
+        Arena::new(io.buffers.0 as usize, io.move_buffers, geo.extent_bytes()).map_err(|e| {
+            refused(
+                "[io]: buffers: the system does not give this much memory",
+                e,
+            )
+        })?;
+    let arena = Arc::new(arena);
+    let inbox = Arc::new(Inbox::new(INBOX).map_err(|e| refused("eventfd", e))?);
+    let handle = Handle {
+        inbox: Arc::clone(&inbox),
+        pool: Arc::clone(&arena.pool),
+        file: Arc::clone(&arena.file),
+        failure: Arc::default(),
+        volume_bytes: geo.volume_bytes(),
+        block: geo.block_bytes(),
+        read_only: volume.mode == OpenMode::ReadOnly,
+    };
+    Ok((
+        Prepared {
+            volume,
+            arena,
+            inbox,
+            handle: handle.clone(),
+        },
+        handle,
+    ))
+}
+
+impl Prepared {
+    pub(super) fn start(self) -> Result<Session, Error> {
+        let Volume {
+            config,
+            devices,
+            opened,
+            policy,
+            pacers,
+            costs,
+            mode,
+            stamp,
+            ..
+        } = self.volume;
+        let (io, usual) = (&config.io, Params::default());
+        // With the core's `mutants` feature there is one field more.
+        #[allow(clippy::needless_update)]
+        let params = Params {
+            move_buffers: io.move_buffers,
+            commit_interval: Nanos::from_millis(io.commit_interval_ms),
+            stage_blocks: io.stage_blocks,
+            map_on_read: false,
+            read_only: mode == OpenMode::ReadOnly,
+            standby_after: config
+                .members
+                .iter()
+                .map(|m| m.standby_s.map(|s| Nanos((s * 1e9) as u64)))
+                .collect(),
+            move_bytes_per_s: io.move_rate.map(|r| r.0),
+            p99_limit: io.p99_limit_ms.map(|p| Nanos((p * 1e6) as u64)),
+            moves_max: io.moves_max,
+            wear_bytes_per_day: config
+                .wear_bytes_per_day()
+                .map_err(|e| Error::new(ErrorKind::Config, format!("[io]: {e}")))?,
+            wear_burst: io.wear_burst(),
+            sleep_hold: io.sleep_hold_s.map(|s| Nanos((s * 1e9) as u64)),
+            sleep_hold_bytes: io.sleep_hold_bytes.map(|b| b.0),
+            pass_discards: io.pass_discards,
+            costs,
+            join_bytes: io.join_bytes.map_or(usual.join_bytes, |b| b.0),
+            join_time: io
+                .join_s
+                .map_or(usual.join_time, |s| Nanos((s * 1e9) as u64)),
+            ..Params::default()
+        };
+        let devices = Arc::new(devices);
+        let parts = Parts {
+            devices: Arc::clone(&devices),
+            pacers,
+            arena: self.arena,
+            inbox: Arc::clone(&self.inbox),
+            block: opened.space.geo.block_bytes(),
+            base: opened.time_base,
+            stamp,
+        };
+        let world = UringWorld::new(parts, io)?;
+        let superblock = opened.superblock.clone();
+        Ok(Session {
+            engine: Driver::new(Engine::new(opened, policy, params.clone()), None),
+            world,
+            superblock,
+            mode,
+            config,
+            params,
+            handle: self.handle,
+            reopening: None,
+            lost: None,
+            told: false,
+            run: Loop::new(),
+            devices,
+            inbox: self.inbox,
+            closing: false,
+        })
+    }
+}

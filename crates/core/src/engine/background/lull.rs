@@ -110,7 +110,7 @@ impl Background {
     pub(in crate::engine) fn not_before(&self) -> Option<Nanos> {
         self.lull.ask_again
     }
-    /// Is the policy to be left alone for now?
+    /// Is it too early to ask the policy for background work ([`Self::not_before`])? Forgets that instant once it has come.
     #[inline]
     pub(in crate::engine) fn lets_policy_rest(&mut self, now: Nanos) -> bool {
         if self.lull.ask_again.is_some_and(|t| t <= now) {

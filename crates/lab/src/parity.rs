@@ -210,7 +210,7 @@ pub fn replay<R: Read>(mut reader: Reader<R>) -> Result<Parity, ParityError> {
             return Ok(parity);
         }
         parity.events += 1;
-        parity.requests += u64::from(matches!(call, Call::Submit(_)));
+        parity.requests += u64::from(matches!(call, Call::Submit(r) if r.class & QUIET == 0));
         parity.decisions += replayed.len() as u64;
         last = now;
         parity.span = now.since(*first.get_or_insert(now));

@@ -32,11 +32,11 @@ impl Account {
         self.balance = (self.balance - bounded(ns)).max(LEAST * bounded(read));
     }
     /// Copies have cost more than they saved.
-    pub fn is_in_debt(&self) -> bool {
+    pub fn is_in_debt(self) -> bool {
         self.balance < 0
     }
     /// Nanoseconds.
-    pub fn balance(&self) -> i64 {
+    pub fn balance(self) -> i64 {
         self.balance
     }
 }

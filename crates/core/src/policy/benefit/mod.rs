@@ -346,20 +346,19 @@ impl Policy for Benefit {
         // Used within a half-life.
         let known = self.scores.worth(extent).saturating_mul(2) >= saves;
         self.scores.touch(extent, saves);
-        let fast = access.copy.is_some_and(|s| view.tier_of(s) == FAST);
-        if !fast {
-            if access.write && !goes_on {
-                self.owes(access.now, Benefit::debt(view));
-            }
-            self.scores.missed();
-            self.miss(view, access, run, known, wanted);
-        } else {
+        if access.copy.is_some_and(|c| view.tier_of(c) == FAST) {
             let saved = if access.write {
                 Benefit::debt(view).0
             } else {
                 saves
             };
             self.account.earn(saved, Benefit::slow_read(view));
+        } else {
+            if access.write && !goes_on {
+                self.owes(access.now, Benefit::debt(view));
+            }
+            self.scores.missed();
+            self.miss(view, access, run, known, wanted);
         }
         if self.dirty_count > 0 && self.next.is_none() {
             self.next = Some(access.now + self.settings.idle);

@@ -39,7 +39,7 @@ fn bench_with(model: Option<Box<dyn DeviceModel>>) -> Bench {
     .unwrap();
     let pacer = model.map(Pacer::new);
     let inbox = Arc::new(Inbox::new(64).unwrap());
-    let arena = Arc::new(Arena::new(4 << 20, 2, 65536).unwrap());
+    let arena = Arc::new(Arena::new(4 << 20, 2, 65536, 0).unwrap());
     let parts = Parts {
         devices: Arc::new(vec![Some(device), None]),
         pacers: vec![pacer, None],

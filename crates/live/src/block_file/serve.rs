@@ -34,6 +34,8 @@ pub(super) struct Volume {
     size: u64,
     read_only: bool,
     max_background: u16,
+    /// Largest read or write request, bytes.
+    max_io: u32,
     root: FileAttr,
     file: FileAttr,
     /// Set when the file must not be opened any more.
@@ -93,6 +95,11 @@ impl Volume {
             size,
             read_only,
             max_background,
+            max_io: if options.ring {
+                super::ring::LARGEST
+            } else {
+                MAX_IO
+            },
             root,
             file,
             unit,
@@ -189,8 +196,8 @@ fn answer(reply: ReplyEmpty, result: Result<(), IoError>) {
 impl Filesystem for Volume {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Each is a wish; an older kernel has its own limit or lacks the ability, and the file works all the same.
-        let _ = config.set_max_write(MAX_IO);
-        if let Err(most) = config.set_max_readahead(MAX_IO) {
+        let _ = config.set_max_write(self.max_io);
+        if let Err(most) = config.set_max_readahead(self.max_io) {
             let _ = config.set_max_readahead(most);
         }
         let _ = config.set_max_background(self.max_background);

@@ -40,6 +40,11 @@ impl Handle {
         self.inbox.command(command).then(|| receive.recv().ok())?
     }
 
+    /// Runs `f` on the engine's thread between events, without waiting for it. Not if the volume is closed.
+    pub(crate) fn post(&self, f: impl FnOnce() + Send + 'static) {
+        self.inbox.command(Box::new(|_, _| f()));
+    }
+
     /// Begins to record everything that the engine is told and decides. The engine is opened again for that (see
     /// `reopen.rs`): requests wait meanwhile, as long as recovery takes.
     ///

@@ -234,7 +234,7 @@ impl Submission {
     /// Ends it without the engine. Tickets cannot be told here: their source is on the engine's thread and sees the end itself.
     pub fn refuse(self, error: IoError) {
         if let Done::Call(done) = self.done {
-            done(Err(error), self.buf);
+            done.call(Err(error), self.buf);
         }
     }
 }

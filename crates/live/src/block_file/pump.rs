@@ -26,7 +26,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{self, MsgFlags, SockFlag, SockType};
 
 use super::ring::Answers;
-use crate::port::{Buffer, Port};
+use crate::port::{Buffer, Completion, Port};
 use crate::server::Handle;
 
 /// `fuse_in_header`.
@@ -205,8 +205,15 @@ impl Pump {
             Ok(()) => reply.send(0, &[]),
             Err(error) => reply.error(error),
         };
-        self.port
-            .submit(RequestOp::Flush, 0, 0, false, 0, None, Box::new(done));
+        self.port.submit(
+            RequestOp::Flush,
+            0,
+            0,
+            false,
+            0,
+            None,
+            Completion::new(done),
+        );
     }
 
     fn read(&self, offset: u64, len: u32, reply: Reply) {
@@ -226,7 +233,7 @@ impl Pump {
             false,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 
@@ -256,7 +263,7 @@ impl Pump {
             fua,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 }

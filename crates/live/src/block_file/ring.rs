@@ -28,7 +28,7 @@ use isotherm_core::{IoError, RequestOp};
 
 use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER, Slow};
 use crate::buffers::{Buffer, Memory, Pool, Region};
-use crate::port::Port;
+use crate::port::{Completion, Port};
 use crate::world::RingSource;
 
 /// Payload of an entry, bytes: the largest read or write request.
@@ -305,8 +305,15 @@ impl Shared {
             _ if MUTANT.get() == Some(Mutant::AnswerEarly) => reply.end(Ok(()), 0),
             FUSE_FSYNC => {
                 let done = move |result, _| reply.end(result, 0);
-                this.port
-                    .submit(RequestOp::Flush, 0, 0, false, 0, None, Box::new(done));
+                this.port.submit(
+                    RequestOp::Flush,
+                    0,
+                    0,
+                    false,
+                    0,
+                    None,
+                    Completion::new(done),
+                );
             }
             _ => this.pass_on(entry, &header, payload, reply),
         }
@@ -346,7 +353,7 @@ impl Shared {
             false,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 
@@ -385,7 +392,7 @@ impl Shared {
             fua,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 

@@ -50,7 +50,7 @@ impl Holding {
     }
     fn end_one(&self, result: Result<(), IoError>) {
         let (buffer, done) = self.held.lock().unwrap().remove(0);
-        done(result, buffer);
+        done.call(result, buffer);
     }
     fn lose_one(&self) {
         drop(self.held.lock().unwrap().remove(0));

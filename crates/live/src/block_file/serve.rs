@@ -14,7 +14,7 @@ use fuser::{
 use isotherm_core::{IoError, RequestOp};
 
 use super::Options;
-use crate::port::Port;
+use crate::port::{Completion, Port};
 
 const ROOT: INodeNo = INodeNo::ROOT;
 const FILE: INodeNo = INodeNo(2);
@@ -302,7 +302,7 @@ impl Filesystem for Volume {
             false,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 
@@ -344,7 +344,7 @@ impl Filesystem for Volume {
             fua,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 
@@ -368,8 +368,15 @@ impl Filesystem for Volume {
         reply: ReplyEmpty,
     ) {
         let done = move |result, _buffer| answer(reply, result);
-        self.port
-            .submit(RequestOp::Flush, 0, 0, false, 0, None, Box::new(done));
+        self.port.submit(
+            RequestOp::Flush,
+            0,
+            0,
+            false,
+            0,
+            None,
+            Completion::new(done),
+        );
     }
 
     fn fsyncdir(
@@ -422,7 +429,7 @@ impl Filesystem for Volume {
         });
         for cut in cuts.windows(2) {
             let pieces = Arc::clone(&pieces);
-            let done = Box::new(move |result, _buffer| pieces.done(result));
+            let done = Completion::new(move |result, _buffer| pieces.done(result));
             self.port
                 .submit(op, cut[0], (cut[1] - cut[0]) as u32, false, 0, None, done);
         }

@@ -123,7 +123,7 @@ impl Handle {
             // Memory of its own: this call must not wait for the pool, since its caller may hold some of it.
             let buf = (op == RequestOp::Write).then(|| Buffer::new(from, len, self.block));
             let join = Arc::clone(&join);
-            let done: Completion = Box::new(move |result, _| join.ended(result));
+            let done = Completion::new(move |result, _| join.ended(result));
             self.hand_over(Submission {
                 op,
                 offset: from,
@@ -151,7 +151,7 @@ impl Join {
             let (result, done) = (state.0, state.1.take());
             drop(state);
             if let Some(done) = done {
-                done(result, None);
+                done.call(result, None);
             }
         }
     }

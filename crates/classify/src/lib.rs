@@ -12,10 +12,13 @@
 
 pub mod classes;
 pub mod ext;
+pub mod files;
 pub mod layers;
 pub mod layout;
 pub mod map;
+pub mod opencas;
 pub mod partitions;
+pub mod postgres;
 mod watch;
 
 pub use classes::Source;

@@ -87,6 +87,8 @@ impl<C> Inbox<C> {
     ///
     /// # Errors
     /// Gives it back if the volume is closed.
+    // Boxing what comes back would allocate for each request.
+    #[allow(clippy::result_large_err)]
     pub fn push(&self, mut s: Submission) -> Result<(), Submission> {
         if self.on_own_thread() {
             if self.closed.load(Ordering::Acquire) {

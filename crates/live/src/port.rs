@@ -10,7 +10,9 @@ use std::sync::Arc;
 /// Called once when a request ended, on the engine's thread, with the request's buffer. It must not block long.
 ///
 /// Holds closures of up to 56 bytes in place; larger ones are boxed.
-pub struct Completion(SmallBox<dyn FnMut(Result<(), IoError>, Option<Buffer>) + Send, S8>);
+pub struct Completion(SmallBox<Ending, S8>);
+
+type Ending = dyn FnMut(Result<(), IoError>, Option<Buffer>) + Send;
 
 impl Completion {
     /// Calls `f` at the end.

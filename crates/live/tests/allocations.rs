@@ -42,6 +42,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+/// FUSE's switch for io_uring.
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 const ROUNDS: u64 = 300;
 /// Requests of a round: a read, a write to a block that was written before, one to a new block, two flushes.
 const REQUESTS: u64 = 5 * ROUNDS;
@@ -216,7 +218,6 @@ fn no_request_allocates() {
         return;
     }
     by_block_file(false);
-    const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
     let before = std::fs::read(SWITCH).ok();
     let Some(before) = before.filter(|_| std::fs::write(SWITCH, "Y").is_ok()) else {
         eprintln!("skipped: no FUSE over io_uring here");

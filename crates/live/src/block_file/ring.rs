@@ -366,11 +366,12 @@ impl Shared {
             return reply.end(Err(IoError::Invalid), 0);
         }
         if len == 0 {
-            return if payload == 0 {
-                reply.written(0)
+            if payload == 0 {
+                reply.written(0);
             } else {
-                reply.end(Err(IoError::NoSpace), 0)
-            };
+                reply.end(Err(IoError::NoSpace), 0);
+            }
+            return;
         }
         let own = self.own_buffer(reply.entry, asked.offset, len);
         let buffer = own.unwrap_or_else(|| {

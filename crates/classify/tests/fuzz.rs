@@ -39,7 +39,7 @@ fn class_files_of_all_kinds() {
         "\0",
     ];
     let mut x = 7;
-    for _ in 0..20_000 {
+    for _ in 0..5_000 {
         let n = next(&mut x) % 14;
         let text: String = (0..n)
             .map(|_| words[next(&mut x) as usize % words.len()])
@@ -88,7 +88,7 @@ fn layouts_of_all_kinds() {
     let sound = image();
     let mut x = 11;
     classify::layout(&sound);
-    for _ in 0..400 {
+    for _ in 0..150 {
         let mut b = sound.clone();
         for _ in 0..=next(&mut x) % 12 {
             let at = match next(&mut x) % 4 {

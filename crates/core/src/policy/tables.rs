@@ -66,6 +66,11 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
         what: "seconds that data was not written before it is cleaned, 0 to 3600",
         default: "5",
     },
+    ParamInfo {
+        name: "guard",
+        what: "1: while copies cost more than they save, only what was used lately is copied; 0: off",
+        default: "1",
+    },
 ];
 
 pub(super) const DSS: &[ParamInfo] = &[

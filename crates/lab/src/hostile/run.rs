@@ -70,6 +70,8 @@ pub struct Scenario {
     pub rollback: bool,
     /// Journal blocks, if not as few as can be.
     pub ring: Option<u32>,
+    /// So many lives, the first ones, end well.
+    pub end_well: u32,
 }
 
 impl Scenario {
@@ -92,6 +94,7 @@ impl Scenario {
             lose_cache: false,
             rollback: false,
             ring: None,
+            end_well: 0,
         }
     }
 }
@@ -383,6 +386,10 @@ impl Run {
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
+            // Who comes to rely on the mirror alone may come then.
+            if self.s.lose_fast && self.gone.is_none() {
+                self.degraded(disks)?;
+            }
         }
         self.old_cache_is_refused(disks)?;
         let found = find(disks, &self.sb);
@@ -448,7 +455,8 @@ impl Run {
         world.faults = self.s.faults;
         let last = life + 1 == self.s.lives;
         // Some lives before the last end well, too: what a clean close promises is void for later crashes.
-        let well = !last && self.s.crash_at.is_none() && self.rng.one_in(4);
+        let well =
+            life < self.s.end_well || (!last && self.s.crash_at.is_none() && self.rng.one_in(4));
         let crash_at = match self.s.crash_at {
             Some(n) if life == 0 => Some(n),
             Some(_) => None,

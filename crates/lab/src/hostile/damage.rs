@@ -128,7 +128,7 @@ pub fn older_checkpoint(seed: u64, mutant: Option<Mutant>) -> Result<Damage, Str
     })
 }
 
-/// The primary loses blocks of its journal of which nobody can prove that they had been durable, the newest: what they told may be lost,
+/// The primary loses the newest blocks of its journal, and no counter can tell that they had been durable: what they told may be lost,
 /// but nobody sees another extent's bytes.
 ///
 /// # Errors
@@ -181,7 +181,7 @@ fn harmed(s: Scenario, part: Part) -> Result<Damage, String> {
     let tail = match part {
         Part::Any => how.inflict(&mut disks),
         Part::Checkpoint => how.lose_checkpoint(&mut disks),
-        Part::Tail => how.lose_tail(&mut disks[0]),
+        Part::Tail => how.lose_tail(&mut disks),
     };
     let log = how.log.join(", ");
     let was = (
@@ -428,17 +428,21 @@ impl Harm<'_> {
         }
     }
 
-    /// All blocks of the primary's journal from one on that nobody can prove.
-    fn lose_tail(&mut self, primary: &mut Disk) -> Tail {
-        let (proven, end) = (self.whole.report.proven, self.whole.tip.next_seq);
-        if proven + 1 >= end {
-            return Tail::Whole;
-        }
-        let from = proven + 1 + self.rng.below(end - proven - 1);
+    /// The newest blocks of the primary's journal: what the mirror lacks, and now and then its newest block.
+    fn lose_tail(&mut self, disks: &mut [Disk]) -> Tail {
+        let layout = self.run.sb.layout();
+        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
+        let (start, end) = (
+            self.whole.checkpoint.start.next_seq,
+            self.whole.tip.next_seq,
+        );
+        let known = (start..end).take_while(|&seq| self.has(&disks[mirror], seq));
+        let lacked = start + known.count() as u64;
+        let from = (lacked - u64::from(lacked > start && self.rng.one_in(3))).min(end);
         for seq in from..end {
-            let at = self.run.sb.layout().area.ring_offset(seq);
+            let at = layout.area.ring_offset(seq);
             self.log.push(format!("journal block {seq}"));
-            self.spoil(primary, at / BLOCK as u64);
+            self.spoil(&mut disks[0], at / BLOCK as u64);
         }
         Tail::Hit
     }

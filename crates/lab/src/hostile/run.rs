@@ -72,6 +72,8 @@ pub struct Scenario {
     pub ring: Option<u32>,
     /// So many lives, the first ones, end well.
     pub end_well: u32,
+    /// Members' counters are never raised: they tell nothing of the journal.
+    pub uncounted: bool,
 }
 
 impl Scenario {
@@ -95,6 +97,7 @@ impl Scenario {
             rollback: false,
             ring: None,
             end_well: 0,
+            uncounted: false,
         }
     }
 }
@@ -437,11 +440,13 @@ impl Run {
             piece_blocks: 1 + self.rng.below(3) as u32,
             pass_discards: self.rng.one_in(2),
             mutant: self.s.mutant,
-            counter_every: Some(Nanos::from_micros(if self.s.rollback {
-                0
-            } else {
-                self.rng.below(30_000)
-            })),
+            counter_every: (!self.s.uncounted).then(|| {
+                Nanos::from_micros(if self.s.rollback {
+                    0
+                } else {
+                    self.rng.below(30_000)
+                })
+            }),
             ..self.budgets(life)
         };
         self.sleepy = params.sleep_hold.is_some();

@@ -1,8 +1,8 @@
 //! Events files: recorded runs, which people send each other.
 
 use isotherm_core::{
-    BufRef, DeviceOp, Effect, IoError, MemberId, Nanos, OpId, OpKind, Params, Request, RequestOp,
-    Tag,
+    BufRef, DeviceOp, Effect, ExtentId, IoError, MemberId, Nanos, OpId, OpKind, Params, Request,
+    RequestOp, Tag,
 };
 use isotherm_traces::events::{
     Call, Encoder, End, Ending, Event, Image, Origin, Reader, Standing, Writer, pack, unpack,
@@ -149,6 +149,13 @@ fn calls() -> Vec<(Call, Vec<Effect>)> {
                 text: "lru,write-mode=write-around".into(),
             },
             vec![],
+        ),
+        (
+            Call::Reclassify {
+                extent: ExtentId(70_000),
+                class: 63,
+            },
+            vec![reply(Ok(()))],
         ),
         (Call::Close, vec![]),
     ]

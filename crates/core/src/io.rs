@@ -28,6 +28,10 @@ pub enum RequestOp {
     },
 }
 
+/// Set in [`Request::class`] by who looks at a volume from inside (classifiers): policies do not hear of the access, and it is in
+/// no count of hits.
+pub const QUIET: u8 = 0x80;
+
 /// One request. `offset` and `len` of reads and writes may be odd: the engine aligns (read-modify-write, serialised per
 /// block). A discard covers the whole blocks inside. Write-zeroes must be whole blocks: front ends write odd edges as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use crate::geometry::TIERS_MAX;
 use crate::policy::{Outcome, REFUSALS};
 use crate::units::Nanos;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -157,13 +158,31 @@ impl MoveCounters {
 /// Classes of data that a request can carry.
 pub const CLASSES: usize = 64;
 
-/// Accesses of one class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What happened to one class of data.
+#[derive(Clone, Debug, Default)]
 pub struct ClassCounters {
     /// Extent accesses.
     pub accesses: u64,
     /// Of these, served by tier 0.
     pub fast_hits: u64,
+    /// Reads and writes; one of several classes counts for its first extent's.
+    pub requests: u64,
+    /// Bytes read by requests.
+    pub bytes_read: u64,
+    /// Bytes written by requests.
+    pub bytes_written: u64,
+    /// Latency of reads and writes; none before the first.
+    pub latency: Option<Box<Histogram>>,
+    /// Homes of extents of the class moved to a faster tier.
+    pub promotions: u64,
+    /// Homes moved to a slower tier.
+    pub demotions: u64,
+    /// Copies made.
+    pub fetches: u64,
+    /// Copies given up.
+    pub evictions: u64,
+    /// Copies written home.
+    pub writebacks: u64,
 }
 
 /// What the engine counts.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod classes;
 pub mod cmd;
 pub mod control;
 pub mod demo;

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use isotherm_classify::ClassMap;
 use isotherm_core::RequestOp;
 use isotherm_live::port::{Buffer, Completion, Port, Share};
 
@@ -16,6 +17,7 @@ const QUEUE: usize = 65_536;
 /// A port that can be listened to. Costs one load per request while nobody listens.
 pub struct Tap {
     inner: Arc<dyn Port>,
+    classes: Arc<ClassMap>,
     listening: Arc<Listening>,
 }
 
@@ -52,10 +54,11 @@ impl Listening {
 }
 
 impl Tap {
-    /// Around a port.
-    pub fn new(inner: Arc<dyn Port>) -> Tap {
+    /// Around a port. What requests carry that do not say so is asked of `classes`.
+    pub fn new(inner: Arc<dyn Port>, classes: Arc<ClassMap>) -> Tap {
         Tap {
             inner,
+            classes,
             listening: Arc::default(),
         }
     }
@@ -159,6 +162,11 @@ impl Port for Tap {
         let Some(session) = session else {
             return self.inner.submit(op, offset, len, fua, class, buf, done);
         };
+        let known = if class == 0 && len > 0 {
+            self.classes.of(offset, len).mark.class()
+        } else {
+            class & 63
+        };
         let arrived = Instant::now();
         let listening = Arc::clone(&self.listening);
         let timed: Completion = Box::new(move |result, buf| {
@@ -168,7 +176,7 @@ impl Port for Tap {
                 offset,
                 len,
                 op: EntryOp::of(op),
-                class: class & 63,
+                class: known,
                 fua,
             };
             // Reply first: the recording must not add to what it measures.
@@ -234,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_passes_is_heard_only_while_somebody_listens() {
-        let tap = Tap::new(Arc::new(Instantly));
+        let tap = Tap::new(Arc::new(Instantly), Arc::new(ClassMap::new(1 << 20)));
         write(&tap, 0);
         let heard = tap.listen().expect("the first");
         assert!(tap.listen().is_err());
@@ -258,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_loses_and_counts_but_never_blocks() {
-        let tap = Tap::new(Arc::new(Instantly));
+        let tap = Tap::new(Arc::new(Instantly), Arc::new(ClassMap::new(1 << 20)));
         let heard = tap.listen().expect("the first");
         for i in 0..QUEUE as u64 + 10 {
             write(&tap, i * 512);

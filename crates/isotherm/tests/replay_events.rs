@@ -6,7 +6,7 @@ use std::io::BufRead;
 use std::process::{Child, Stdio};
 
 use common::{Place, Served, fits};
-use isotherm_core::{Effect, RequestOp};
+use isotherm_core::{Effect, QUIET, RequestOp};
 use isotherm_traces::events::{Call, Encoder, Reader, Writer};
 use serde_json::{Value, json};
 
@@ -90,6 +90,7 @@ fn a_served_life_is_decided_again_and_an_altered_one_is_not() {
         let effects: Vec<Effect> = e.decisions.iter().map(|d| d.effect).collect();
         if let Call::Submit(r) = &mut e.call
             && r.op == RequestOp::Read
+            && r.class & QUIET == 0
             && altered.is_none()
         {
             r.offset += 4096;

@@ -10,7 +10,7 @@
 use crate::policy_spec::PolicySpec;
 use isotherm_core::policy::Policy;
 use isotherm_core::store::{self, Superblock};
-use isotherm_core::{BufRef, Effect, Engine, Nanos, RequestOp};
+use isotherm_core::{BufRef, Effect, Engine, Nanos, QUIET, RequestOp};
 use isotherm_traces::events::{Call, Decision, End, EventsError, Reader, Standing, meta_hash};
 use std::collections::HashSet;
 use std::fmt;
@@ -125,7 +125,7 @@ impl Flights {
             Call::Policy { text } if build_policy(text).is_err() => {
                 Some("this program has no such policy")
             }
-            Call::Submit(r) if r.class > 63 => Some("the request's class is above 63"),
+            Call::Submit(r) if r.class & !QUIET > 63 => Some("the request's class is above 63"),
             Call::Complete { id, result } => {
                 let op = self.ops.get_mut(id.0 as usize).and_then(Option::take);
                 match (op, result) {
@@ -210,7 +210,7 @@ pub fn replay<R: Read>(mut reader: Reader<R>) -> Result<Parity, ParityError> {
             return Ok(parity);
         }
         parity.events += 1;
-        parity.requests += u64::from(matches!(call, Call::Submit(_)));
+        parity.requests += u64::from(matches!(call, Call::Submit(r) if r.class & QUIET == 0));
         parity.decisions += replayed.len() as u64;
         last = now;
         parity.span = now.since(*first.get_or_insert(now));
@@ -242,6 +242,7 @@ fn tell(engine: &mut Engine, now: Nanos, call: &Call, out: &mut Vec<Effect>) {
         // Refused then, it is refused now.
         Call::Set { key, value } => drop(engine.set(key, *value)),
         // Its name was checked when the call was read.
+        Call::Reclassify { extent, class } => engine.reclassify(now, *extent, *class, out),
         Call::Policy { text } => {
             if let Ok(policy) = build_policy(text) {
                 let _ = engine.set_policy(now, policy);
@@ -284,5 +285,6 @@ pub fn describe(call: &Call) -> String {
         Call::Close => "close".into(),
         Call::Set { key, value } => format!("set {key}={value}"),
         Call::Policy { text } => format!("policy {text}"),
+        Call::Reclassify { extent, class } => format!("extent {} holds class {class}", extent.0),
     }
 }

@@ -133,6 +133,9 @@ pub struct IoConfig {
     /// Seconds that a joined operation may take its device; 0.05 if left out, 0: no matter how long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_s: Option<f64>,
+    /// Sources of classes that are not asked: front-end, ranges, database, files, layout.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes_off: Vec<String>,
 }
 
 impl IoConfig {
@@ -167,6 +170,7 @@ impl Default for IoConfig {
             sleep_hold_bytes: None,
             join_bytes: None,
             join_s: None,
+            classes_off: Vec::new(),
         }
     }
 }
@@ -219,6 +223,7 @@ const IO: &[&str] = &[
     "sleep_hold_bytes",
     "join_bytes",
     "join_s",
+    "classes_off",
 ];
 
 /// Every key of `table` must be one of `valid`.

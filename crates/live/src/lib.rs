@@ -11,6 +11,7 @@
 
 pub mod block_file;
 pub mod buffers;
+pub mod classes;
 pub mod config;
 pub mod contents;
 pub mod device;

@@ -101,6 +101,18 @@ impl Driver {
         result
     }
 
+    /// See [`Engine::reclassify`].
+    pub fn reclassify(&mut self, now: Nanos, extent: ExtentId, class: u8, out: &mut Vec<Effect>) {
+        if self.engine.space().class(extent) == class {
+            return;
+        }
+        let from = out.len();
+        self.engine.reclassify(now, extent, class, out);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Reclassify { extent, class }, &out[from..]);
+        }
+    }
+
     /// The policy that took over since the start, as it was described.
     pub(crate) fn policy(&self) -> Option<&str> {
         self.policy.as_deref()

@@ -16,7 +16,7 @@ use crate::server::Session;
 use crate::volume::{OpenMode, random};
 use isotherm_core::run::Host;
 use isotherm_core::store::{self, Media, MediaError};
-use isotherm_core::{Effect, Engine, IoError, MemberId, Nanos, Request, World};
+use isotherm_core::{Effect, Engine, ExtentId, IoError, MemberId, Nanos, Request, World};
 use isotherm_traces::events::{Image, Origin};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -177,9 +177,18 @@ impl Session {
         };
         let (recorder, recording) = Recorder::new(now, origin, image, self.handle.clone());
         let knobs = self.engine.knobs();
+        // What is known of extents is in memory only: told again before anything else happens.
+        let space = self.engine.space();
+        let classes: Vec<(ExtentId, u8)> = (0..space.geo.extents)
+            .map(|e| (ExtentId(e), space.class(ExtentId(e))))
+            .filter(|known| known.1 != 0)
+            .collect();
         self.superblock = opened.superblock.clone();
         let engine = Engine::new(opened, policy, self.params.clone());
         self.engine = Driver::new(engine, Some(recorder));
+        for (extent, class) in classes {
+            self.call(|engine, out| engine.reclassify(now, extent, class, out));
+        }
         // What was set since the start is set again. Values may bound each other, so the order matters, and is tried.
         for _ in 0..knobs.len() {
             let fresh = self.engine.knobs();

@@ -12,6 +12,7 @@
 
 use crate::buffers::{Buffer, Memory, Pool};
 use crate::inbox::{Done, Submission};
+use isotherm_classify::Classifier;
 use isotherm_core::{IoError, Request, RequestOp, Tag};
 use std::sync::Arc;
 
@@ -41,6 +42,8 @@ pub(crate) struct Table {
     block: usize,
     own: Arc<Pool>,
     ended: Vec<Ended>,
+    /// Says what a request carries; `None` takes the front end's word.
+    pub classifier: Option<Classifier>,
 }
 
 impl Table {
@@ -51,6 +54,7 @@ impl Table {
             block: block as usize,
             own,
             ended: Vec::new(),
+            classifier: None,
         }
     }
 
@@ -78,13 +82,17 @@ impl Table {
             side,
             ops: 0,
         });
+        let class = match &mut self.classifier {
+            Some(c) => c.class(s.op, s.offset, s.len, s.class),
+            None => s.class,
+        };
         Some(Request {
             tag: Tag(tag),
             op: s.op,
             offset: s.offset,
             len: s.len,
             fua: s.fua,
-            class: s.class,
+            class,
         })
     }
 

@@ -28,8 +28,9 @@ use beat::{Beat, STAMP};
 pub use faults::Fault;
 use flight::Flight;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use isotherm_core::{Effect, Event, IoError, Nanos, OpId, OpKind, Request, Tag, World};
+use isotherm_core::{Effect, Event, ExtentId, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -135,6 +136,8 @@ pub struct UringWorld {
     ready: Vec<Event>,
     cqes: Vec<(u64, i32, bool)>,
     sources: Vec<(Option<Box<dyn Source>>, bool)>,
+    /// Extents whose class the engine has not heard yet.
+    pub(crate) reclassified: VecDeque<(ExtentId, u8)>,
     slow: Arc<Slow>,
     start: Instant,
     base: Nanos,
@@ -266,6 +269,7 @@ impl UringWorld {
             ready: Vec::with_capacity(64),
             cqes: Vec::with_capacity(256),
             sources: Vec::new(),
+            reclassified: VecDeque::new(),
             slow: Arc::default(),
             start: Instant::now(),
             base: parts.base,
@@ -293,6 +297,21 @@ impl UringWorld {
         let pool = &self.arena.pool;
         pool.has(len as usize + 2 * block_bytes as usize)
             .then(|| pool.buffer(offset, len, block_bytes))
+    }
+
+    /// Asks it what requests carry.
+    pub(crate) fn classify(&mut self, classifier: isotherm_classify::Classifier) {
+        self.requests.classifier = Some(classifier);
+    }
+
+    /// Who says what requests carry.
+    pub fn classifier(&mut self) -> Option<&mut isotherm_classify::Classifier> {
+        self.requests.classifier.as_mut()
+    }
+
+    /// Extents of these classes: the engine hears of it before the next event.
+    pub fn reclassify(&mut self, extents: &[(ExtentId, u8)]) {
+        self.reclassified.extend(extents);
     }
 
     /// Request memory of the pools that is out, bytes.

@@ -1,5 +1,6 @@
 //! The command line, as types.
 
+mod classes;
 mod cost;
 mod devices;
 mod reproduce;
@@ -13,6 +14,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::Failure;
 use crate::json::join_two_words;
 
+pub use classes::{
+    ClassesArgs, ClassesCommand, ClassesExportArgs, ClassesImportArgs, ClassesSetArgs, ClassesWhat,
+};
 pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
 pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
 pub use reproduce::ReproduceArgs;
@@ -59,6 +63,8 @@ pub enum Command {
     Why(WhyArgs),
     /// Change parameters of a served volume
     Set(SetArgs),
+    /// What kinds of data a volume holds
+    Classes(ClassesArgs),
     /// Verify the metadata of a volume that is not served
     Check(CheckArgs),
     /// Record the requests of a served volume as a trace

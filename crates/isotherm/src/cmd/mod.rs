@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod check;
+pub mod classes;
 pub mod compare;
 pub mod cost;
 pub mod create;
@@ -34,6 +35,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Stats(a) => ask::stats(a),
         Command::Why(a) => ask::why(a),
         Command::Set(a) => ask::set(a),
+        Command::Classes(a) => classes::run(&a.command),
         Command::Check(a) => check::run(a),
         Command::Record(a) if a.events => record_events::run(a),
         Command::Record(a) => record::run(a),

@@ -44,6 +44,11 @@ pub enum Request {
         /// `NAME,KEY=VALUE,…`
         policy: String,
     },
+    /// What kind of data the volume holds.
+    Classes {
+        /// What to do.
+        what: ClassesAsk,
+    },
     /// Drain, checkpoint, end; answered when done.
     Stop,
     /// Send every request from now on.
@@ -52,6 +57,37 @@ pub enum Request {
     Events {
         /// Bytes after which it ends by itself.
         limit: u64,
+    },
+}
+
+/// What can be asked of a volume's classes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum ClassesAsk {
+    /// All figures.
+    Show,
+    /// A source says what ranges are.
+    Say {
+        /// Which: `ranges`, `database`, `files`.
+        source: String,
+        /// Forget what it said before.
+        anew: bool,
+        /// First byte, bytes, class; whole blocks of 4 KiB count.
+        ranges: Vec<(u64, u64, u8)>,
+    },
+    /// Ask a source, or do not: `front-end` and those above, and `layout`.
+    Switch {
+        /// Which.
+        source: String,
+        /// Ask it.
+        on: bool,
+    },
+    /// Look at the file systems on the volume anew.
+    Again,
+    /// Ranges of one class, in order, classes 0 left out: as many as fit an answer.
+    Ranges {
+        /// From this byte on.
+        from: u64,
     },
 }
 

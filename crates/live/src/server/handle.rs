@@ -2,6 +2,7 @@
 
 use super::VolumeFailure;
 use crate::buffers::{Buffer, Pool};
+use crate::classes::Classes;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Done, Inbox, Submission};
 use crate::port::{Completion, Port, Share};
@@ -19,6 +20,8 @@ pub struct Handle {
     pub(super) pool: Arc<Pool>,
     /// See [`crate::buffers::Arena::file`].
     pub(super) file: Arc<Pool>,
+    pub(super) classes: Arc<Classes>,
+    pub(super) extent_shift: u32,
     pub(super) failure: Arc<OnceLock<VolumeFailure>>,
     pub(super) volume_bytes: u64,
     pub(super) block: u32,
@@ -79,7 +82,17 @@ impl Handle {
         self.pool.has(bytes) || self.file.has(bytes)
     }
 
-    fn hand_over(&self, s: Submission) {
+    /// What kind of data the volume holds.
+    pub fn classes(&self) -> &Arc<Classes> {
+        &self.classes
+    }
+
+    /// Bytes in an extent, as a power of two.
+    pub fn extent_shift(&self) -> u32 {
+        self.extent_shift
+    }
+
+    pub(crate) fn hand_over(&self, s: Submission) {
         if let Err(s) = self.inbox.push(s) {
             s.refuse(IoError::Gone);
         }

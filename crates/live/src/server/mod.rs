@@ -138,6 +138,14 @@ impl Session {
         while let Some(command) = self.inbox.pop_command() {
             command(&mut self.engine, &mut self.world);
         }
+        // An engine that closes has no use for it; one that is opened again hears it then.
+        while self.reopening.is_none()
+            && !self.closing
+            && let Some((extent, class)) = self.world.reclassified.pop_front()
+        {
+            let now = self.world.now();
+            self.call(|engine, out| engine.reclassify(now, extent, class, out));
+        }
         if self.reopening.is_some() || self.engine.wish.is_some() {
             self.reopen_if_due();
         }

@@ -2,6 +2,7 @@
 
 use super::{Handle, Session};
 use crate::buffers::Arena;
+use crate::classes::Classes;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::Inbox;
 use crate::recorder::Driver;
@@ -74,6 +75,8 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
         inbox: Arc::clone(&inbox),
         pool: Arc::clone(&arena.pool),
         file: Arc::clone(&arena.file),
+        classes: Arc::new(Classes::new(geo.volume_bytes())),
+        extent_shift: geo.extent_shift,
         failure: Arc::default(),
         volume_bytes: geo.volume_bytes(),
         block: geo.block_bytes(),
@@ -144,7 +147,9 @@ impl Prepared {
             base: opened.time_base,
             stamp,
         };
-        let world = UringWorld::new(parts, io)?;
+        let mut world = UringWorld::new(parts, io)?;
+        let shift = opened.space.geo.extent_shift;
+        world.classify(self.handle.classes().classifier(shift));
         let superblock = opened.superblock.clone();
         Ok(Session {
             engine: Driver::new(Engine::new(opened, policy, params.clone()), None),

@@ -4,7 +4,8 @@
 //! differences; a chunk starts them anew, so that it can be read by itself.
 
 use isotherm_core::{
-    BufRef, DeviceOp, Effect, IoError, MemberId, Nanos, OpId, OpKind, Request, RequestOp, Tag,
+    BufRef, DeviceOp, Effect, ExtentId, IoError, MemberId, Nanos, OpId, OpKind, Request, RequestOp,
+    Tag,
 };
 use twox_hash::XxHash3_64;
 
@@ -36,6 +37,13 @@ pub enum Call {
         /// The preset with its parameters, `NAME,KEY=VALUE…`.
         text: String,
     },
+    /// Somebody said what kind of data an extent holds.
+    Reclassify {
+        /// Which.
+        extent: ExtentId,
+        /// 0…63.
+        class: u8,
+    },
 }
 
 /// What the engine decided: an effect, with a hash of the bytes where it writes metadata.
@@ -60,6 +68,7 @@ const TICK: u8 = 2;
 const CLOSE: u8 = 3;
 const SET: u8 = 4;
 const POLICY: u8 = 5;
+const RECLASSIFY: u8 = 6;
 /// Longest text of a policy: sixteen rules fit.
 const POLICY_MAX: usize = 4096;
 /// In an event's first byte: its time differs from the one before.
@@ -204,6 +213,7 @@ impl Encoder {
             Call::Close => CLOSE,
             Call::Set { .. } => SET,
             Call::Policy { .. } => POLICY,
+            Call::Reclassify { .. } => RECLASSIFY,
         };
         let later = now.since(self.last.time);
         let few = if effects.len() < usize::from(MANY) {
@@ -240,6 +250,10 @@ impl Encoder {
             }
             Call::Policy { text } => {
                 put_bytes(out, &text.as_bytes()[..text.len().min(POLICY_MAX)]);
+            }
+            Call::Reclassify { extent, class } => {
+                put(out, u64::from(extent.0));
+                out.push(*class);
             }
         }
         for e in effects {
@@ -459,6 +473,10 @@ impl Decoder {
             },
             POLICY => Call::Policy {
                 text: c.text(POLICY_MAX)?,
+            },
+            RECLASSIFY => Call::Reclassify {
+                extent: ExtentId(c.narrow()?),
+                class: c.byte()?,
             },
             _ => return Err("an unknown call"),
         };

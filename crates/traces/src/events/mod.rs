@@ -25,7 +25,7 @@ use isotherm_core::Nanos;
 use std::fmt;
 
 /// Version of the format that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The first bytes of an events file.
 pub const MAGIC: &[u8; 8] = b"isoEvnt\n";
 

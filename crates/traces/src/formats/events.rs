@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use isotherm_core::{Effect, RequestOp};
+use isotherm_core::{Effect, QUIET, RequestOp};
 
 use crate::decode::{Decode, Run};
 use crate::error::{Place, TraceError};
@@ -54,7 +54,10 @@ impl Events {
         let Some((now, call)) = next.map_err(|e| failed(&self.path, e))? else {
             return Ok(false);
         };
-        if let Call::Submit(r) = call {
+        // Looks from inside are no part of the load.
+        if let Call::Submit(r) = call
+            && r.class & QUIET == 0
+        {
             let op = match r.op {
                 RequestOp::Read => Op::Read,
                 RequestOp::Write | RequestOp::WriteZeroes { .. } => Op::Write,

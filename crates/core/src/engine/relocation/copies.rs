@@ -8,7 +8,7 @@
 
 use super::Relocation;
 use super::move_list::{Kind, Move};
-use super::wants::dirty_parts;
+use super::wants::{dirty_parts, own_done};
 use crate::engine::durability::Durability;
 use crate::engine::ground::Ground;
 use crate::engine::mutants::Mutant;
@@ -93,8 +93,7 @@ impl Relocation {
         if !evict {
             return self.settle_move(g, d, m, Outcome::Done);
         }
-        g.counters.writebacks.proposed += 1;
-        g.counters.writebacks.settle(Outcome::Done);
+        own_done(g, Action::Clean { extent: e });
         // A write in flight will make it dirty again when it ends.
         if dirty || g.has_writers(e) {
             return self.settle_move(g, d, m, Outcome::Stale);
@@ -169,8 +168,7 @@ impl Relocation {
 
     /// The engine gives up a copy that holds nothing of its own.
     pub(in crate::engine) fn own_eviction(&self, g: &mut Ground, d: &mut Durability, e: ExtentId) {
-        g.counters.evictions.proposed += 1;
-        g.counters.evictions.settle(Outcome::Done);
+        own_done(g, Action::Evict { extent: e });
         self.drop_copy(g, d, e);
     }
 

@@ -7,7 +7,7 @@ use crate::engine::ground::Ground;
 use crate::engine::mutants::Mutant;
 use crate::ladder::{self, Floor, Rung};
 use crate::policy::{Action, Outcome, Refusal};
-use crate::stats::{Counters, MoveCounters};
+use crate::stats::{CLASSES, Counters, MoveCounters};
 use crate::units::{ExtentId, Slot, TierId};
 use crate::volume::Space;
 use alloc::vec::Vec;
@@ -66,6 +66,27 @@ fn counted(c: &mut Counters, action: Action, up: bool) -> &mut MoveCounters {
     }
 }
 
+/// The same by what the extent holds.
+fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
+    let class = usize::from(g.space.class(action.extent())) % CLASSES;
+    let c = &mut g.counters.classes[class];
+    match action {
+        Action::Move { .. } if up => &mut c.promotions,
+        Action::Move { .. } => &mut c.demotions,
+        Action::Fetch { .. } | Action::Allocate { .. } => &mut c.fetches,
+        Action::Clean { .. } => &mut c.writebacks,
+        Action::Evict { .. } => &mut c.evictions,
+    }
+}
+
+/// The engine cleaned or evicted outside of what was proposed.
+pub(super) fn own_done(g: &mut Ground, action: Action) {
+    let c = counted(&mut g.counters, action, false);
+    c.proposed += 1;
+    c.settle(Outcome::Done);
+    *by_class(g, action, false) += 1;
+}
+
 impl Relocation {
     /// Try what the policy wants, in order.
     pub(in crate::engine) fn try_wanted(&mut self, g: &mut Ground, d: &mut Durability) {
@@ -99,6 +120,9 @@ impl Relocation {
         how: Outcome,
     ) {
         counted(&mut g.counters, action, up).settle(how);
+        if how == Outcome::Done {
+            *by_class(g, action, up) += 1;
+        }
         if !own {
             let (policy, mut view, wanted) = self.ask(g, d, 0);
             policy.on_settled(&mut view, action, how, wanted);

@@ -23,7 +23,8 @@ pub(super) use waiting::{Waiter, Waiting};
 use super::ground::{Ground, Parts, Phase};
 use super::mutants::Mutant;
 use super::slab::Slab;
-use crate::io::{Effect, IoError, Request, RequestOp, Tag};
+use crate::io::{Effect, IoError, QUIET, Request, RequestOp, Tag};
+use crate::stats::CLASSES;
 use crate::units::Nanos;
 use replicas::Replicas;
 
@@ -176,9 +177,13 @@ impl Requests {
     pub(super) fn reply(&mut self, g: &mut Ground, r: u32, result: Result<(), IoError>) -> Nanos {
         let req = self.list.remove(r);
         let latency = g.clock.since(req.arrived);
+        let class = g
+            .space
+            .class_of(req.class, g.space.geo.extent_at(req.start));
         let c = &mut g.counters;
         c.errors += u64::from(result.is_err());
         match req.op {
+            _ if req.class & QUIET != 0 => {}
             RequestOp::Read => {
                 c.reads += 1;
                 c.bytes_read += u64::from(req.bytes);
@@ -194,6 +199,15 @@ impl Requests {
                 c.flush_latency.add(latency);
             }
             RequestOp::Discard | RequestOp::WriteZeroes { .. } => c.discards += 1,
+        }
+        if matches!(req.op, RequestOp::Read | RequestOp::Write) && req.class & QUIET == 0 {
+            let c = &mut c.classes[usize::from(class) % CLASSES];
+            c.requests += 1;
+            match req.op {
+                RequestOp::Read => c.bytes_read += u64::from(req.bytes),
+                _ => c.bytes_written += u64::from(req.bytes),
+            }
+            c.latency.get_or_insert_default().add(latency);
         }
         g.out.push(Effect::Reply {
             tag: req.tag,

@@ -10,7 +10,7 @@ use super::{Req, Requests, Waiter};
 use crate::engine::SCAN_BUDGET;
 use crate::engine::ground::{Ground, Parts};
 use crate::engine::mutants::Mutant;
-use crate::io::{IoError, RequestOp};
+use crate::io::{IoError, QUIET, RequestOp};
 use crate::policy::{Access, Place};
 use crate::stats::CLASSES;
 use crate::units::{ExtentId, Slot, TierId};
@@ -55,7 +55,7 @@ impl Requests {
         }
         if home.is_none() {
             p.g.counters.unmapped_reads += 1;
-        } else if !w.touched && !req.reading_edges {
+        } else if !w.touched && !req.reading_edges && req.class & QUIET == 0 {
             w.touched = true;
             touch(p, &req, e, before);
         }

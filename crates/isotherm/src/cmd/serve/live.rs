@@ -12,11 +12,12 @@ use isotherm_live::{Handle, VolumeConfig};
 use serde_json::{Value, json};
 
 use super::ending::End;
+use crate::classes;
 use crate::cmd::ask::describe;
 use crate::cmd::settings::{keep_value, with_param, with_words};
-use crate::control::Request;
 use crate::control::entry::Entry;
 use crate::control::server::Service;
+use crate::control::{ClassesAsk, Request};
 use crate::figures;
 use crate::policy_spec::param_words;
 use crate::tap::Tap;
@@ -91,6 +92,7 @@ impl Live {
             ("mapped_extents", json!(mapped)),
             ("copies", copies),
             ("params", params),
+            ("fast_bytes_by_class", self.fast_by_class()?),
             ("front_ends", json!(self.front_ends)),
             ("pid", json!(std::process::id())),
             ("program", json!(crate::cmd::ask::PROGRAM)),
@@ -100,6 +102,16 @@ impl Live {
             status[k] = v;
         }
         Ok(status)
+    }
+
+    /// What the fastest tier holds, by the names of classes.
+    fn fast_by_class(&self) -> Result<Value, String> {
+        let (bytes, _) = classes::contents(&self.handle)?;
+        let held = (0u8..).zip(bytes).filter(|(_, n)| *n > 0);
+        Ok(held
+            .map(|(c, n)| (isotherm_classify::classes::name(c), json!(n)))
+            .collect::<serde_json::Map<_, _>>()
+            .into())
     }
 
     /// Set numbers, all or none.
@@ -196,6 +208,34 @@ impl Live {
         Ok(json!({"policy": text, "params": params, "copies": copies}))
     }
 
+    fn classes(&self, what: &ClassesAsk) -> Result<Value, String> {
+        match what {
+            ClassesAsk::Show => classes::show(&self.handle),
+            ClassesAsk::Say {
+                source,
+                anew,
+                ranges,
+            } => classes::say(&self.handle, source, *anew, ranges),
+            ClassesAsk::Ranges { from } => Ok(classes::ranges(&self.handle, *from)),
+            ClassesAsk::Again => {
+                let looked = self.handle.classes().look(&self.handle, true);
+                looked.map_err(|_| "the volume is closing".to_owned())?;
+                classes::show(&self.handle)
+            }
+            ClassesAsk::Switch { source, on } => {
+                let _one = self.setting();
+                classes::switch(&self.handle, source, *on)?;
+                self.keep_config(|config| {
+                    config.io.classes_off.retain(|s| s != source);
+                    if !on {
+                        config.io.classes_off.push(source.clone());
+                    }
+                })?;
+                Ok(json!({"source": source, "on": on}))
+            }
+        }
+    }
+
     /// Write changed parameters into the description, so that they hold after the next start.
     fn keep(&self, values: &[(String, f64)]) -> Result<(), String> {
         self.keep_config(|config| {
@@ -227,6 +267,17 @@ impl Service for Live {
                 let mut stats =
                     self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
                 stats["failure"] = failure;
+                let (fast, _) = classes::contents(&self.handle)?;
+                let (counters, counts, front_end) = self.on_engine(|e, w| {
+                    let c = w.classifier();
+                    let of = c
+                        .as_ref()
+                        .map(|c| (c.counts, c.front_end()))
+                        .unwrap_or_default();
+                    (e.counters().classes.clone(), of.0, of.1)
+                })?;
+                stats["by_class"] = Value::Object(classes::by_class(&counters, Some(&fast)));
+                stats["classes"] = classes::sources(&self.handle, &counts, front_end);
                 Ok(stats)
             }
             Request::Why { offset } => {
@@ -250,6 +301,7 @@ impl Service for Live {
                     .map_err(|_| gone.to_owned())?
                     .map(|()| json!({"volume": self.volume, "state": "stopped"}))
             }
+            Request::Classes { what } => self.classes(what),
             Request::Record | Request::Events { .. } => Err("goes on after its answer".into()),
         }
     }

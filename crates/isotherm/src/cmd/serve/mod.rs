@@ -6,6 +6,7 @@ mod live;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use isotherm_live::classes::Keeper;
 use isotherm_live::nbd::server::{Address, Config, Server as NbdServer};
 use isotherm_live::nbd::tls::Tls;
 use isotherm_live::port::Port;
@@ -80,7 +81,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         )?),
         None => None,
     };
-    let tap = Arc::new(Tap::new(server.port()));
+    let tap = Arc::new(Tap::new(
+        server.port(),
+        server.handle().classes().map().clone(),
+    ));
     let service = Live {
         handle: server.handle(),
         tap: Arc::clone(&tap),
@@ -96,6 +100,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         recovery,
         ends: Mutex::new(ends),
     };
+    for source in &config.io.classes_off {
+        crate::classes::switch(&server.handle(), source, false)
+            .map_err(|e| Failure::failed(format!("{}: classes_off: {e}", args.volume.display())))?;
+    }
+    let keeper = Keeper::start(server.handle())
+        .map_err(|e| Failure::failed(format!("no thread for classes: {e}")))?;
     let control = Control::start(&socket_path(&args.volume), Arc::new(service))?;
     let port: Arc<dyn Port> = tap.clone();
     let mut front = FrontEnds::default();
@@ -127,6 +137,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     say("ready");
     let patience = Duration::from_secs(args.stop_timeout);
     let waiting = ending::wait(&ended, &server, &mut front, patience)?;
+    drop(keeper);
     // Front ends first, so that nothing new comes; then what was handed over is served and written down.
     front.end();
     tap.end();

@@ -1,0 +1,352 @@
+//! Which block of an ext2, ext3 or ext4 file system is what: the classes of DSS Table 3, from the layout on the volume itself.
+//!
+//! | class | blocks |
+//! |---|---|
+//! | 1 | superblocks and their backups, the multi-mount protection block |
+//! | 2 | group descriptors, their backups, the blocks reserved for more of them |
+//! | 3, 4 | bitmaps; inode tables, unused parts included |
+//! | 5 | indirect and extent-tree blocks, blocks of extended attributes |
+//! | 6, 7 | directories; the journal, where it is inside |
+//! | 8…18 | data of files and long symbolic links, by the file's size |
+//! | 0 | free blocks, and bad ones |
+//!
+//! [`Ext::read`] looks at everything once. Then metadata is seen being written ([`crate::Watch`]), and [`Ext::refresh`] looks
+//! at those blocks only: a block of an inode table has its inodes walked again, a bitmap says which blocks were freed since it
+//! was last seen, a block of an extent tree has its file walked again.
+//!
+//! What is on the volume may be half written, damaged or hostile. Every number is checked before it is used, trees have a
+//! depth, and a [`Budget`] bounds the work: what does not fit costs classes, nothing else. Memory: a bit a block (32 KiB a GiB
+//! at 4 KiB) for bitmaps as last seen, 48 bytes a group, 24 to 48 bytes a tree block.
+//!
+//! Source: the on-disk format as the Linux kernel's `Documentation/filesystems/ext4` describes it.
+
+mod file;
+mod group;
+mod refresh;
+mod superblock;
+
+pub use refresh::Refreshed;
+pub use superblock::Superblock;
+
+use crate::Layers;
+use crate::classes::{self, Source};
+use file::{Inode, Kind};
+use group::Groups;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+
+/// Bytes of inode tables read at once.
+const CHUNK: u64 = 1 << 20;
+/// Inodes below this one are the file system's own.
+const JOURNAL_INODE: u32 = 8;
+const RESIZE_INODE: u32 = 7;
+const BAD_BLOCKS_INODE: u32 = 1;
+
+/// What a volume's bytes are read through; `offset` counts from the volume's start.
+pub trait Bytes {
+    /// Fills `buf`.
+    ///
+    /// # Errors
+    /// Beyond the end, or the volume fails.
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+}
+
+impl Bytes for std::fs::File {
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(self, buf, offset)
+    }
+}
+
+impl Bytes for &[u8] {
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(offset).ok().and_then(|o| self.get(o..));
+        match from.and_then(|b| b.get(..buf.len())) {
+            Some(bytes) => {
+                buf.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// Why there is no layout, or not all of it.
+#[derive(Debug)]
+pub enum ExtError {
+    /// No ext2, ext3 or ext4 begins there, or its superblock makes no sense: which field.
+    NotExt(&'static str),
+    /// The volume cannot be read.
+    Io(io::Error),
+    /// More work than a sound file system of this size can need: it is damaged. What was found so far stands.
+    Damaged,
+}
+
+impl fmt::Display for ExtError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExtError::NotExt(what) => write!(f, "no ext2, ext3 or ext4: {what}"),
+            ExtError::Io(e) => write!(f, "the volume cannot be read: {e}"),
+            ExtError::Damaged => f.write_str(
+                "the file system's trees do not end: run fsck; classes are those found so far",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ExtError {}
+
+impl From<io::Error> for ExtError {
+    fn from(e: io::Error) -> ExtError {
+        ExtError::Io(e)
+    }
+}
+
+/// Work that is left.
+#[derive(Debug)]
+struct Budget {
+    /// Tree blocks that may still be read.
+    reads: u64,
+    /// Blocks that may still be named as somebody's.
+    blocks: u64,
+}
+
+impl Budget {
+    fn take(left: &mut u64, n: u64) -> Result<(), ExtError> {
+        *left = left.checked_sub(n).ok_or(ExtError::Damaged)?;
+        Ok(())
+    }
+}
+
+/// Where classes go: blocks of one file system become blocks of the layout's map.
+struct Out<'a> {
+    layers: &'a mut Layers,
+    /// Block of the map where the file system begins.
+    base: u64,
+    /// Blocks of the map to one of the file system.
+    scale: u64,
+}
+
+impl Out<'_> {
+    fn say(&mut self, from: u64, n: u64, class: u8) {
+        let at = self.base + from * self.scale;
+        let end = at + n * self.scale;
+        self.layers.say(Source::Layout, at, end, class);
+    }
+
+    /// As [`Out::say`], but what lies where it lies by the superblock stays what it is, whatever an inode claims.
+    fn say_owned(&mut self, from: u64, n: u64, class: u8) {
+        let mut at = self.base + from * self.scale;
+        let end = at + n * self.scale;
+        while at < end {
+            let (old, run) = self.layers.said_run(Source::Layout, at, end - at);
+            if !(classes::SUPERBLOCK..=classes::INODES).contains(&old) {
+                self.layers.say(Source::Layout, at, at + run, class);
+            }
+            at += run;
+        }
+    }
+}
+
+/// A file system as last seen.
+#[derive(Debug)]
+pub struct Ext {
+    /// First byte on the volume.
+    start: u64,
+    sb: Superblock,
+    groups: Groups,
+    /// Tree block → the inode it belongs to.
+    trees: HashMap<u64, u32>,
+    /// First block of the layout's map, and blocks of the map to one of ours.
+    base: u64,
+    scale: u64,
+}
+
+impl Ext {
+    /// The file system that begins at byte `start` of a volume of `bytes`, not looked at yet.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(from: &mut dyn Bytes, start: u64, bytes: u64) -> Result<Ext, ExtError> {
+        let mut raw = [0; 1024];
+        from.read(start + 1024, &mut raw)?;
+        let sb = Superblock::parse(&raw, bytes.saturating_sub(start))?;
+        Ok(Ext {
+            start,
+            groups: Groups::default(),
+            trees: HashMap::new(),
+            sb,
+            base: 0,
+            scale: 1,
+        })
+    }
+
+    /// Its superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.sb
+    }
+
+    /// First byte on the volume.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Bytes of the volume that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.sb.blocks << self.sb.block_shift
+    }
+
+    /// Memory, bytes.
+    pub fn memory(&self) -> usize {
+        self.groups.memory() + self.trees.capacity() * 24
+    }
+
+    /// The layout's map has blocks of 2^`shift` bytes, and its first is byte `base` of the volume.
+    pub(crate) fn place(&mut self, base: u64, shift: u32) {
+        self.base = (self.start - base) >> shift;
+        self.scale = 1 << (self.sb.block_shift - shift);
+    }
+
+    fn budget(&self) -> Budget {
+        Budget {
+            reads: self.sb.blocks + 1024,
+            blocks: self.sb.blocks * 2 + 1024,
+        }
+    }
+
+    fn read_block(&self, from: &mut dyn Bytes, block: u64) -> Result<Vec<u8>, ExtError> {
+        let mut buf = vec![0; 1 << self.sb.block_shift];
+        from.read(self.start + (block << self.sb.block_shift), &mut buf)?;
+        Ok(buf)
+    }
+
+    /// Looks at everything, and says the class of every block that has one. The layer must be empty.
+    ///
+    /// # Errors
+    /// See [`ExtError`]; what was found before stands.
+    pub fn read(&mut self, from: &mut dyn Bytes, layers: &mut Layers) -> Result<(), ExtError> {
+        self.groups = Groups::default();
+        self.trees.clear();
+        let (base, scale) = (self.base, self.scale);
+        let mut out = Out {
+            layers,
+            base,
+            scale,
+        };
+        if self.sb.is_journal_device() {
+            out.say(0, self.sb.blocks, classes::JOURNAL);
+            out.say(self.sb.first_block(), 1, classes::SUPERBLOCK);
+            return Ok(());
+        }
+        self.groups = Groups::read(&self.sb, self.start, from)?;
+        self.say_static(&mut out);
+        let mut budget = self.budget();
+        for g in 0..self.groups.len() {
+            self.see_bitmap(from, g)?;
+            let group = *self.groups.get(g);
+            let used = group.used_inodes(&self.sb) * u64::from(self.sb.inode_size);
+            let table = self.start + (group.inode_table << self.sb.block_shift);
+            let mut at = 0;
+            while at < used {
+                let mut buf = vec![0; CHUNK.min(used - at) as usize];
+                from.read(table + at, &mut buf)?;
+                let size = u64::from(self.sb.inode_size);
+                let first = u64::from(g) * u64::from(self.sb.inodes_per_group) + at / size + 1;
+                self.see_inodes(from, &mut out, first as u32, &buf, &mut budget)?;
+                at += CHUNK;
+            }
+        }
+        Ok(())
+    }
+
+    /// Superblocks, descriptors, bitmaps, inode tables.
+    fn say_static(&self, out: &mut Out<'_>) {
+        let sb = &self.sb;
+        for g in 0..self.groups.len() {
+            if let Some(b) = sb.superblock_of(g) {
+                out.say(b, 1, classes::SUPERBLOCK);
+            }
+            if let Some((b, n)) = sb.descriptors_of(g) {
+                out.say(b, n.min(sb.blocks.saturating_sub(b)), classes::DESCRIPTORS);
+            }
+            let group = self.groups.get(g);
+            out.say(group.block_bitmap, 1, classes::BITMAP);
+            out.say(group.inode_bitmap, 1, classes::BITMAP);
+            out.say(group.inode_table, sb.table_blocks(), classes::INODES);
+        }
+        if sb.mmp_block != 0 && sb.mmp_block < sb.blocks {
+            out.say(sb.mmp_block, 1, classes::SUPERBLOCK);
+        }
+    }
+
+    /// Walks the inodes in `raw`, of which `first` is the first.
+    fn see_inodes(
+        &mut self,
+        from: &mut dyn Bytes,
+        out: &mut Out<'_>,
+        first: u32,
+        raw: &[u8],
+        budget: &mut Budget,
+    ) -> Result<(), ExtError> {
+        for (i, raw) in raw
+            .chunks_exact(usize::from(self.sb.inode_size))
+            .enumerate()
+        {
+            let number = first.saturating_add(i as u32);
+            if let Some(inode) = Inode::parse(raw, number, &self.sb) {
+                self.see_inode(from, out, &inode, budget)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn see_inode(
+        &mut self,
+        from: &mut dyn Bytes,
+        out: &mut Out<'_>,
+        inode: &Inode,
+        budget: &mut Budget,
+    ) -> Result<(), ExtError> {
+        let class = match inode.kind {
+            _ if inode.number == BAD_BLOCKS_INODE => return Ok(()),
+            _ if inode.number == RESIZE_INODE => classes::DESCRIPTORS,
+            _ if inode.number == self.sb.journal_inode => classes::JOURNAL,
+            Kind::Directory => classes::DIRECTORY,
+            Kind::File => classes::of_file_size(inode.size),
+            Kind::Other => classes::NONE,
+        };
+        if inode.attributes != 0 && inode.attributes < self.sb.blocks {
+            out.say_owned(inode.attributes, 1, classes::INDIRECT);
+        }
+        if class == classes::NONE {
+            return Ok(());
+        }
+        let limit = self.sb.blocks / 64 + (1 << 16);
+        let (sb, start, trees) = (&self.sb, self.start, &mut self.trees);
+        let ratio = sb.cluster_blocks;
+        let mut last_end = 0;
+        file::walk(sb, start, from, inode, budget, &mut |block, n, is_tree| {
+            if ratio > 1 {
+                // A cluster has one owner: what of it this one does not use was another's once.
+                let (head, end) = (block / ratio * ratio, block + n);
+                let before = if last_end > head && last_end <= block {
+                    last_end
+                } else {
+                    head
+                };
+                out.say_owned(before, block - before, classes::NONE);
+                let tail = end.next_multiple_of(ratio).min(sb.blocks).max(end);
+                out.say_owned(end, tail - end, classes::NONE);
+                last_end = end;
+            }
+            if is_tree {
+                out.say_owned(block, n, classes::INDIRECT);
+                if (trees.len() as u64) < limit {
+                    trees.insert(block, inode.number);
+                }
+            } else {
+                out.say_owned(block, n, class);
+            }
+        })
+    }
+}

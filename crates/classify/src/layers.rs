@@ -1,0 +1,302 @@
+//! What several sources say of the same blocks, and which of them counts.
+//!
+//! 1. Metadata that the layout of a file system shows (classes 1…7): no file can lie there.
+//! 2. Ranges that somebody named, 3. a database's catalogue, 4. files by rule: the application knows better than the file
+//!    system, as DSS 4.3.1 lets it.
+//! 5. Sizes of files (8…18), as the layout shows them.
+//!
+//! A class that comes with a request goes before all of them (`UBLK_IO_F_META`, the group number of iSCSI): see
+//! [`crate::Classifier`]. Each source can be switched off; what it said is kept.
+
+use crate::classes::{JOURNAL, Source};
+use crate::map::{ClassMap, Mark};
+use isotherm_core::policy::priority;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Changed ranges that are remembered one by one; more become one range over all.
+const CHANGED_MAX: usize = 1 << 16;
+
+struct Layer {
+    map: ClassMap,
+    /// Byte of the volume where the map's block 0 is.
+    base: u64,
+}
+
+/// See the module. Belongs to one thread; [`Layers::shared`] is what the others read.
+pub struct Layers {
+    bytes: u64,
+    shared: Arc<ClassMap>,
+    said: [Option<Layer>; Source::ALL.len()],
+    off: [bool; Source::ALL.len()],
+    /// Bytes of the volume that are to be resolved anew.
+    changed: Vec<Range<u64>>,
+}
+
+impl Layers {
+    /// Over a volume of `bytes`.
+    pub fn new(bytes: u64) -> Layers {
+        Layers {
+            bytes,
+            shared: Arc::new(ClassMap::new(bytes)),
+            said: std::array::from_fn(|_| None),
+            off: [false; Source::ALL.len()],
+            changed: Vec::new(),
+        }
+    }
+
+    /// What counts.
+    pub fn shared(&self) -> &Arc<ClassMap> {
+        &self.shared
+    }
+
+    /// Memory of all maps, bytes.
+    pub fn memory(&self) -> usize {
+        let layers = self.said.iter().flatten();
+        self.shared.memory() + layers.map(|l| l.map.memory()).sum::<usize>()
+    }
+
+    /// Is the source asked?
+    pub fn is_on(&self, source: Source) -> bool {
+        !self.off[source.index()]
+    }
+
+    /// Asks a source from now on, or does not.
+    pub fn switch(&mut self, source: Source, on: bool) {
+        if self.is_on(source) != on {
+            self.off[source.index()] = !on;
+            if self.said[source.index()].is_some() {
+                self.all_changed();
+            }
+        }
+    }
+
+    /// Forgets what a source said. What it says from now on is in blocks of 2^`shift` bytes from `base` on.
+    pub fn clear(&mut self, source: Source, base: u64, shift: u32) {
+        let bytes = self.bytes.saturating_sub(base);
+        let map = ClassMap::with_shift(bytes, shift);
+        if self.said[source.index()]
+            .replace(Layer { map, base })
+            .is_some()
+        {
+            self.all_changed();
+        }
+    }
+
+    fn all_changed(&mut self) {
+        self.changed.clear();
+        self.changed.push(0..self.bytes);
+    }
+
+    fn touch(&mut self, bytes: Range<u64>) {
+        let full = self.changed.len() >= CHANGED_MAX;
+        match self.changed.last_mut() {
+            Some(last) if last.end >= bytes.start && last.start <= bytes.end => {
+                last.start = last.start.min(bytes.start);
+                last.end = last.end.max(bytes.end);
+            }
+            _ if full => {
+                let start = self.changed.iter().map(|r| r.start).min();
+                let end = self.changed.iter().map(|r| r.end).max();
+                let all = start.unwrap_or(0).min(bytes.start)..end.unwrap_or(0).max(bytes.end);
+                self.changed.clear();
+                self.changed.push(all);
+            }
+            _ => self.changed.push(bytes),
+        }
+    }
+
+    /// A source says that blocks `from..to` of its map are of `class`; 0 takes back what it said.
+    pub fn say(&mut self, source: Source, from: u64, to: u64, class: u8) {
+        let bytes = self.bytes;
+        let layer = self.said[source.index()].get_or_insert_with(|| Layer {
+            map: ClassMap::new(bytes),
+            base: 0,
+        });
+        let to = to.min(layer.map.blocks());
+        let mark = Mark::new(class, source);
+        let mut at = from;
+        let mut news: Option<Range<u64>> = None;
+        while at < to {
+            let (old, n) = layer.map.run(at, to - at);
+            if old != mark {
+                news = Some(news.map_or(at, |r| r.start)..at + n);
+            }
+            at += n;
+        }
+        if let Some(blocks) = news {
+            layer.map.set(from, to, mark);
+            let (shift, base) = (layer.map.shift(), layer.base);
+            self.touch(base + (blocks.start << shift)..base + (blocks.end << shift));
+        }
+    }
+
+    /// What a source said of a block of its map.
+    pub fn said(&self, source: Source, block: u64) -> u8 {
+        let layer = self.said[source.index()].as_ref();
+        layer.map_or(0, |l| l.map.block(block).class())
+    }
+
+    /// The same with how many blocks from there, at most `max`, are known to have it.
+    pub fn said_run(&self, source: Source, block: u64, max: u64) -> (u8, u64) {
+        let layer = self.said[source.index()].as_ref();
+        layer.map_or((0, max), |l| {
+            let (mark, n) = l.map.run(block, max);
+            (mark.class(), n)
+        })
+    }
+
+    /// Bytes of the volume.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Is there anything to resolve?
+    pub fn is_settled(&self) -> bool {
+        self.changed.is_empty()
+    }
+
+    /// Brings what counts up to date, about `budget` blocks' worth of work; returns the ranges of bytes that may have changed.
+    /// Call it until [`Layers::is_settled`].
+    pub fn settle(&mut self, budget: u64) -> Vec<Range<u64>> {
+        let mut done = Vec::new();
+        let mut left = budget;
+        while left > 0 {
+            let Some(mut r) = self.changed.pop() else {
+                break;
+            };
+            let from = r.start >> 12 << 12;
+            let mut at = from;
+            let mut news: Option<Range<u64>> = None;
+            while at < r.end && left > 0 {
+                let (mark, n) = self.resolve(at >> 12, (r.end - at).div_ceil(4096));
+                let (old, m) = self.shared.run(at >> 12, n);
+                let end = (at >> 12) + m;
+                if old != mark {
+                    self.shared.set(at >> 12, end, mark);
+                    news = Some(news.map_or(at, |r| r.start)..end << 12);
+                }
+                at = end << 12;
+                left = left.saturating_sub(1 + m / 1024);
+            }
+            done.extend(news);
+            if at < r.end {
+                r.start = at;
+                self.changed.push(r);
+            }
+        }
+        done
+    }
+
+    /// The mark of a block of 4 KiB of the volume, and how many from there have it, at most `max`.
+    fn resolve(&self, block: u64, max: u64) -> (Mark, u64) {
+        let mut n = max.max(1);
+        let mut best = Mark::NONE;
+        for source in Source::ALL {
+            if self.off[source.index()] {
+                continue;
+            }
+            let Some(layer) = &self.said[source.index()] else {
+                continue;
+            };
+            let (mark, run) = layer.at(block, n);
+            n = n.min(run);
+            let is_metadata = source == Source::Layout && (1..=JOURNAL).contains(&mark.class());
+            if best == Mark::NONE || is_metadata {
+                best = if mark == Mark::NONE { best } else { mark };
+            }
+        }
+        (best, n)
+    }
+}
+
+impl Layer {
+    /// Of a block of 4 KiB of the volume: the best of what was said of its parts, and how many blocks have it.
+    fn at(&self, block: u64, max: u64) -> (Mark, u64) {
+        let byte = block << 12;
+        let shift = self.map.shift();
+        if byte + 4096 <= self.base {
+            return (Mark::NONE, ((self.base - byte) >> 12).min(max).max(1));
+        }
+        let aligned = self.base.is_multiple_of(4096);
+        let first = byte.saturating_sub(self.base) >> shift;
+        if shift >= 12 && aligned {
+            let in_block = ((byte - self.base) % (1 << shift)) >> 12;
+            let per = 1u64 << (shift - 12);
+            let (mark, n) = self.map.run(first, max.div_ceil(per) + 1);
+            return (mark, (n * per - in_block).min(max).max(1));
+        }
+        // Smaller blocks, or a partition that begins at an odd sector: the best of what overlaps.
+        let last = (byte + 4095 - self.base) >> shift;
+        let (mark, run) = self.map.run(first, (max << 12 >> shift) + 2);
+        if aligned && shift < 12 && run > last - first {
+            return (mark, (run << shift >> 12).min(max).max(1));
+        }
+        let key = |m: &Mark| (priority(m.class()), m.class());
+        let all = (first..=last).map(|b| self.map.block(b));
+        (all.min_by_key(key).unwrap_or(Mark::NONE), 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn settle(l: &mut Layers) {
+        while !l.is_settled() {
+            l.settle(100);
+        }
+    }
+
+    #[test]
+    fn metadata_then_applications_then_sizes() {
+        let mut l = Layers::new(1 << 20);
+        l.say(Source::Layout, 0, 4, 4);
+        l.say(Source::Layout, 4, 8, 12);
+        l.say(Source::Files, 0, 7, 30);
+        l.say(Source::Database, 6, 10, 23);
+        l.say(Source::Ranges, 5, 6, 40);
+        settle(&mut l);
+        let classes = |l: &Layers| {
+            (0..11)
+                .map(|b| l.shared().block(b).class())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(classes(&l), [4, 4, 4, 4, 30, 40, 23, 23, 23, 23, 0]);
+        l.switch(Source::Layout, false);
+        l.switch(Source::Database, false);
+        settle(&mut l);
+        assert_eq!(classes(&l), [30, 30, 30, 30, 30, 40, 30, 0, 0, 0, 0]);
+        l.switch(Source::Layout, true);
+        l.clear(Source::Files, 0, 12);
+        settle(&mut l);
+        assert_eq!(classes(&l), [4, 4, 4, 4, 12, 40, 12, 12, 0, 0, 0]);
+    }
+
+    proptest! {
+        /// Blocks of another size, at an odd place: each block of 4 KiB has the best class of what lies in it.
+        #[test]
+        fn other_block_sizes(shift in 10u32..=16, sector in 0u64..40, sets in prop::collection::vec((0u64..900, 1u64..200, 0u8..26), 1..20)) {
+            let bytes = 4u64 << 20;
+            let base = sector * 512;
+            let mut l = Layers::new(bytes);
+            l.clear(Source::Layout, base, shift);
+            let mut plain = vec![0u8; (bytes / 512) as usize];
+            for (from, n, class) in sets {
+                l.say(Source::Layout, from, from + n, class);
+                settle(&mut l);
+                let sectors = (1usize << shift) / 512;
+                let at = sector as usize + from as usize * sectors;
+                let end = (at + n as usize * sectors).min(plain.len());
+                if at < end {
+                    plain[at..end].fill(class);
+                }
+            }
+            for (b, part) in plain.chunks(8).enumerate() {
+                let best = part.iter().min_by_key(|c| (priority(**c), **c)).unwrap();
+                prop_assert_eq!(l.shared().block(b as u64).class(), *best, "block {}", b);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The file systems on a volume, found and kept current.
+
+use crate::classes::Source;
+use crate::ext::{Bytes, Ext, ExtError, Refreshed};
+use crate::layers::Layers;
+use crate::partitions;
+use crate::watch::Watch;
+use std::ops::Range;
+
+/// How often things were looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looks {
+    /// Everything.
+    pub full: u64,
+    /// What was written.
+    pub refreshes: u64,
+    /// Ranges of metadata that were written.
+    pub ranges: u64,
+    /// Looks that ended early: the volume could not be read, or the file system is damaged.
+    pub failed: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Layout {
+    found: Vec<Ext>,
+    starts: Vec<u64>,
+    /// See there.
+    pub looks: Looks,
+    /// The last look that failed, in words.
+    pub trouble: Option<String>,
+}
+
+impl Layout {
+    /// What there is.
+    pub fn file_systems(&self) -> &[Ext] {
+        &self.found
+    }
+
+    /// Memory, bytes, without the map.
+    pub fn memory(&self) -> usize {
+        self.found.iter().map(Ext::memory).sum()
+    }
+
+    /// Looks for file systems and reads their layouts anew.
+    pub fn read(&mut self, from: &mut dyn Bytes, layers: &mut Layers, watch: &Watch) {
+        self.looks.full += 1;
+        self.trouble = None;
+        let bytes = layers.bytes();
+        self.starts = partitions::starts(from, bytes);
+        let superblocks = self.starts.iter().map(|s| s + 1024);
+        let watched: Vec<u64> = [510].into_iter().chain(superblocks).collect();
+        watch.probe(&watched);
+        self.found.clear();
+        for &start in &self.starts.clone() {
+            match Ext::find(from, start, bytes) {
+                Ok(ext) => self.found.push(ext),
+                Err(ExtError::NotExt(_)) => {}
+                Err(e) => self.failed(&e),
+            }
+        }
+        // One map for all: in the smallest blocks that there are, from where they all fit.
+        let Some(first) = self.found.first() else {
+            return layers.clear(Source::Layout, 0, 12);
+        };
+        let shifts = self.found.iter().map(|e| e.superblock().block_shift);
+        let shift = shifts.min().unwrap_or(12).min(12);
+        let base = first.start() % (1 << shift);
+        self.found.retain(|e| e.start() % (1 << shift) == base);
+        layers.clear(Source::Layout, base, shift);
+        let mut found = std::mem::take(&mut self.found);
+        for ext in &mut found {
+            ext.place(base, shift);
+            if let Err(e) = ext.read(from, layers) {
+                self.failed(&e);
+            }
+        }
+        self.found = found;
+    }
+
+    /// Looks again at what was written; `None`: at everything.
+    pub fn refresh(
+        &mut self,
+        from: &mut dyn Bytes,
+        layers: &mut Layers,
+        watch: &Watch,
+        written: Option<&[Range<u64>]>,
+    ) {
+        let Some(written) = written else {
+            return self.read(from, layers, watch);
+        };
+        self.looks.refreshes += 1;
+        self.looks.ranges += written.len() as u64;
+        let covers = |at: u64| written.iter().any(|r| r.contains(&at));
+        let known = |s: u64| self.found.iter().any(|e| e.start() == s);
+        let may_be_new = self.starts.iter().any(|&s| !known(s) && covers(s + 1024));
+        let table = covers(510) && partitions::starts(from, layers.bytes()) != self.starts;
+        if self.looks.full == 0 || may_be_new || table {
+            return self.read(from, layers, watch);
+        }
+        for i in 0..self.found.len() {
+            match self.found[i].refresh(from, layers, written) {
+                Ok(Refreshed::Current) => {}
+                // A superblock that is none any more was overwritten.
+                Ok(Refreshed::Another) | Err(ExtError::NotExt(_)) => {
+                    return self.read(from, layers, watch);
+                }
+                Err(e) => self.failed(&e),
+            }
+        }
+    }
+
+    fn failed(&mut self, e: &ExtError) {
+        self.looks.failed += 1;
+        self.trouble = Some(e.to_string());
+    }
+}

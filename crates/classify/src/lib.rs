@@ -1,0 +1,135 @@
+//! What kind of data lies where on a volume (Differentiated Storage Services): nothing above has to be changed for it.
+//!
+//! ```text
+//!  ext2/3/4 layout · files by rule · database catalogue · ranges       each says: these blocks are of that class
+//!        └────────────── layers::Layers ──────────────┘                which of them counts
+//!                              │ settle
+//!                        map::ClassMap ◄── Classifier: one look-up per request, on the engine's thread
+//! ```
+//!
+//! Never false: nothing here touches data. A layout that is half written or damaged costs the quality of classes and a
+//! bounded amount of time and memory.
+
+pub mod classes;
+pub mod ext;
+pub mod layers;
+pub mod layout;
+pub mod map;
+pub mod partitions;
+mod watch;
+
+pub use classes::Source;
+pub use layers::Layers;
+pub use layout::Layout;
+pub use map::{ClassMap, Found, Mark};
+pub use watch::Watch;
+
+use isotherm_core::{RequestOp, io::QUIET};
+use std::sync::Arc;
+
+/// How often requests were classified, and by whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The request came with a class.
+    pub front_end: u64,
+    /// By source, in the order of [`Source::ALL`].
+    pub sources: [u64; Source::ALL.len()],
+    /// Nobody knows.
+    pub unknown: u64,
+    /// Reads and writes whose blocks have several classes (counted above as well, by the best).
+    pub mixed: u64,
+}
+
+/// The engine's side: says of each request what it is.
+pub struct Classifier {
+    map: Arc<ClassMap>,
+    watch: Arc<Watch>,
+    front_end: bool,
+    extent_shift: u32,
+    /// See there.
+    pub counts: Counts,
+}
+
+impl Classifier {
+    /// Asks `map`; what is written to metadata is told to `watch`.
+    pub fn new(map: Arc<ClassMap>, watch: Arc<Watch>, extent_shift: u32) -> Classifier {
+        Classifier {
+            map,
+            watch,
+            front_end: true,
+            extent_shift,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Do classes that come with requests count?
+    pub fn set_front_end(&mut self, on: bool) {
+        self.front_end = on;
+    }
+
+    /// Do they?
+    pub fn front_end(&self) -> bool {
+        self.front_end
+    }
+
+    /// The class of a request that came with `told`. Blocks of several classes: inside one extent the best of them, else 0, so
+    /// that each piece has its extent's own (`Engine::reclassify`); requests of different classes are never made one.
+    #[inline]
+    pub fn class(&mut self, op: RequestOp, offset: u64, len: u32, told: u8) -> u8 {
+        if told & QUIET != 0 || len == 0 {
+            return told;
+        }
+        let found = self.map.of(offset, len);
+        if op != RequestOp::Read {
+            self.watch.written(offset, len, found);
+        }
+        if told != 0 && self.front_end {
+            self.counts.front_end += 1;
+            return told;
+        }
+        self.counts.mixed += u64::from(found.mixed);
+        match found.mark.source() {
+            None => self.counts.unknown += 1,
+            Some(s) => self.counts.sources[s.index()] += 1,
+        }
+        let last = offset + u64::from(len) - 1;
+        if found.mixed && offset >> self.extent_shift != last >> self.extent_shift {
+            return 0;
+        }
+        found.mark.class()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_is_counted_and_a_mixed_request_has_no_class_over_extents() {
+        let mut layers = Layers::new(1 << 20);
+        layers.say(Source::Layout, 0, 16, 8);
+        layers.say(Source::Layout, 3, 4, 4);
+        layers.say(Source::Ranges, 16, 32, 40);
+        while !layers.is_settled() {
+            layers.settle(10);
+        }
+        let mut c = Classifier::new(Arc::clone(layers.shared()), Arc::default(), 16);
+        let mut read = |offset: u64, len, told| c.class(RequestOp::Read, offset, len, told);
+        assert_eq!(read(0, 4096, 0), 8);
+        assert_eq!(read(0, 16384, 0), 4, "inside one extent the best");
+        assert_eq!(read(0, 128 << 10, 0), 0, "each piece has its extent's");
+        assert_eq!(read(0, 4096, 5), 5);
+        assert_eq!(read(64 << 10, 512, 0), 40);
+        assert_eq!(read(512 << 10, 512, 0), 0);
+        assert_eq!(read(0, 4096, QUIET), QUIET);
+        let expected = Counts {
+            front_end: 1,
+            sources: [1, 0, 0, 3],
+            unknown: 1,
+            mixed: 2,
+        };
+        assert_eq!(c.counts, expected);
+        c.set_front_end(false);
+        assert_eq!(c.class(RequestOp::Read, 0, 512, 5), 8);
+    }
+}

@@ -1,0 +1,117 @@
+//! Which metadata was written since somebody looked.
+
+use crate::classes::{INODES, JOURNAL, Source};
+use crate::map::Found;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Ranges that wait at most; with more, everything is to be looked at anew.
+const WAITING_MAX: usize = 1 << 16;
+/// Places where a file system may begin.
+const PROBES: usize = 16;
+
+/// Told of every write on the engine's thread, asked by the thread that keeps layouts current.
+pub struct Watch {
+    written: Mutex<Vec<Range<u64>>>,
+    any: AtomicBool,
+    overrun: AtomicBool,
+    /// Bytes where a superblock or partition table is, or may come to be: whoever writes there is noticed.
+    probes: [AtomicU64; PROBES],
+}
+
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch {
+            written: Mutex::default(),
+            any: AtomicBool::new(false),
+            overrun: AtomicBool::new(false),
+            probes: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
+        }
+    }
+}
+
+impl Watch {
+    /// Watch these bytes, 16 at most, and no others.
+    pub fn probe(&self, places: &[u64]) {
+        let places = places.iter().copied().chain(std::iter::repeat(u64::MAX));
+        for (probe, place) in self.probes.iter().zip(places) {
+            probe.store(place, Ordering::Relaxed);
+        }
+    }
+
+    /// A write, discard or write-zeroes begins. Its data are there when it has ended, which may be after somebody looked: who
+    /// looks waits a little first.
+    #[inline]
+    pub(crate) fn written(&self, offset: u64, len: u32, found: Found) {
+        let class = found.mark.class();
+        // Directories and the journal say nothing of where things are.
+        let says = class != 0 && class <= JOURNAL && found.mark.source() == Some(Source::Layout);
+        let end = offset + u64::from(len);
+        let is_probe = |p: &AtomicU64| (offset..end).contains(&p.load(Ordering::Relaxed));
+        if says && (class <= INODES + 1 || found.mixed) || self.probes.iter().any(is_probe) {
+            self.note(offset..end);
+        }
+    }
+
+    fn note(&self, range: Range<u64>) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = written.last_mut()
+            && last.end == range.start
+        {
+            last.end = range.end;
+        } else if written.len() < WAITING_MAX {
+            written.push(range);
+        } else {
+            self.overrun.store(true, Ordering::Relaxed);
+        }
+        drop(written);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Was anything written?
+    pub fn has_news(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// What was written, in order; `None` if it was too much to remember.
+    pub fn take(&self) -> Option<Vec<Range<u64>>> {
+        self.any.store(false, Ordering::Release);
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = std::mem::take(&mut *written);
+        (!self.overrun.swap(false, Ordering::Relaxed)).then_some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::Mark;
+
+    #[test]
+    fn only_what_says_where_things_are_is_noted() {
+        let w = Watch::default();
+        let found = |class| Found {
+            mark: Mark::new(class, Source::Layout),
+            mixed: false,
+        };
+        w.probe(&[1024, 1 << 20]);
+        for class in [0, 6, 7, 8, 18, 25] {
+            w.written(1 << 30, 4096, found(class));
+        }
+        assert!(!w.has_news());
+        w.written(8192, 4096, found(4));
+        w.written(12288, 4096, found(4));
+        w.written(0, 4096, found(0));
+        w.written((1 << 20) - 512, 1024, found(0));
+        assert!(w.has_news());
+        let all = w.take().unwrap();
+        assert_eq!(
+            all,
+            [8192..16384, 0..4096, (1 << 20) - 512..(1 << 20) + 512]
+        );
+        (0..=WAITING_MAX as u64).for_each(|i| w.written(i * 8192, 512, found(3)));
+        assert_eq!(w.take(), None);
+        assert_eq!(w.take(), Some(vec![]));
+    }
+}

@@ -1,0 +1,524 @@
+//! Images that mke2fs and debugfs make in many shapes: our class of every block against what `dumpe2fs` and `debugfs` say of it.
+//!
+//! Needs e2fsprogs; without it the tests are skipped, and say so. `ISOTHERM_SEED_BASE=N` builds other files.
+
+use isotherm_classify::classes::{self, Source};
+use isotherm_classify::layout::Layout;
+use isotherm_classify::{Layers, Watch};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn has_tools() -> bool {
+    let has = |tool: &str| {
+        let mut asked = Command::new(tool);
+        asked.arg("-V").stdout(Stdio::null()).stderr(Stdio::null());
+        asked.status().is_ok()
+    };
+    let all = ["mke2fs", "debugfs", "dumpe2fs"].into_iter().all(has);
+    if !all {
+        eprintln!("SKIPPED: needs mke2fs, debugfs and dumpe2fs (e2fsprogs)");
+    }
+    all
+}
+
+fn output(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().expect("runs");
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{program} {args:?}: {err}");
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// Files of all kinds: small, large, sparse, in deep and wide directories, links short and long.
+fn populate(dir: &Path, r: &mut Random, budget: u64) {
+    use std::io::{Seek, SeekFrom, Write};
+    let mut left = budget;
+    let mut dirs = vec![dir.to_owned()];
+    for i in 0..120 {
+        let parent = dirs[r.below(dirs.len() as u64) as usize].clone();
+        if i % 9 == 3 {
+            let d = parent.join(format!("d{i}"));
+            fs::create_dir(&d).unwrap();
+            dirs.push(d);
+            continue;
+        }
+        let path = parent.join(format!("file-{i}-{}", "n".repeat(r.below(60) as usize)));
+        match r.below(10) {
+            0 => std::os::unix::fs::symlink("short", &path).unwrap(),
+            1 => {
+                std::os::unix::fs::symlink("l/".repeat(40 + r.below(100) as usize), &path).unwrap();
+            }
+            2 => {
+                // Sparse: pieces far apart make indirect blocks and extents many.
+                let mut f = File::create(&path).unwrap();
+                for _ in 0..r.below(30) {
+                    f.seek(SeekFrom::Start(r.below(60 << 20))).unwrap();
+                    f.write_all(&vec![7; r.below(9000) as usize]).unwrap();
+                }
+                left = left.saturating_sub(300_000);
+            }
+            _ => {
+                let size = match r.below(4) {
+                    0 => r.below(100),
+                    1 => r.below(5000),
+                    2 => r.below(70_000),
+                    _ => r.below(left / 4 + 1),
+                };
+                fs::write(&path, vec![1 + (i % 200) as u8; size as usize]).unwrap();
+                left = left.saturating_sub(size);
+            }
+        }
+    }
+    // A directory of many blocks.
+    let wide = dir.join("wide");
+    fs::create_dir(&wide).unwrap();
+    for i in 0..r.below(400) {
+        fs::write(wide.join(format!("{i:03}{}", "w".repeat(100))), b"").unwrap();
+    }
+}
+
+/// `a-b` or `a`.
+fn range(text: &str) -> Option<(u64, u64)> {
+    let (a, b) = text.split_once('-').unwrap_or((text, text));
+    Some((a.trim().parse().ok()?, b.trim().parse().ok()?))
+}
+
+/// What e2fsprogs says every block is.
+fn reference(image: &Path, blocks: u64) -> Vec<u8> {
+    let image = image.to_str().unwrap();
+    let dump = output("dumpe2fs", &[image]);
+    let mut class = vec![0u8; blocks as usize];
+    let mut free_inodes = Vec::new();
+    let mut journal_inode = 0u64;
+    let mut fixed: Vec<(u64, u64, u8)> = Vec::new();
+    let mut inodes = 0;
+    for line in dump.lines() {
+        let line = line.trim();
+        if let Some(n) = line.strip_prefix("Inode count:") {
+            inodes = n.trim().parse().unwrap();
+        } else if let Some(n) = line.strip_prefix("Journal inode:") {
+            journal_inode = n.trim().parse().unwrap();
+        } else if let Some(list) = line.strip_prefix("Free inodes:") {
+            free_inodes.extend(list.split(',').filter_map(|x| range(x.trim())));
+        } else if let Some(n) = line.strip_prefix("MMP block number:") {
+            fixed.push((n.trim().parse().unwrap(), 0, classes::SUPERBLOCK));
+        }
+        for part in line.split(", ") {
+            let number = |p: &str| {
+                let p = p.strip_prefix("at ").unwrap_or(p);
+                range(p.split([' ', '(']).next()?)
+            };
+            for (name, c) in [
+                ("Primary superblock", classes::SUPERBLOCK),
+                ("Backup superblock", classes::SUPERBLOCK),
+                ("Group descriptors", classes::DESCRIPTORS),
+                ("Group descriptor", classes::DESCRIPTORS),
+                ("Reserved GDT blocks", classes::DESCRIPTORS),
+                ("Block bitmap", classes::BITMAP),
+                ("Inode bitmap", classes::BITMAP),
+                ("Inode table", classes::INODES),
+            ] {
+                let rest = part.strip_prefix(name).and_then(|r| r.strip_prefix(' '));
+                if let Some((a, b)) = rest.and_then(number) {
+                    fixed.push((a, b.max(a), c));
+                }
+            }
+        }
+    }
+    let used = |i: u64| !free_inodes.iter().any(|(a, b)| (*a..=*b).contains(&i));
+    let commands: String = (1..=inodes)
+        .filter(|i| used(*i))
+        .fold(String::new(), |all, i| all + &format!("stat <{i}>\n"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), commands).unwrap();
+    let stats = output("debugfs", &["-f", file.path().to_str().unwrap(), image]);
+    for one in stats.split("debugfs: stat ").skip(1) {
+        let number: u64 = one[1..one.find('>').unwrap()].parse().unwrap();
+        let field = |name: &str| {
+            let rest = &one[one.find(name)? + name.len()..];
+            rest.split_whitespace().next()
+        };
+        let links: u64 = field("Links:").map_or(0, |x| x.parse().unwrap());
+        if links == 0 || number == 1 {
+            continue;
+        }
+        let size: u64 = field("Size:").unwrap().parse().unwrap();
+        let data = match field("Type:").unwrap() {
+            _ if number == 7 => classes::DESCRIPTORS,
+            _ if number == journal_inode => classes::JOURNAL,
+            "directory" => classes::DIRECTORY,
+            "regular" | "symlink" => classes::of_file_size(size),
+            _ => 0,
+        };
+        let acl: u64 = field("File ACL:").unwrap().parse().unwrap();
+        if acl != 0 {
+            class[acl as usize] = classes::INDIRECT;
+        }
+        let Some(at) = one.find("BLOCKS:").or_else(|| one.find("EXTENTS:")) else {
+            continue;
+        };
+        let list = one[at..].lines().skip(1).take_while(|l| l.starts_with('('));
+        for item in list.flat_map(|l| l.split(", ")) {
+            let Some((what, place)) = item.trim_end_matches(',').split_once("):") else {
+                continue;
+            };
+            let tree = what.contains("IND") || what.contains("ETB");
+            let (a, b) = range(place).unwrap_or_else(|| panic!("{item}"));
+            let c = if tree { classes::INDIRECT } else { data };
+            class[a as usize..=b as usize].fill(c);
+        }
+    }
+    for (a, b, c) in fixed {
+        class[a as usize..=b.max(a) as usize].fill(c);
+    }
+    class
+}
+
+fn read(image: &Path) -> (Layers, Layout) {
+    let mut file = File::open(image).unwrap();
+    let mut layers = Layers::new(file.metadata().unwrap().len());
+    let mut layout = Layout::default();
+    layout.read(&mut file, &mut layers, &Watch::default());
+    assert_eq!(layout.trouble, None);
+    (layers, layout)
+}
+
+/// Classes of every block as we see them, in the file system's own blocks.
+fn ours(image: &Path) -> Vec<u8> {
+    let (layers, layout) = read(image);
+    let ext = &layout.file_systems()[0];
+    let (shift, blocks) = (ext.superblock().block_shift, ext.superblock().blocks);
+    let scale = 1 << (shift - shift.min(12));
+    (0..blocks)
+        .map(|b| layers.said(Source::Layout, b * scale))
+        .collect()
+}
+
+fn compare(name: &str, image: &Path) -> BTreeMap<u8, u64> {
+    let ours = ours(image);
+    let theirs = reference(image, ours.len() as u64);
+    for (b, (us, them)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(
+            us,
+            them,
+            "{name}: block {b}: {} here, {} there",
+            classes::name(*us),
+            classes::name(*them)
+        );
+    }
+    let mut counts = BTreeMap::new();
+    for c in ours {
+        *counts.entry(c).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn make(image: &Path, dir: Option<&Path>, options: &str, size: &str) {
+    let mut args = vec!["-q", "-F"];
+    if let Some(d) = dir {
+        args.extend(["-d", d.to_str().unwrap()]);
+    }
+    args.extend(options.split_whitespace());
+    args.extend([image.to_str().unwrap(), size]);
+    output("mke2fs", &args);
+}
+
+const SHAPES: [(&str, &str, &str); 20] = [
+    ("ext2 1K", "-t ext2 -b 1024", "24M"),
+    ("ext2 4K", "-t ext2 -b 4096", "64M"),
+    (
+        "ext2 1K, no sparse",
+        "-t ext2 -b 1024 -O ^sparse_super,^resize_inode",
+        "40M",
+    ),
+    ("ext3 1K", "-t ext3 -b 1024", "32M"),
+    ("ext3 2K", "-t ext3 -b 2048", "48M"),
+    ("ext3 4K, inodes of 128", "-t ext3 -b 4096 -I 128", "64M"),
+    ("ext4 1K", "-t ext4 -b 1024", "40M"),
+    ("ext4 4K", "-t ext4 -b 4096", "80M"),
+    ("ext4 4K, many groups", "-t ext4 -b 4096 -g 2048", "80M"),
+    (
+        "ext4 1K, many groups",
+        "-t ext4 -b 1024 -g 1024 -G 4",
+        "60M",
+    ),
+    ("ext4 no flex_bg", "-t ext4 -b 1024 -O ^flex_bg", "40M"),
+    (
+        "ext4 32 bit",
+        "-t ext4 -b 4096 -O ^64bit,^metadata_csum",
+        "64M",
+    ),
+    (
+        "ext4 64 bit, meta_bg",
+        "-t ext4 -b 1024 -O 64bit,meta_bg,^resize_inode",
+        "60M",
+    ),
+    (
+        "ext4 meta_bg, small groups",
+        "-t ext4 -b 1024 -g 256 -O meta_bg,^resize_inode",
+        "40M",
+    ),
+    (
+        "ext4 bigalloc",
+        "-t ext4 -b 4096 -O bigalloc -C 65536",
+        "96M",
+    ),
+    (
+        "ext4 bigalloc 1K",
+        "-t ext4 -b 1024 -O bigalloc -C 8192",
+        "48M",
+    ),
+    (
+        "ext4 inline data",
+        "-t ext4 -b 4096 -O inline_data -I 256",
+        "64M",
+    ),
+    (
+        "ext4 sparse_super2",
+        "-t ext4 -b 1024 -O sparse_super2",
+        "40M",
+    ),
+    ("ext4 quota, mmp", "-t ext4 -b 4096 -O quota,mmp", "64M"),
+    ("ext4 indirect", "-t ext4 -b 1024 -O ^extents,^64bit", "48M"),
+];
+
+#[test]
+fn every_block_is_what_debugfs_says() {
+    if !has_tools() {
+        return;
+    }
+    let base = std::env::var("ISOTHERM_SEED_BASE")
+        .ok()
+        .and_then(|s| s.parse().ok());
+    let base: u64 = base.unwrap_or(1);
+    eprintln!("ISOTHERM_SEED_BASE={base}");
+    for (i, (name, options, size)) in SHAPES.iter().enumerate() {
+        let place = tempfile::tempdir().unwrap();
+        let (dir, image) = (place.path().join("d"), place.path().join("image"));
+        fs::create_dir(&dir).unwrap();
+        populate(&dir, &mut Random(base * 1000 + i as u64), 8 << 20);
+        make(&image, Some(&dir), options, size);
+        let counts = compare(name, &image);
+        let has = |c: u8| counts.contains_key(&c);
+        assert!((1..=4).chain([6, 8]).all(has), "{name}: {counts:?}");
+        assert_eq!(has(7), !options.contains("ext2"), "{name}: {counts:?}");
+        // Tree blocks are what indirect files and sparse ones have.
+        if options.contains("ext2") || options.contains("ext3") || options.contains("^extents") {
+            assert!(has(5), "{name}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn journals_outside_and_file_systems_in_partitions() {
+    if !has_tools() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| -> PathBuf { place.path().join(name) };
+    // A journal somewhere else.
+    make(
+        &at("outside"),
+        None,
+        "-t ext4 -b 1024 -O ^has_journal",
+        "16M",
+    );
+    let image = at("outside");
+    let image = image.to_str().unwrap();
+    output("debugfs", &["-w", "-R", "feature has_journal", image]);
+    output("debugfs", &["-w", "-R", "ssv journal_inum 0", image]);
+    let counts = compare("journal outside", &at("outside"));
+    assert!(!counts.contains_key(&7));
+    // The journal device itself.
+    make(&at("journal"), None, "-b 4096 -O journal_dev", "16M");
+    let all = ours(&at("journal"));
+    assert_eq!((all[0], all[1], all[4095]), (1, 7, 7));
+    // Two partitions of other block sizes.
+    let (a, b) = (at("a"), at("b"));
+    make(&a, None, "-t ext4 -b 4096", "16M");
+    make(&b, None, "-t ext3 -b 1024", "16M");
+    let mut disk = vec![0u8; 1 << 20];
+    for (i, start) in [2048u32, 2048 + 32768].into_iter().enumerate() {
+        let entry = &mut disk[446 + 16 * i..][..16];
+        entry[4] = 0x83;
+        entry[8..12].copy_from_slice(&start.to_le_bytes());
+        entry[12..].copy_from_slice(&32768u32.to_le_bytes());
+    }
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    disk.extend(fs::read(&a).unwrap());
+    disk.extend(fs::read(&b).unwrap());
+    fs::write(at("disk"), &disk).unwrap();
+    let (layers, layout) = read(&at("disk"));
+    assert_eq!(layout.file_systems().len(), 2);
+    let said = |byte: u64| layers.said(Source::Layout, byte >> 10);
+    for (start, part) in [(1u64 << 20, &a), (17 << 20, &b)] {
+        let shift = if part == &a { 12 } else { 10 };
+        for (i, class) in ours(part).iter().enumerate() {
+            assert_eq!(
+                said(start + ((i as u64) << shift)),
+                *class,
+                "{part:?} block {i}"
+            );
+        }
+    }
+}
+
+/// Changes by debugfs, and only the blocks that differ told of: as after a full look.
+#[test]
+fn a_refresh_of_what_was_written_is_as_good_as_a_full_look() {
+    if !has_tools() {
+        return;
+    }
+    for (name, options) in [
+        ("ext4 4K", "-t ext4 -b 4096 -O ^has_journal"),
+        ("ext4 1K", "-t ext4 -b 1024 -g 2048 -O ^has_journal"),
+        ("ext2", "-t ext2 -b 1024"),
+        (
+            "bigalloc",
+            "-t ext4 -b 4096 -O bigalloc,^has_journal -C 16384",
+        ),
+        (
+            "meta_bg",
+            "-t ext4 -b 1024 -g 256 -O meta_bg,^resize_inode,^has_journal",
+        ),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let (dir, image) = (place.path().join("d"), place.path().join("image"));
+        fs::create_dir(&dir).unwrap();
+        let mut r = Random(77);
+        populate(&dir, &mut r, 6 << 20);
+        make(&image, Some(&dir), options, "64M");
+        let (mut layers, mut layout) = read(&image);
+        let mut before = fs::read(&image).unwrap();
+        for round in 0..6 {
+            // Half of what was written goes, as much comes.
+            let mut script = Vec::new();
+            for i in 0..25 {
+                let source = place.path().join(format!("s{round}-{i}"));
+                let size = [50, 3000, 50_000, 900_000][r.below(4) as usize];
+                fs::write(&source, vec![3; r.below(size) as usize]).unwrap();
+                script.push(format!("write {} n{round}-{i}", source.display()));
+                if round > 0 && i % 2 == 0 {
+                    script.push(format!("rm n{}-{i}", round - 1));
+                }
+            }
+            script.push(format!("mkdir m{round}\n"));
+            let file = place.path().join("script");
+            fs::write(&file, script.join("\n")).unwrap();
+            let (f, i) = (file.to_str().unwrap(), image.to_str().unwrap());
+            output("debugfs", &["-w", "-f", f, i]);
+            let after = fs::read(&image).unwrap();
+            let written: Vec<_> = before
+                .chunks(1024)
+                .zip(after.chunks(1024))
+                .enumerate()
+                .filter(|(_, (a, b))| a != b)
+                .map(|(i, _)| (i as u64) << 10..(i as u64 + 1) << 10)
+                .collect();
+            let mut file = File::open(&image).unwrap();
+            layout.refresh(&mut file, &mut layers, &Watch::default(), Some(&written));
+            assert_eq!(
+                (layout.trouble.as_ref(), layout.looks.full),
+                (None, 1),
+                "{name}"
+            );
+            let (fresh, _) = read(&image);
+            let scale = layout.file_systems()[0].superblock();
+            let blocks = scale.blocks << (scale.block_shift - scale.block_shift.min(12));
+            for b in 0..blocks {
+                let (kept, full) = (
+                    layers.said(Source::Layout, b),
+                    fresh.said(Source::Layout, b),
+                );
+                assert_eq!(kept, full, "{name}, round {round}: block {b}");
+            }
+            before = after;
+        }
+        // Made anew as something else: read anew.
+        make(&image, None, "-t ext3 -b 1024", "32M");
+        let mut file = File::open(&image).unwrap();
+        layout.refresh(
+            &mut file,
+            &mut layers,
+            &Watch::default(),
+            Some(std::slice::from_ref(&(0..4096))),
+        );
+        assert_eq!(layout.looks.full, 2);
+    }
+}
+
+/// What is on a volume may be anything: no panic, an end, and as many blocks as there are.
+#[test]
+fn damaged_images_end_without_harm() {
+    if !has_tools() {
+        return;
+    }
+    for (i, options) in [
+        "-t ext4 -b 1024",
+        "-t ext3 -b 1024",
+        "-t ext4 -b 4096 -O bigalloc -C 16384",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let place = tempfile::tempdir().unwrap();
+        let (dir, image) = (place.path().join("d"), place.path().join("image"));
+        fs::create_dir(&dir).unwrap();
+        let mut r = Random(5 + i as u64);
+        populate(&dir, &mut r, 2 << 20);
+        make(&image, Some(&dir), options, "16M");
+        let sound = fs::read(&image).unwrap();
+        let (layers, _) = read(&image);
+        // Where the metadata is.
+        let meta: Vec<usize> = (0..sound.len() >> 12)
+            .filter(|b| {
+                let at = layers
+                    .said_run(Source::Layout, (*b as u64) << if i == 2 { 0 } else { 2 }, 1)
+                    .0;
+                (1..=6).contains(&at)
+            })
+            .collect();
+        for _ in 0..150 {
+            let mut bytes = sound.clone();
+            for _ in 0..=r.below(30) {
+                let at = meta[r.below(meta.len() as u64) as usize] << 12;
+                let at = at + r.below(4096) as usize;
+                bytes[at] = match r.below(3) {
+                    0 => 0xff,
+                    1 => 0,
+                    _ => r.next() as u8,
+                };
+            }
+            let mut layers = Layers::new(bytes.len() as u64);
+            let mut layout = Layout::default();
+            layout.read(&mut &bytes[..], &mut layers, &Watch::default());
+            layout.refresh(
+                &mut &bytes[..],
+                &mut layers,
+                &Watch::default(),
+                Some(std::slice::from_ref(&(0..bytes.len() as u64))),
+            );
+            while !layers.is_settled() {
+                layers.settle(1 << 16);
+            }
+            assert!(layers.memory() < 4 << 20 && layout.memory() < 8 << 20);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Arguments of the commands about classes of data.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use isotherm_classify::classes;
+
+use super::VolumeArgs;
+use crate::json::JsonArg;
+
+/// `isotherm classes`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm classes show v")]
+pub struct ClassesArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ClassesCommand,
+}
+
+/// The commands about classes.
+#[derive(Debug, Subcommand)]
+pub enum ClassesCommand {
+    /// Say what kinds of data a served volume holds, who says so, and how they fare
+    Show(VolumeArgs),
+    /// Say what ranges are, and which sources count
+    Set(ClassesSetArgs),
+    /// Take ranges from a file
+    Import(ClassesImportArgs),
+    /// Write all ranges to a file that `import` understands
+    Export(ClassesExportArgs),
+}
+
+/// `isotherm classes set`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm classes set v bytes/0-8G=db-index bytes/8G-9G=class-40\n  \
+    isotherm classes set v layout=off\n  isotherm classes set v layout=again   # look at everything anew\n\n\
+    Sources: front-end, ranges, database, files, layout."
+)]
+pub struct ClassesSetArgs {
+    /// The volume, which must be served
+    pub volume: PathBuf,
+    /// bytes/FROM-TO=CLASS (TO is not part of it; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again
+    #[arg(required = true, value_name = "WHAT")]
+    pub what: Vec<ClassesWhat>,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm classes import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm classes import v ranges.json\n\n\
+    The file: {\"ranges\": [{\"offset\": 0, \"bytes\": 65536, \"class\": \"journal\"}, …]}; a class is a name or a number.")]
+pub struct ClassesImportArgs {
+    /// The volume, which must be served
+    pub volume: PathBuf,
+    /// JSON
+    pub file: PathBuf,
+    /// Who says so: ranges, database or files
+    #[arg(long, default_value = "ranges")]
+    pub source: String,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm classes export`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  isotherm classes export v ranges.json")]
+pub struct ClassesExportArgs {
+    /// The volume, which must be served
+    pub volume: PathBuf,
+    /// JSON; one of that name is replaced
+    pub file: PathBuf,
+}
+
+/// One thing to set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClassesWhat {
+    /// First byte, bytes, class.
+    Range(u64, u64, u8),
+    /// A source, and whether it is asked.
+    Switch(String, bool),
+    /// Look at the layout anew.
+    Again,
+}
+
+impl FromStr for ClassesWhat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ClassesWhat, String> {
+        let form = || {
+            format!("`{text}`: write bytes/FROM-TO=CLASS, SOURCE=on, SOURCE=off or layout=again")
+        };
+        let (what, value) = text.split_once('=').ok_or_else(form)?;
+        if let Some(range) = what.strip_prefix("bytes/") {
+            let (from, to) = range.split_once('-').ok_or_else(form)?;
+            let (from, to) = (crate::member::offset(from)?, crate::member::offset(to)?);
+            let class = classes::parse(value).ok_or_else(|| {
+                format!("class `{value}`: give its number, 0 to 63, or a name such as journal")
+            })?;
+            let bytes = to.checked_sub(from).filter(|n| *n > 0);
+            let bytes = bytes.ok_or_else(|| format!("`{range}`: ends before it begins"))?;
+            return Ok(ClassesWhat::Range(from, bytes, class));
+        }
+        match value {
+            "on" | "off" => Ok(ClassesWhat::Switch(what.to_owned(), value == "on")),
+            "again" if what == "layout" => Ok(ClassesWhat::Again),
+            _ => Err(form()),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `isotherm classes show|set|import`.
+
+use std::fmt::Write;
+
+use isotherm_classify::classes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::{
+    ClassesCommand, ClassesExportArgs, ClassesImportArgs, ClassesSetArgs, ClassesWhat,
+};
+use crate::control::client::{Client, served};
+use crate::control::{ClassesAsk, Request};
+
+/// Ranges sent at once: a line of the control socket holds them.
+pub const BATCH: usize = 8192;
+
+/// Run one of them.
+///
+/// # Errors
+/// Not served, or what is asked makes no sense.
+pub fn run(command: &ClassesCommand) -> Result<(), Failure> {
+    match command {
+        ClassesCommand::Show(args) => {
+            let answer = ask(&mut served(&args.volume)?, ClassesAsk::Show)?;
+            args.json.print(&answer, || table(&answer))
+        }
+        ClassesCommand::Set(args) => set(args),
+        ClassesCommand::Import(args) => import(args),
+        ClassesCommand::Export(args) => export(args),
+    }
+}
+
+fn ask(client: &mut Client, what: ClassesAsk) -> Result<Value, Failure> {
+    client.ask(&Request::Classes { what })
+}
+
+fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
+    let mut client = served(&args.volume)?;
+    let mut ranges = Vec::new();
+    for what in &args.what {
+        match what {
+            ClassesWhat::Range(from, bytes, class) => ranges.push((*from, *bytes, *class)),
+            ClassesWhat::Switch(source, on) => {
+                let (source, on) = (source.clone(), *on);
+                ask(&mut client, ClassesAsk::Switch { source, on })?;
+            }
+            ClassesWhat::Again => drop(ask(&mut client, ClassesAsk::Again)?),
+        }
+    }
+    if !ranges.is_empty() {
+        say(&mut client, "ranges", false, &ranges)?;
+    }
+    let answer = ask(&mut client, ClassesAsk::Show)?;
+    args.json.print(&answer, || table(&answer))
+}
+
+/// Tell a served volume what ranges are, in as many lines as it takes.
+///
+/// # Errors
+/// The volume refuses one of them; those before stand.
+pub fn say(
+    client: &mut Client,
+    source: &str,
+    anew: bool,
+    ranges: &[(u64, u64, u8)],
+) -> Result<(), Failure> {
+    let none = [ranges];
+    let batches: Vec<_> = if ranges.is_empty() {
+        none.to_vec()
+    } else {
+        ranges.chunks(BATCH).collect()
+    };
+    for (i, some) in batches.into_iter().enumerate() {
+        let what = ClassesAsk::Say {
+            source: source.to_owned(),
+            anew: anew && i == 0,
+            ranges: some.to_vec(),
+        };
+        ask(client, what)?;
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    ranges: Vec<Range>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Range {
+    offset: u64,
+    bytes: u64,
+    class: Class,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Class {
+    Number(u8),
+    Name(String),
+}
+
+fn import(args: &ClassesImportArgs) -> Result<(), Failure> {
+    let text =
+        std::fs::read_to_string(&args.file).map_err(|e| Failure::file(&args.file, "read", &e))?;
+    let bad = |e: String| Failure::failed(format!("{}: {e}", args.file.display()));
+    let file: File = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+    let ranges = file.ranges.into_iter().enumerate().map(|(i, r)| {
+        let class = match r.class {
+            Class::Number(n) => Some(n).filter(|n| *n <= classes::CLASS_MAX),
+            Class::Name(name) => classes::parse(&name),
+        };
+        let class = class.ok_or_else(|| {
+            bad(format!(
+                "range {i}: class: give 0 to 63 or a name such as journal"
+            ))
+        })?;
+        Ok((r.offset, r.bytes, class))
+    });
+    let ranges: Vec<_> = ranges.collect::<Result<_, Failure>>()?;
+    let mut client = served(&args.volume)?;
+    say(&mut client, &args.source, true, &ranges)?;
+    let answer = json!({"source": args.source, "ranges": ranges.len()});
+    args.json.print(&answer, || {
+        format!("{} ranges from {}\n", ranges.len(), args.file.display())
+    })
+}
+
+fn export(args: &ClassesExportArgs) -> Result<(), Failure> {
+    let mut client = served(&args.volume)?;
+    let mut all: Vec<Value> = Vec::new();
+    let mut from = Some(0);
+    while let Some(at) = from {
+        let answer = ask(&mut client, ClassesAsk::Ranges { from: at })?;
+        let some = answer["ranges"].as_array().into_iter().flatten();
+        all.extend(some.map(|r| {
+            let class = classes::name(r[2].as_u64().unwrap_or(0) as u8);
+            json!({"offset": r[0], "bytes": r[1], "class": class})
+        }));
+        from = answer["next"].as_u64();
+    }
+    let text = serde_json::to_string(&json!({"ranges": all}))
+        .map_err(|e| Failure::failed(e.to_string()))?;
+    std::fs::write(&args.file, text + "\n").map_err(|e| Failure::file(&args.file, "write", &e))
+}
+
+/// Figures as people read them.
+fn table(answer: &Value) -> String {
+    let mut text = String::new();
+    let n = |v: &Value| v.as_u64().unwrap_or(0);
+    let mut line = |s: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{s}");
+    };
+    line(format!(
+        "{:>5} {:<18} {:>8} {:>12} {:>12} {:>10} {:>8} {:>10}",
+        "class", "name", "priority", "volume MiB", "fast MiB", "requests", "hits", "latency ms"
+    ));
+    let mib = |v: &Value| format!("{:.1}", n(v) as f64 / f64::from(1 << 20));
+    for (class, row) in answer["by_class"].as_object().into_iter().flatten() {
+        let hits = row["fast_hit_ratio"].as_f64();
+        let latency = row["latency_mean_s"].as_f64();
+        line(format!(
+            "{class:>5} {:<18} {:>8} {:>12} {:>12} {:>10} {:>8} {:>10}",
+            row["name"].as_str().unwrap_or(""),
+            n(&row["priority"]),
+            mib(&row["volume_bytes"]),
+            mib(&row["fast_bytes"]),
+            n(&row["requests"]),
+            hits.map_or("-".into(), |h| format!("{:.1}%", h * 100.0)),
+            latency.map_or("-".into(), |l| format!("{:.3}", l * 1e3)),
+        ));
+    }
+    for s in answer["sources"].as_array().into_iter().flatten() {
+        let on = if s["on"] == json!(true) { "on" } else { "off" };
+        let name = s["source"].as_str().unwrap_or("");
+        line(format!(
+            "{name:<10} {on:<3} {:>12} requests",
+            n(&s["requests"])
+        ));
+    }
+    line(format!(
+        "unclassified {}, of several classes {} requests; {} of memory ({} a GiB)",
+        n(&answer["unclassified_requests"]),
+        n(&answer["mixed_requests"]),
+        mib(&answer["memory_bytes"]) + " MiB",
+        mib(&json!(
+            answer["memory_bytes_per_gib"].as_f64().unwrap_or(0.0) as u64
+        )) + " MiB",
+    ));
+    for f in answer["layout"]["file_systems"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        line(format!(
+            "ext at byte {}, {} MiB, blocks of {}",
+            n(&f["offset"]),
+            mib(&f["bytes"]),
+            n(&f["block_bytes"])
+        ));
+    }
+    if let Some(trouble) = answer["layout"]["trouble"].as_str() {
+        line(format!("layout: {trouble}"));
+    }
+    text
+}

@@ -1,0 +1,241 @@
+//! What a served volume knows of its data: ranges that are registered, and ext4 on the block file, mounted and busy, whose
+//! classes must be those of a fresh look at everything.
+
+mod common;
+mod proof;
+
+use isotherm_classify::classes::{self, Source};
+use isotherm_classify::layout::Layout;
+use isotherm_classify::{Layers, Watch};
+use proof::{Loop, Mounted, Place, Shape, able, output, run};
+use serde_json::Value;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn json(place: &Place, call: &str) -> Value {
+    let out = output(&mut place.isotherm(call));
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{call}: {err}");
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+fn fails(place: &Place, call: &str) -> String {
+    let out = output(&mut place.isotherm(call));
+    assert!(!out.status.success(), "{call} succeeded");
+    String::from_utf8(out.stderr).expect("text")
+}
+
+/// The class of every 4 KiB of a volume of `bytes`, as it is served.
+fn live(place: &Place, bytes: u64) -> Vec<u8> {
+    let file = place.path("ranges.json");
+    let call = format!("classes export v {}", file.display());
+    assert!(output(&mut place.isotherm(&call)).status.success());
+    let text = std::fs::read_to_string(&file).expect("written");
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let mut out = vec![0; (bytes >> 12) as usize];
+    for r in all["ranges"].as_array().expect("a list") {
+        let from = r["offset"].as_u64().unwrap() >> 12;
+        let n = r["bytes"].as_u64().unwrap() >> 12;
+        let class = classes::parse(r["class"].as_str().unwrap()).expect("a class");
+        out[from as usize..(from + n) as usize].fill(class);
+    }
+    out
+}
+
+/// The same by a look at everything, through the block file.
+fn fresh(device: &str, bytes: u64) -> Vec<u8> {
+    let mut file = std::fs::File::open(device).expect("opens");
+    let mut layers = Layers::new(bytes);
+    let mut layout = Layout::default();
+    layout.read(&mut file, &mut layers, &Watch::default());
+    assert_eq!(layout.trouble, None);
+    while !layers.is_settled() {
+        layers.settle(1 << 20);
+    }
+    let map = layers.shared();
+    assert_eq!(layers.said(Source::Layout, 0), classes::SUPERBLOCK);
+    (0..bytes >> 12).map(|b| map.block(b).class()).collect()
+}
+
+/// Waits until what was written has been looked at: nothing new for a while.
+fn quiet(place: &Place) {
+    let looks = || {
+        let l = json(place, "classes show v --json")["layout"].clone();
+        (l["full_looks"].as_u64(), l["refreshes"].as_u64())
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut last = looks();
+    while Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1200));
+        let now = looks();
+        if now == last {
+            return;
+        }
+        last = now;
+    }
+    panic!("the layout is looked at for ever");
+}
+
+/// Files of many sizes come and go.
+fn churn(dir: &Path, round: u64) {
+    let mut x = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for i in 0..400u64 {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let at = dir.join(format!("d{}", x >> 60));
+        std::fs::create_dir_all(&at).expect("made");
+        let path = at.join(format!("f{}", (x >> 33) % 300));
+        if x >> 62 == 0 {
+            // Most of what was there goes.
+            let _ = std::fs::remove_file(&path);
+        } else {
+            let size = [800, 9000, 60_000, 400_000][(i % 4) as usize] * ((x >> 40) % 16) / 16;
+            std::fs::write(&path, vec![round as u8; size as usize]).expect("written");
+        }
+    }
+}
+
+fn share_equal(a: &[u8], b: &[u8]) -> f64 {
+    let same = a.iter().zip(b).filter(|(a, b)| a == b).count();
+    same as f64 / a.len() as f64
+}
+
+#[test]
+fn ranges_are_registered_switched_and_counted() {
+    if !able(&["fusermount3"], false) {
+        return;
+    }
+    let mut place = Place::new(&Shape {
+        policy: "dss-lru-s",
+        ..Shape::default()
+    });
+    let file = place.serve_file();
+    let write = |at: u64| {
+        use std::os::unix::fs::FileExt;
+        let f = std::fs::File::options()
+            .write(true)
+            .open(&file)
+            .expect("opens");
+        f.write_all_at(&[1; 4096], at).expect("written");
+        f.sync_all().expect("flushed");
+    };
+    let show = json(
+        &place,
+        "classes set v bytes/1M-2M=db-index bytes/2M-3M=40 --json",
+    );
+    assert_eq!(show["by_class"]["25"]["volume_bytes"], 1 << 20);
+    for at in [1 << 20, (1 << 20) + 4096, 2 << 20, 5 << 20] {
+        write(at);
+    }
+    let show = json(&place, "classes show v --json");
+    let requests = |show: &Value, c: &str| show["by_class"][c]["requests"].as_u64();
+    assert_eq!(
+        (requests(&show, "25"), requests(&show, "40")),
+        (Some(2), Some(1))
+    );
+    assert_eq!(show["by_class"]["25"]["bytes_written"], 8192);
+    assert_eq!(show["by_class"]["25"]["fast_bytes"], 8192);
+    let source = |show: &Value, name: &str| {
+        let all = show["sources"].as_array().expect("a list").clone();
+        all.into_iter()
+            .find(|s| s["source"] == name)
+            .expect("listed")
+    };
+    assert_eq!(source(&show, "ranges")["requests"], 3);
+    common::fits(&show, "classes");
+    let stats = json(&place, "stats v --json");
+    common::fits(&stats, "stats");
+    assert_eq!(stats["by_class"]["25"]["requests"], 2);
+    let status = json(&place, "status v --json");
+    common::fits(&status, "status");
+    assert_eq!(status["fast_bytes_by_class"]["db-index"], 8192);
+    // A source that is off says nothing, and stays off.
+    json(&place, "classes set v ranges=off --json");
+    write(1 << 20);
+    assert_eq!(
+        requests(&json(&place, "classes show v --json"), "25"),
+        Some(2)
+    );
+    place.stop();
+    place.serve_file();
+    assert_eq!(
+        source(&json(&place, "classes show v --json"), "ranges")["on"],
+        false
+    );
+    json(&place, "classes set v ranges=on bytes/1M-2M=7 --json");
+    write(1 << 20);
+    assert_eq!(
+        requests(&json(&place, "classes show v --json"), "7"),
+        Some(1)
+    );
+    // A trace has the class, too; what makes no sense changes nothing.
+    assert!(fails(&place, "classes set v bytes/1M-900G=7").contains("beyond the volume"));
+    assert!(fails(&place, "classes set v bytes/1M-2M=64").contains("0 to 63"));
+    assert!(fails(&place, "classes set v nobody=off").contains("there are front-end"));
+    std::fs::write(place.path("bad.json"), "{\"ranges\": [{\"offset\": 1}]}").expect("written");
+    assert!(fails(&place, "classes import v bad.json").contains("missing field"));
+    std::fs::write(
+        place.path("good.json"),
+        "{\"ranges\": [{\"offset\": 0, \"bytes\": 8192, \"class\": \"journal\"}]}",
+    )
+    .expect("written");
+    json(&place, "classes import v good.json --json");
+    let classes = live(&place, 256 << 20);
+    assert_eq!(
+        (&classes[..3], classes[256]),
+        (&[7, 7, 0][..], 0),
+        "it replaces what was said"
+    );
+    place.stop();
+    place.check();
+}
+
+#[test]
+fn ext4_under_churn_has_the_classes_of_a_fresh_look() {
+    if !able(&["mkfs.ext4", "losetup", "fsfreeze", "fusermount3"], true) {
+        return;
+    }
+    let mut place = Place::new(&Shape {
+        policy: "dss-lru-s",
+        fast: "32M",
+        slow: "256M",
+        ..Shape::default()
+    });
+    let file = place.serve_file();
+    let bytes = std::fs::metadata(&file).expect("there").len();
+    let disk = Loop::over(&file);
+    // Made while served: noticed.
+    run("mkfs.ext4", &["-q", "-F", "-b", "4096", &disk.0]);
+    let mounted = Mounted::new(&disk.0, place.path("fs"));
+    let dir = mounted.0.display().to_string();
+    for round in 0..3 {
+        churn(&mounted.0, round);
+        run("sync", &["-f", &dir]);
+    }
+    // Freezing writes the journal's contents to their places.
+    run("fsfreeze", &["-f", &dir]);
+    quiet(&place);
+    let (ours, theirs) = (live(&place, bytes), fresh(&disk.0, bytes));
+    run("fsfreeze", &["-u", &dir]);
+    let equal = share_equal(&ours, &theirs);
+    println!("classes equal after churn: {:.3} %", equal * 100.0);
+    assert!(equal >= 0.999, "{equal}");
+    for c in [1, 2, 3, 4, 6, 7, 8, 9, 10, 11] {
+        assert!(theirs.contains(&c), "class {c}");
+    }
+    let show = json(&place, "classes show v --json");
+    println!("{show:#}");
+    assert_eq!(show["layout"]["trouble"], Value::Null);
+    let refreshes = show["layout"]["refreshes"].as_u64().unwrap();
+    assert!(refreshes > 0 && show["layout"]["full_looks"].as_u64().unwrap() < 5);
+    // Requests are classified as they come.
+    let n = |c: &str| show["by_class"][c]["requests"].as_u64().unwrap_or(0);
+    assert!(n("7") > 0 && n("4") > 0, "{show:#}");
+    // All of it by another reader: what the files are, by their sizes.
+    mounted.unmount();
+    quiet(&place);
+    let again = share_equal(&live(&place, bytes), &fresh(&disk.0, bytes));
+    assert!(again >= 0.999, "{again}");
+    drop(disk);
+    place.stop();
+    place.check();
+}

@@ -1,0 +1,244 @@
+//! What kind of data a served volume holds: kept current beside the engine's thread, looked up on it.
+//!
+//! ```text
+//!  Keeper's thread: layout, refreshed by what was written ─┐
+//!  control: files, databases, ranges ──────────────────────┴─► Layers ─ settle ─► ClassMap ◄─ every request (requests.rs)
+//!                                                                          └─► extents: Engine::reclassify
+//! ```
+//!
+//! Never false: nothing here changes data, and requests never wait for it.
+
+use crate::inbox::{Done, Submission};
+use crate::port::{Buffer, Port};
+use crate::server::Handle;
+use isotherm_classify::ext::Bytes;
+use isotherm_classify::layout::Looks;
+use isotherm_classify::{ClassMap, Classifier, Layers, Layout, Source, Watch};
+use isotherm_core::io::QUIET;
+use isotherm_core::{ExtentId, RequestOp};
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+
+/// Work of one settling, in runs of blocks: a few milliseconds.
+const SETTLE: u64 = 1 << 14;
+/// Extents told of in one visit to the engine's thread: well under a millisecond.
+const BATCH: usize = 256;
+/// What was written is looked at so much later: its data are there then, and what comes in bursts is looked at once.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How often somebody looks whether anything was written.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The classes of one volume, shared by whoever says something of them.
+pub struct Classes {
+    layers: Mutex<Layers>,
+    map: Arc<ClassMap>,
+    watch: Arc<Watch>,
+    layout: Mutex<Layout>,
+    /// One settling at a time, so that extents are told of in order.
+    settling: Mutex<()>,
+}
+
+fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Classes {
+    pub(crate) fn new(bytes: u64) -> Classes {
+        let layers = Layers::new(bytes);
+        Classes {
+            map: Arc::clone(layers.shared()),
+            layers: Mutex::new(layers),
+            watch: Arc::default(),
+            layout: Mutex::default(),
+            settling: Mutex::default(),
+        }
+    }
+
+    /// The engine's side.
+    pub(crate) fn classifier(&self, extent_shift: u32) -> Classifier {
+        Classifier::new(Arc::clone(&self.map), Arc::clone(&self.watch), extent_shift)
+    }
+
+    /// What counts, block by block.
+    pub fn map(&self) -> &Arc<ClassMap> {
+        &self.map
+    }
+
+    /// What sources say. Call [`Classes::settle`] after a change.
+    pub fn layers(&self) -> MutexGuard<'_, Layers> {
+        locked(&self.layers)
+    }
+
+    /// Memory of all of it, bytes.
+    pub fn memory(&self) -> usize {
+        self.layers().memory() + locked(&self.layout).memory()
+    }
+
+    /// What was found of file systems: how often they were looked at, what went wrong, and for each its first byte, bytes and
+    /// block size.
+    pub fn file_systems(&self) -> (Looks, Option<String>, Vec<(u64, u64, u32)>) {
+        let layout = locked(&self.layout);
+        let all = layout.file_systems().iter();
+        let all = all.map(|e| (e.start(), e.bytes(), 1 << e.superblock().block_shift));
+        (layout.looks, layout.trouble.clone(), all.collect())
+    }
+
+    /// Brings what counts up to date, and tells the engine of extents whose class changed. False if the volume is closed.
+    pub fn settle(&self, handle: &Handle) -> bool {
+        let _one = locked(&self.settling);
+        loop {
+            let (changed, settled) = {
+                let mut layers = self.layers();
+                let changed = layers.settle(SETTLE);
+                (changed, layers.is_settled())
+            };
+            if !self.tell(handle, &changed) {
+                return false;
+            }
+            if settled {
+                return true;
+            }
+        }
+    }
+
+    fn tell(&self, handle: &Handle, changed: &[Range<u64>]) -> bool {
+        let shift = handle.extent_shift();
+        let mut extents: Vec<u64> = (changed.iter())
+            .flat_map(|r| r.start >> shift..=(r.end - 1) >> shift)
+            .collect();
+        extents.sort_unstable();
+        extents.dedup();
+        for some in extents.chunks(BATCH) {
+            let class = |e: u64| self.map.of(e << shift, 1 << shift).mark.class();
+            let news: Vec<(ExtentId, u8)> = some
+                .iter()
+                .map(|&e| (ExtentId(e as u32), class(e)))
+                .collect();
+            if handle
+                .call(move |_, world| world.reclassify(&news))
+                .is_none()
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Looks at the volume's file systems: at what was written, or with `all` at everything.
+    ///
+    /// # Errors
+    /// The volume is closed.
+    pub fn look(&self, handle: &Handle, all: bool) -> io::Result<()> {
+        let mut volume = Volume(handle);
+        let mut layout = locked(&self.layout);
+        let written = self.watch.take();
+        let written = written.as_deref().filter(|_| !all);
+        // Reading may take long, and whoever says something meanwhile waits for it; requests do not.
+        let mut layers = self.layers();
+        layout.refresh(&mut volume, &mut layers, &self.watch, written);
+        drop((layout, layers));
+        if self.settle(handle) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::NotConnected.into())
+        }
+    }
+}
+
+/// The volume's bytes as its users see them; policies do not hear of it.
+struct Volume<'a>(&'a Handle);
+
+impl Bytes for Volume<'_> {
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let (send, receive) = mpsc::sync_channel(1);
+        let done = move |result, buffer: Option<Buffer>| {
+            // Whoever waited may have gone.
+            let _ = send.send((result, buffer));
+        };
+        let len = buf.len() as u32;
+        // Memory of its own: what the pools have is for those who wait for it.
+        let buffer = Buffer::new(offset, len, self.0.block_bytes());
+        self.0.hand_over(Submission {
+            op: RequestOp::Read,
+            offset,
+            len,
+            fua: false,
+            class: QUIET,
+            buf: Some(buffer),
+            done: Done::Call(Box::new(done)),
+        });
+        match receive.recv() {
+            Ok((Ok(()), Some(buffer))) => {
+                buf.copy_from_slice(&buffer);
+                Ok(())
+            }
+            Ok((Err(e), _)) => Err(io::Error::other(format!("{e:?}"))),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+/// The thread that keeps the layout current, until dropped.
+pub struct Keeper {
+    stop: Arc<(AtomicBool, Mutex<()>, Condvar)>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Looks for file systems on a served volume, and keeps up with them.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn start(handle: Handle) -> io::Result<Keeper> {
+        let stop = Arc::new((AtomicBool::new(false), Mutex::new(()), Condvar::new()));
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("isotherm-class".into())
+            .spawn(move || keep(&handle, &flag))?;
+        Ok(Keeper {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+fn keep(handle: &Handle, stop: &(AtomicBool, Mutex<()>, Condvar)) {
+    let classes = handle.classes();
+    let pause = |time| {
+        let lock = locked(&stop.1);
+        let is_on = |(): &mut ()| !stop.0.load(Ordering::Relaxed);
+        drop(stop.2.wait_timeout_while(lock, time, is_on));
+        !stop.0.load(Ordering::Relaxed)
+    };
+    let is_on = || classes.layers().is_on(Source::Layout);
+    let mut first = true;
+    loop {
+        if is_on() && (first || classes.watch.has_news()) {
+            if !(first || pause(PATIENCE)) {
+                return;
+            }
+            if classes.look(handle, first).is_err() {
+                return;
+            }
+            first = false;
+        }
+        if !pause(LOOK) {
+            return;
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop.0.store(true, Ordering::Relaxed);
+        drop(locked(&self.stop.1));
+        self.stop.2.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported already; classes are only less current for it.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Entry functions of the fuzz targets. The crates' tests include the same files and feed them seeded inputs.
 
+pub mod classify;
 pub mod events;
 pub mod nbd;
 pub mod store;

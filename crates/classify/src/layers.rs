@@ -10,7 +10,6 @@
 
 use crate::classes::{JOURNAL, Source};
 use crate::map::{ClassMap, Mark};
-use isotherm_core::policy::priority;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -232,9 +231,8 @@ impl Layer {
         if aligned && shift < 12 && run > last - first {
             return (mark, (run << shift >> 12).min(max).max(1));
         }
-        let key = |m: &Mark| (priority(m.class()), m.class());
         let all = (first..=last).map(|b| self.map.block(b));
-        (all.min_by_key(key).unwrap_or(Mark::NONE), 1)
+        (all.min_by_key(|m| m.rank()).unwrap_or(Mark::NONE), 1)
     }
 }
 
@@ -294,7 +292,7 @@ mod tests {
                 }
             }
             for (b, part) in plain.chunks(8).enumerate() {
-                let best = part.iter().min_by_key(|c| (priority(**c), **c)).unwrap();
+                let best = part.iter().min_by_key(|c| Mark::new(**c, Source::Layout).rank()).unwrap();
                 prop_assert_eq!(l.shared().block(b as u64).class(), *best, "block {}", b);
             }
         }

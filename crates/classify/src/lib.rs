@@ -12,10 +12,13 @@
 
 pub mod classes;
 pub mod ext;
+pub mod files;
 pub mod layers;
 pub mod layout;
 pub mod map;
+pub mod opencas;
 pub mod partitions;
+pub mod postgres;
 mod watch;
 
 pub use classes::Source;
@@ -36,7 +39,8 @@ pub struct Counts {
     pub sources: [u64; Source::ALL.len()],
     /// Nobody knows.
     pub unknown: u64,
-    /// Reads and writes whose blocks have several classes (counted above as well, by the best).
+    /// Reads and writes whose blocks have several classes (counted above as well, by the best; a read over several extents by
+    /// one of the first two).
     pub mixed: u64,
 }
 
@@ -79,7 +83,15 @@ impl Classifier {
         if told & QUIET != 0 || len == 0 {
             return told;
         }
-        let found = self.map.of(offset, len);
+        // The engine has not checked the range yet.
+        let last = offset.saturating_add(u64::from(len) - 1);
+        let spans = offset >> self.extent_shift != last >> self.extent_shift;
+        // A read over several extents asks each for its class if it is mixed at all; of a write it matters what it overwrites.
+        let found = if spans && op == RequestOp::Read {
+            self.map.of_quickly(offset, len)
+        } else {
+            self.map.of(offset, len)
+        };
         if op != RequestOp::Read {
             self.watch.written(offset, len, found);
         }
@@ -92,8 +104,7 @@ impl Classifier {
             None => self.counts.unknown += 1,
             Some(s) => self.counts.sources[s.index()] += 1,
         }
-        let last = offset + u64::from(len) - 1;
-        if found.mixed && offset >> self.extent_shift != last >> self.extent_shift {
+        if found.mixed && spans {
             return 0;
         }
         found.mark.class()
@@ -122,13 +133,16 @@ mod tests {
         assert_eq!(read(64 << 10, 512, 0), 40);
         assert_eq!(read(512 << 10, 512, 0), 0);
         assert_eq!(read(0, 4096, QUIET), QUIET);
+        // Nonsense is for the engine to refuse.
+        assert_eq!(read(u64::MAX - 5, u32::MAX, 0), 0);
         let expected = Counts {
             front_end: 1,
             sources: [1, 0, 0, 3],
-            unknown: 1,
+            unknown: 2,
             mixed: 2,
         };
         assert_eq!(c.counts, expected);
+        c.class(RequestOp::Write, u64::MAX, u32::MAX, 0);
         c.set_front_end(false);
         assert_eq!(c.class(RequestOp::Read, 0, 512, 5), 8);
     }

@@ -60,10 +60,19 @@ impl Mark {
         (self.class() != 0).then(|| Source::ALL[usize::from(self.0 >> 6)])
     }
 
-    /// The better of two by the priority of its class (DSS), the lower class among equals.
+    /// How marks compare: the priority of the class (DSS) first, what is known before what is not, then the lower class.
+    pub(crate) fn rank(self) -> (u8, bool, u8) {
+        let class = self.class();
+        (priority(class), class == 0, class)
+    }
+
+    /// The better of two.
     fn better(self, other: Mark) -> Mark {
-        let key = |m: Mark| (priority(m.class()), m.class());
-        if key(other) < key(self) { other } else { self }
+        if other.rank() < self.rank() {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -172,41 +181,64 @@ impl ClassMap {
     /// What `len` bytes from `offset` are. An empty range is its first byte.
     #[inline]
     pub fn of(&self, offset: u64, len: u32) -> Found {
+        self.find(offset, len, false)
+    }
+
+    /// The same where it matters only whether all blocks are of one class: the mark of a mixed range need not be the best.
+    #[inline]
+    pub fn of_quickly(&self, offset: u64, len: u32) -> Found {
+        self.find(offset, len, true)
+    }
+
+    #[inline]
+    fn find(&self, offset: u64, len: u32, quick: bool) -> Found {
         let first = offset >> self.shift;
-        let last = (offset + u64::from(len.max(1)) - 1) >> self.shift;
+        let last = offset.saturating_add(u64::from(len.max(1)) - 1) >> self.shift;
         let mark = self.block(first);
         if first == last {
             return Found { mark, mixed: false };
         }
-        self.of_many(first, last, mark)
+        self.of_many(first, last, mark, quick)
     }
 
-    fn of_many(&self, first: u64, last: u64, mark: Mark) -> Found {
+    fn of_many(&self, first: u64, last: u64, mark: Mark, quick: bool) -> Found {
         let mut found = Found { mark, mixed: false };
+        let mut before = mark;
+        // Only where the mark changes is there anything to compare.
         let mut see = |m: Mark| {
-            if m != mark {
+            if m != before {
+                before = m;
                 found.mixed |= m.class() != mark.class();
                 found.mark = found.mark.better(m);
             }
+            found.mixed && quick
         };
         let mut at = first;
         while at <= last {
             let end = last.min(at | (LEAF_BLOCKS - 1));
-            match self.leaf(at).map(|l| (l, l.words.get())) {
+            let over = match self.leaf(at).map(|l| (l, l.words.get())) {
                 None => see(Mark::NONE),
                 Some((leaf, None)) => see(Mark(leaf.whole.load(Ordering::Relaxed))),
                 Some((_, Some(words))) => {
-                    let all = u64::from(mark.0) * EVERY;
                     let (mut i, to) = (at % LEAF_BLOCKS, end % LEAF_BLOCKS);
-                    while i <= to {
+                    let mut over = false;
+                    while i <= to && !over {
                         let word = words[i as usize / 8].load(Ordering::Relaxed);
                         let stop = to.min(i | 7);
-                        if word != all {
-                            (i..=stop).for_each(|b| see(Mark((word >> (b % 8 * 8)) as u8)));
+                        if word == u64::from(word as u8) * EVERY {
+                            over = see(Mark(word as u8));
+                        } else {
+                            for b in i..=stop {
+                                over = see(Mark((word >> (b % 8 * 8)) as u8));
+                            }
                         }
                         i = stop + 1;
                     }
+                    over
                 }
+            };
+            if over {
+                break;
             }
             at = end + 1;
         }
@@ -299,7 +331,8 @@ mod tests {
                 let found = map.of(offset, len);
                 let first = at(offset >> 12);
                 prop_assert_eq!(found.mixed, blocks.clone().any(|b| at(b) != first));
-                let best = blocks.map(at).min_by_key(|c| (priority(*c), *c)).unwrap();
+                prop_assert_eq!(map.of_quickly(offset, len).mixed, found.mixed);
+                let best = blocks.map(at).min_by_key(|c| mark(*c).rank()).unwrap();
                 prop_assert_eq!(found.mark.class(), best);
             }
             let mut b = 0;

@@ -47,7 +47,7 @@ impl Watch {
         let class = found.mark.class();
         // Directories and the journal say nothing of where things are.
         let says = class != 0 && class <= JOURNAL && found.mark.source() == Some(Source::Layout);
-        let end = offset + u64::from(len);
+        let end = offset.saturating_add(u64::from(len));
         let is_probe = |p: &AtomicU64| (offset..end).contains(&p.load(Ordering::Relaxed));
         if says && (class <= INODES + 1 || found.mixed) || self.probes.iter().any(is_probe) {
             self.note(offset..end);

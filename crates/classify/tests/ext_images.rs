@@ -495,7 +495,7 @@ fn damaged_images_end_without_harm() {
                 (1..=6).contains(&at)
             })
             .collect();
-        for _ in 0..150 {
+        for _ in 0..60 {
             let mut bytes = sound.clone();
             for _ in 0..=r.below(30) {
                 let at = meta[r.below(meta.len() as u64) as usize] << 12;

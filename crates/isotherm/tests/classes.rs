@@ -185,6 +185,30 @@ fn ranges_are_registered_switched_and_counted() {
         (&[7, 7, 0][..], 0),
         "it replaces what was said"
     );
+    // Rows of the policy's table, by hand and from a class file of Open CAS.
+    let rows = |place: &Place| json(place, "classes show v --json")["rows"].clone();
+    json(&place, "classes set v 1-7+pin 8+max=30 --json");
+    json(&place, "classes set v 8+max=40 --json");
+    assert_eq!(rows(&place), serde_json::json!(["1-7+pin", "8+max=40"]));
+    assert!(fails(&place, "classes set v 8+max=400").contains("class"));
+    std::fs::write(
+        place.path("ioclass-config.csv"),
+        "IO class id,IO class name,Eviction priority,Allocation\n0,unclassified,22,0.00\n1,metadata&done,0,1.00\n\
+         5,lba:ge:2048&lba:lt:4096,3,0.50\n6,pid:eq:7,1,1.00\n",
+    )
+    .expect("written");
+    let imported = json(&place, "classes import v ioclass-config.csv --json");
+    assert_eq!(
+        (
+            imported["ranges"].as_u64(),
+            imported["left_out"][0]["line"].as_u64()
+        ),
+        (Some(1), Some(5))
+    );
+    assert_eq!(rows(&place)[1], "35+priority=1+admit=always+max=50");
+    assert_eq!(live(&place, 256 << 20)[256..258], [35, 35]);
+    json(&place, "set v policy=lru --json");
+    assert!(fails(&place, "classes set v 8+max=40").contains("has no table of classes"));
     place.stop();
     place.check();
 }
@@ -238,4 +262,92 @@ fn ext4_under_churn_has_the_classes_of_a_fresh_look() {
     drop(disk);
     place.stop();
     place.check();
+}
+
+#[test]
+fn files_are_classed_by_rule_and_attribute() {
+    if !able(
+        &[
+            "mkfs.ext4",
+            "losetup",
+            "fusermount3",
+            "filefrag",
+            "setfattr",
+            "sync",
+        ],
+        true,
+    ) {
+        return;
+    }
+    let mut place = Place::new(&Shape {
+        policy: "dss-lru-s",
+        ..Shape::default()
+    });
+    let disk = Loop::over(&place.serve_file());
+    run("mkfs.ext4", &["-q", "-F", &disk.0]);
+    let mounted = Mounted::new(&disk.0, place.path("fs"));
+    let at = |name: &str| mounted.0.join(name);
+    std::fs::create_dir(at("media")).expect("made");
+    for (name, size) in [
+        ("small", 3000),
+        ("big", 3 << 20),
+        ("media/film.mkv", 2 << 20),
+        ("media/named.mkv", 200_000),
+    ] {
+        std::fs::write(at(name), vec![7; size]).expect("written");
+    }
+    let named = at("media/named.mkv").display().to_string();
+    run(
+        "setfattr",
+        &["-n", "user.isotherm.class", "-v", "class-50", &named],
+    );
+    let dir = mounted.0.display().to_string();
+    run("sync", &["-f", &dir]);
+    std::fs::write(
+        place.path("rules.toml"),
+        "[[rule]]\nclass = \"class-40\"\nglob = \"media/*.mkv\"\n",
+    )
+    .expect("written");
+    let walked = json(
+        &place,
+        "classify --fs fs --volume v --rules rules.toml --json",
+    );
+    assert_eq!(
+        (walked["by_rule"].as_u64(), walked["by_attribute"].as_u64()),
+        (Some(1), Some(1))
+    );
+    // Where a file is, as another program says.
+    let classes = live(&place, 256 << 20);
+    let first = |name: &str| {
+        let text = run(
+            "filefrag",
+            &["-v", "-b4096", &at(name).display().to_string()],
+        );
+        let line = text
+            .lines()
+            .find(|l| l.trim_start().starts_with("0:"))
+            .expect("an extent");
+        let place = line.split(':').nth(2).expect("its place");
+        let block: usize = place
+            .split("..")
+            .next()
+            .expect("first")
+            .trim()
+            .parse()
+            .expect("a number");
+        classes[block]
+    };
+    let found = ["small", "big", "media/film.mkv", "media/named.mkv"].map(first);
+    assert_eq!(found, [8, 13, 40, 50]);
+    // Metadata stays what the layout says it is.
+    assert_eq!(&classes[..2], [1, 2]);
+    // A file system on something else is not taken for it.
+    assert!(fails(&place, "classify --fs / --volume v").contains("which is not the block file"));
+    assert!(
+        fails(&place, "classify --fs /proc --volume v")
+            .contains("not mounted from one block device")
+    );
+    drop(mounted);
+    drop(disk);
+    place.stop();
 }

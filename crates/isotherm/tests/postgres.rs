@@ -164,6 +164,85 @@ fn kill_postmaster(log: &Path) {
     let _ = std::fs::remove_file(pid_file);
 }
 
+/// `isotherm classify --postgres`: what the volume says of the first block of each file, and what the catalogue does.
+fn classes_are_those_of_the_catalogue(place: &Place, pg: &Postgres) {
+    let psql = |sql: &str| pg.ok("psql", &["-X", "-A", "-t", "-c", sql]);
+    psql("checkpoint");
+    // Read by its index from now on, more rows than the load scanned; the other from end to end.
+    psql("select pg_stat_reset()");
+    psql(
+        "set enable_seqscan = off; select count(*) from pgbench_accounts a join generate_series(1, 20000) i on a.aid = i where a.filler is not null",
+    );
+    psql("select sum(bbalance) from pgbench_branches; select sum(tbalance) from pgbench_tellers");
+    psql("select pg_stat_force_next_flush()");
+    proof::run("sync", &["-f", &pg.data()]);
+    let host = pg.log.parent().expect("in a directory").display();
+    let mut classify = place.isotherm("classify --volume v --json --postgres");
+    let out = output(classify.arg(format!(
+        "host={host} port={PORT} user=postgres dbname=postgres"
+    )));
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "classify: {err}");
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(
+        (said["elsewhere"].as_u64(), said["failed"].as_u64()),
+        (Some(0), Some(0)),
+        "{said}"
+    );
+    assert!(
+        output(&mut place.isotherm("classes export v pg.json"))
+            .status
+            .success()
+    );
+    let text = std::fs::read_to_string(place.path("pg.json")).expect("written");
+    let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let class_of = |file: &str| {
+        let path = pg.fs.join("pg").join(file).display().to_string();
+        let frag = proof::run("filefrag", &["-v", "-b4096", &path]);
+        let line = frag
+            .lines()
+            .find(|l| l.trim_start().starts_with("0:"))
+            .expect("an extent");
+        let place = line.split(':').nth(2).expect("its place");
+        let block: u64 = place
+            .split("..")
+            .next()
+            .expect("first")
+            .trim()
+            .parse()
+            .expect("a number");
+        let holds = |r: &&serde_json::Value| {
+            let from = r["offset"].as_u64().expect("a number");
+            (from..from + r["bytes"].as_u64().expect("a number")).contains(&(block << 12))
+        };
+        let found = all["ranges"].as_array().expect("a list").iter().find(holds);
+        found.map_or_else(
+            || "none".into(),
+            |r| r["class"].as_str().expect("text").to_owned(),
+        )
+    };
+    let path = |relation: &str| psql(&format!("select pg_relation_filepath('{relation}')"));
+    let accounts = path("pgbench_accounts");
+    for (file, class) in [
+        (accounts.clone(), "db-random"),
+        (accounts + "_fsm", "db-free-space"),
+        (path("pgbench_accounts_pkey"), "db-index"),
+        (path("pgbench_tellers"), "db-sequential"),
+        (path("pg_class"), "db-system"),
+        (path("pg_class_oid_index"), "db-system"),
+        ("global/pg_control".to_owned(), "db-system"),
+        (
+            format!(
+                "pg_wal/{}",
+                psql("select pg_walfile_name(pg_current_wal_lsn())")
+            ),
+            "db-log",
+        ),
+    ] {
+        assert_eq!(class_of(&file), class, "{file}");
+    }
+}
+
 #[test]
 fn postgres_loses_no_transaction_and_no_page() {
     if !able(&["mkfs.ext4", "losetup", "setpriv"], true) {
@@ -217,6 +296,7 @@ fn postgres_loses_no_transaction_and_no_page() {
     );
     pg.start();
     pg.ok("pgbench", &["-i", "-q", "-s", "2"]);
+    classes_are_those_of_the_catalogue(&place, &pg);
     for kill in 0..kills {
         let pid = std::fs::read_to_string(fs.join("pg/postmaster.pid")).expect("running");
         let pid = pid.lines().next().expect("a process id").to_owned();

@@ -15,7 +15,7 @@
 //! was last seen, a block of an extent tree has its file walked again.
 //!
 //! What is on the volume may be half written, damaged or hostile. Every number is checked before it is used, trees have a
-//! depth, and a [`Budget`] bounds the work: what does not fit costs classes, nothing else. Memory: a bit a block (32 KiB a GiB
+//! depth, and a budget bounds the work: what does not fit costs classes, nothing else. Memory: a bit a block (32 KiB a GiB
 //! at 4 KiB) for bitmaps as last seen, 48 bytes a group, 24 to 48 bytes a tree block.
 //!
 //! Source: the on-disk format as the Linux kernel's `Documentation/filesystems/ext4` describes it.

@@ -17,9 +17,13 @@
 //! | sync_per_access | 1…1024 | 1 | entries cleaned after an access while it is awake (the paper gives no rate) |
 //! | sync_batch | 1…128 | 1 | entries that it waits for before it cleans: on a disk each time is a seek there and back |
 //!
-//! 9 bytes a fast slot. When not to use it: `dss-lru-s` without classes is `dss-lru` that caches nothing under pressure.
+//! `class=ROW` (`dss-lru-s` only, several times) changes priorities, and lets classes be pinned, bounded and kept out: see
+//! `class_table.rs`. Without it the tables are those of DSS.
+//!
+//! 9 bytes a fast slot, 1 more where a row pins or bounds. When not to use it: `dss-lru-s` without classes is `dss-lru` that caches nothing under pressure.
 
-use super::classes::{LOWEST, priority};
+use super::class_table::{Admit, ClassTable, FORM};
+use super::classes::LOWEST;
 use super::hold::{FAST, leaves, make_room};
 use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, param};
 use crate::collector::Lists;
@@ -29,8 +33,15 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-const RINGS: u32 = LOWEST as u32 + 1;
+/// One a priority, and the last for what is pinned.
+const RINGS: u32 = LOWEST as u32 + 2;
+const PINNED: u8 = LOWEST + 1;
+/// Entries looked at for one that may leave: a class that has its minimum is passed over no further.
+const LOOK: u32 = 64;
 const DIRTY: u8 = 1 << 7;
+const CLASSES: usize = crate::stats::CLASSES;
+/// The class of an unused entry.
+const UNUSED: u8 = CLASSES as u8;
 /// Moves at once at most, and of these cleans: misses keep some.
 const AT_ONCE: u32 = 256;
 const CLEANS: u32 = AT_ONCE / 2;
@@ -43,7 +54,7 @@ pub struct Dss {
     high: Option<u32>,
     per_access: u32,
     batch: u32,
-    /// Rings 0…12: clean by priority; 13…25: dirty by priority.
+    /// Rings 0…12: clean by priority, 13 pinned; 14…27: the same, dirty.
     lists: Lists,
     /// By slot: priority and [`DIRTY`].
     state: Vec<u8>,
@@ -53,8 +64,13 @@ pub struct Dss {
     owed: u32,
     /// Entries being cleaned.
     cleaning: u32,
-    /// Copies asked for: what they will be.
-    coming: Vec<(UnitId, u8)>,
+    /// Copies asked for: what they will be, and of what class.
+    coming: Vec<(UnitId, u8, u8)>,
+    table: ClassTable,
+    /// By slot: its class. Empty unless the table pins or bounds.
+    class: Vec<u8>,
+    /// By class, and of none: entries.
+    held: [u32; CLASSES + 1],
 }
 
 impl Dss {
@@ -73,6 +89,9 @@ impl Dss {
             owed: 0,
             cleaning: 0,
             coming: Vec::new(),
+            table: ClassTable::default(),
+            class: Vec::new(),
+            held: [0; CLASSES + 1],
         }
     }
     fn watermarks(&self) -> (u32, u32) {
@@ -82,11 +101,46 @@ impl Dss {
     }
     /// The priority that a class is filed under.
     fn file(&self, class: u8) -> u8 {
-        if self.selective { priority(class) } else { 0 }
+        if !self.selective {
+            return 0;
+        }
+        let row = self.table.row(class);
+        if row.pin { PINNED } else { row.priority }
+    }
+    /// The class of a slot is news.
+    fn note_class(&mut self, s: u32, class: u8) {
+        if let Some(old) = self.class.get_mut(s as usize) {
+            self.held[usize::from(*old)] -= 1;
+            *old = class;
+            self.held[usize::from(*old)] += 1;
+        }
+    }
+    /// May an entry leave to make room for one of `newcomer`?
+    fn may_leave(&self, s: u32, newcomer: u8) -> bool {
+        let Some(&class) = self.class.get(s as usize) else {
+            return true;
+        };
+        let entries = self.state.len() as u64;
+        let bound = |class: u8, percent: fn(&super::class_table::Row) -> u8| {
+            entries * u64::from(percent(self.table.row(class))) / 100
+        };
+        let held = |class: u8| u64::from(self.held[usize::from(class)]);
+        class == newcomer
+            || held(class) > bound(class, |r| r.min) && held(newcomer) < bound(newcomer, |r| r.max)
+    }
+    /// Is an unused entry out of reach for a class, which has all that it may have?
+    fn is_full(&self, class: u8) -> bool {
+        let most = self.state.len() as u64 * u64::from(self.table.row(class).max) / 100;
+        if self.class.is_empty() {
+            return false;
+        }
+        let coming = self.coming.iter().filter(|c| c.2 == class).count() as u64;
+        u64::from(self.held[usize::from(class)]) + coming >= most
     }
     fn take_out(&mut self, s: u32) {
         if self.lists.contains(s) {
-            self.clean -= u32::from(self.state[s as usize] & DIRTY == 0);
+            let state = self.state[s as usize];
+            self.clean -= u32::from(state & DIRTY == 0 && state != PINNED);
             self.lists.unlink(s);
         }
     }
@@ -96,26 +150,49 @@ impl Dss {
         self.state[s as usize] = state;
         let p = u32::from(state & !DIRTY);
         if state & DIRTY == 0 {
-            self.clean += 1;
+            // What is pinned is on no free list.
+            self.clean += u32::from(state != PINNED);
             self.lists.push_tail(p, s);
         } else {
             self.lists.push_tail(RINGS + p, s);
         }
     }
-    /// The first entry that is not busy, of the lowest priority that has one.
-    fn head(&self, view: &View<'_>, dirty: bool, leaving: &[Action]) -> Option<UnitId> {
-        let base = if dirty { RINGS } else { 0 };
-        for p in (0..RINGS).rev() {
-            let mut at = self.lists.head(base + p);
-            while let Some(s) = at {
-                if let Some(e) = view
-                    .owner(view.seat(s))
-                    .filter(|&e| !view.is_held(e) && !leaves(leaving, e))
-                {
-                    return Some(e);
+    /// The first dirty entry that is not busy, of the lowest priority that has one; what is pinned is cleaned last.
+    fn first_dirty(&self, view: &View<'_>) -> Option<UnitId> {
+        let rings = (0..u32::from(PINNED)).rev().chain([u32::from(PINNED)]);
+        rings
+            .into_iter()
+            .find_map(|p| self.first(view, RINGS + p, &[], None))
+    }
+    /// The first clean one that may leave for one of class `newcomer`.
+    fn victim(&self, view: &View<'_>, leaving: &[Action], newcomer: u8) -> Option<UnitId> {
+        let rings = (0..u32::from(PINNED)).rev();
+        let newcomer = (!self.class.is_empty()).then_some(newcomer);
+        rings
+            .into_iter()
+            .find_map(|p| self.first(view, p, leaving, newcomer))
+    }
+    fn first(
+        &self,
+        view: &View<'_>,
+        ring: u32,
+        leaving: &[Action],
+        newcomer: Option<u8>,
+    ) -> Option<UnitId> {
+        let mut at = self.lists.head(ring);
+        let mut left = LOOK;
+        while let Some(s) = at {
+            if let Some(e) = view
+                .owner(view.seat(s))
+                .filter(|&e| !view.is_held(e) && !leaves(leaving, e))
+            {
+                match newcomer {
+                    Some(class) if left > 0 && !self.may_leave(s, class) => left -= 1,
+                    Some(class) if !self.may_leave(s, class) => return None,
+                    _ => return Some(e),
                 }
-                at = self.lists.next(s);
             }
+            at = self.lists.next(s);
         }
         None
     }
@@ -131,7 +208,7 @@ impl Dss {
             return;
         }
         while self.active && self.owed > 0 && view.moves() + (wanted.len() as u32) < CLEANS {
-            let Some(extent) = self.head(view, true, &[]) else {
+            let Some(extent) = self.first_dirty(view) else {
                 self.owed = 0;
                 return;
             };
@@ -162,10 +239,16 @@ impl Policy for Dss {
         let f = view.seats(FAST).end;
         self.lists = Lists::new(f, 2 * RINGS);
         self.state = vec![0; f as usize];
+        if self.table.counts() {
+            self.class = vec![UNUSED; f as usize];
+            self.held[usize::from(UNUSED)] = f;
+        }
         for s in 0..f {
             if let Some(e) = view.owner(view.seat(s)) {
                 let dirty = if view.is_dirty(e) { DIRTY } else { 0 };
-                self.append(s, self.file(0) | dirty);
+                let class = view.class(e);
+                self.append(s, self.file(class) | dirty);
+                self.note_class(s, class);
             }
         }
     }
@@ -182,11 +265,16 @@ impl Policy for Dss {
     }
     fn on_copied(&mut self, _view: &mut View<'_>, extent: UnitId, seat: Seat) {
         let known = self.coming.iter().position(|c| c.0 == extent);
-        let state = known.map_or(self.file(0), |i| self.coming.swap_remove(i).1);
+        let (state, class) = known.map_or((self.file(0), 0), |i| {
+            let (_, state, class) = self.coming.swap_remove(i);
+            (state, class)
+        });
         self.append(seat.index(), state);
+        self.note_class(seat.index(), class);
     }
     fn on_uncopied(&mut self, _view: &mut View<'_>, _extent: UnitId, seat: Seat) {
         self.take_out(seat.index());
+        self.note_class(seat.index(), UNUSED);
     }
     fn on_reclassified(
         &mut self,
@@ -199,25 +287,40 @@ impl Policy for Dss {
         if let Some(s) = view.copy(extent).filter(|&s| view.tier_of(s) == FAST) {
             let dirty = self.state[s.index() as usize] & DIRTY;
             self.append(s.index(), self.file(class) | dirty);
+            self.note_class(s.index(), class);
         }
     }
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         self.owed = self.owed.saturating_add(self.per_access);
         let extent = access.extent;
+        let class = access.class % UNUSED;
         view.set_last(extent, access.now);
-        let state = self.file(access.class) | if access.write { DIRTY } else { 0 };
+        let state = self.file(class) | if access.write { DIRTY } else { 0 };
         if let Some(s) = access.copy {
+            self.note_class(s.index(), class);
             return self.append(s.index(), state | (self.state[s.index() as usize] & DIRTY));
         }
-        let large = access.class == 0 || super::hold::is_large_file(access);
-        if self.coming.iter().any(|c| c.0 == extent) || (self.selective && self.active && large) {
+        let bypass = match self.table.row(class).admit {
+            _ if !self.selective => false,
+            Admit::Always => false,
+            Admit::Calm => self.active,
+            Admit::Never => true,
+        };
+        if self.coming.iter().any(|c| c.0 == extent) || bypass {
             return;
         }
-        let head = |leaving: &[Action]| self.head(view, false, leaving);
+        if self.is_full(class) {
+            // It may only take the place of one of its own, which is free at the next miss.
+            if let Some(extent) = self.victim(view, &[], class) {
+                wanted.push(Action::Evict { extent });
+            }
+            return;
+        }
+        let head = |leaving: &[Action]| self.victim(view, leaving, class);
         if !make_room(view, extent, wanted, head) {
             return;
         }
-        self.coming.push((extent, state));
+        self.coming.push((extent, state, class));
         wanted.push(if access.write {
             Action::Allocate { extent, to: FAST }
         } else {
@@ -274,6 +377,22 @@ impl Policy for Dss {
         }
         Ok(())
     }
+    fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
+        if key != "class" || !self.selective {
+            return Err(ParamError::Unknown(String::from(
+                "low, high, sync_per_access, sync_batch or, of dss-lru-s, class",
+            )));
+        }
+        // Entries are filed by it: a policy that serves is built anew instead.
+        if !self.state.is_empty() {
+            return Err(ParamError::Range(FORM));
+        }
+        self.table.set(name).ok_or(ParamError::Range(FORM))
+    }
+    fn names(&self) -> Vec<(&'static str, String)> {
+        let rows = self.table.texts().iter();
+        rows.map(|t| ("class", t.clone())).collect()
+    }
     fn params(&self) -> Vec<(&'static str, f64)> {
         let (low, high) = self.watermarks();
         vec![
@@ -301,6 +420,6 @@ impl Policy for Dss {
         )
     }
     fn bytes(&self) -> usize {
-        self.lists.bytes() + self.state.len()
+        self.lists.bytes() + self.state.len() + self.class.len()
     }
 }

@@ -9,6 +9,7 @@ mod bcache;
 mod benefit;
 mod build;
 mod cache;
+mod class_table;
 mod classes;
 mod cold_dst;
 mod dss;

@@ -1,8 +1,8 @@
 //! The presets, by name. Adding a policy: its file, and one entry here.
 
 use super::tables::{
-    BCACHE, BENEFIT, DSS, EDT, GREENDM, HYSTOR, OODT, OPENCAS, PERIOD_5, PERIOD_80, PERIOD_DAY,
-    RAF, SMQ, TYPE_AWARE, W_TINYLFU,
+    BCACHE, BENEFIT, DSS, DSS_S, EDT, GREENDM, HYSTOR, OODT, OPENCAS, PERIOD_5, PERIOD_80,
+    PERIOD_DAY, RAF, SMQ, TYPE_AWARE, W_TINYLFU,
 };
 use super::write_mode::RANGE;
 use super::{
@@ -181,7 +181,7 @@ pub static PRESETS: &[Preset] = &[
         name: "dss-lru-s",
         what: "dss-lru by class priority: selective eviction and selective allocation",
         source: "DSS 4.4",
-        params: DSS,
+        params: DSS_S,
         make: || Box::new(Dss::new(true)),
     },
     Preset {

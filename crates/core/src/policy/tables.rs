@@ -91,6 +91,18 @@ pub(super) const DSS: &[ParamInfo] = &[
     },
 ];
 
+pub(super) const DSS_S: &[ParamInfo] = &[
+    DSS[0],
+    DSS[1],
+    DSS[2],
+    DSS[3],
+    ParamInfo {
+        name: "class",
+        what: "CLASSES+KEY=VALUE, several times: priority (0 to 12), admit (always, calm, never), pin, min, max (per cent)",
+        default: "DSS Tables 3 and 6",
+    },
+];
+
 pub(super) const EDT: &[ParamInfo] = &[
     ParamInfo {
         name: "interval",

@@ -35,13 +35,14 @@ pub enum ClassesCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  isotherm classes set v bytes/0-8G=db-index bytes/8G-9G=class-40\n  \
-    isotherm classes set v layout=off\n  isotherm classes set v layout=again   # look at everything anew\n\n\
+    isotherm classes set v 1-7+pin 13-18+admit=never 8+max=30   # what dss-lru-s makes of them\n  isotherm classes set v layout=off\n  isotherm classes set v layout=again   # look at everything anew\n\n\
     Sources: front-end, ranges, database, files, layout."
 )]
 pub struct ClassesSetArgs {
     /// The volume, which must be served
     pub volume: PathBuf,
-    /// bytes/FROM-TO=CLASS (TO is not part of it; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again
+    /// bytes/FROM-TO=CLASS (TO is not part of it; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again; under
+    /// dss-lru-s CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none
     #[arg(required = true, value_name = "WHAT")]
     pub what: Vec<ClassesWhat>,
     /// Where the figures go.
@@ -52,11 +53,12 @@ pub struct ClassesSetArgs {
 /// `isotherm classes import`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm classes import v ranges.json\n\n\
-    The file: {\"ranges\": [{\"offset\": 0, \"bytes\": 65536, \"class\": \"journal\"}, …]}; a class is a name or a number.")]
+    A file that ends in .csv is a class file of Open CAS: its sectors (lba) become ranges, its priorities and allocations rows of\n\
+    dss-lru-s; for its rules about files give it to `classify --fs --open-cas`. Else the file is {\"ranges\": [{\"offset\": 0, \"bytes\": 65536, \"class\": \"journal\"}, …]}; a class is a name or a number.")]
 pub struct ClassesImportArgs {
     /// The volume, which must be served
     pub volume: PathBuf,
-    /// JSON
+    /// JSON, or ioclass-config.csv
     pub file: PathBuf,
     /// Who says so: ranges, database or files
     #[arg(long, default_value = "ranges")]
@@ -85,6 +87,10 @@ pub enum ClassesWhat {
     Switch(String, bool),
     /// Look at the layout anew.
     Again,
+    /// A row of the policy's table.
+    Row(String),
+    /// No rows.
+    NoRows,
 }
 
 impl FromStr for ClassesWhat {
@@ -92,8 +98,19 @@ impl FromStr for ClassesWhat {
 
     fn from_str(text: &str) -> Result<ClassesWhat, String> {
         let form = || {
-            format!("`{text}`: write bytes/FROM-TO=CLASS, SOURCE=on, SOURCE=off or layout=again")
+            format!(
+                "`{text}`: write bytes/FROM-TO=CLASS, SOURCE=on, SOURCE=off, layout=again, CLASSES+KEY=VALUE or rows=none"
+            )
         };
+        if text == "rows=none" {
+            return Ok(ClassesWhat::NoRows);
+        }
+        if text.starts_with(|c: char| c.is_ascii_digit())
+            && text.contains('+')
+            && !text.contains(',')
+        {
+            return Ok(ClassesWhat::Row(text.to_owned()));
+        }
         let (what, value) = text.split_once('=').ok_or_else(form)?;
         if let Some(range) = what.strip_prefix("bytes/") {
             let (from, to) = range.split_once('-').ok_or_else(form)?;

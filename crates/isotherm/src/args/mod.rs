@@ -1,6 +1,7 @@
 //! The command line, as types.
 
 mod classes;
+mod classify;
 mod cost;
 mod devices;
 mod reproduce;
@@ -17,6 +18,7 @@ use crate::json::join_two_words;
 pub use classes::{
     ClassesArgs, ClassesCommand, ClassesExportArgs, ClassesImportArgs, ClassesSetArgs, ClassesWhat,
 };
+pub use classify::ClassifyArgs;
 pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
 pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
 pub use reproduce::ReproduceArgs;
@@ -65,6 +67,8 @@ pub enum Command {
     Set(SetArgs),
     /// What kinds of data a volume holds
     Classes(ClassesArgs),
+    /// Say what the files of a file system or a database on a volume are
+    Classify(ClassifyArgs),
     /// Verify the metadata of a volume that is not served
     Check(CheckArgs),
     /// Record the requests of a served volume as a trace

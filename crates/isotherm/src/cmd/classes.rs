@@ -1,8 +1,9 @@
 //! `isotherm classes show|set|import`.
 
 use std::fmt::Write;
+use std::path::Path;
 
-use isotherm_classify::classes;
+use isotherm_classify::{classes, opencas};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -39,8 +40,13 @@ fn ask(client: &mut Client, what: ClassesAsk) -> Result<Value, Failure> {
 fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
     let mut ranges = Vec::new();
+    let rows: Vec<_> = args.what.iter().filter(|w| is_row(w)).collect();
+    if !rows.is_empty() {
+        set_rows(&mut client, &rows)?;
+    }
     for what in &args.what {
         match what {
+            ClassesWhat::Row(_) | ClassesWhat::NoRows => {}
             ClassesWhat::Range(from, bytes, class) => ranges.push((*from, *bytes, *class)),
             ClassesWhat::Switch(source, on) => {
                 let (source, on) = (source.clone(), *on);
@@ -54,6 +60,45 @@ fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
     }
     let answer = ask(&mut client, ClassesAsk::Show)?;
     args.json.print(&answer, || table(&answer))
+}
+
+fn is_row(what: &ClassesWhat) -> bool {
+    matches!(what, ClassesWhat::Row(_) | ClassesWhat::NoRows)
+}
+
+/// Rows are parameters of the policy: it is described anew, and takes over from itself.
+fn set_rows(client: &mut Client, table: &[&ClassesWhat]) -> Result<(), Failure> {
+    let status = client.ask(&Request::Status)?;
+    let policy = status["policy"].as_str().unwrap_or_default();
+    let name = policy.split(',').next().unwrap_or_default();
+    if name != "dss-lru-s" {
+        return Err(Failure::failed(format!(
+            "policy `{name}` has no table of classes: `isotherm set VOLUME policy=dss-lru-s` has; type-aware gives classes shares by its rules"
+        )));
+    }
+    let (mut rest, mut rows) = (Vec::new(), Vec::new());
+    for part in policy.split(',') {
+        match part.strip_prefix("class=") {
+            Some(row) => rows.push(row.to_owned()),
+            None => rest.push(part.to_owned()),
+        }
+    }
+    for what in table {
+        match what {
+            ClassesWhat::Row(row) => {
+                // The last word on the same classes counts.
+                let classes = |r: &str| r.split('+').next().unwrap_or_default().to_owned();
+                rows.retain(|r| classes(r) != classes(row));
+                rows.push(row.clone());
+            }
+            _ => rows.clear(),
+        }
+    }
+    rest.extend(rows.into_iter().map(|r| format!("class={r}")));
+    client.ask(&Request::Policy {
+        policy: rest.join(","),
+    })?;
+    Ok(())
 }
 
 /// Tell a served volume what ranges are, in as many lines as it takes.
@@ -104,7 +149,46 @@ enum Class {
     Name(String),
 }
 
+/// Reads a class file of Open CAS, and says what of it cannot be known here.
+///
+/// # Errors
+/// The line and the field that is wrong.
+pub fn open_cas(file: &Path) -> Result<opencas::Import, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, "read", &e))?;
+    let import =
+        opencas::parse(&text).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
+    for (line, why) in &import.left_out {
+        eprintln!("isotherm: {}: line {line}: left out: {why}", file.display());
+    }
+    Ok(import)
+}
+
+fn import_open_cas(args: &ClassesImportArgs) -> Result<(), Failure> {
+    let import = open_cas(&args.file)?;
+    let mut client = served(&args.volume)?;
+    let status = client.ask(&Request::Status)?;
+    let ranges = import.ranges(status["volume_bytes"].as_u64().unwrap_or(0));
+    let rows: Vec<ClassesWhat> = import.rows().into_iter().map(ClassesWhat::Row).collect();
+    // Their table replaces what there was.
+    let table: Vec<&ClassesWhat> = [&ClassesWhat::NoRows].into_iter().chain(&rows).collect();
+    set_rows(&mut client, &table)?;
+    say(&mut client, &args.source, true, &ranges)?;
+    let answer = json!({
+        "source": args.source, "ranges": ranges.len(), "rows": import.rows(),
+        "left_out": import.left_out.iter().map(|l| json!({"line": l.0, "why": l.1})).collect::<Vec<_>>(),
+    });
+    args.json.print(&answer, || {
+        format!(
+            "{} rows and {} ranges from {}; for its rules about files: isotherm classify --fs MOUNTPOINT --open-cas {} --volume {}\n",
+            rows.len(), ranges.len(), args.file.display(), args.file.display(), args.volume.display()
+        )
+    })
+}
+
 fn import(args: &ClassesImportArgs) -> Result<(), Failure> {
+    if args.file.extension().is_some_and(|e| e == "csv") {
+        return import_open_cas(args);
+    }
     let text =
         std::fs::read_to_string(&args.file).map_err(|e| Failure::file(&args.file, "read", &e))?;
     let bad = |e: String| Failure::failed(format!("{}: {e}", args.file.display()));
@@ -174,6 +258,9 @@ fn table(answer: &Value) -> String {
             hits.map_or("-".into(), |h| format!("{:.1}%", h * 100.0)),
             latency.map_or("-".into(), |l| format!("{:.3}", l * 1e3)),
         ));
+    }
+    for row in answer["rows"].as_array().into_iter().flatten() {
+        line(format!("row {}", row.as_str().unwrap_or("")));
     }
     for s in answer["sources"].as_array().into_iter().flatten() {
         let on = if s["on"] == json!(true) { "on" } else { "off" };

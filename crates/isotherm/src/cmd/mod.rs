@@ -3,6 +3,7 @@
 pub mod ask;
 pub mod check;
 pub mod classes;
+pub mod classify;
 pub mod compare;
 pub mod cost;
 pub mod create;
@@ -36,6 +37,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Why(a) => ask::why(a),
         Command::Set(a) => ask::set(a),
         Command::Classes(a) => classes::run(&a.command),
+        Command::Classify(a) => classify::run(a),
         Command::Check(a) => check::run(a),
         Command::Record(a) if a.events => record_events::run(a),
         Command::Record(a) => record::run(a),

@@ -106,7 +106,9 @@ impl Live {
 
     /// What the fastest tier holds, by the names of classes.
     fn fast_by_class(&self) -> Result<Value, String> {
-        let (bytes, _) = classes::contents(&self.handle)?;
+        let Some(bytes) = classes::quick_contents(&self.handle)? else {
+            return Ok(Value::Null);
+        };
         let held = (0u8..).zip(bytes).filter(|(_, n)| *n > 0);
         Ok(held
             .map(|(c, n)| (isotherm_classify::classes::name(c), json!(n)))
@@ -267,7 +269,7 @@ impl Service for Live {
                 let mut stats =
                     self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
                 stats["failure"] = failure;
-                let (fast, _) = classes::contents(&self.handle)?;
+                let fast = classes::quick_contents(&self.handle)?;
                 let (counters, counts, front_end) = self.on_engine(|e, w| {
                     let c = w.classifier();
                     let of = c
@@ -276,7 +278,7 @@ impl Service for Live {
                         .unwrap_or_default();
                     (e.counters().classes.clone(), of.0, of.1)
                 })?;
-                stats["by_class"] = Value::Object(classes::by_class(&counters, Some(&fast)));
+                stats["by_class"] = Value::Object(classes::by_class(&counters, fast.as_ref()));
                 stats["classes"] = classes::sources(&self.handle, &counts, front_end);
                 Ok(stats)
             }

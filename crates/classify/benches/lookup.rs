@@ -1,0 +1,57 @@
+//! What it costs to know what a request carries: nanoseconds a look-up, by how well the map fits the processor's caches.
+//!
+//! `cargo bench -p isotherm-classify`
+
+use isotherm_classify::{Classifier, Layers, Source};
+use isotherm_core::RequestOp;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+const LOOKUPS: u64 = 2_000_000;
+
+fn median(mut f: impl FnMut() -> f64) -> f64 {
+    let mut all: Vec<f64> = (0..9).map(|_| f()).collect();
+    all.sort_by(f64::total_cmp);
+    all[4]
+}
+
+fn main() {
+    println!(
+        "{:>10} {:>9} {:>12} {:>14} {:>12}",
+        "volume", "request", "ns/request", "ns, sequential", "map MiB/GiB"
+    );
+    for gib in [1u64, 64, 512] {
+        let bytes = gib << 30;
+        let mut layers = Layers::new(bytes);
+        // Files of 16 KiB side by side: nothing is of one class for long.
+        let mut x = 1u64;
+        for b in (0..bytes >> 12).step_by(4) {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            layers.say(Source::Ranges, b, b + 4, 8 + (x >> 61) as u8);
+        }
+        while !layers.is_settled() {
+            layers.settle(1 << 20);
+        }
+        let mut c = Classifier::new(Arc::clone(layers.shared()), Arc::default(), 16);
+        for len in [4096u32, 65536, 1 << 20] {
+            let span = bytes - u64::from(len);
+            let mut time = |random: bool| {
+                let mut x = 3u64;
+                let begun = Instant::now();
+                for i in 0..LOOKUPS {
+                    x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let at = if random { x % span } else { i * 4096 % span };
+                    black_box(c.class(RequestOp::Read, at >> 12 << 12, len, 0));
+                }
+                begun.elapsed().as_nanos() as f64 / LOOKUPS as f64
+            };
+            let (random, sequential) = (median(|| time(true)), median(|| time(false)));
+            let mib = layers.shared().memory() as f64 / f64::from(1 << 20) / gib as f64;
+            println!(
+                "{gib:>6} GiB {:>5} KiB {random:>12.1} {sequential:>14.1} {mib:>12.3}",
+                len >> 10
+            );
+        }
+    }
+}

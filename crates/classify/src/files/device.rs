@@ -1,0 +1,60 @@
+//! Which byte of a volume is the first of the device that a file system is mounted from.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where the device of a file system lies on what is below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The device: `/dev/loop0`, `/dev/nbd0`.
+    pub disk: PathBuf,
+    /// Where on it the file system begins: that of its partition.
+    pub offset: u64,
+    /// The file that it shows, if it is a loop device; [`Place::offset`] counts from that file's start then.
+    pub backing: Option<PathBuf>,
+}
+
+/// Of the file system that `path` lies on.
+///
+/// # Errors
+/// It has no block device of its own (network, memory, several devices), or one that is stacked on others (device mapper, md):
+/// where its blocks are below cannot be told.
+pub fn place_of(path: &Path) -> io::Result<Place> {
+    let device = fs::metadata(path)?.dev();
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let refused = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
+    let sys = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}"))
+        .map_err(|_| refused("its file system is not mounted from one block device"))?;
+    let number = |file: PathBuf| -> io::Result<u64> {
+        let text = fs::read_to_string(&file)?;
+        let n = text.trim().parse();
+        n.map_err(|_| io::Error::other(format!("{}: no number", file.display())))
+    };
+    let (disk, mut offset) = if sys.join("partition").exists() {
+        let parent = sys
+            .parent()
+            .ok_or_else(|| refused("a partition of nothing"))?;
+        (parent.to_owned(), number(sys.join("start"))? * 512)
+    } else {
+        (sys, 0)
+    };
+    if disk.join("dm").exists() || disk.join("md").exists() {
+        return Err(refused(
+            "its device is stacked (device mapper, md): where its blocks are below cannot be told",
+        ));
+    }
+    let mut backing = None;
+    if disk.join("loop/backing_file").exists() {
+        let file = fs::read_to_string(disk.join("loop/backing_file"))?;
+        backing = Some(PathBuf::from(file.trim_end_matches('\n')));
+        offset += number(disk.join("loop/offset"))?;
+    }
+    let name = disk.file_name().unwrap_or_default();
+    Ok(Place {
+        disk: Path::new("/dev").join(name),
+        offset,
+        backing,
+    })
+}

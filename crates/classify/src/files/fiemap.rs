@@ -1,0 +1,76 @@
+//! Where a file's data are on its device (`FS_IOC_FIEMAP`).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
+const LAST: u32 = 1;
+/// Not on the device yet, not there at all, or not as they are read: unknown, delayed, encoded, inline, and shared tails.
+const NOT_THERE: u32 = 2 | 4 | 8 | 0x200 | 0x400;
+const AT_ONCE: usize = 128;
+/// Pieces of one file at most: a file in more is left as it is from there on.
+const PIECES_MAX: usize = 1 << 20;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Piece {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved: [u64; 2],
+    flags: u32,
+    reserved2: [u32; 3],
+}
+
+#[repr(C)]
+struct Ask {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+    pieces: [Piece; AT_ONCE],
+}
+
+/// Pieces of the file as (first byte on the device of its file system, bytes), in the file's order. What is not on the device
+/// (holes, inline data, what was not written out yet) is left out.
+///
+/// # Errors
+/// The file system cannot say (`EOPNOTSUPP`), or it fails.
+pub fn extents(file: &File) -> io::Result<Vec<(u64, u64)>> {
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    let mut start = 0;
+    loop {
+        let mut ask = Ask {
+            start,
+            length: u64::MAX - start,
+            flags: 0,
+            mapped: 0,
+            count: AT_ONCE as u32,
+            reserved: 0,
+            pieces: [Piece::default(); AT_ONCE],
+        };
+        // SAFETY: `ask` is a `struct fiemap` followed by room for `count` pieces, as the kernel wants it; it lives as long as
+        // the call.
+        if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut ask) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let got = &ask.pieces[..(ask.mapped as usize).min(AT_ONCE)];
+        for p in got.iter().filter(|p| p.flags & NOT_THERE == 0) {
+            match all.last_mut() {
+                Some(last) if last.0 + last.1 == p.physical => last.1 += p.length,
+                _ => all.push((p.physical, p.length)),
+            }
+        }
+        let Some(last) = got.last() else {
+            return Ok(all);
+        };
+        let next = last.logical.saturating_add(last.length);
+        if last.flags & LAST != 0 || next <= start || all.len() >= PIECES_MAX {
+            return Ok(all);
+        }
+        start = next;
+    }
+}

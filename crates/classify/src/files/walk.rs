@@ -1,0 +1,133 @@
+//! All files below a mount point, with the class and the ranges of each.
+
+use super::rules::{Facts, Rules};
+use super::{Place, Ranges, fiemap};
+use crate::classes;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Longest value of the attribute that is looked at.
+const ATTRIBUTE_MAX: usize = 64;
+
+/// What is registered.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// See there.
+    pub rules: Rules,
+    /// Asked after the rules.
+    pub open_cas: crate::opencas::Import,
+    /// Files that no rule fits and no attribute names are left out, instead of classed by size.
+    pub only_rules: bool,
+}
+
+/// What a walk came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Files and directories that have ranges.
+    pub files: u64,
+    /// Named by an attribute.
+    pub by_attribute: u64,
+    /// By rule.
+    pub by_rule: u64,
+    /// That could not be looked at: they went away meanwhile, or may not be opened.
+    pub failed: u64,
+    /// First byte of the volume, bytes, class; in order.
+    pub ranges: Ranges,
+}
+
+/// The class that the attribute `user.isotherm.class` of a file names.
+pub fn class_attribute(file: &File) -> Option<u8> {
+    let mut value = [0; ATTRIBUTE_MAX];
+    let n = rustix::fs::fgetxattr(file, c"user.isotherm.class", &mut value).ok()?;
+    classes::parse(std::str::from_utf8(&value[..n]).ok()?.trim())
+}
+
+/// Walks the file system mounted at `root`, which lies at `place`. Other file systems below are left out.
+///
+/// # Errors
+/// `root` cannot be read, or the file system cannot say where files are.
+pub fn walk(root: &Path, place: &Place, options: &Options) -> io::Result<Walked> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_secs();
+    let mut out = Walked::default();
+    let mut said = false;
+    for entry in walkdir::WalkDir::new(root).same_file_system(true) {
+        let Ok(entry) = entry else {
+            out.failed += 1;
+            continue;
+        };
+        let kind = entry.file_type();
+        if !kind.is_file() && !kind.is_dir() {
+            continue;
+        }
+        match one(&entry, root, now, options, &mut out) {
+            Ok(Some((pieces, class))) => {
+                said = true;
+                out.files += u64::from(!pieces.is_empty());
+                let placed = pieces
+                    .into_iter()
+                    .map(|(at, n)| (place.offset + at, n, class));
+                out.ranges.extend(placed);
+            }
+            Ok(None) => {}
+            Err(e) if !said && e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                return Err(io::Error::other(format!(
+                    "{}: its file system cannot say where files are (FIEMAP)",
+                    root.display()
+                )));
+            }
+            Err(_) => out.failed += 1,
+        }
+    }
+    out.ranges.sort_unstable();
+    Ok(out)
+}
+
+/// Pieces, and the class of all of them.
+type Seen = (Vec<(u64, u64)>, u8);
+
+fn one(
+    entry: &walkdir::DirEntry,
+    root: &Path,
+    now: u64,
+    options: &Options,
+    out: &mut Walked,
+) -> io::Result<Option<Seen>> {
+    // A file that is a pipe by now must not make us wait.
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let file = File::options()
+        .read(true)
+        .custom_flags(flags)
+        .open(entry.path())?;
+    let meta = file.metadata()?;
+    let named = class_attribute(&file);
+    out.by_attribute += u64::from(named.is_some());
+    let by_rule = || {
+        let path = entry.path().strip_prefix(root).unwrap_or(entry.path());
+        let facts = Facts {
+            path,
+            size: meta.len(),
+            owner: meta.uid(),
+            age_s: now.saturating_sub(u64::try_from(meta.mtime()).unwrap_or(0)),
+        };
+        let by_rule = options.rules.class(facts);
+        by_rule.or_else(|| options.open_cas.of_file(facts, root))
+    };
+    let class = match named {
+        Some(class) => class,
+        None if meta.is_dir() && options.only_rules => return Ok(None),
+        None if meta.is_dir() => classes::DIRECTORY,
+        None => match by_rule() {
+            Some(class) => {
+                out.by_rule += 1;
+                class
+            }
+            None if options.only_rules => return Ok(None),
+            None => classes::of_file_size(meta.len()),
+        },
+    };
+    Ok(Some((fiemap::extents(&file)?, class)))
+}

@@ -1,0 +1,159 @@
+//! What each class of data is worth and may have: DSS' tables, and what an administrator makes of them.
+//!
+//! A row is `CLASSES+KEY=VALUE+…`, CLASSES a number or N-M: `1-7+pin`, `13-18+admit=never`, `8+priority=0+min=5+max=30`.
+//!
+//! | key | values | default | meaning |
+//! |---|---|---|---|
+//! | priority | 0…12 | DSS Table 3 and 5.7 | 0 leaves last |
+//! | admit | always, calm, never | calm for 0 and 13…18, else always | whether a miss is copied; calm: not while the syncer works |
+//! | pin | | no | never leaves to make room |
+//! | min | per cent of the entries | 0 | does not leave to make room while its class has no more |
+//! | max | per cent of the entries | 100 | a miss of a class that has as much replaces one of its own, or bypasses |
+
+use super::classes::{LOWEST, priority};
+use super::hold::is_large;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+const CLASSES: usize = crate::stats::CLASSES;
+const ROWS_MAX: usize = 64;
+pub(super) const FORM: &str = "CLASSES+KEY=VALUE, as 1-7+pin or 13-18+priority=6+max=20+admit=never, up to 64 times; keys priority (0 to 12), admit (always, calm, never), pin, min, max (per cent)";
+
+/// Whether a miss is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admit {
+    Always,
+    Calm,
+    Never,
+}
+
+/// What a class is worth and may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub priority: u8,
+    pub admit: Admit,
+    pub pin: bool,
+    /// Per cent of the entries.
+    pub min: u8,
+    pub max: u8,
+}
+
+/// All rows, and as what they were given.
+#[derive(Clone, Debug)]
+pub(super) struct ClassTable {
+    rows: [Row; CLASSES],
+    texts: Vec<String>,
+}
+
+impl Default for ClassTable {
+    fn default() -> ClassTable {
+        let row = |class: u8| Row {
+            priority: priority(class),
+            admit: if class == 0 || is_large(class) {
+                Admit::Calm
+            } else {
+                Admit::Always
+            },
+            pin: false,
+            min: 0,
+            max: 100,
+        };
+        ClassTable {
+            rows: core::array::from_fn(|c| row(c as u8)),
+            texts: Vec::new(),
+        }
+    }
+}
+
+impl ClassTable {
+    pub fn row(&self, class: u8) -> &Row {
+        &self.rows[usize::from(class) % CLASSES]
+    }
+    /// Does any row bound how much its class may have, or pin it?
+    pub fn counts(&self) -> bool {
+        self.rows.iter().any(|r| r.pin || r.min > 0 || r.max < 100)
+    }
+    pub fn texts(&self) -> &[String] {
+        &self.texts
+    }
+    /// Takes a row in; `None` if it makes no sense, and then nothing is changed.
+    pub fn set(&mut self, text: &str) -> Option<()> {
+        let mut parts = text.split('+');
+        let (a, b) = {
+            let classes = parts.next()?;
+            let (a, b) = classes.split_once('-').unwrap_or((classes, classes));
+            (a.parse::<usize>().ok()?, b.parse::<usize>().ok()?)
+        };
+        if a > b || b >= CLASSES || self.texts.len() >= ROWS_MAX {
+            return None;
+        }
+        let mut rows = self.rows;
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let number = |most: u8| value.parse::<u8>().ok().filter(|n| *n <= most);
+            for row in &mut rows[a..=b] {
+                match key {
+                    "priority" => row.priority = number(LOWEST)?,
+                    "min" => row.min = number(100)?,
+                    "max" => row.max = number(100)?,
+                    "pin" if value.is_empty() => row.pin = true,
+                    "admit" => {
+                        row.admit = match value {
+                            "always" => Admit::Always,
+                            "calm" => Admit::Calm,
+                            "never" => Admit::Never,
+                            _ => return None,
+                        }
+                    }
+                    _ => return None,
+                }
+            }
+        }
+        // Each alone, and all that is promised together.
+        let promised: u32 = rows.iter().map(|r| u32::from(r.min)).sum();
+        if rows.iter().any(|r| r.min > r.max) || promised > 100 {
+            return None;
+        }
+        self.rows = rows;
+        self.texts.push(String::from(text));
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_taken_in_or_refused_whole() {
+        let mut t = ClassTable::default();
+        assert!(!t.counts());
+        assert_eq!(
+            (t.row(0).admit, t.row(13).admit),
+            (Admit::Calm, Admit::Calm)
+        );
+        assert_eq!((t.row(7).admit, t.row(7).priority), (Admit::Always, 0));
+        t.set("13-18+admit=never+priority=12").unwrap();
+        t.set("8+priority=0+min=5+max=30").unwrap();
+        assert_eq!((t.row(15).admit, t.row(15).priority), (Admit::Never, 12));
+        assert_eq!((t.row(8).min, t.row(8).max, t.row(9).max), (5, 30, 100));
+        assert!(t.counts());
+        for bad in [
+            "64+pin",
+            "9-8+pin",
+            "8+priority=13",
+            "8+min=40",
+            "8+pin=1",
+            "8+admit=maybe",
+            "8+x",
+            "",
+            "+pin",
+            "20-30+min=10",
+        ] {
+            let before = t.clone();
+            assert_eq!(t.set(bad), None, "{bad}");
+            assert_eq!(t.rows, before.rows);
+        }
+        assert_eq!(t.texts().len(), 2);
+    }
+}

@@ -1,0 +1,119 @@
+//! `isotherm classify`: files of a mounted file system, or of a database, become ranges of the volume below them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use isotherm_classify::files::{Options, Place, Ranges, Rules, place_of, walk};
+use isotherm_classify::{opencas, postgres};
+use serde_json::{Value, json};
+
+use super::classes::say;
+use crate::Failure;
+use crate::args::ClassifyArgs;
+use crate::control::Request;
+use crate::control::client::{Client, served};
+
+/// Run it, once or again and again.
+///
+/// # Errors
+/// Not served, another volume's file system, or nothing can be told of where files are.
+pub fn run(args: &ClassifyArgs) -> Result<(), Failure> {
+    loop {
+        let mut client = served(&args.volume)?;
+        let (source, ranges, answer) = match (&args.fs, &args.postgres) {
+            (Some(mountpoint), _) => files(args, &mut client, mountpoint)?,
+            (None, Some(dsn)) => database(args, &mut client, dsn)?,
+            (None, None) => return Err(Failure::usage("give --fs or --postgres")),
+        };
+        say(&mut client, source, true, &ranges)?;
+        args.json.print(&answer, || text(&answer))?;
+        match args.every {
+            Some(seconds) => std::thread::sleep(Duration::from_secs(seconds)),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn text(answer: &Value) -> String {
+    let fields = answer.as_object().into_iter().flatten();
+    let lines: Vec<String> = fields.map(|(k, v)| format!("{k}  {v}\n")).collect();
+    lines.concat()
+}
+
+type Told = (&'static str, Ranges, Value);
+
+fn files(args: &ClassifyArgs, client: &mut Client, mountpoint: &Path) -> Result<Told, Failure> {
+    let rules = match &args.rules {
+        None => Rules::default(),
+        Some(file) => {
+            let text =
+                std::fs::read_to_string(file).map_err(|e| Failure::file(file, "read", &e))?;
+            Rules::parse(&text)
+                .map_err(|e| Failure::failed(format!("{}: {}", file.display(), e.trim_end())))?
+        }
+    };
+    let open_cas = match &args.open_cas {
+        None => opencas::Import::default(),
+        Some(file) => super::classes::open_cas(file)?,
+    };
+    let place = placed(args, client, mountpoint)?;
+    let options = Options {
+        rules,
+        open_cas,
+        only_rules: args.only_rules,
+    };
+    let walked = walk(mountpoint, &place, &options).map_err(|e| Failure::failed(e.to_string()))?;
+    let answer = json!({
+        "source": "files", "files": walked.files, "by_attribute": walked.by_attribute,
+        "by_rule": walked.by_rule, "failed": walked.failed, "ranges": walked.ranges.len(),
+        "bytes": walked.ranges.iter().map(|r| r.1).sum::<u64>(),
+    });
+    Ok(("files", walked.ranges, answer))
+}
+
+fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Told, Failure> {
+    let failed = |e: std::io::Error| Failure::failed(e.to_string());
+    let catalogue = postgres::catalogue(dsn).map_err(failed)?;
+    let place = placed(args, client, &catalogue.data)?;
+    let files = postgres::files(&catalogue);
+    // Table spaces and logs may lie elsewhere.
+    let is_here = |path: &Path| place_of(path).is_ok_and(|p| p == place);
+    let (here, elsewhere): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| is_here(&f.0));
+    let (ranges, unread) = postgres::ranges(&here, place.offset);
+    let answer = json!({
+        "source": "database", "relations": catalogue.relations.len(), "files": here.len(),
+        "elsewhere": elsewhere.len(), "failed": unread, "ranges": ranges.len(),
+        "bytes": ranges.iter().map(|r| r.1).sum::<u64>(),
+    });
+    Ok(("database", ranges, answer))
+}
+
+/// Where the file system of `path` lies, if that is on the volume as far as can be told.
+fn placed(args: &ClassifyArgs, client: &mut Client, path: &Path) -> Result<Place, Failure> {
+    let place = place_of(path).map_err(|e| Failure::failed(e.to_string()))?;
+    let status = client.ask(&Request::Status)?;
+    let shown = status["front_ends"].as_array().into_iter().flatten();
+    let shown = shown.filter_map(|f| f.as_str()?.strip_prefix("block-file:"));
+    let is_it = place.backing.as_ref().is_some_and(|backing| {
+        // Paths are as the serving process was told them.
+        let from = format!("/proc/{}/cwd", status["pid"]);
+        let known = std::fs::canonicalize(backing).ok();
+        let mut shown = shown.map(|file| std::fs::canonicalize(Path::new(&from).join(file)).ok());
+        known.is_some() && shown.any(|s| s == known)
+    });
+    // A client of NBD on this machine shows no more than its name.
+    let is_nbd = place.disk.to_string_lossy().starts_with("/dev/nbd");
+    if is_it || is_nbd || args.force {
+        return Ok(place);
+    }
+    Err(Failure::failed(format!(
+        "{}: its file system lies on {}{}, which is not the block file of {}: name the volume below it, or give --force if it is that",
+        path.display(),
+        place.disk.display(),
+        place
+            .backing
+            .as_ref()
+            .map_or_else(String::new, |b| format!(" ({})", b.display())),
+        args.volume.display()
+    )))
+}

@@ -1,0 +1,3 @@
+//! See `classify::layout`.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| isotherm_fuzz::classify::layout(data));

@@ -104,20 +104,16 @@ impl Disk {
     pub fn crash(&mut self, rng: &mut Rng, extra: &[(u64, Vec<u8>)]) {
         let mut image = core::mem::take(&mut self.durable);
         let cached = core::mem::take(&mut self.unflushed);
-        // Sometimes all, sometimes none, mostly a mix; or each write lacks its last sector, or has nothing but that.
-        let keep = rng.below(6);
+        let keep = rng.below(4); // sometimes all, sometimes none, mostly a mix
         let pending = cached
             .iter()
             .map(|u| (u.offset, &u.data))
             .chain(extra.iter().map(|(o, d)| (*o as usize, d)));
         for (offset, data) in pending {
-            let sectors = data.len().div_ceil(SECTOR);
             for (i, s) in data.chunks(SECTOR).enumerate() {
                 let kept = match keep {
                     0 => false,
                     1 => true,
-                    2 => i + 1 < sectors,
-                    3 => i + 1 == sectors && sectors > 1,
                     _ => rng.one_in(2),
                 };
                 if kept {

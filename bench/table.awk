@@ -1,5 +1,5 @@
 # Lines "CASE NAME ROUND VALUE" in; for each case and name out: median value, median of the ratios to the peer within the
-# rounds, and whether the bar is met.  Variables: peer (name compared with), bar (least ratio, for the name `ours`).
+# rounds with the least and the greatest, and whether the bar is met.  Variables: peer (name compared with), bar (least ratio, for the name `ours`).
 function median(list, n, i, j, t) {
     for (i = 2; i <= n; i++)
         for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
@@ -22,7 +22,9 @@ END {
                 if (base > 0) ratio[++m] = at[part[1], part[2], r] / base
             }
         q = m ? median(ratio, m) : 0
+        # `median` has sorted them.
+        spread = m > 1 ? sprintf(" [%.2f, %.2f]", ratio[1], ratio[m]) : ""
         verdict = part[2] != "ours" ? "" : (q >= bar ? "met" : "MISSED") " (bar " bar ")"
-        printf "%-22s %-16s %9d/s  ratio %5.2f  %s\n", part[1], part[2], median(value, n), q, verdict
+        printf "%-22s %-16s %9d/s  ratio %5.2f%-14s  %s\n", part[1], part[2], median(value, n), q, spread, verdict
     }
 }

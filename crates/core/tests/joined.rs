@@ -28,10 +28,11 @@ struct Steps {
 
 impl Steps {
     fn new(policy: &str, params: Params) -> Steps {
-        Steps {
-            run: Run::new(policy, params),
-            ops: Vec::new(),
-        }
+        Steps::of(Run::new(policy, params))
+    }
+    fn of(run: Run) -> Steps {
+        let ops = Vec::new();
+        Steps { run, ops }
     }
     fn note(&mut self) -> Vec<Effect> {
         let out = std::mem::take(&mut self.run.out);
@@ -116,6 +117,34 @@ fn a_cold_read_reads_the_disk_once_and_its_fetches_write_once() {
     assert_eq!(writes[0].len, 16 * 4096);
     s.settle();
     assert_eq!(s.copies(), 16);
+    assert_eq!(s.run.refused(Refusal::Limit), 0);
+}
+
+/// 512 KiB in extents of 4 KiB, with the buffers that a volume of such extents gets.
+#[test]
+fn a_cold_read_of_128_extents_takes_one_disk_read_and_refuses_no_fetch() {
+    let buffers = Params::buffers_for(EXTENT as u32);
+    let mut s = Steps::of(Run::of(rig::sized("lru", params(buffers), 160, 1024)));
+    s.ask(1, RequestOp::Read, 0, 128);
+    let reads: Vec<_> = s.ops.iter().filter(|o| o.member == SLOW).copied().collect();
+    assert_eq!(reads.len(), 1, "{:?}", s.ops);
+    assert_eq!(reads[0].len, 512 << 10);
+    s.end(reads[0], Ok(reads[0].len));
+    let writes = s.moves(FAST, OpKind::Write);
+    assert_eq!((writes.len(), writes[0].len), (1, 512 << 10));
+    s.settle();
+    assert_eq!(s.copies(), 128);
+
+    // A full cache: 96 more slots are needed than are free, and the extents used longest ago give theirs, all in a row.
+    s.ask(2, RequestOp::Read, 512, 128);
+    let reads: Vec<_> = s.ops.iter().filter(|o| o.member == SLOW).copied().collect();
+    assert_eq!(reads.len(), 1, "{:?}", s.ops);
+    s.end(reads[0], Ok(reads[0].len));
+    let writes = s.moves(FAST, OpKind::Write);
+    assert_eq!(writes.iter().map(|o| o.len).sum::<u32>(), 512 << 10);
+    assert!(writes.len() <= 2, "{writes:?}");
+    s.settle();
+    assert_eq!(s.copies(), 256);
     assert_eq!(s.run.refused(Refusal::Limit), 0);
 }
 

@@ -169,7 +169,7 @@ impl Port for Tap {
         };
         let arrived = Instant::now();
         let listening = Arc::clone(&self.listening);
-        let timed: Completion = Box::new(move |result, buf| {
+        let timed = Completion::new(move |result, buf| {
             let entry = Entry {
                 time_ns: arrived.duration_since(session.begun).as_nanos() as u64,
                 latency_ns: arrived.elapsed().as_nanos() as u64,
@@ -180,7 +180,7 @@ impl Port for Tap {
                 fua,
             };
             // Reply first: the recording must not add to what it measures.
-            done(result, buf);
+            done.call(result, buf);
             listening.send(&session, entry);
         });
         self.inner.submit(op, offset, len, fua, class, buf, timed);
@@ -221,7 +221,7 @@ mod tests {
             buf: Option<Buffer>,
             done: Completion,
         ) {
-            done(Ok(()), buf);
+            done.call(Ok(()), buf);
         }
         fn block_status(&self, _: u64, len: u32, _: usize) -> Vec<(u32, bool)> {
             vec![(len, true)]
@@ -236,7 +236,7 @@ mod tests {
             true,
             7,
             None,
-            Box::new(|_, _| {}),
+            Completion::new(|_, _| {}),
         );
     }
 

@@ -10,7 +10,7 @@ use isotherm_core::{BufRef, Effect, IoError, Nanos, Request, RequestOp};
 use isotherm_lab::hostile::Rng;
 use isotherm_lab::parity::{Parity, ParityError, replay};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Port};
+use isotherm_live::port::{Buffer, Completion, Port};
 use isotherm_live::recorder::{Recorded, Recording};
 use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use isotherm_traces::events::{
@@ -83,7 +83,7 @@ fn ask(
         b
     });
     let (send, receive) = mpsc::channel();
-    let done = Box::new(move |r, b| send.send((r, b)).expect("the asker waits"));
+    let done = Completion::new(move |r, b| send.send((r, b)).expect("the asker waits"));
     port.submit(op, offset, len, fua, (offset >> 20) as u8 & 63, buf, done);
     receive.recv().expect("an answer")
 }
@@ -364,7 +364,7 @@ fn a_writer_that_stands_still_ends_the_recording_and_nothing_else() {
         let (send, receive) = mpsc::channel();
         for i in 0..1000 {
             let send = send.clone();
-            let done = Box::new(move |r, _| send.send(r).expect("the asker waits"));
+            let done = Completion::new(move |r, _| send.send(r).expect("the asker waits"));
             let buf = Some(port.buffer(i << 12, 4096));
             port.submit(RequestOp::Read, i << 12, 4096, false, 0, buf, done);
         }

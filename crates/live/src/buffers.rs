@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! region (anonymous, 2 MiB aligned, one fixed buffer of the ring)
-//! ┌──────────────────────────────┬───────────────────────┬─────────────┬────────────┬──────────┐
-//! │ pool: 4 KiB … 32 MiB chunks  │ move buffers, n × ext │ world's own │ block file │ zeros    │
-//! └──────────────────────────────┴───────────────────────┴─────────────┴────────────┴──────────┘
+//! ┌──────────────────────────────┬───────────────────────┬─────────────┬────────────┬───────┬──────────────┐
+//! │ pool: 4 KiB … 32 MiB chunks  │ move buffers, n × ext │ world's own │ block file │ zeros │ FUSE's ring  │
+//! └──────────────────────────────┴───────────────────────┴─────────────┴────────────┴───────┴──────────────┘
 //! ```
 //! Who may hold how much of the pool: `shares.rs`. In steady state nothing is allocated: chunks go round. A request that no chunk can hold gets memory of its own, one such
 //! at a time; the ring then uses the plain instead of the fixed operations.
@@ -421,6 +421,20 @@ impl Memory {
         }
     }
 
+    /// The same bytes once more, not owned: dropping it gives nothing back.
+    ///
+    /// # Safety
+    /// This value is neither dropped nor are its bytes used as long as the loan exists.
+    pub(crate) unsafe fn lend(&self) -> Memory {
+        Memory {
+            start: self.start,
+            capacity: self.capacity,
+            chunk: Some(NONE),
+            owner: None,
+            share: None,
+        }
+    }
+
     fn layout(bytes: usize) -> Layout {
         // Cannot fail: a power of two of at most 2^33 and a constant alignment.
         Layout::from_size_align(bytes, ALIGNMENT).unwrap_or(Layout::new::<u8>())
@@ -570,6 +584,8 @@ pub(crate) struct Arena {
     pub own: Arc<Pool>,
     /// For the block file alone, when others hold all of `pool`.
     pub file: Arc<Pool>,
+    /// For what sources keep in the ring, if there is any.
+    pub ring: Option<Arc<Pool>>,
     moves: usize,
     move_bytes: usize,
     move_count: usize,
@@ -584,15 +600,19 @@ impl Arena {
     /// Bytes of the zeroed buffer.
     pub const ZEROS: usize = 1 << 20;
 
-    pub fn new(pool: usize, move_buffers: u16, extent: u32) -> io::Result<Arena> {
+    /// `ring`: bytes for what sources keep in the ring.
+    pub fn new(pool: usize, move_buffers: u16, extent: u32, ring: usize) -> io::Result<Arena> {
         let pool_bytes = pool.max(ALIGNMENT).next_multiple_of(ALIGNMENT);
         let (move_count, move_bytes) = (usize::from(move_buffers), extent as usize);
         let moves = pool_bytes;
         let own = (moves + move_count * move_bytes).next_multiple_of(ALIGNMENT);
         let file = own + Self::OWN;
         let zeros = file + Self::FILE;
-        let region = Region::new(zeros + Self::ZEROS)?;
+        let entries = zeros + Self::ZEROS;
+        let ring = ring.next_multiple_of(ALIGNMENT);
+        let region = Region::new(entries + ring)?;
         Ok(Arena {
+            ring: (ring > 0).then(|| Pool::within(Arc::clone(&region), entries, ring)),
             pool: Pool::within(Arc::clone(&region), 0, pool_bytes),
             own: Pool::within(Arc::clone(&region), own, Self::OWN),
             file: Pool::within(Arc::clone(&region), file, Self::FILE),

@@ -101,7 +101,7 @@ fn what_no_chunk_can_hold_is_served_alone() {
 
 #[test]
 fn the_arena_keeps_its_parts_apart() {
-    let arena = Arena::new(1 << 20, 3, 65536).unwrap();
+    let arena = Arena::new(1 << 20, 3, 65536, 0).unwrap();
     let base = arena.region.base() as usize;
     assert_eq!(arena.move_at(0, 0, 65536) as usize, base + (1 << 20));
     assert_eq!(

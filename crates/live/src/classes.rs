@@ -9,7 +9,7 @@
 //! Never false: nothing here changes data, and requests never wait for it.
 
 use crate::inbox::{Done, Submission};
-use crate::port::{Buffer, Port};
+use crate::port::{Buffer, Completion, Port};
 use crate::server::Handle;
 use isotherm_classify::ext::Bytes;
 use isotherm_classify::layout::Looks;
@@ -168,7 +168,7 @@ impl Bytes for Volume<'_> {
             fua: false,
             class: QUIET,
             buf: Some(buffer),
-            done: Done::Call(Box::new(done)),
+            done: Done::Call(Completion::new(done)),
         });
         match receive.recv() {
             Ok((Ok(()), Some(buffer))) => {

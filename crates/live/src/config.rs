@@ -92,6 +92,8 @@ pub struct IoConfig {
     pub queue_depth: u32,
     /// Look for work so long before sleeping, microseconds; 0 = sleep at once.
     pub spin_us: u32,
+    /// Take the block file's requests through io_uring where the kernel offers it and it is on.
+    pub fuse_ring: bool,
     /// Bypass the page cache where the file system allows.
     pub direct: bool,
     /// Records wait at most so long for a FLUSH to carry them, milliseconds.
@@ -155,6 +157,7 @@ impl Default for IoConfig {
             move_buffers: 16,
             queue_depth: 256,
             spin_us: 5,
+            fuse_ring: true,
             direct: true,
             commit_interval_ms: 5000,
             stage_blocks: 1024,
@@ -208,6 +211,7 @@ const IO: &[&str] = &[
     "move_buffers",
     "queue_depth",
     "spin_us",
+    "fuse_ring",
     "direct",
     "commit_interval_ms",
     "stage_blocks",

@@ -87,6 +87,8 @@ impl<C> Inbox<C> {
     ///
     /// # Errors
     /// Gives it back if the volume is closed.
+    // Boxing what comes back would allocate for each request.
+    #[allow(clippy::result_large_err)]
     pub fn push(&self, mut s: Submission) -> Result<(), Submission> {
         if self.on_own_thread() {
             if self.closed.load(Ordering::Acquire) {
@@ -234,7 +236,7 @@ impl Submission {
     /// Ends it without the engine. Tickets cannot be told here: their source is on the engine's thread and sees the end itself.
     pub fn refuse(self, error: IoError) {
         if let Done::Call(done) = self.done {
-            done(Err(error), self.buf);
+            done.call(Err(error), self.buf);
         }
     }
 }

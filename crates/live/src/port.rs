@@ -3,10 +3,33 @@
 pub use crate::buffers::{ALIGNMENT, Buffer, Pool};
 pub use crate::shares::Share;
 use isotherm_core::{IoError, RequestOp};
+use smallbox::space::S8;
+use smallbox::{SmallBox, smallbox};
 use std::sync::Arc;
 
 /// Called once when a request ended, on the engine's thread, with the request's buffer. It must not block long.
-pub type Completion = Box<dyn FnOnce(Result<(), IoError>, Option<Buffer>) + Send>;
+///
+/// Holds closures of up to 56 bytes in place; larger ones are boxed.
+pub struct Completion(SmallBox<Ending, S8>);
+
+type Ending = dyn FnMut(Result<(), IoError>, Option<Buffer>) + Send;
+
+impl Completion {
+    /// Calls `f` at the end.
+    pub fn new(f: impl FnOnce(Result<(), IoError>, Option<Buffer>) + Send + 'static) -> Completion {
+        let mut f = Some(f);
+        Completion(smallbox!(move |result, buffer| {
+            if let Some(f) = f.take() {
+                f(result, buffer);
+            }
+        }))
+    }
+
+    /// The request has ended.
+    pub fn call(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
+        (self.0)(result, buffer);
+    }
+}
 
 /// How front ends hand requests to the engine's thread.
 pub trait Port: Send + Sync {

@@ -163,7 +163,7 @@ impl Table {
 
     fn tell(&mut self, done: Done, result: Result<(), IoError>, buf: Option<Buffer>) {
         match done {
-            Done::Call(f) => f(result, buf),
+            Done::Call(done) => done.call(result, buf),
             Done::Ticket(ticket) => self.ended.push(Ended {
                 ticket,
                 result,

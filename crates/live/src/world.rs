@@ -13,8 +13,9 @@
 mod beat;
 mod faults;
 mod flight;
+mod ring;
 
-use crate::buffers::{Arena, Buffer};
+use crate::buffers::{Arena, Buffer, Pool};
 use crate::config::IoConfig;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
@@ -27,9 +28,12 @@ use crate::stamp::Stamp;
 use beat::{Beat, STAMP};
 pub use faults::Fault;
 use flight::Flight;
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{cqueue, opcode, squeue, types};
 use isotherm_core::{Effect, Event, ExtentId, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
+use ring::Ring;
+pub use ring::RingSource;
+pub(crate) use ring::offers_fuse;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -124,7 +128,7 @@ impl Slow {
 
 /// See the module.
 pub struct UringWorld {
-    ring: IoUring,
+    ring: Ring,
     fixed: bool,
     inbox: Arc<Inbox<Command>>,
     devices: Arc<Vec<Option<Device>>>,
@@ -136,6 +140,7 @@ pub struct UringWorld {
     ready: Vec<Event>,
     cqes: Vec<(u64, i32, bool)>,
     sources: Vec<(Option<Box<dyn Source>>, bool)>,
+    ring_sources: Vec<Option<Box<dyn RingSource>>>,
     /// Extents whose class the engine has not heard yet.
     pub(crate) reclassified: VecDeque<(ExtentId, u8)>,
     slow: Arc<Slow>,
@@ -168,24 +173,6 @@ pub(crate) struct Parts {
     pub stamp: Option<(Stamp, usize)>,
 }
 
-fn build_ring(entries: u32) -> io::Result<IoUring> {
-    // Completions are handled when we ask for them, without interrupting: fewest switches for one thread that submits and
-    // waits. Older kernels know less.
-    let modern = IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
-        .setup_clamp()
-        .setup_cqsize(entries * 8)
-        .build(entries);
-    modern.or_else(|_| {
-        IoUring::builder()
-            .setup_clamp()
-            .setup_cqsize(entries * 8)
-            .build(entries)
-    })
-}
-
 /// The process could not become an I/O flusher.
 pub(crate) static NOT_A_FLUSHER: AtomicBool = AtomicBool::new(false);
 
@@ -193,7 +180,7 @@ pub(crate) static NOT_A_FLUSHER: AtomicBool = AtomicBool::new(false);
 /// write-back; without that right, making a worker in the middle of the work can wait for dirty pages that only this very
 /// thread can write back (seen as a hang with writer and server in one small memory group). The last worker of a kind does
 /// not end when idle. The price: what the kernel cannot start at once (flushes, writes into holes) is done one at a time.
-fn bind_workers(ring: &mut IoUring, fds: &[RawFd]) -> io::Result<()> {
+fn bind_workers(ring: &mut Ring, fds: &[RawFd]) -> io::Result<()> {
     ring.submitter().register_iowq_max_workers(&mut [1, 1])?;
     let mut waiting = 0;
     for (i, _) in fds.iter().enumerate().filter(|(_, fd)| **fd >= 0) {
@@ -201,12 +188,12 @@ fn bind_workers(ring: &mut IoUring, fds: &[RawFd]) -> io::Result<()> {
             .build()
             .flags(squeue::Flags::ASYNC);
         // SAFETY: a flush names a registered file and no memory.
-        if unsafe { ring.submission().push(&flush) }.is_ok() {
+        if unsafe { ring.push(&flush) } {
             waiting += 1;
         }
     }
     while waiting > 0 {
-        ring.submit_and_wait(1)?;
+        ring.submitter().submit_and_wait(1)?;
         waiting -= ring.completion().count().min(waiting);
     }
     Ok(())
@@ -223,7 +210,7 @@ impl UringWorld {
                 ),
             )
         };
-        let mut ring = build_ring(io.queue_depth).map_err(refused)?;
+        let mut ring = Ring::new(io.queue_depth).map_err(refused)?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(refused(io::ErrorKind::Unsupported.into()));
         }
@@ -269,6 +256,7 @@ impl UringWorld {
             ready: Vec::with_capacity(64),
             cqes: Vec::with_capacity(256),
             sources: Vec::new(),
+            ring_sources: Vec::new(),
             reclassified: VecDeque::new(),
             slow: Arc::default(),
             start: Instant::now(),
@@ -344,6 +332,38 @@ impl UringWorld {
         self.woken = true;
     }
 
+    /// Memory for the payload of a [`RingSource`], of which the ring knows. `None`: this ring takes none.
+    pub(crate) fn ring_memory(&self) -> Option<Arc<Pool>> {
+        self.arena.ring.clone().filter(|_| self.ring.is_wide())
+    }
+
+    /// Puts what `source` has into the ring, from now on, and tells it what comes back. Only where there is
+    /// [`UringWorld::ring_memory`].
+    pub(crate) fn add_ring_source(&mut self, source: Box<dyn RingSource>) {
+        match self.ring_sources.iter_mut().find(|s| s.is_none()) {
+            Some(place) => *place = Some(source),
+            None => self.ring_sources.push(Some(source)),
+        }
+        self.woken = true;
+    }
+
+    /// Puts what ring sources have into the ring.
+    fn take_from_ring_sources(&mut self) {
+        for i in 0..self.ring_sources.len() {
+            let Some(mut source) = self.ring_sources[i].take() else {
+                continue;
+            };
+            source.put(&mut |number, entry| {
+                let entry = entry.user_data(ring::name(i, number));
+                // SAFETY: what it points to stays until it comes back: see `RingSource`.
+                while !unsafe { self.ring.push_wide(&entry) } {
+                    self.enter(0, None);
+                }
+            });
+            self.ring_sources[i] = (!source.is_over()).then_some(source);
+        }
+    }
+
     /// What happened on a member.
     pub fn member_stats(&self, member: usize) -> MemberStats {
         self.members[member].stats
@@ -374,7 +394,7 @@ impl UringWorld {
     fn push(&mut self, entry: &squeue::Entry) {
         loop {
             // SAFETY: whatever the entry points to stays until its completion: see the module's invariant.
-            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            if unsafe { self.ring.push(entry) } {
                 return;
             }
             self.enter(0, None);
@@ -414,6 +434,12 @@ impl UringWorld {
         self.take_completions();
         let mut cqes = std::mem::take(&mut self.cqes);
         for (data, res, more) in cqes.drain(..) {
+            if let Some((i, number)) = ring::named(data) {
+                if let Some(Some(source)) = self.ring_sources.get_mut(i) {
+                    source.back(number, res);
+                }
+                continue;
+            }
             match data {
                 BELL => {
                     self.woken = true;
@@ -514,7 +540,7 @@ impl UringWorld {
             }
             return false;
         }
-        if !self.ring.submission().is_empty() {
+        if !self.ring.is_idle() {
             self.enter(0, None);
             if self.is_pending() {
                 // It ended at once (memory, page cache): that says nothing about looking around.
@@ -523,7 +549,7 @@ impl UringWorld {
         }
         let end = Instant::now() + self.spin;
         loop {
-            if self.is_pending() || self.ring.submission().taskrun() {
+            if self.is_pending() || self.ring.taskrun() {
                 self.misses = 0;
                 return true;
             }
@@ -548,6 +574,7 @@ impl World for UringWorld {
         let mut eager = self.has_busy_source();
         loop {
             self.beat_if_due();
+            self.take_from_ring_sources();
             let beat = self.next_beat();
             let until_beat = match (until, beat) {
                 (Some(a), Some(b)) => Some(a.min(b)),
@@ -568,7 +595,7 @@ impl World for UringWorld {
             let due = left.is_some_and(|l| l.is_zero());
             if due || std::mem::take(&mut eager) || self.is_pending() || self.look_around() {
                 // One call submits what the last round of effects queued and runs what has completed meanwhile.
-                if !self.ring.submission().is_empty() || self.ring.submission().taskrun() {
+                if !self.ring.is_idle() || self.ring.taskrun() {
                     self.enter(0, None);
                 }
             } else if self.inbox.prepare_sleep() {

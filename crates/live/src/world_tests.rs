@@ -1,6 +1,7 @@
 use super::*;
 use crate::device::OpenHow;
 use crate::inbox::Done;
+use crate::port::Completion;
 use isotherm_core::{BufRef, DeviceOp, MemberId, RequestOp};
 use isotherm_models::{DeviceModel, ModelOp, Options, Span, preset};
 use std::fs::File;
@@ -39,7 +40,7 @@ fn bench_with(model: Option<Box<dyn DeviceModel>>) -> Bench {
     .unwrap();
     let pacer = model.map(Pacer::new);
     let inbox = Arc::new(Inbox::new(64).unwrap());
-    let arena = Arc::new(Arena::new(4 << 20, 2, 65536).unwrap());
+    let arena = Arc::new(Arena::new(4 << 20, 2, 65536, 0).unwrap());
     let parts = Parts {
         devices: Arc::new(vec![Some(device), None]),
         pacers: vec![pacer, None],
@@ -478,7 +479,7 @@ fn a_world_that_is_dropped_answers_and_waits_for_the_device() {
     let (send, receive) = std::sync::mpsc::channel();
     let mut buf = b.arena.pool.buffer(0, 1 << 20, 512);
     buf.fill(0x44);
-    let done = Done::Call(Box::new(move |result, buf| {
+    let done = Done::Call(Completion::new(move |result, buf| {
         send.send((result, buf.is_some())).unwrap();
     }));
     let s = Submission {

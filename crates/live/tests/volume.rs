@@ -2,7 +2,7 @@
 
 use isotherm_core::{IoError, RequestOp};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Port};
+use isotherm_live::port::{Buffer, Completion, Port};
 use isotherm_live::volume::description;
 use isotherm_live::{ErrorKind, MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ fn ask(
         fua,
         0,
         buf,
-        Box::new(move |r, b| send.send((r, b)).unwrap()),
+        Completion::new(move |r, b| send.send((r, b)).unwrap()),
     );
     receive.recv().unwrap()
 }
@@ -212,7 +212,7 @@ fn many_requests_at_once_from_many_threads() {
                     let mut buf = port.buffer(base + i * 16384, 16384);
                     buf.fill((t * 50 + i % 50) as u8 + 1);
                     let send = send.clone();
-                    let done = Box::new(move |r, _| send.send(r).unwrap());
+                    let done = Completion::new(move |r, _| send.send(r).unwrap());
                     port.submit(
                         RequestOp::Write,
                         base + i * 16384,

@@ -120,7 +120,11 @@ impl Comparison {
 pub fn validate(sheet: &Sheet) -> Result<Vec<Comparison>, SheetError> {
     let mut out = Vec::with_capacity(sheet.published.len());
     for p in &sheet.published {
-        let mut model = sheet.model(&Options::default())?;
+        let options = Options {
+            write_cache: p.write_cache,
+            ..Options::default()
+        };
+        let mut model = sheet.model(&options)?;
         out.push(Comparison {
             device: sheet.name.clone(),
             published: p.clone(),

@@ -42,6 +42,9 @@ pub struct Published {
     pub value: f64,
     /// Operations kept in flight.
     pub depth: u32,
+    /// The figure was taken with the write cache on or off; without it, as the drive is shipped.
+    #[serde(default)]
+    pub write_cache: Option<bool>,
     /// Where the figure stands.
     pub source: String,
 }

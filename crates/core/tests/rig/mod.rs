@@ -31,7 +31,12 @@ impl Media for Ram {
 
 /// Fast on member 0, slow on member 1, which holds all extents.
 pub fn engine(policy: &str, params: Params) -> Engine {
-    let area = MetaArea::for_volume(EXTENTS, 8, 0).with_copies(EXTENTS, FAST, 8);
+    sized(policy, params, FAST, EXTENTS)
+}
+
+/// The same with a number of fast slots and of extents.
+pub fn sized(policy: &str, params: Params, fast: u32, extents: u32) -> Engine {
+    let area = MetaArea::for_volume(extents, 8, 0).with_copies(extents, fast, 8);
     let data_offset = (area.end() + 4096).div_ceil(4096) * 4096;
     let member = |i: u8, slots: u32| MemberEntry {
         uuid: [i + 1; 16],
@@ -44,10 +49,10 @@ pub fn engine(policy: &str, params: Params) -> Engine {
     let shape = Shape {
         extent_shift: 12,
         block_shift: 9,
-        extents: EXTENTS,
+        extents,
         area,
     };
-    let members = vec![member(0, FAST), member(1, EXTENTS + 8)];
+    let members = vec![member(0, fast), member(1, extents + 8)];
     let sb = Superblock::new([7; 16], 1, shape, members);
     let mut ram = Ram(sb
         .members
@@ -88,8 +93,11 @@ pub struct Run {
 
 impl Run {
     pub fn new(policy: &str, params: Params) -> Run {
+        Run::of(engine(policy, params))
+    }
+    pub fn of(engine: Engine) -> Run {
         Run {
-            engine: engine(policy, params),
+            engine,
             now: Nanos(0),
             due: BTreeMap::new(),
             out: Vec::new(),

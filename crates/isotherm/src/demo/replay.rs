@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use isotherm_core::{IoError, Nanos, RequestOp};
-use isotherm_live::port::{Buffer, Port};
+use isotherm_live::port::{Buffer, Completion, Port};
 use isotherm_live::{OpenMode, Server, Volume};
 use isotherm_traces::{Format, Op, Options, Record, WriteOptions, Writer};
 
@@ -357,7 +357,7 @@ impl<'a> Run<'a> {
             }
         }
         let send = self.send.clone();
-        let done = Box::new(move |result, buf| {
+        let done = Completion::new(move |result, buf| {
             // Nobody listens any more when the run has failed.
             let _ = send.send(Done {
                 slot,
@@ -420,7 +420,7 @@ impl<'a> Run<'a> {
             self.take()?;
         }
         let (send, receive) = mpsc::channel();
-        let done = Box::new(move |result, _| {
+        let done = Completion::new(move |result, _| {
             let _ = send.send(result);
         });
         port.submit(RequestOp::Flush, 0, 0, false, 0, None, done);

@@ -12,7 +12,7 @@ use isotherm_lab::hostile::Rng;
 use isotherm_lab::hostile::disk::Disk;
 use isotherm_lab::hostile::truth::{self, CELL, Expect, Truth};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Port};
+use isotherm_live::port::{Buffer, Completion, Port};
 use isotherm_live::{MemberConfig, OpenMode, Volume, VolumeConfig};
 use rack::Rack;
 use std::collections::BTreeMap;
@@ -225,7 +225,7 @@ impl Run {
         send: &mpsc::Sender<Reply>,
     ) -> Option<Pending> {
         let send = send.clone();
-        let done = Box::new(move |result, buf| {
+        let done = Completion::new(move |result, buf| {
             // The receiver has gone when the run ended with an error.
             let _ = send.send((number, result, buf));
         });
@@ -312,7 +312,7 @@ impl Run {
         for at in (0..port.volume_bytes()).step_by(EXTENT as usize) {
             let (send, receive) = mpsc::channel();
             let buf = port.buffer(at, EXTENT as u32);
-            let done = Box::new(move |result, buf| {
+            let done = Completion::new(move |result, buf| {
                 let _ = send.send((result, buf));
             });
             port.submit(

@@ -26,6 +26,9 @@ pub const SLOTS_MAX: u32 = (1 << 29) - 1;
 const FAST_SLOTS_MAX: u64 = 1 << 26;
 /// Moves at once at most.
 const MOVES_MAX: u32 = 256;
+/// Where data begin on the slowest tier: at a multiple of this. A volume with a cache keeps more metadata than a disk alone; near
+/// saturation it shows in the latency when all data lie some megabytes further on.
+const DATA_FROM: u64 = 64 << 20;
 /// The logical block of a simulated volume, as a power of two: the sector.
 const BLOCK_SHIFT: u32 = 9;
 
@@ -176,7 +179,10 @@ impl Shape {
         let entry = |i: usize, p: &Place| {
             // Journal and checkpoints are on the first member of the fastest and of the slowest tier.
             let meta = i == 0 || (p.tier == last && p.index == 0);
-            let data_offset = Layout::data_offset(&area, meta, extent);
+            let mut data_offset = Layout::data_offset(&area, meta, extent);
+            if p.tier == last {
+                data_offset = data_offset.next_multiple_of(DATA_FROM.max(extent));
+            }
             MemberEntry {
                 uuid: [i as u8 + 1; 16],
                 tier: TierId(p.tier),

@@ -9,7 +9,8 @@
 //! and submits it; it does not wait, so as many requests are in flight as the kernel sends. The reply goes out from the
 //! completion, on the engine's thread. Only directory and attribute requests, and `lseek` for data and holes, are
 //! answered on the session thread. With [`mount_on_engine`] the engine's thread takes reads, writes and flushes from the
-//! kernel itself, which saves the hand-off; see [`Pump`].
+//! kernel itself, which saves the hand-off; see [`Pump`]. Where the kernel offers FUSE over io_uring and root has turned it
+//! on, requests come through that thread's own ring instead, and no payload is copied by us (`ring.rs`).
 //!
 //! # What the file promises
 //!
@@ -47,11 +48,12 @@
 //! # Cost
 //!
 //! One copy of each write's payload (fuser's buffer is not aligned for direct I/O) and, for each request, the hand-off to
-//! the engine's thread; see `bench/block-file/handoff.sh`.
+//! the engine's thread; see `bench/block-file/handoff.sh`. Neither through io_uring.
 
 mod error;
 mod mountpoint;
 mod pump;
+pub(crate) mod ring;
 mod serve;
 mod source;
 pub mod testing;
@@ -74,6 +76,8 @@ pub use pump::{Pump, Received};
 /// unmount is tried for 200 ms before it is reported.
 const BUSY_TRIES: u32 = 10;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
+/// Looks, so far apart, whether the entries of the mount before have come back: 2 s.
+const ENTRY_TRIES: u32 = 100;
 
 /// How a block file is shown and served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +93,10 @@ pub struct Options {
     pub threads: usize,
     /// Asynchronous requests that the kernel keeps in flight, at least 1: the queue depth of a loop device above.
     pub max_background: u16,
+    /// Take requests through the engine's io_uring where the kernel offers that and it is on
+    /// (`/sys/module/fuse/parameters/enable_uring`), instead of from `/dev/fuse`. Only with [`mount_on_engine`]. Requests are then
+    /// of 256 KiB at most instead of 1 MiB.
+    pub ring: bool,
 }
 
 impl Default for Options {
@@ -98,6 +106,7 @@ impl Default for Options {
             preferred_bytes: 64 * 1024,
             threads: 1,
             max_background: 512,
+            ring: true,
         }
     }
 }
@@ -115,6 +124,8 @@ pub struct Mount {
     /// With a pump: the way to fuser's session, and the thread that carries its replies.
     slow: Option<Arc<pump::Slow>>,
     relay: Option<JoinHandle<()>>,
+    /// Requests come through io_uring.
+    ring: bool,
 }
 
 /// Show `port`'s volume as the file `dir/name` and serve it from threads of its own.
@@ -131,6 +142,10 @@ pub fn mount(
     options: &Options,
 ) -> Result<Mount, Error> {
     let (mut mount, descriptor) = place(&*port, dir, name, options)?;
+    let options = &Options {
+        ring: false,
+        ..options.clone()
+    };
     let volume = serve::Volume::new(port, name, options, Arc::clone(&mount.shut));
     mount.serve(volume, descriptor, options.threads.clamp(1, 64))?;
     Ok(mount)
@@ -148,10 +163,23 @@ pub fn mount_pumped(
     name: &str,
     options: &Options,
 ) -> Result<(Mount, Pump), Error> {
+    let options = &Options {
+        ring: false,
+        ..options.clone()
+    };
+    pumped(port, dir, name, options)
+}
+
+fn pumped(
+    port: Arc<dyn Port>,
+    dir: &Path,
+    name: &str,
+    options: &Options,
+) -> Result<(Mount, Pump), Error> {
     let failed = |source| Error::Session { source };
     let (mut mount, descriptor) = place(&*port, dir, name, options)?;
     let volume = serve::Volume::new(Arc::clone(&port), name, options, Arc::clone(&mount.shut));
-    let parts = pump::split(descriptor, port).map_err(failed)?;
+    let parts = pump::split(descriptor, port, options.ring).map_err(failed)?;
     let slow = Arc::clone(&parts.slow);
     mount.slow = Some(parts.slow);
     let relay = move || {
@@ -180,11 +208,46 @@ pub fn mount_on_engine(
     name: &str,
     options: &Options,
 ) -> Result<Mount, Error> {
-    let (mount, pump) = mount_pumped(port, dir, name, options)?;
+    let failed = |what: &str| Error::Session {
+        source: io::Error::other(what.to_owned()),
+    };
+    let closed = || failed("the volume is closed");
+    let memory = handle
+        .call(|_, world| world.ring_memory())
+        .ok_or_else(closed)?;
+    let options = &Options {
+        ring: options.ring && memory.as_ref().is_some_and(is_unused),
+        ..options.clone()
+    };
+    let (mut mount, pump) = pumped(Arc::clone(&port), dir, name, options)?;
+    let slow = mount.slow.clone();
+    if let Some((slow, pool)) = slow.zip(memory.filter(|_| options.ring)) {
+        let agreed = slow
+            .agreed()
+            .ok_or_else(|| failed("the kernel's first request was not answered"))?;
+        if agreed {
+            // The kernel sends nothing until it has the entries.
+            let entries = ring::Entries::new(pump.device(), port, Arc::clone(&slow), &pool)
+                .ok_or_else(|| failed("no memory for the kernel's requests"))?;
+            slow.lead_to(handle.clone(), entries.answers());
+            handle
+                .call(move |_, world| world.add_ring_source(Box::new(entries)))
+                .ok_or_else(closed)?;
+            mount.ring = true;
+        }
+    }
     let source = source::PumpSource::new(pump, handle.clone());
     let added = handle.call(move |_, world| world.add_source(Box::new(source)));
-    added.map(|()| mount).ok_or_else(|| Error::Session {
-        source: io::Error::other("the volume is closed"),
+    added.map(|()| mount).ok_or_else(closed)
+}
+
+/// Is nothing of the entries' memory in use? Those of a mount that has ended come back a moment later.
+fn is_unused(memory: &Arc<crate::buffers::Pool>) -> bool {
+    (0..ENTRY_TRIES).any(|i| {
+        if i > 0 {
+            std::thread::sleep(BUSY_WAIT);
+        }
+        memory.bytes_out() == 0
     })
 }
 
@@ -218,6 +281,7 @@ fn place(
         shut: Arc::default(),
         slow: None,
         relay: None,
+        ring: false,
     };
     Ok((mount, descriptor))
 }
@@ -255,6 +319,11 @@ impl Mount {
     /// The block file.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// Do requests come through io_uring?
+    pub fn uses_ring(&self) -> bool {
+        self.ring
     }
 
     /// From now on nobody can open the file (`ESHUTDOWN`); who has it open goes on.

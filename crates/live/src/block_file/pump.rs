@@ -17,23 +17,35 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use isotherm_core::{IoError, RequestOp};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{self, MsgFlags, SockFlag, SockType};
 
-use crate::port::{Buffer, Port};
+use super::ring::Answers;
+use crate::port::{Buffer, Completion, Port};
+use crate::server::Handle;
 
 /// `fuse_in_header`.
-const IN_HEADER: usize = 40;
+pub(super) const IN_HEADER: usize = 40;
 /// `fuse_read_in` and `fuse_write_in` have the same size, and offset, size and flags in the same places.
 const IO_HEADER: usize = 40;
-const OUT_HEADER: usize = 16;
-const FUSE_READ: u32 = 15;
-const FUSE_WRITE: u32 = 16;
-const FUSE_FSYNC: u32 = 20;
+pub(super) const OUT_HEADER: usize = 16;
+pub(super) const FUSE_READ: u32 = 15;
+pub(super) const FUSE_WRITE: u32 = 16;
+pub(super) const FUSE_FSYNC: u32 = 20;
+const FUSE_INIT: u32 = 26;
+/// `FUSE_INIT_EXT`: there are more flags; `FUSE_OVER_IO_URING` is one of those.
+const INIT_MORE: u32 = 1 << 30;
+const INIT_RING: u32 = 1 << 9;
+/// Byte offsets of the flags and the others in `fuse_init_in` and in `fuse_init_out`.
+const INIT_IN_FLAGS: [usize; 2] = [12, 16];
+const INIT_OUT_FLAGS: [usize; 2] = [12, 32];
+/// How long fuser's answer to INIT is waited for.
+const INIT_PATIENCE: Duration = Duration::from_secs(10);
 /// Largest message that is not a write, as the kernel promises (`FUSE_MIN_READ_BUFFER`).
 const SLOW_MESSAGE: usize = 8192;
 /// Largest reply of fuser: a directory page or the answer to INIT.
@@ -146,6 +158,11 @@ impl Pump {
         Ok(Received::Request)
     }
 
+    /// The descriptor that requests come from.
+    pub(super) fn device(&self) -> Arc<File> {
+        Arc::clone(&self.device)
+    }
+
     /// No request can be taken any more: end what is beside it too, so that the mount sees the end.
     pub(super) fn end(&self) {
         self.slow.close();
@@ -188,8 +205,15 @@ impl Pump {
             Ok(()) => reply.send(0, &[]),
             Err(error) => reply.error(error),
         };
-        self.port
-            .submit(RequestOp::Flush, 0, 0, false, 0, None, Box::new(done));
+        self.port.submit(
+            RequestOp::Flush,
+            0,
+            0,
+            false,
+            0,
+            None,
+            Completion::new(done),
+        );
     }
 
     fn read(&self, offset: u64, len: u32, reply: Reply) {
@@ -209,7 +233,7 @@ impl Pump {
             false,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 
@@ -239,22 +263,105 @@ impl Pump {
             fua,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 }
 
 /// The way to fuser's session and back.
-#[derive(Debug)]
 pub(super) struct Slow {
     socket: OwnedFd,
     device: Arc<File>,
     /// Messages that found the socket full. The engine's thread must not wait for fuser, which may be waiting for the
     /// engine (allocation status); so they wait here until the relay has seen fuser answer.
     backlog: Mutex<VecDeque<Vec<u8>>>,
+    init: Mutex<Init>,
+    initialised: Condvar,
+    /// Where the requests are that came by way of entries, and the engine's thread that answers them.
+    ring: OnceLock<(Handle, Answers)>,
+}
+
+/// How far the agreement with the kernel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Init {
+    /// fuser has not answered INIT yet. Agree to requests through io_uring if the kernel offered it and we wish it?
+    Asked { unique: u64, ring: bool },
+    /// The kernel has the answer.
+    Answered { ring: bool },
+}
+
+impl std::fmt::Debug for Slow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slow").finish_non_exhaustive()
+    }
 }
 
 impl Slow {
+    pub(super) fn new(socket: OwnedFd, device: Arc<File>) -> Slow {
+        Slow {
+            socket,
+            device,
+            backlog: Mutex::default(),
+            init: Mutex::new(Init::Answered { ring: false }),
+            initialised: Condvar::new(),
+            ring: OnceLock::new(),
+        }
+    }
+
+    fn init(&self) -> MutexGuard<'_, Init> {
+        // A plain value is always whole.
+        self.init.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on answers to what came by way of entries go there.
+    pub(super) fn lead_to(&self, handle: Handle, answers: Answers) {
+        // Set once: a mount has its entries once.
+        let _ = self.ring.set((handle, answers));
+    }
+
+    /// Waits for the answer to INIT; did it agree to requests through io_uring? `None`: no answer came in time.
+    pub(super) fn agreed(&self) -> Option<bool> {
+        let asked = |init: &mut Init| matches!(init, Init::Asked { .. });
+        let waited = self
+            .initialised
+            .wait_timeout_while(self.init(), INIT_PATIENCE, asked);
+        match *waited.unwrap_or_else(PoisonError::into_inner).0 {
+            Init::Answered { ring } => Some(ring),
+            Init::Asked { .. } => None,
+        }
+    }
+
+    /// One of fuser's replies, to the kernel.
+    fn carry(&self, reply: &mut [u8]) {
+        let unique = u64_at(reply, 8);
+        let mut init = self.init();
+        if let Init::Asked {
+            unique: asked,
+            ring,
+        } = *init
+            && unique == Some(asked)
+        {
+            let ring = ring && agree(reply);
+            // A caller that was killed does not want its answer; the kernel says so with an error.
+            let _ = (&*self.device).write(reply);
+            *init = Init::Answered { ring };
+            self.initialised.notify_all();
+            return;
+        }
+        drop(init);
+        let Some((handle, answers)) = self.ring.get() else {
+            let _ = (&*self.device).write(reply);
+            return;
+        };
+        let (answers, device, reply) = (answers.clone(), Arc::clone(&self.device), reply.to_vec());
+        // Entries belong to the engine's thread. A volume that is closed answers nothing any more.
+        handle.post(move || {
+            if !answers.answer(&reply) {
+                let _ = (&*device).write(&reply);
+            }
+        });
+    }
+
     fn backlog(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
         // Whole messages go in and out, so a panic elsewhere leaves it whole.
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
@@ -267,7 +374,7 @@ impl Slow {
         socket::send(self.socket.as_raw_fd(), message, flags) != Err(Errno::EAGAIN)
     }
 
-    fn pass_on(&self, message: &[u8]) {
+    pub(super) fn pass_on(&self, message: &[u8]) {
         let mut backlog = self.backlog();
         backlog.push_back(message.to_vec());
         self.drain(&mut backlog);
@@ -285,8 +392,7 @@ impl Slow {
         loop {
             match socket::recv(self.socket.as_raw_fd(), &mut reply, MsgFlags::empty()) {
                 Ok(0) => return,
-                // A caller that was killed does not want its answer; the kernel says so with an error.
-                Ok(len) => drop((&*self.device).write(&reply[..len])),
+                Ok(len) => self.carry(&mut reply[..len]),
                 Err(Errno::EINTR) => {}
                 Err(_) => return,
             }
@@ -301,6 +407,27 @@ impl Slow {
     }
 }
 
+/// Does this INIT offer requests through io_uring?
+fn offered(message: &[u8]) -> bool {
+    let [flags, more] = INIT_IN_FLAGS.map(|at| u32_at(message, IN_HEADER + at).unwrap_or(0));
+    flags & INIT_MORE != 0 && more & INIT_RING != 0
+}
+
+/// Makes fuser's answer to INIT agree to requests through io_uring, of which fuser knows nothing. False: it is too short for that, or
+/// an error.
+fn agree(reply: &mut [u8]) -> bool {
+    let long = reply.len() >= OUT_HEADER + INIT_OUT_FLAGS[1] + 4;
+    if !long || u32_at(reply, 4) != Some(0) {
+        return false;
+    }
+    for (at, flag) in INIT_OUT_FLAGS.into_iter().zip([INIT_MORE, INIT_RING]) {
+        let at = OUT_HEADER + at;
+        let flags = u32_at(reply, at).unwrap_or(0) | flag;
+        reply[at..at + 4].copy_from_slice(&flags.to_ne_bytes());
+    }
+    true
+}
+
 /// A pump and what keeps fuser beside it alive.
 pub(super) struct Parts {
     pub pump: Pump,
@@ -312,7 +439,8 @@ pub(super) struct Parts {
 
 /// Split the descriptor of a fresh mount into hot and slow requests. The kernel's INIT is passed on at once, so that
 /// fuser's session finds it; its answer is relayed like all others.
-pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>) -> io::Result<Parts> {
+/// `ring`: agree to requests through io_uring if the kernel offers that.
+pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>, ring: bool) -> io::Result<Parts> {
     let (ours, session) = socket::socketpair(
         socket::AddressFamily::Unix,
         SockType::SeqPacket,
@@ -320,11 +448,7 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>) -> io::Result<Parts> {
         SockFlag::SOCK_CLOEXEC,
     )?;
     let device = Arc::new(File::from(device));
-    let slow = Arc::new(Slow {
-        socket: ours,
-        device: Arc::clone(&device),
-        backlog: Mutex::default(),
-    });
+    let slow = Arc::new(Slow::new(ours, Arc::clone(&device)));
     let size = port.volume_bytes();
     // The kernel wants room for the largest write with its headers before it gives any request.
     let buffer = vec![0; super::serve::MAX_IO as usize + SLOW_MESSAGE].into_boxed_slice();
@@ -337,6 +461,11 @@ pub(super) fn split(device: OwnedFd, port: Arc<dyn Port>) -> io::Result<Parts> {
     };
     // Still blocking: INIT is on its way.
     pump.receive()?;
+    if u32_at(&pump.buffer, 4) == Some(FUSE_INIT) {
+        let unique = u64_at(&pump.buffer, 8).unwrap_or_default();
+        let ring = ring && offered(&pump.buffer);
+        *slow.init() = Init::Asked { unique, ring };
+    }
     fcntl(&*pump.device, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     Ok(Parts {
         pump,
@@ -396,11 +525,7 @@ mod tests {
             SockFlag::SOCK_CLOEXEC,
         )
         .unwrap();
-        let slow = Arc::new(Slow {
-            socket,
-            device: Arc::clone(&device),
-            backlog: Mutex::default(),
-        });
+        let slow = Arc::new(Slow::new(socket, Arc::clone(&device)));
         let size = port.volume_bytes();
         (
             Pump {

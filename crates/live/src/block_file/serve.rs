@@ -14,7 +14,7 @@ use fuser::{
 use isotherm_core::{IoError, RequestOp};
 
 use super::Options;
-use crate::port::Port;
+use crate::port::{Completion, Port};
 
 const ROOT: INodeNo = INodeNo::ROOT;
 const FILE: INodeNo = INodeNo(2);
@@ -34,6 +34,8 @@ pub(super) struct Volume {
     size: u64,
     read_only: bool,
     max_background: u16,
+    /// Largest read or write request, bytes.
+    max_io: u32,
     root: FileAttr,
     file: FileAttr,
     /// Set when the file must not be opened any more.
@@ -93,6 +95,11 @@ impl Volume {
             size,
             read_only,
             max_background,
+            max_io: if options.ring {
+                super::ring::LARGEST
+            } else {
+                MAX_IO
+            },
             root,
             file,
             unit,
@@ -189,8 +196,8 @@ fn answer(reply: ReplyEmpty, result: Result<(), IoError>) {
 impl Filesystem for Volume {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Each is a wish; an older kernel has its own limit or lacks the ability, and the file works all the same.
-        let _ = config.set_max_write(MAX_IO);
-        if let Err(most) = config.set_max_readahead(MAX_IO) {
+        let _ = config.set_max_write(self.max_io);
+        if let Err(most) = config.set_max_readahead(self.max_io) {
             let _ = config.set_max_readahead(most);
         }
         let _ = config.set_max_background(self.max_background);
@@ -295,7 +302,7 @@ impl Filesystem for Volume {
             false,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 
@@ -337,7 +344,7 @@ impl Filesystem for Volume {
             fua,
             0,
             Some(buffer),
-            Box::new(done),
+            Completion::new(done),
         );
     }
 
@@ -361,8 +368,15 @@ impl Filesystem for Volume {
         reply: ReplyEmpty,
     ) {
         let done = move |result, _buffer| answer(reply, result);
-        self.port
-            .submit(RequestOp::Flush, 0, 0, false, 0, None, Box::new(done));
+        self.port.submit(
+            RequestOp::Flush,
+            0,
+            0,
+            false,
+            0,
+            None,
+            Completion::new(done),
+        );
     }
 
     fn fsyncdir(
@@ -415,7 +429,7 @@ impl Filesystem for Volume {
         });
         for cut in cuts.windows(2) {
             let pieces = Arc::clone(&pieces);
-            let done = Box::new(move |result, _buffer| pieces.done(result));
+            let done = Completion::new(move |result, _buffer| pieces.done(result));
             self.port
                 .submit(op, cut[0], (cut[1] - cut[0]) as u32, false, 0, None, done);
         }

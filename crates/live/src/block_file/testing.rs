@@ -180,7 +180,7 @@ impl Port for MemPort {
         done: Completion,
     ) {
         let result = self.carry_out(op, offset, len, fua, buf.as_mut());
-        done(result, buf);
+        done.call(result, buf);
     }
     fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
         let block = u64::from(self.block);

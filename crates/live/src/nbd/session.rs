@@ -25,7 +25,7 @@ use super::proto::{
     Close, Command, Connection, Errno, Event, Export, Limits, MAX_UNIT, Request, Ticket,
 };
 use super::socket;
-use crate::port::{Buffer, Port, Share};
+use crate::port::{Buffer, Completion, Port, Share};
 use crate::server::Handle;
 use crate::world::{Source, Watch};
 
@@ -523,7 +523,7 @@ impl Session {
             data_bytes,
             paid: false,
         };
-        let done = Box::new(move |result, buffer| owed.pay(result, buffer));
+        let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
         // A connection carries no class: classifiers know better, by address.
         self.port.submit(op, offset, len, fua, 0, buffer, done);
     }

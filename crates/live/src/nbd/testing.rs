@@ -130,7 +130,7 @@ impl Disk {
             done,
         } = job;
         let result = self.carry_out(op, offset, len, fua, buf.as_deref_mut());
-        done(result, buf);
+        done.call(result, buf);
     }
 
     fn carry_out(

@@ -43,6 +43,11 @@ impl Handle {
         self.inbox.command(command).then(|| receive.recv().ok())?
     }
 
+    /// Runs `f` on the engine's thread between events, without waiting for it. Not if the volume is closed.
+    pub(crate) fn post(&self, f: impl FnOnce() + Send + 'static) {
+        self.inbox.command(Box::new(|_, _| f()));
+    }
+
     /// Begins to record everything that the engine is told and decides. The engine is opened again for that (see
     /// `reopen.rs`): requests wait meanwhile, as long as recovery takes.
     ///
@@ -131,7 +136,7 @@ impl Handle {
             // Memory of its own: this call must not wait for the pool, since its caller may hold some of it.
             let buf = (op == RequestOp::Write).then(|| Buffer::new(from, len, self.block));
             let join = Arc::clone(&join);
-            let done: Completion = Box::new(move |result, _| join.ended(result));
+            let done = Completion::new(move |result, _| join.ended(result));
             self.hand_over(Submission {
                 op,
                 offset: from,
@@ -159,7 +164,7 @@ impl Join {
             let (result, done) = (state.0, state.1.take());
             drop(state);
             if let Some(done) = done {
-                done(result, None);
+                done.call(result, None);
             }
         }
     }

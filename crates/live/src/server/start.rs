@@ -58,17 +58,31 @@ pub(super) struct Prepared {
     handle: Handle,
 }
 
+/// Memory for the block file's requests through io_uring, where this kernel has that.
+fn ring_bytes() -> usize {
+    if crate::world::offers_fuse() {
+        crate::block_file::ring::memory()
+    } else {
+        0
+    }
+}
+
 pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
     let refused = |what: &str, e: io::Error| Error::new(ErrorKind::System, format!("{what}: {e}"));
     let io = &volume.config.io;
     let geo = &volume.opened.space.geo;
-    let arena =
-        Arena::new(io.buffers.0 as usize, io.move_buffers, geo.extent_bytes()).map_err(|e| {
-            refused(
-                "[io]: buffers: the system does not give this much memory",
-                e,
-            )
-        })?;
+    let arena = Arena::new(
+        io.buffers.0 as usize,
+        io.move_buffers,
+        geo.extent_bytes(),
+        ring_bytes(),
+    )
+    .map_err(|e| {
+        refused(
+            "[io]: buffers: the system does not give this much memory",
+            e,
+        )
+    })?;
     let arena = Arc::new(arena);
     let inbox = Arc::new(Inbox::new(INBOX).map_err(|e| refused("eventfd", e))?);
     let handle = Handle {

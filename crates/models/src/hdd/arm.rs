@@ -151,13 +151,14 @@ impl Hdd {
                             .geometry
                             .after(&q.place, q.offset, q.len, self.capacity),
                         segment,
+                        stream: true,
                     });
                     self.ahead = None;
                 }
                 return;
             }
         }
-        self.stop_ahead(at);
+        let at = self.stop_ahead(at);
         let job = if q.op == ModelOp::Read {
             Job::Read
         } else {
@@ -192,16 +193,20 @@ impl Hdd {
             end,
             after: self.geometry.after(place, offset, len, self.capacity),
             segment: offset,
+            stream: job == Job::Read && self.segments.goes_on_at(offset),
         });
     }
 
-    /// Write back the first run, or the nearest of the first few if writes wait for room.
+    /// Write back the nearest of the first runs, which are in the order in which they began; of those that a FLUSH waits for, if one does.
     pub(super) fn begin_destage(&mut self, t: u64) {
-        self.stop_ahead(t);
-        let look = self.destage_look.max(self.room.len().min(self.queue_depth));
+        let t = self.stop_ahead(t);
+        let flushed = self.flushes.front().map_or(u64::MAX, |f| f.0);
         let here = self.geometry.turned(t);
         let mut best = (u64::MAX, 0);
-        for (i, d) in self.dirty.iter().take(look).enumerate() {
+        for (i, d) in self.dirty.iter().take(self.destage_look).enumerate() {
+            if d.number > flushed {
+                break;
+            }
             let seek = self.reach_ns(ModelOp::Write, &d.place);
             let cost = seek + self.geometry.wait_after(here, seek, d.place.angle);
             if cost < best.0 {
@@ -214,9 +219,14 @@ impl Hdd {
         }
     }
 
-    /// The arm leaves, or the range read ahead becomes an ordinary segment.
-    fn stop_ahead(&mut self, t: u64) {
+    /// The arm leaves, or the range read ahead becomes an ordinary segment. When: at `t`, or once the least has been read.
+    fn stop_ahead(&mut self, t: u64) -> u64 {
+        let mut t = t;
         if let Some(a) = self.ahead.take() {
+            // With more to do the drive leaves at once: reading on would cost each of them.
+            if self.queue.len() <= 1 {
+                t = t.max(a.time_of(&self.geometry, a.least.min(a.limit)));
+            }
             let reached = a.reached(&self.geometry, t);
             self.remember(a.start, reached);
             // Mostly the head has not left the track.
@@ -225,6 +235,7 @@ impl Hdd {
                 self.arm = (p.cylinder, p.track);
             }
         }
+        t
     }
 
     /// A consumer has got as far as `end`: read on to keep the same distance.

@@ -17,6 +17,8 @@ pub(crate) struct Ahead {
     pub place: Place,
     /// Stop here: the segment's share of the buffer.
     pub limit: u64,
+    /// The arm does not leave before this has been read.
+    pub least: u64,
 }
 
 impl Ahead {
@@ -64,6 +66,11 @@ impl Segments {
             .map(|&(s, e)| u32::from(s <= offset) & u32::from(end <= e))
             .sum();
         found > 0
+    }
+
+    /// Does a range end at `offset`, or go beyond it?
+    pub fn goes_on_at(&self, offset: u64) -> bool {
+        self.ranges.iter().any(|&(s, e)| s < offset && offset <= e)
     }
 
     /// Remember a range, as far as a segment is large: (what it is, what gave way to it).

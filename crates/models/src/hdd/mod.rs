@@ -14,9 +14,9 @@
 //!
 //! The write cache is on where the sheet says so, as drives are shipped, and [`crate::Options::write_cache`] overrides it.
 //! With it on a write is answered from the buffer and FLUSH waits for the platter. Writes that touch grow into runs, so
-//! that a sequential writer streams even at depth 1. Runs go to the platter in the order of arrival; a full buffer makes
-//! writes wait for room, and as many runs as writes wait are then looked at for the shortest way: so a busy buffer gains
-//! from a deep queue as a drive without one does, and not more. With the cache off, FLUSH costs a command and no more, and
+//! that a sequential writer streams even at depth 1. A full buffer makes
+//! writes wait for room. The arm takes the run that is nearest, among those a FLUSH waits for if one does, so a busy buffer gains as a deep
+//! queue does. With the cache off, FLUSH costs a command and no more, and
 //! sequential writes at depth 1 miss a revolution each.
 
 mod arm;
@@ -79,6 +79,8 @@ struct Running {
     after: Place,
     /// Read: where the buffer segment that it belongs to starts.
     segment: u64,
+    /// Read: it goes on where an earlier one ended.
+    stream: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +103,7 @@ pub struct Hdd {
     write_settle: u64,
     interface_mb_s: f64,
     read_ahead: u64,
+    min_ahead: u64,
     queue_depth: usize,
     max_age: u64,
     spin_up: u64,
@@ -150,6 +153,7 @@ impl Hdd {
             write_settle: ns(sheet.write_settle_ms),
             interface_mb_s: sheet.interface_mb_s,
             read_ahead: sheet.read_ahead_kib * 1024,
+            min_ahead: sheet.min_read_ahead_kib.min(sheet.read_ahead_kib) * 1024,
             queue_depth: options.queue_depth.unwrap_or(sheet.queue_depth).max(1) as usize,
             max_age: ns(sheet.max_age_ms),
             spin_up: ns(p.spin_up_s * 1e3),
@@ -248,6 +252,7 @@ impl Hdd {
                 since: r.finish,
                 place: end,
                 limit: (r.end + self.read_ahead).min(self.capacity),
+                least: (r.end + if r.stream { self.min_ahead } else { 0 }).min(self.capacity),
             });
         }
         if r.job == Job::Destage {
@@ -310,6 +315,7 @@ impl Running {
             end: 0,
             after: Place::default(),
             segment: 0,
+            stream: false,
         }
     }
 }

@@ -36,12 +36,16 @@ pub struct HddSheet {
     pub cache_mib: u64,
     /// How far the drive reads on after a read; 0 switches it off.
     pub read_ahead_kib: u64,
+    /// How far it reads on behind a read that goes on where an earlier one ended, before the arm leaves for another command; at most
+    /// `read_ahead_kib`. Several sequential readers at once live on it.
+    #[serde(default = "default_min_ahead")]
+    pub min_read_ahead_kib: u64,
     /// Commands the drive sees and reorders; 1 is first come, first served.
     pub queue_depth: u32,
     /// Reply to writes from the buffer, see the module's head.
     #[serde(default)]
     pub write_cache: bool,
-    /// Runs that the drive looks at when it writes its buffer back; 1 = in the order of arrival.
+    /// Oldest runs among which the drive chooses the nearest when it writes its buffer back; 1 = in the order of arrival.
     #[serde(default = "default_look")]
     pub destage_look: u32,
     /// A command that waited this long goes next, however far away it is.
@@ -73,9 +77,15 @@ pub struct HddPower {
     pub spin_down_s: f64,
 }
 
-/// What the two drives with published random write rates at depth 1 show: no gain from their buffers.
+/// All that the buffer keeps apart. The two drives with published random write rates at depth 1 show no gain from their buffers: these
+/// figures belong to drives whose write cache is off.
 fn default_look() -> u32 {
-    1
+    64
+}
+
+/// Typical; not published for any of the drives.
+fn default_min_ahead() -> u64 {
+    256
 }
 
 /// About fifty average accesses.

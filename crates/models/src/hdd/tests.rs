@@ -339,3 +339,71 @@ fn rewriting_buffered_data_takes_no_more_room() {
     assert_eq!(done.len(), 5000);
     assert_eq!(d.dirty_bytes, 0);
 }
+
+/// Operations a second of 4 KiB at random places, `depth` in flight, every `writes`-th of four a write.
+fn mixed(writes: u64, depth: u64) -> f64 {
+    let options = Options::default();
+    let mut d = crate::preset("st32000641as", &options).unwrap();
+    let blocks = d.capacity() / 4096;
+    let (mut seed, mut now, mut done) = (3u64, Nanos(0), Vec::new());
+    let (mut issued, mut finished) = (0u64, 0u64);
+    let mut half = (0, Nanos(0));
+    while finished < 8000 {
+        while issued - finished < depth {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let op = if (seed >> 17) % 4 < writes {
+                ModelOp::Write
+            } else {
+                ModelOp::Read
+            };
+            d.start(now, issued, op, (seed >> 20) % blocks * 4096, 4096);
+            issued += 1;
+        }
+        now = d.next_event().unwrap();
+        done.clear();
+        d.poll(now, &mut done);
+        finished += done.len() as u64;
+        if finished < 2000 {
+            half = (finished, now); // the buffer is full by then
+        }
+    }
+    (finished - half.0) as f64 / now.since(half.1).as_secs_f64()
+}
+
+/// A mixture of reads and writes is served about as fast as either alone: the buffer is emptied in an order that suits the arm.
+#[test]
+fn a_mixture_is_as_fast_as_its_parts() {
+    let (reads, half, writes) = (mixed(0, 32), mixed(2, 32), mixed(4, 32));
+    let parts = 2.0 / (1.0 / reads + 1.0 / writes);
+    assert!(half > 0.8 * parts, "{reads} {half} {writes}");
+}
+
+/// MB/s of so many sequential readers of 64 KiB, far apart, one request at a time.
+fn streams(readers: u64, ahead: u64) -> f64 {
+    let text = include_str!("../../presets/wd5000aaks.toml");
+    let with = format!("read_ahead_kib = 512\nmin_read_ahead_kib = {ahead} #");
+    let text = text.replace("read_ahead_kib = 512", &with);
+    let sheet = crate::Sheet::parse(&text, "wd5000aaks.toml").unwrap();
+    let mut d = sheet.model(&Options::default()).unwrap();
+    let (mut now, mut done) = (Nanos(0), Vec::new());
+    for i in 0..2000u64 {
+        let at = i % readers * (100 << 30) + i / readers * 65_536;
+        d.start(now, i, ModelOp::Read, at, 65_536);
+        while done.is_empty() {
+            now = d.next_event().unwrap();
+            d.poll(now, &mut done);
+        }
+        done.clear();
+    }
+    2000.0 * 65_536.0 / 1e6 / now.as_secs_f64()
+}
+
+#[test]
+fn sequential_readers_beside_each_other_read_ahead_a_little() {
+    let (one, two) = (streams(1, 256), streams(2, 256));
+    assert!(one > 100.0, "{one}");
+    let apart = streams(2, 0);
+    assert!(apart < 10.0 && two > 2.5 * apart, "{apart} {two}");
+}

@@ -60,9 +60,9 @@ impl Raising {
         record::encode_counter(id, value)
     }
     /// Members raised in this round, and the byte of the block each.
-    pub(super) fn writes(&self) -> Vec<(MemberId, u64)> {
+    pub(super) fn writes(&self) -> impl ExactSizeIterator<Item = (MemberId, u64)> + '_ {
         let at = |&(m, value): &(MemberId, u64)| (m, counter::offset(value));
-        self.raised.iter().map(at).collect()
+        self.raised.iter().map(at)
     }
     /// The block of `member`.
     pub(super) fn bytes(&self, member: MemberId) -> &[u8] {

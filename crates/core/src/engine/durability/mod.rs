@@ -30,12 +30,13 @@ use crate::store::journal::Staging;
 use crate::store::superblock::Follow as Claim;
 use crate::store::{Closing, Layout, Opened};
 use crate::units::{ExtentId, MemberId, Nanos};
+use alloc::vec::Vec;
 use checkpoints::Checkpoints;
 use counters::Raising;
 use follow::Follow;
 use free::Freeing;
 use pending::{Callers, Pending};
-use round::Round;
+use round::{MetaWrite, Round};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -55,6 +56,8 @@ pub(super) struct Durability {
     freeing: Freeing,
     /// Members' counters.
     raising: Raising,
+    /// Room for the metadata writes of a round; empty between rounds.
+    writes: Vec<MetaWrite>,
     /// Tell what copies hold clean in every record, not only at the end (a mutant).
     always_tell: Option<u64>,
 }
@@ -80,6 +83,7 @@ impl Durability {
             follow: Follow::new(claimed, &space.map, fast),
             freeing: Freeing::default(),
             raising: Raising::new(opened, p.counter_every),
+            writes: Vec::with_capacity(16),
             always_tell: None,
         }
     }

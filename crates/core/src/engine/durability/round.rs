@@ -29,6 +29,9 @@ const LULL: Nanos = Nanos::from_millis(50);
 /// Commit intervals for which such a round waits for that.
 const PATIENCE: u64 = 5;
 
+/// A metadata write of a round: to the primary (0) or mirror (1), member, offset, bytes, and where they are.
+pub(super) type MetaWrite = (usize, MemberId, u64, u32, MetaSource);
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Step {
     #[default]
@@ -235,13 +238,12 @@ impl Durability {
     /// Flush the devices that hold what the records will expose.
     fn flush_data(&mut self, g: &mut Ground, r: &mut Relocation, targets: u32) -> RoundEnd {
         self.round.step = Step::FlushingData;
-        let raised = self.raising.writes();
-        self.round.outstanding = targets.count_ones() + raised.len() as u32;
+        self.round.outstanding = targets.count_ones() + self.raising.writes().len() as u32;
         for i in (0..g.devices.members.len()).filter(|i| targets >> i & 1 == 1) {
             g.devices.members[i].unflushed = false;
             flush(g, MemberId(i as u8));
         }
-        for (member, offset) in raised {
+        for (member, offset) in self.raising.writes() {
             let cause = Cause {
                 meta: MetaSource::Counter { member, skip: 0 },
                 ..Cause::plain(What::Round)
@@ -267,16 +269,27 @@ impl Durability {
     fn write_metadata(&mut self, g: &mut Ground, r: &mut Relocation) -> RoundEnd {
         self.round.step = Step::WritingMeta;
         self.raising.durable();
-        let writes = self.metadata_writes();
-        if writes.is_empty() {
-            return self.finish(g, r);
+        let mut writes = core::mem::take(&mut self.writes);
+        self.metadata_writes(&mut writes);
+        let some = !writes.is_empty();
+        self.start_metadata(g, &mut writes);
+        // Its memory is kept: a round allocates nothing.
+        self.writes = writes;
+        if some {
+            RoundEnd::Going
+        } else {
+            self.finish(g, r)
         }
+    }
+
+    /// Starts the metadata writes of this round.
+    fn start_metadata(&mut self, g: &mut Ground, writes: &mut Vec<MetaWrite>) {
         // One write to one device carries its own flush.
         let hurried = g.broken(Mutant::CheckpointWithoutBarrier) && self.checkpoints.is_building();
         let skip_flush = hurried || g.broken(Mutant::SkipJournalFlush);
         let alone = writes.len() == 1 && !skip_flush;
         self.round.outstanding = writes.len() as u32;
-        for (which, member, offset, len, meta) in writes {
+        for (which, member, offset, len, meta) in writes.drain(..) {
             self.round.wrote[which] |= !alone && !skip_flush;
             let cause = Cause {
                 meta,
@@ -293,13 +306,11 @@ impl Durability {
             };
             g.start(cause, op);
         }
-        RoundEnd::Going
     }
 
-    /// The metadata writes of this round: primary (0) or mirror (1), member, offset, bytes, and where they are.
-    fn metadata_writes(&mut self) -> Vec<(usize, MemberId, u64, u32, MetaSource)> {
+    /// The metadata writes of this round, into an empty list.
+    fn metadata_writes(&mut self, writes: &mut Vec<MetaWrite>) {
         let area = self.layout.area;
-        let mut writes = Vec::new();
         self.checkpoints.encode_header(self.raising.known());
         let mirror = self.layout.mirror.filter(|_| self.round.mirror);
         let targets = [
@@ -328,7 +339,6 @@ impl Durability {
                 writes.push((which, member, area.region_offset(region) + at, len, meta));
             }
         }
-        writes
     }
 
     /// A flush or metadata write of the round ended.

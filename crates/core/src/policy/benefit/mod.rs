@@ -9,8 +9,9 @@
 //! - No request waits for a dirty copy: where no clean one can go, the request goes to the slow device.
 //! - Long requests and streams pass the cache by: the slow device is good at those.
 //! - Dirty data is written home in the order of addresses, when nobody has asked the slow device for anything for `idle_s`
-//!   (0.4 of it when more than 80 % is dirty) and it had the time to empty its own cache of writes, in batches that take up to half
-//!   of the time that it has been quiet and are worth a commit round, and only what was not written for `settled_s`.
+//!   and it had the time to empty its own cache of writes, in batches that take up to half of the time that it has been quiet
+//!   and are worth a commit round, and only what was not written for `settled_s`, unless more than 80 % is dirty.
+//! - An account of what copies save and cost keeps fetches that are not used again from slowing the slow device down (`account.rs`).
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -20,12 +21,14 @@
 //! | request_bypass | 0…2⁴⁰ | 65536 | bytes of a request from which it does; 0: never |
 //! | idle_s | 0.001…3600 | 0.05 | seconds that the slow device is quiet before cleaning |
 //! | settled_s | 0…3600 | 5 | seconds that data was not written before it is cleaned |
+//! | guard | 0, 1 | 1 | 1: in debt, only what was used lately is copied |
 //!
 //! 8 bytes and 1 bit an extent, 4 bytes a fast slot. Source: none, Isotherm's own; the idea that everything has one currency is
 //! older (HRO, OODT). When not to use it: where capacity counts,
-//! since copies add none; where sets a little larger than flash are read over and over, since its order is close to recency. Nothing
-//! guards it against being slower than the slow device alone: `bench/benefit/adversary.py` looks for work on which it is.
+//! since copies add none; where sets a little larger than flash are read over and over, since its order is close to recency. The guard
+//! does not weigh what cleaning costs: `bench/benefit/adversary.py` looks for work on which the slow device alone is faster.
 
+mod account;
 mod score;
 mod settings;
 
@@ -35,6 +38,7 @@ use crate::bits::BitTree;
 use crate::collector::Streams;
 use crate::units::Nanos;
 use crate::volume::{Seat, UnitId};
+use account::Account;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -74,6 +78,8 @@ pub struct Benefit {
     /// Until when the slow device is taken to work on what it was asked for, its cache of writes among it.
     busy: Nanos,
     seed: u64,
+    /// What copies saved and cost.
+    account: Account,
 }
 
 impl Default for Benefit {
@@ -92,6 +98,7 @@ impl Default for Benefit {
             next: None,
             busy: Nanos(0),
             seed: 0x9e37_79b9_7f4a_7c15,
+            account: Account::default(),
         }
     }
 }
@@ -156,12 +163,44 @@ impl Benefit {
         (s.stream > 0 && run >= s.stream)
             || (s.request > 0 && u64::from(access.request_bytes) >= s.request)
     }
-    fn miss(&mut self, view: &mut View<'_>, access: &Access, run: u64, wanted: &mut Vec<Action>) {
+    /// Nanoseconds of a random read of the slow device.
+    fn slow_read(view: &View<'_>) -> u64 {
+        view.cost(view.slowest()).read.0
+    }
+    /// Put down what a miss would have saved, had it been fetched before, or what fetching it costs. May it be copied?
+    fn may_copy(&mut self, view: &View<'_>, access: &Access, known: bool) -> bool {
+        let (slow, read) = (view.cost(view.slowest()), Benefit::slow_read(view));
+        if known {
+            let saved = if access.write {
+                Benefit::debt(view).0
+            } else {
+                read
+            };
+            self.account.earn(saved, read);
+        } else if !access.write {
+            let asked = u64::from(access.request_bytes);
+            let more = view.unit_bytes(access.extent).saturating_sub(asked);
+            self.account
+                .pay(more.saturating_mul(slow.read_byte_ps) / 1000, read);
+        }
+        known || !self.settings.guard || !self.account.is_in_debt()
+    }
+    fn miss(
+        &mut self,
+        view: &mut View<'_>,
+        access: &Access,
+        run: u64,
+        known: bool,
+        wanted: &mut Vec<Action>,
+    ) {
         let extent = access.extent;
         if self.bypasses(access, run)
             || self.coming.contains(&extent)
             || view.home(extent).is_some_and(|h| view.tier_of(h) == FAST)
         {
+            return;
+        }
+        if !self.may_copy(view, access, known) {
             return;
         }
         let (worth, price) = (self.scores.worth(extent), self.price(view));
@@ -186,14 +225,6 @@ impl Benefit {
     }
     fn is_full_of_dirt(&self) -> bool {
         u64::from(self.dirty_count) * 10 > u64::from(self.fast) * 8
-    }
-    /// How long the slow device must be quiet.
-    fn patience(&self) -> Nanos {
-        if self.is_full_of_dirt() {
-            Nanos(self.settings.idle.0 * 2 / 5)
-        } else {
-            self.settings.idle
-        }
     }
     /// What a write to a place of its own takes of the slow device: one that takes writes into a cache owes the seeks.
     fn written_at_random(view: &View<'_>) -> Nanos {
@@ -226,10 +257,10 @@ impl Benefit {
         let each = Benefit::written_at_random(view);
         let room = (quiet.0 / 2 / each.0) as usize;
         let few = FEW.min(self.dirty_count as usize);
-        if room < ROUND + few && !self.is_full_of_dirt() {
+        if room < ROUND + few {
             return;
         }
-        let most = room.saturating_sub(ROUND).clamp(1, CLEANS);
+        let most = room.saturating_sub(ROUND).min(CLEANS);
         let (now, urgent) = (millis(view.now()), self.is_full_of_dirt());
         let settled = millis(self.settings.settled);
         let (mut found, mut from) = (0, self.at as usize);
@@ -286,6 +317,7 @@ impl Policy for Benefit {
         self.dirty = BitTree::new(units as usize);
         self.written = vec![millis(view.now()); self.fast as usize];
         let saves = Benefit::saves(view);
+        self.account = Account::open(Benefit::slow_read(view));
         for (s, e) in view.residents(FAST) {
             if view.copy(e) == Some(s) {
                 // After a restart all that is there is worth one access.
@@ -311,17 +343,25 @@ impl Policy for Benefit {
         view.set_last(extent, access.now);
         let (goes_on, run) = self.streams.note(access);
         let saves = Benefit::saves(view);
+        // Used within a half-life.
+        let known = self.scores.worth(extent).saturating_mul(2) >= saves;
         self.scores.touch(extent, saves);
-        let fast = access.copy.is_some_and(|s| view.tier_of(s) == FAST);
-        if !fast {
+        if access.copy.is_some_and(|c| view.tier_of(c) == FAST) {
+            let saved = if access.write {
+                Benefit::debt(view).0
+            } else {
+                saves
+            };
+            self.account.earn(saved, Benefit::slow_read(view));
+        } else {
             if access.write && !goes_on {
                 self.owes(access.now, Benefit::debt(view));
             }
             self.scores.missed();
-            self.miss(view, access, run, wanted);
+            self.miss(view, access, run, known, wanted);
         }
         if self.dirty_count > 0 && self.next.is_none() {
-            self.next = Some(access.now + self.patience());
+            self.next = Some(access.now + self.settings.idle);
         }
     }
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
@@ -365,7 +405,7 @@ impl Policy for Benefit {
             self.next = None;
             return;
         }
-        let (patience, quiet) = (self.patience(), self.quiet(view));
+        let (patience, quiet) = (self.settings.idle, self.quiet(view));
         self.next = Some(if quiet >= patience {
             self.clean(view, quiet, wanted);
             // If nothing was settled.
@@ -401,12 +441,13 @@ impl Policy for Benefit {
         };
         format!(
             "{what}; its accesses cost the slow device {:.1} ms lately, an access saves {:.2} ms, a copy must be worth {:.2} ms \
-             more than the one that goes; {} of {} fast slots are dirty",
+             more than the one that goes; {} of {} fast slots are dirty; copies have saved {:.0} ms more than they cost (within bounds)",
             ms(self.scores.worth(extent)),
             ms(Benefit::saves(view)),
             ms(self.price(view)),
             self.dirty_count,
             self.fast,
+            self.account.balance() as f64 / 1e6,
         )
     }
     fn bytes(&self) -> usize {

@@ -18,6 +18,8 @@ pub struct Settings {
     pub request: u64,
     pub idle: Nanos,
     pub settled: Nanos,
+    /// Copy only what was used lately while copies cost more than they save.
+    pub guard: bool,
 }
 
 impl Default for Settings {
@@ -29,6 +31,7 @@ impl Default for Settings {
             request: 64 << 10,
             idle: Nanos::from_millis(50),
             settled: Nanos::from_secs(5),
+            guard: true,
         }
     }
 }
@@ -59,6 +62,9 @@ impl Settings {
                 let s = param::within(value, 0.0, 3600.0, "seconds, 0 to 3600")?;
                 self.settled = Nanos((s * 1e9) as u64);
             }
+            "guard" => {
+                self.guard = param::whole(value, 0.0, 1.0, "0 (off) or 1 (on)")? == 1;
+            }
             _ => {
                 let names = self.list();
                 return Err(ParamError::Unknown(nearest(key, names.iter().map(|p| p.0))));
@@ -74,6 +80,7 @@ impl Settings {
             ("request_bypass", self.request as f64),
             ("idle_s", self.idle.as_secs_f64()),
             ("settled_s", self.settled.as_secs_f64()),
+            ("guard", f64::from(u8::from(self.guard))),
         ]
     }
 }

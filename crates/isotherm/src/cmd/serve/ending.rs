@@ -219,7 +219,7 @@ fn drain(
 /// Asks for everything that was written so far to be made durable; how it went comes out of the receiver.
 fn flush(server: &Server) -> Receiver<Result<(), isotherm_core::IoError>> {
     let (tell, told) = channel();
-    let done = Box::new(move |result, _| {
+    let done = isotherm_live::port::Completion::new(move |result, _| {
         // Whoever asked may have ended.
         let _ = tell.send(result);
     });

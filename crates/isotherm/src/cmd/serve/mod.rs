@@ -124,6 +124,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let options = block_file::Options {
         preferred_bytes: config.extent.0 as u32,
+        ring: config.io.fuse_ring,
         ..block_file::Options::default()
     };
     if let Some(dir) = &args.block_file {

@@ -1,0 +1,520 @@
+//! Requests through the engine's io_uring instead of `/dev/fuse` (Linux 6.14 and later, where
+//! `/sys/module/fuse/parameters/enable_uring` is on).
+//!
+//! A request through `/dev/fuse` costs a poll, a read and a write beside its I/O. Here the engine's ring holds *entries*: each is a
+//! command to the kernel's FUSE connection that comes back with a request in the entry's memory, and that is put into the ring
+//! again with the answer. So a request costs no system call of its own, and its payload is never copied by us: a write goes
+//! from the entry's memory to the device, a read from the device into it.
+//!
+//! ```text
+//! REGISTER ─► kernel ─► request in the entry ─► READ, WRITE, FSYNC: port ─► answer in the entry ─► COMMIT_AND_FETCH ─┐
+//!                ▲                          └─► all others: fuser, by way of the pump's socket ─┘                     │
+//!                └────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//! The kernel has a queue per processor, each of which needs an entry before it sends anything this way. FORGET and
+//! INTERRUPT still come through `/dev/fuse`, which the [`Pump`](super::Pump) goes on to read.
+//!
+//! Never false: an entry is put into the ring only when nobody uses its memory, and answered only once the request has
+//! ended; a request whose end is lost is answered with `EIO`.
+//!
+//! Layouts: `include/uapi/linux/fuse.h` (`fuse_uring_req_header`, `fuse_uring_cmd_req`), `Documentation/filesystems/fuse/fuse-io-uring.rst`.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use io_uring::{opcode, squeue, types};
+use isotherm_core::{IoError, RequestOp};
+
+use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER, Slow};
+use crate::buffers::{Buffer, Memory, Pool, Region};
+use crate::port::{Completion, Port};
+use crate::world::RingSource;
+
+/// Payload of an entry, bytes: the largest read or write request.
+pub(super) const LARGEST: u32 = 256 << 10;
+/// Memory for payloads as long as there are few processors.
+const MEMORY: usize = 16 << 20;
+/// With more processors the ring is not used: it wants an entry for each.
+const MOST_QUEUES: usize = 256;
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+
+const REGISTER: u32 = 1;
+const COMMIT_AND_FETCH: u32 = 2;
+/// Parts of `fuse_uring_req_header`, byte offsets: `op_in`, `commit_id` and `payload_sz` of `ring_ent_in_out`. `in_out` is first.
+const OP_IN: usize = 128;
+const COMMIT_ID: usize = 264;
+const PAYLOAD_SIZE: usize = 272;
+const HEADER: usize = 288;
+/// Room for a header, so that none lies across pages.
+const HEADER_ROOM: usize = 512;
+
+/// Bytes of payload memory that the ring wants on this machine; 0: do not use it.
+pub(crate) fn memory() -> usize {
+    match queues() {
+        0 => 0,
+        n if n > MOST_QUEUES => 0,
+        n => n * per_queue(n) * LARGEST as usize,
+    }
+}
+
+fn per_queue(queues: usize) -> usize {
+    (MEMORY / LARGEST as usize / queues).max(1)
+}
+
+/// Processors that this machine may ever have, each of which has a queue.
+fn queues() -> usize {
+    std::fs::read_to_string(POSSIBLE).map_or(0, |list| count(list.trim()))
+}
+
+/// How many numbers are in a list like `0-3,8`; 0 if it is none.
+fn count(list: &str) -> usize {
+    let mut sum = 0;
+    for part in list.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        match (from.parse::<usize>(), to.parse::<usize>()) {
+            (Ok(from), Ok(to)) if from <= to => sum += to - from + 1,
+            _ => return 0,
+        }
+    }
+    sum
+}
+
+struct Entry {
+    queue: u16,
+    memory: Memory,
+    /// Header and payload, as REGISTER names them.
+    parts: Box<[libc::iovec; 2]>,
+    /// What the kernel calls the request that is here.
+    commit: u64,
+    /// A request is here and not answered.
+    open: bool,
+}
+
+// SAFETY: the pointers are to memory that the entry (payload) and its `Shared` (header) own.
+unsafe impl Send for Entry {}
+
+struct State {
+    entries: Vec<Entry>,
+    /// Entries to be put into the ring: REGISTER the first time, then an answer.
+    put: Vec<(u16, u32)>,
+    /// Entries that have neither come back with an error nor are lost.
+    live: usize,
+}
+
+struct Shared {
+    port: Arc<dyn Port>,
+    slow: Arc<Slow>,
+    device: Arc<File>,
+    size: u64,
+    block: u32,
+    headers: Arc<Region>,
+    state: Mutex<State>,
+}
+
+/// The entries, as a source of the engine's thread.
+pub(super) struct Entries(Arc<Shared>);
+
+/// The way of fuser's answers back to the entries, as long as they are there.
+#[derive(Clone)]
+pub(super) struct Answers(Weak<Shared>);
+
+impl Entries {
+    /// Entries for all queues, with payloads from `pool`, to be put into the ring. `None`: there is not enough memory.
+    pub(super) fn new(
+        device: Arc<File>,
+        port: Arc<dyn Port>,
+        slow: Arc<Slow>,
+        pool: &Arc<Pool>,
+    ) -> Option<Entries> {
+        let queues = queues();
+        let number = queues * per_queue(queues.max(1));
+        let headers = Region::new(number * HEADER_ROOM).ok()?;
+        let mut entries = Vec::with_capacity(number);
+        for i in 0..number {
+            let memory = pool.get_if_idle(LARGEST as usize)?;
+            let header = headers.base().wrapping_add(i * HEADER_ROOM);
+            let part = |base: *mut u8, len: usize| libc::iovec {
+                iov_base: base.cast(),
+                iov_len: len,
+            };
+            entries.push(Entry {
+                queue: (i % queues) as u16,
+                parts: Box::new([
+                    part(header, HEADER),
+                    part(memory.as_ptr(), LARGEST as usize),
+                ]),
+                memory,
+                commit: 0,
+                open: false,
+            });
+        }
+        let put = (0..number).map(|i| (i as u16, REGISTER)).collect();
+        Some(Entries(Arc::new(Shared {
+            size: port.volume_bytes(),
+            block: port.block_bytes(),
+            port,
+            slow,
+            device,
+            headers,
+            state: Mutex::new(State {
+                entries,
+                put,
+                live: number,
+            }),
+        })))
+    }
+
+    pub(super) fn answers(&self) -> Answers {
+        Answers(Arc::downgrade(&self.0))
+    }
+}
+
+impl RingSource for Entries {
+    fn put(&mut self, push: &mut dyn FnMut(u16, squeue::Entry128)) {
+        let shared = &*self.0;
+        let mut guard = shared.lock();
+        let state = &mut *guard;
+        for (number, command) in state.put.drain(..) {
+            push(
+                number,
+                shared.command(&state.entries[usize::from(number)], command),
+            );
+        }
+    }
+
+    fn back(&mut self, number: u16, result: i32) {
+        if result < 0 {
+            // The connection has ended, or this entry was never taken: the kernel goes on with `/dev/fuse` then.
+            self.0.lock().live -= 1;
+            return;
+        }
+        Shared::serve(&self.0, number);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.lock().live == 0
+    }
+}
+
+impl Answers {
+    /// fuser's reply to a request that came by way of an entry; on the engine's thread. False: it came another way.
+    pub(super) fn answer(&self, reply: &[u8]) -> bool {
+        let (Some(error), Some(unique)) = (number::<4>(reply, 4), number::<8>(reply, 8)) else {
+            return false;
+        };
+        let unique = u64::from_ne_bytes(unique);
+        let Some(shared) = self.0.upgrade() else {
+            return false;
+        };
+        let mut state = shared.lock();
+        let Some(number) = state
+            .entries
+            .iter()
+            .position(|e| e.open && e.commit == unique)
+        else {
+            return false;
+        };
+        let body = reply.get(OUT_HEADER..).unwrap_or_default();
+        let len = body.len().min(LARGEST as usize);
+        let entry = &mut state.entries[number];
+        entry.memory.bytes_mut()[..len].copy_from_slice(&body[..len]);
+        shared.finish(
+            &mut state,
+            number as u16,
+            i32::from_ne_bytes(error),
+            len as u32,
+        );
+        true
+    }
+}
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+/// What the kernel wants done.
+struct Asked {
+    opcode: u32,
+    unique: u64,
+    offset: u64,
+    bytes: u32,
+    flags: i32,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Only ever taken on the engine's thread; every critical section leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn command(&self, entry: &Entry, command: u32) -> squeue::Entry128 {
+        let mut words = [0; 80];
+        words[8..16].copy_from_slice(&entry.commit.to_ne_bytes());
+        words[16..18].copy_from_slice(&entry.queue.to_ne_bytes());
+        let built = opcode::UringCmd80::new(types::Fd(self.device.as_raw_fd()), command).cmd(words);
+        if command == REGISTER {
+            let parts = entry.parts.as_ptr() as u64;
+            with_len(built.addr(Some(parts)).build(), 2)
+        } else {
+            built.build()
+        }
+    }
+
+    fn header(&self, number: u16) -> *mut u8 {
+        self.headers
+            .base()
+            .wrapping_add(usize::from(number) * HEADER_ROOM)
+    }
+
+    /// The header of an entry that is here.
+    fn read_header(&self, number: u16) -> [u8; HEADER] {
+        // SAFETY: the region has `HEADER_ROOM` bytes for each entry. The kernel writes there only while the entry is its own,
+        // and on this thread.
+        unsafe { self.header(number).cast::<[u8; HEADER]>().read() }
+    }
+
+    /// The entry came back with a request.
+    fn serve(this: &Arc<Shared>, entry: u16) {
+        let header = this.read_header(entry);
+        let u32_at = |at: usize| u32::from_ne_bytes(number(&header, at).unwrap_or_default());
+        let u64_at = |at: usize| u64::from_ne_bytes(number(&header, at).unwrap_or_default());
+        let asked = Asked {
+            opcode: u32_at(4),
+            unique: u64_at(8),
+            offset: u64_at(OP_IN + 8),
+            bytes: u32_at(OP_IN + 16),
+            flags: u32_at(OP_IN + 32) as i32,
+        };
+        let payload = u32_at(PAYLOAD_SIZE).min(LARGEST) as usize;
+        {
+            let mut state = this.lock();
+            let e = &mut state.entries[usize::from(entry)];
+            (e.commit, e.open) = (u64_at(COMMIT_ID), true);
+        }
+        let reply = Reply {
+            shared: Arc::clone(this),
+            entry,
+            unique: asked.unique,
+            sent: false,
+        };
+        match asked.opcode {
+            FUSE_READ => this.read(&asked, reply),
+            FUSE_WRITE => this.write(&asked, payload, reply),
+            #[cfg(test)]
+            _ if MUTANT.get() == Some(Mutant::AnswerEarly) => reply.end(Ok(()), 0),
+            FUSE_FSYNC => {
+                let done = move |result, _| reply.end(result, 0);
+                this.port.submit(
+                    RequestOp::Flush,
+                    0,
+                    0,
+                    false,
+                    0,
+                    None,
+                    Completion::new(done),
+                );
+            }
+            _ => this.pass_on(entry, &header, payload, reply),
+        }
+    }
+
+    /// A buffer over the entry's own memory, if the range is whole blocks.
+    fn own_buffer(&self, entry: u16, offset: u64, len: u32) -> Option<Buffer> {
+        let block = u64::from(self.block);
+        if !offset.is_multiple_of(block) || !u64::from(len).is_multiple_of(block) {
+            return None;
+        }
+        // SAFETY: nobody uses the memory of an entry that is here until its `Reply` ends, which the engine does only once no
+        // device uses the buffer.
+        let memory = unsafe { self.lock().entries[usize::from(entry)].memory.lend() };
+        Some(Buffer::over(memory, offset, len, self.block))
+    }
+
+    fn read(&self, asked: &Asked, reply: Reply) {
+        let len =
+            u64::from(asked.bytes.min(LARGEST)).min(self.size.saturating_sub(asked.offset)) as u32;
+        if len == 0 {
+            return reply.end(Ok(()), 0);
+        }
+        let own = self.own_buffer(reply.entry, asked.offset, len);
+        let lies_there = own.is_some();
+        let buffer = own.unwrap_or_else(|| self.port.buffer(asked.offset, len));
+        let done = move |result, buffer: Option<Buffer>| match (result, buffer) {
+            (Ok(()), Some(_)) if lies_there => reply.end(Ok(()), len),
+            (Ok(()), Some(buffer)) => reply.end_with(&buffer),
+            (Ok(()), None) => reply.end(Err(IoError::Io), 0),
+            (Err(error), _) => reply.end(Err(error), 0),
+        };
+        self.port.submit(
+            RequestOp::Read,
+            asked.offset,
+            len,
+            false,
+            0,
+            Some(buffer),
+            Completion::new(done),
+        );
+    }
+
+    fn write(&self, asked: &Asked, payload: usize, reply: Reply) {
+        let len = u64::from(asked.bytes).min(self.size.saturating_sub(asked.offset)) as u32;
+        if self.port.read_only() {
+            return reply.end(Err(IoError::ReadOnly), 0);
+        }
+        if asked.bytes as usize != payload {
+            return reply.end(Err(IoError::Invalid), 0);
+        }
+        if len == 0 {
+            if payload == 0 {
+                reply.written(0);
+            } else {
+                reply.end(Err(IoError::NoSpace), 0);
+            }
+            return;
+        }
+        let own = self.own_buffer(reply.entry, asked.offset, len);
+        let buffer = own.unwrap_or_else(|| {
+            let mut buffer = self.port.buffer(asked.offset, len);
+            let state = self.lock();
+            let memory = &state.entries[usize::from(reply.entry)].memory;
+            buffer.copy_from_slice(&memory.bytes()[..len as usize]);
+            buffer
+        });
+        let fua = asked.flags & libc::O_DSYNC != 0;
+        let done = move |result, _| match result {
+            Ok(()) => reply.written(len),
+            Err(error) => reply.end(Err(error), 0),
+        };
+        self.port.submit(
+            RequestOp::Write,
+            asked.offset,
+            len,
+            fua,
+            0,
+            Some(buffer),
+            Completion::new(done),
+        );
+    }
+
+    /// Everything else is fuser's, which sees the message as from `/dev/fuse`: headers and payload in one piece.
+    fn pass_on(&self, entry: u16, header: &[u8; HEADER], payload: usize, mut reply: Reply) {
+        let whole = u32::from_ne_bytes(number(header, 0).unwrap_or_default()) as usize;
+        let Some(op) = whole
+            .checked_sub(IN_HEADER + payload)
+            .filter(|n| *n <= OP_IN)
+        else {
+            return reply.end(Err(IoError::Invalid), 0);
+        };
+        let mut message = Vec::with_capacity(whole);
+        message.extend_from_slice(&header[..IN_HEADER]);
+        message.extend_from_slice(&header[OP_IN..OP_IN + op]);
+        let state = self.lock();
+        message.extend_from_slice(&state.entries[usize::from(entry)].memory.bytes()[..payload]);
+        drop(state);
+        // Answered by `Answers`.
+        reply.sent = true;
+        self.slow.pass_on(&message);
+    }
+
+    /// The request in the entry has ended, with `payload` bytes in its memory: it may go back to the kernel.
+    fn finish(&self, state: &mut State, number: u16, error: i32, payload: u32) {
+        let entry = &mut state.entries[usize::from(number)];
+        if !std::mem::take(&mut entry.open) {
+            return;
+        }
+        let payload = if error == 0 { payload } else { 0 };
+        let header = self.header(number);
+        let mut out = [0; OUT_HEADER];
+        out[..4].copy_from_slice(&(OUT_HEADER as u32 + payload).to_ne_bytes());
+        out[4..8].copy_from_slice(&error.to_ne_bytes());
+        out[8..].copy_from_slice(&entry.commit.to_ne_bytes());
+        // SAFETY: as in `read_header`; both lie within `HEADER` bytes.
+        unsafe {
+            header.cast::<[u8; OUT_HEADER]>().write(out);
+            header
+                .add(PAYLOAD_SIZE)
+                .cast::<[u8; 4]>()
+                .write(payload.to_ne_bytes());
+        }
+        state.put.push((number, COMMIT_AND_FETCH));
+    }
+}
+
+/// The command of an entry with two parts: the crate sets everything but their number.
+fn with_len(mut entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
+    const { assert!(size_of::<squeue::Entry128>() == 128) };
+    // SAFETY: an entry is the kernel's `io_uring_sqe` and 64 bytes more; `len` is its field at byte 24.
+    unsafe { (&raw mut entry).cast::<u32>().add(6).write(len) };
+    entry
+}
+
+/// The end of one request. Dropped without one (a port that loses a completion), it answers `EIO`.
+struct Reply {
+    shared: Arc<Shared>,
+    entry: u16,
+    unique: u64,
+    sent: bool,
+}
+
+impl Reply {
+    fn send(&mut self, error: i32, payload: &[u8], lies_there: u32) {
+        if std::mem::replace(&mut self.sent, true) {
+            return;
+        }
+        let mut state = self.shared.lock();
+        let entry = &mut state.entries[usize::from(self.entry)];
+        if entry.commit != self.unique {
+            return;
+        }
+        entry.memory.bytes_mut()[..payload.len()].copy_from_slice(payload);
+        let bytes = lies_there + payload.len() as u32;
+        self.shared.finish(&mut state, self.entry, error, bytes);
+    }
+
+    /// Ended; the first `lies_there` bytes of the entry's memory are the answer.
+    fn end(mut self, result: Result<(), IoError>, lies_there: u32) {
+        let error = result.map_or_else(|e| -i32::from(super::serve::errno(e)), |()| 0);
+        self.send(error, &[], lies_there);
+    }
+
+    fn end_with(mut self, payload: &[u8]) {
+        self.send(0, payload, 0);
+    }
+
+    /// `fuse_write_out`: bytes written and padding.
+    fn written(mut self, len: u32) {
+        let mut out = [0; 8];
+        out[..4].copy_from_slice(&len.to_ne_bytes());
+        self.send(0, &out, 0);
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        #[cfg(test)]
+        if MUTANT.get() == Some(Mutant::ForgetLost) {
+            return;
+        }
+        self.send(-libc::EIO, &[], 0);
+    }
+}
+
+/// Rules that the tests below take out, to see that they notice.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutant {
+    /// A request is answered when it was handed over, not when it has ended.
+    AnswerEarly,
+    /// The end of a request that was lost is not told.
+    ForgetLost,
+}
+
+#[cfg(test)]
+std::thread_local! {
+    static MUTANT: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;

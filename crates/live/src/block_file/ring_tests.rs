@@ -1,0 +1,215 @@
+use super::*;
+use crate::block_file::testing::MemPort;
+use crate::port::Completion;
+use std::sync::atomic::Ordering;
+
+const BLOCK: u32 = 512;
+
+/// A port whose requests end when they are told to.
+struct Holding {
+    memory: MemPort,
+    held: Mutex<Vec<(Option<Buffer>, Completion)>>,
+}
+
+impl Port for Holding {
+    fn volume_bytes(&self) -> u64 {
+        self.memory.volume_bytes()
+    }
+    fn block_bytes(&self) -> u32 {
+        self.memory.block_bytes()
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        self.memory.buffer(offset, len)
+    }
+    fn submit(
+        &self,
+        _: RequestOp,
+        _: u64,
+        _: u32,
+        _: bool,
+        _: u8,
+        buffer: Option<Buffer>,
+        done: Completion,
+    ) {
+        self.held.lock().unwrap().push((buffer, done));
+    }
+    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
+        self.memory.block_status(offset, len, max)
+    }
+}
+
+impl Holding {
+    fn new() -> Arc<Holding> {
+        Arc::new(Holding {
+            memory: MemPort::new(1 << 20, BLOCK),
+            held: Mutex::default(),
+        })
+    }
+    fn end_one(&self, result: Result<(), IoError>) {
+        let (buffer, done) = self.held.lock().unwrap().remove(0);
+        done.call(result, buffer);
+    }
+    fn lose_one(&self) {
+        drop(self.held.lock().unwrap().remove(0));
+    }
+}
+
+/// Entries without a kernel: the device is a socket that nobody reads.
+fn entries(port: Arc<dyn Port>) -> Entries {
+    let (ours, _) = std::os::unix::net::UnixStream::pair().unwrap();
+    let device = Arc::new(File::from(std::os::fd::OwnedFd::from(ours)));
+    let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+    let slow = Arc::new(Slow::new(socket.into(), Arc::clone(&device)));
+    let pool = Pool::new(memory());
+    Entries::new(device, port, slow, &pool).unwrap()
+}
+
+/// Numbers of the entries that go into the ring now.
+fn put(entries: &mut Entries) -> Vec<u16> {
+    let mut numbers = Vec::new();
+    entries.put(&mut |n, _| numbers.push(n));
+    numbers
+}
+
+/// What the kernel would do: a request for entry 0, which comes back with it.
+fn ask(entries: &mut Entries, opcode: u32, unique: u64, offset: u64, payload: &[u8], bytes: u32) {
+    let shared = Arc::clone(&entries.0);
+    let mut header = [0; HEADER];
+    let mut set = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
+    set(0, &((IN_HEADER + 40 + payload.len()) as u32).to_ne_bytes());
+    set(4, &opcode.to_ne_bytes());
+    set(8, &unique.to_ne_bytes());
+    set(OP_IN + 8, &offset.to_ne_bytes());
+    set(OP_IN + 16, &bytes.to_ne_bytes());
+    set(COMMIT_ID, &unique.to_ne_bytes());
+    set(PAYLOAD_SIZE, &(payload.len() as u32).to_ne_bytes());
+    // SAFETY: the entry is here, and nobody else uses its header.
+    unsafe { shared.header(0).cast::<[u8; HEADER]>().write(header) };
+    shared.lock().entries[0].memory.bytes_mut()[..payload.len()].copy_from_slice(payload);
+    entries.back(0, 0);
+}
+
+/// Error, unique and payload of the answer in entry 0.
+fn answer(entries: &Entries) -> (i32, u64, Vec<u8>) {
+    let header = entries.0.read_header(0);
+    let len = u32::from_ne_bytes(number(&header, PAYLOAD_SIZE).unwrap()) as usize;
+    assert_eq!(
+        number(&header, 0),
+        Some(((OUT_HEADER + len) as u32).to_ne_bytes())
+    );
+    let state = entries.0.lock();
+    (
+        i32::from_ne_bytes(number(&header, 4).unwrap()),
+        u64::from_ne_bytes(number(&header, 8).unwrap()),
+        state.entries[0].memory.bytes()[..len].to_vec(),
+    )
+}
+
+#[test]
+fn processors_are_counted_as_the_kernel_lists_them() {
+    for (list, n) in [
+        ("0", 1),
+        ("0-1", 2),
+        ("0-3,8-11", 8),
+        ("0,2,4", 3),
+        ("", 0),
+        ("3-1", 0),
+        ("x", 0),
+    ] {
+        assert_eq!(count(list), n, "{list}");
+    }
+    assert_eq!((per_queue(2), per_queue(64), per_queue(200)), (32, 1, 1));
+}
+
+/// Nothing is answered before its end, and everything once, also what is lost.
+fn check_ends() -> Result<(), &'static str> {
+    let port = Holding::new();
+    let mut entries = entries(Arc::clone(&port) as Arc<dyn Port>);
+    let all = put(&mut entries);
+    assert!(
+        all.len() >= queues() && all.windows(2).all(|w| w[0] < w[1]),
+        "all are registered"
+    );
+    for (opcode, unique) in [(FUSE_FSYNC, 2), (FUSE_WRITE, 4), (FUSE_READ, 6)] {
+        let payload: &[u8] = if opcode == FUSE_WRITE { &[7; 512] } else { &[] };
+        for (result, error) in [(Ok(()), 0), (Err(IoError::Io), -libc::EIO)] {
+            ask(&mut entries, opcode, unique, 1024, payload, BLOCK);
+            if !put(&mut entries).is_empty() {
+                return Err("answered before its end");
+            }
+            port.end_one(result);
+            if put(&mut entries) != [0] {
+                return Err("not answered once");
+            }
+            let (said, of, body) = answer(&entries);
+            assert_eq!((said, of), (error, unique));
+            let bytes = match (opcode, error) {
+                (FUSE_READ, 0) => 512,
+                (FUSE_WRITE, 0) => 8,
+                _ => 0,
+            };
+            assert_eq!(body.len(), bytes, "{opcode}");
+        }
+        ask(&mut entries, opcode, unique, 1024, payload, BLOCK);
+        port.lose_one();
+        if put(&mut entries) != [0] {
+            return Err("what is lost is not answered");
+        }
+        assert_eq!(answer(&entries).0, -libc::EIO);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_request_is_answered_once_and_not_before_its_end() {
+    check_ends().unwrap();
+}
+
+#[test]
+fn without_these_rules_that_is_noticed() {
+    for mutant in [Mutant::AnswerEarly, Mutant::ForgetLost] {
+        MUTANT.set(Some(mutant));
+        let noticed = check_ends();
+        MUTANT.set(None);
+        assert!(noticed.is_err(), "{mutant:?} survives");
+    }
+}
+
+#[test]
+fn odd_ranges_and_ends_of_the_volume() {
+    let memory = Arc::new(MemPort::new(1 << 20, BLOCK));
+    let mut entries = entries(Arc::clone(&memory) as Arc<dyn Port>);
+    put(&mut entries);
+    let end = 1 << 20;
+    ask(&mut entries, FUSE_WRITE, 2, 1000, b"odd bytes", 9);
+    assert_eq!(answer(&entries), (0, 2, vec![9, 0, 0, 0, 0, 0, 0, 0]));
+    ask(&mut entries, FUSE_READ, 4, 1000, &[], 9);
+    assert_eq!(answer(&entries), (0, 4, b"odd bytes".to_vec()));
+    // Short at the end, nothing beyond it.
+    ask(&mut entries, FUSE_READ, 6, end - 4, &[], 100);
+    assert_eq!(answer(&entries), (0, 6, vec![0; 4]));
+    ask(&mut entries, FUSE_READ, 8, end, &[], 100);
+    assert_eq!(answer(&entries), (0, 8, vec![]));
+    ask(&mut entries, FUSE_WRITE, 10, end, b"beyond", 6);
+    assert_eq!(answer(&entries).0, -libc::ENOSPC);
+    ask(&mut entries, FUSE_WRITE, 12, end - 512, &[3; 1024], 1024);
+    assert_eq!(answer(&entries), (0, 12, vec![0, 2, 0, 0, 0, 0, 0, 0]));
+    // A write whose payload is not what it says.
+    ask(&mut entries, FUSE_WRITE, 14, 0, &[3; 512], 1024);
+    assert_eq!(answer(&entries).0, -libc::EINVAL);
+    assert_eq!(memory.counts.writes.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn entries_that_the_kernel_gives_up_are_over() {
+    let mut entries = entries(Holding::new());
+    let all = put(&mut entries);
+    for (i, n) in all.iter().enumerate() {
+        assert!(!entries.is_over(), "{i}");
+        entries.back(*n, -libc::ENOTCONN);
+    }
+    assert!(entries.is_over() && put(&mut entries).is_empty());
+}

@@ -1,0 +1,162 @@
+//! The ring itself: with entries of 64 bytes, or of 128, which commands to `/dev/fuse` need.
+
+use io_uring::{CompletionQueue, IoUring, Parameters, Submitter, squeue};
+use std::io;
+
+/// FUSE's switch for its protocol over io_uring; root can set it.
+const FUSE_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Takes requests from entries that it keeps in the engine's ring, on the engine's own thread.
+///
+/// An entry belongs to the kernel from the time at which it was put into the ring until it comes back, and what it points to with it.
+pub trait RingSource: Send {
+    /// Hands to `push` what is to go into the ring: the entry's number, below 2^16, and the command.
+    fn put(&mut self, push: &mut dyn FnMut(u16, squeue::Entry128));
+    /// That entry came back with this result.
+    fn back(&mut self, entry: u16, result: i32);
+    /// No entry is in the ring or will be put there: drop it.
+    fn is_over(&self) -> bool;
+}
+
+/// Names what ring sources have in the ring: source and entry in the low bits.
+const SOURCE: u64 = 1 << 40;
+/// No name of a ring source has this bit; the names of bell and stamp have all.
+const OTHERS: u64 = 1 << 63;
+
+/// The name of an entry.
+pub(super) fn name(source: usize, entry: u16) -> u64 {
+    SOURCE | (source as u64) << 16 | u64::from(entry)
+}
+
+/// Source and entry, if that is a name of one.
+pub(super) fn named(data: u64) -> Option<(usize, u16)> {
+    (data & SOURCE != 0 && data & OTHERS == 0)
+        .then_some(((data & (SOURCE - 1)) as usize >> 16, data as u16))
+}
+
+/// See the module.
+pub(super) enum Ring {
+    Narrow(IoUring),
+    Wide(IoUring<squeue::Entry128>),
+}
+
+fn build<S: squeue::EntryMarker>(entries: u32, modern: bool) -> io::Result<IoUring<S>> {
+    let mut builder = IoUring::<S>::builder();
+    builder.setup_clamp().setup_cqsize(entries * 8);
+    if modern {
+        // Completions are handled when we ask for them, without interrupting: fewest switches for one thread that submits and
+        // waits.
+        builder
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag();
+    }
+    builder.build(entries)
+}
+
+impl Ring {
+    /// A ring for at least `entries`; wide if this kernel offers FUSE over io_uring, narrow otherwise. Older kernels know less.
+    pub(super) fn new(entries: u32) -> io::Result<Ring> {
+        if offers_fuse()
+            && let Ok(ring) = build(entries, true)
+        {
+            return Ok(Ring::Wide(ring));
+        }
+        let ring = build(entries, true).or_else(|_| build(entries, false));
+        ring.map(Ring::Narrow)
+    }
+
+    pub(super) fn is_wide(&self) -> bool {
+        matches!(self, Ring::Wide(_))
+    }
+
+    pub(super) fn submitter(&self) -> Submitter<'_> {
+        match self {
+            Ring::Narrow(ring) => ring.submitter(),
+            Ring::Wide(ring) => ring.submitter(),
+        }
+    }
+
+    pub(super) fn params(&self) -> &Parameters {
+        match self {
+            Ring::Narrow(ring) => ring.params(),
+            Ring::Wide(ring) => ring.params(),
+        }
+    }
+
+    pub(super) fn completion(&mut self) -> CompletionQueue<'_> {
+        match self {
+            Ring::Narrow(ring) => ring.completion(),
+            Ring::Wide(ring) => ring.completion(),
+        }
+    }
+
+    /// Queues an entry; false if there is no room.
+    ///
+    /// # Safety
+    /// What it points to stays until its completion.
+    pub(super) unsafe fn push(&mut self, entry: &squeue::Entry) -> bool {
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                Ring::Narrow(ring) => ring.submission().push(entry).is_ok(),
+                Ring::Wide(ring) => ring.submission().push(&entry.clone().into()).is_ok(),
+            }
+        }
+    }
+
+    /// As [`Ring::push`]; a narrow ring never has room.
+    ///
+    /// # Safety
+    /// What it points to stays until its completion.
+    pub(super) unsafe fn push_wide(&mut self, entry: &squeue::Entry128) -> bool {
+        match self {
+            Ring::Narrow(_) => false,
+            // SAFETY: the caller's.
+            Ring::Wide(ring) => unsafe { ring.submission().push(entry).is_ok() },
+        }
+    }
+
+    /// Is nothing queued that was not submitted?
+    pub(super) fn is_idle(&mut self) -> bool {
+        match self {
+            Ring::Narrow(ring) => ring.submission().is_empty(),
+            Ring::Wide(ring) => ring.submission().is_empty(),
+        }
+    }
+
+    /// Has the kernel work for us that wants a call?
+    pub(super) fn taskrun(&mut self) -> bool {
+        match self {
+            Ring::Narrow(ring) => ring.submission().taskrun(),
+            Ring::Wide(ring) => ring.submission().taskrun(),
+        }
+    }
+}
+
+/// Does this kernel offer FUSE over io_uring, and is it on?
+pub(crate) fn offers_fuse() -> bool {
+    std::fs::read(FUSE_SWITCH).is_ok_and(|on| on.starts_with(b"Y"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_ring_sources_are_no_others() {
+        for (source, entry) in [(0, 0), (3, 65535), (200, 7)] {
+            assert_eq!(named(name(source, entry)), Some((source, entry)));
+        }
+        for other in [
+            0,
+            77,
+            super::super::WATCH,
+            super::super::WATCH + 9,
+            super::super::BELL,
+            super::super::STAMP,
+        ] {
+            assert_eq!(named(other), None, "{other:x}");
+        }
+    }
+}

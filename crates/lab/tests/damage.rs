@@ -27,7 +27,7 @@ fn nothing_is_lost_in_silence() {
     let (count, sum) = all(asked.and_then(|v| v.parse().ok()).unwrap_or(600), damage);
     assert!(count < 500 || (sum.mended > 0 && sum.refused > 0));
     // What nobody can prove is the exception.
-    assert!(sum.unprovable * 20 <= count);
+    assert!(count < 100 || sum.unprovable * 20 <= count);
 }
 
 #[test]

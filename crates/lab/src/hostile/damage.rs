@@ -205,6 +205,9 @@ enum Tail {
     Hit,
     /// And the mirror lost a block that it had in common with the primary: nobody knows which slots changed hands.
     HitTwice,
+    /// A block that had been proven was hit, up to this one, and so was a counter, which may have been the proof: as `HitTwice` where
+    /// what is left does not prove it.
+    Proof(u64),
 }
 
 fn judge(
@@ -255,6 +258,11 @@ fn opened(
     mutant: Option<Mutant>,
 ) -> Result<Damage, String> {
     let mended = u64::from(!o.report.repairs.is_empty());
+    let tail = match tail {
+        Tail::Proof(seq) if o.report.proven < seq => Tail::HitTwice,
+        Tail::Proof(_) => Tail::Whole,
+        other => other,
+    };
     let mut after = disks.clone();
     let again = attempt(run, &mut after, Mode::ReadWrite { epoch: 0xdb }, mutant)
         .map_err(|e| format!("after it was mended: {e}"))?;
@@ -353,7 +361,7 @@ impl Harm<'_> {
         let layout = self.run.sb.layout();
         let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
         let before = self.shared(disks, mirror);
-        let mut hit_tail = false;
+        let (mut hit_tail, mut proof, mut counter) = (false, 0, false);
         if self.rng.one_in(6) {
             // The checkpoint alone, on both sides.
             let h = self.whole.checkpoint;
@@ -380,7 +388,10 @@ impl Harm<'_> {
                 let blocks: Vec<u64> = blocks.iter().copied().filter(|&b| b < end).collect();
                 self.log.push(format!("member {m} blocks {blocks:?}"));
                 for &b in &blocks {
-                    hit_tail |= m == 0 && self.is_tail(&disks[0], b);
+                    let seq = self.seq(&disks[m], b).unwrap_or(0);
+                    hit_tail |= m == 0 && self.is_tail(seq);
+                    proof = proof.max(seq.min(self.whole.report.proven));
+                    counter |= (2..4).contains(&b);
                 }
                 // All of them first: a run of blocks is one damage.
                 for &b in &blocks {
@@ -390,6 +401,7 @@ impl Harm<'_> {
         }
         let gone = |seq: &u64| ![0, mirror].iter().any(|&m| self.has(&disks[m], *seq));
         match hit_tail {
+            false if counter && proof > 0 => Tail::Proof(proof),
             false => Tail::Whole,
             true if before.iter().any(gone) => Tail::HitTwice,
             true => Tail::Hit,
@@ -450,9 +462,7 @@ impl Harm<'_> {
     /// Does this member have that block of the journal?
     fn has(&self, disk: &Disk, seq: u64) -> bool {
         let at = self.run.sb.layout().area.ring_offset(seq);
-        disk.get(at, BLOCK)
-            .and_then(|b| journal::decode(b, &self.run.sb.uuid))
-            .is_some_and(|h| h.seq == seq)
+        self.seq(disk, at / BLOCK as u64) == Some(seq)
     }
 
     /// Blocks of the journal that primary and mirror have.
@@ -495,13 +505,15 @@ impl Harm<'_> {
         }
     }
 
+    /// Which block of the journal this is, if it is one.
+    fn seq(&self, disk: &Disk, b: u64) -> Option<u64> {
+        let data = disk.get(b * BLOCK as u64, BLOCK)?;
+        journal::decode(data, &self.run.sb.uuid).map(|h| h.seq)
+    }
+
     /// Is this a block of the journal that was not durable for certain?
-    fn is_tail(&self, disk: &Disk, b: u64) -> bool {
-        let data = disk.get(b * BLOCK as u64, BLOCK).unwrap_or(&[]);
-        data.len() == BLOCK
-            && journal::decode(data, &self.run.sb.uuid).is_some_and(|h| {
-                (self.whole.report.proven + 1..self.whole.tip.next_seq).contains(&h.seq)
-            })
+    fn is_tail(&self, seq: u64) -> bool {
+        (self.whole.report.proven + 1..self.whole.tip.next_seq).contains(&seq)
     }
 
     fn spoil(&mut self, disk: &mut Disk, b: u64) {

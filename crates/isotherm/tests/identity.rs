@@ -144,9 +144,26 @@ fn a_copy_beside_is_told_from_the_member_or_refused() {
     place.ok("create v --fast f:16M --slow s:64M --policy greendm");
     used(&place, 0, 1);
     fs::copy(place.path("s"), place.path("s.bak")).expect("copied");
-    // A copy for safety beside the file that the description names: that one counts.
+    // Whoever copied one of them may have meant either.
+    for command in ["serve v --nbd unix:n", "check v", "status v"] {
+        let why = place.fails(command);
+        assert!(
+            why.contains("/s and ") && why.contains("/s.bak are both member 1"),
+            "{command}: {why}"
+        );
+    }
+    let why = place.fails("find f s s.bak");
+    assert!(why.contains("one is a copy"), "{why}");
+    // A second name for the same bytes is no copy.
+    fs::create_dir(place.path("kept")).expect("made");
+    fs::rename(place.path("s.bak"), place.path("kept/s.bak")).expect("renamed");
+    fs::hard_link(place.path("s"), place.path("s.too")).expect("linked");
     used(&place, 1, 2);
-    used(&place, 2, 3);
+    fs::remove_file(place.path("s.too")).expect("removed");
+    // An old one is not taken for the member that the description names.
+    fs::rename(place.path("kept/s.bak"), place.path("s.bak")).expect("renamed");
+    let said = used(&place, 2, 3);
+    assert!(said.contains("s.bak: an old copy"), "{said}");
     // It is older than the rest of the volume: never taken instead.
     fs::rename(place.path("s"), place.path("elsewhere")).expect("renamed");
     let said = used(&place, 3, 4);
@@ -177,7 +194,8 @@ fn an_unreadable_superblock_is_not_passed_over_for_a_copy() {
     let place = Place::in_memory();
     place.ok("create v --slow s:64M --policy linear");
     used(&place, 0, 1);
-    fs::copy(place.path("s"), place.path("s.bak")).expect("copied");
+    fs::create_dir(place.path("kept")).expect("made");
+    fs::copy(place.path("s"), place.path("kept/s.bak")).expect("copied");
     let whole = fs::read(place.path("s")).expect("read");
     let copies: Vec<usize> = (0..whole.len() / 4096)
         .filter(|b| whole[b * 4096..].starts_with(b"ISOTHERM"))
@@ -191,8 +209,10 @@ fn an_unreadable_superblock_is_not_passed_over_for_a_copy() {
         file.write_all_at(&[0xff], (block * 4096 + 100) as u64)
             .expect("written");
     }
+    fs::rename(place.path("kept/s.bak"), place.path("s.bak")).expect("renamed");
     let why = place.fails("serve v --nbd unix:n");
     assert!(why.contains("/s: ") && why.contains("superblock"), "{why}");
+    fs::remove_file(place.path("s.bak")).expect("removed");
     // One copy is enough.
     file.write_all_at(&whole[copies[1] * 4096..][..4096], copies[1] as u64 * 4096)
         .expect("written");

@@ -42,6 +42,8 @@ pub enum Mutant {
     UnserialisedEdges,
     /// A slow slot is given out although the mirror does not know that it is free.
     ReuseBeforeMirror,
+    /// A slot on the primary is given out although the mirror does not know that it is free.
+    ReusePrimaryBeforeMirror,
     /// A short transfer counts as a whole one.
     TrustShortTransfer,
     /// A record says that blocks are clean although their home was not flushed.
@@ -119,7 +121,7 @@ pub enum Mutant {
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 37] = [
+pub const MUTANTS: [Mutant; 46] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -157,25 +159,26 @@ pub const MUTANTS: [Mutant; 37] = [
     Mutant::TrustTornJoin,
     Mutant::JoinForgetsStale,
     Mutant::RepeatOnlyFirst,
+    Mutant::HealRollback,
+    Mutant::RefuseMirrorAhead,
+    Mutant::PassHole,
+    Mutant::LeavePrimaryTorn,
+    Mutant::SuperblocksTogether,
+    Mutant::NameBeforeRaise,
+    Mutant::NeverRaise,
+    Mutant::ZeroesForgetFua,
+    Mutant::TrustOldClean,
 ];
 
 /// Faults of recovery and of counters that were planted from outside. Which of them the scenarios catch is told by the test that is
 /// not run by default.
-pub const PLANTED: [Mutant; 17] = [
-    Mutant::HealRollback,
-    Mutant::RefuseMirrorAhead,
-    Mutant::PassHole,
+pub const PLANTED: [Mutant; 9] = [
+    Mutant::ReusePrimaryBeforeMirror,
     Mutant::IgnoreChain,
     Mutant::AllowLostSession,
-    Mutant::TrustOldClean,
-    Mutant::LeavePrimaryTorn,
     Mutant::ResyncHeaderFirst,
     Mutant::NoFlushBeforeRecovery,
-    Mutant::SuperblocksTogether,
     Mutant::RepeatCheckpointNumber,
-    Mutant::NameBeforeRaise,
-    Mutant::NeverRaise,
-    Mutant::ZeroesForgetFua,
     Mutant::CleanForgetsCopy,
     Mutant::PieceForgetsRecorded,
     Mutant::FreeAfterFailure,

@@ -59,6 +59,109 @@ pub fn damage(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
         ..Scenario::new(seed)
     };
     s.mutant = mutant;
+    harmed(s, Part::Any)
+}
+
+/// A block of the newest checkpoint is gone on both sides, and no older one is left: what it told is lost, to whoever accepts that and
+/// to nobody else.
+///
+/// # Errors
+/// As for [`damage`].
+pub fn lost_checkpoint(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
+    let s = Scenario {
+        lives: 3,
+        requests: 200 + seed % 3 * 100,
+        ring: Some(if seed.is_multiple_of(4) { 12 } else { 6 }),
+        copies: seed % 4 == 1,
+        shape: [Shape::Large, Shape::Roomy, Shape::Small, Shape::ThreeTiers][seed as usize % 4],
+        mutant,
+        ..Scenario::new(seed)
+    };
+    harmed(s, Part::Checkpoint)
+}
+
+/// The newest checkpoint of a volume that was closed is lost on both sides. If an older one will do, the volume lives on from it, crashes
+/// at any moment and is recovered: what it was before it knows exactly, and the blocks of the lost one never count again.
+///
+/// # Errors
+/// As for [`damage`].
+pub fn older_checkpoint(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
+    let s = Scenario {
+        lives: 5,
+        end_well: 2,
+        requests: 50 + seed % 4 * 20,
+        ring: Some(12 + seed as u32 % 3 * 20),
+        copies: seed.is_multiple_of(2),
+        shape: [Shape::Roomy, Shape::Small, Shape::ThreeTiers, Shape::Large][seed as usize / 2 % 4],
+        mutant,
+        ..Scenario::new(seed)
+    };
+    let (mut run, mut disks) = Run::begin(s)?;
+    for life in 0..2 {
+        disks = run.live(disks, life)?;
+    }
+    let whole = attempt(&run, &mut disks.clone(), Mode::ReadOnly, mutant)
+        .map_err(|e| format!("before any damage: {e}"))?;
+    let mut rng = Rng::new(seed ^ 0x01d);
+    let mut harm = Harm {
+        run: &run,
+        whole: &whole,
+        rng: &mut rng,
+        log: Vec::new(),
+    };
+    harm.lose_newest(&mut disks);
+    if attempt(&run, &mut disks.clone(), Mode::ReadOnly, mutant).is_err() {
+        return Ok(Damage {
+            refused: 1,
+            ..Damage::default()
+        });
+    }
+    for life in 2..5 {
+        disks = run.live(disks, life)?;
+        if disks.is_empty() {
+            break;
+        }
+    }
+    Ok(Damage {
+        mended: 1,
+        ..Damage::default()
+    })
+}
+
+/// The primary loses the newest blocks of its journal, and no counter can tell that they had been durable: what they told may be lost,
+/// but nobody sees another extent's bytes.
+///
+/// # Errors
+/// As for [`damage`].
+pub fn lost_tail(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
+    let s = Scenario {
+        lives: 3,
+        requests: 200,
+        ring: Some(64),
+        copies: seed % 4 == 1,
+        shape: [
+            Shape::Small,
+            Shape::ThreeTiers,
+            Shape::TwoFast,
+            Shape::Roomy,
+        ][seed as usize % 4],
+        mutant,
+        ..Scenario::new(seed)
+    };
+    harmed(s, Part::Tail)
+}
+
+/// What is to be spoilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Any,
+    Checkpoint,
+    Tail,
+}
+
+/// Use a volume, harm that part of it while it is at rest, and see.
+fn harmed(s: Scenario, part: Part) -> Result<Damage, String> {
+    let (seed, mutant) = (s.seed, s.mutant);
     let (mut run, mut disks) = Run::begin(s)?;
     for life in 0..=(seed as u32 % 2) {
         disks = run.live(disks, life)?;
@@ -69,20 +172,24 @@ pub fn damage(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     }
     let whole = attempt(&run, &mut disks.clone(), Mode::ReadOnly, mutant)
         .map_err(|e| format!("before any damage: {e}"))?;
-    let mut harm = Harm {
+    let mut how = Harm {
         run: &run,
         whole: &whole,
         rng: &mut rng,
         log: Vec::new(),
     };
-    let hit_tail = harm.inflict(&mut disks);
-    let log = harm.log.join(", ");
+    let tail = match part {
+        Part::Any => how.inflict(&mut disks),
+        Part::Checkpoint => how.lose_checkpoint(&mut disks),
+        Part::Tail => how.lose_tail(&mut disks),
+    };
+    let log = how.log.join(", ");
     let was = (
         whole.checkpoint.start.next_seq,
         whole.report.proven,
         whole.tip.next_seq,
     );
-    judge(&mut run, disks, hit_tail, mutant).map_err(|e| {
+    judge(&mut run, disks, tail, mutant).map_err(|e| {
         format!(
             "{e}; journal from {} proven to {} end {}; spoilt {log}",
             was.0, was.1, was.2
@@ -90,15 +197,28 @@ pub fn damage(seed: u64, mutant: Option<Mutant>) -> Result<Damage, String> {
     })
 }
 
+/// Was a block of the journal hit of which nobody can prove that it had been durable on the primary?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    Whole,
+    /// On the primary: what it told may be lost, and nobody else's bytes may be shown.
+    Hit,
+    /// And the mirror lost a block that it had in common with the primary: nobody knows which slots changed hands.
+    HitTwice,
+    /// A block that had been proven was hit, up to this one, and so was a counter, which may have been the proof: as `HitTwice` where
+    /// what is left does not prove it.
+    Proof(u64),
+}
+
 fn judge(
     run: &mut Run,
     mut disks: Vec<Disk>,
-    hit_tail: bool,
+    tail: Tail,
     mutant: Option<Mutant>,
 ) -> Result<Damage, String> {
     let mode = Mode::ReadWrite { epoch: 0xda };
     match attempt(run, &mut disks, mode, mutant) {
-        Ok(o) => opened(run, disks, o, hit_tail, mutant),
+        Ok(o) => opened(run, disks, o, tail, mutant),
         Err(OpenError::CheckpointLost { .. }) => lossy(run, disks, mutant),
         Err(e) => {
             let _ = e.to_string();
@@ -134,10 +254,15 @@ fn opened(
     run: &mut Run,
     disks: Vec<Disk>,
     o: Opened,
-    hit_tail: bool,
+    tail: Tail,
     mutant: Option<Mutant>,
 ) -> Result<Damage, String> {
     let mended = u64::from(!o.report.repairs.is_empty());
+    let tail = match tail {
+        Tail::Proof(seq) if o.report.proven < seq => Tail::HitTwice,
+        Tail::Proof(_) => Tail::Whole,
+        other => other,
+    };
     let mut after = disks.clone();
     let again = attempt(run, &mut after, Mode::ReadWrite { epoch: 0xdb }, mutant)
         .map_err(|e| format!("after it was mended: {e}"))?;
@@ -148,15 +273,15 @@ fn opened(
     let mut truth = run.truth.clone();
     for (i, data) in contents(disks, o)?.iter().enumerate() {
         if let Err(e) = check(&mut truth, i, data) {
-            // A slot that a lost block let go of may be somebody else's already.
-            if !hit_tail {
+            // A slot that a lost block let go of may be somebody else's already, if no mirror knows.
+            if tail != Tail::HitTwice {
                 own(i, data).map_err(|e| format!("extent {i}: {e}"))?;
             }
             wrong = wrong.or(Some(e));
         }
     }
     match wrong {
-        Some(e) if !hit_tail => Err(format!("lost in silence: {e}")),
+        Some(e) if tail == Tail::Whole => Err(format!("lost in silence: {e}")),
         Some(_) => Ok(Damage {
             unprovable: 1,
             ..Damage::default()
@@ -189,6 +314,12 @@ fn lossy(run: &Run, mut disks: Vec<Disk>, mutant: Option<Mutant>) -> Result<Dama
         }
     };
     let lost = o.report.lost_extents.clone();
+    let mut after = disks.clone();
+    let again = attempt(run, &mut after, Mode::ReadWrite { epoch: 0xdb }, mutant)
+        .map_err(|e| format!("after a loss was accepted: {e}"))?;
+    if !again.report.repairs.is_empty() || !again.report.lost_extents.is_empty() {
+        return Err(format!("accepted, and yet {:?}", again.report));
+    }
     let mut truth = run.truth.clone();
     for (i, data) in contents(disks, o)?.iter().enumerate() {
         own(i, data).map_err(|e| format!("extent {i}: {e}"))?;
@@ -225,11 +356,12 @@ struct Harm<'a> {
 }
 
 impl Harm<'_> {
-    /// One to three damages. True if one hit a journal block on the primary that nobody can prove to have been durable there.
-    fn inflict(&mut self, disks: &mut [Disk]) -> bool {
+    /// One to three damages.
+    fn inflict(&mut self, disks: &mut [Disk]) -> Tail {
         let layout = self.run.sb.layout();
         let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
-        let mut hit_tail = false;
+        let before = self.shared(disks, mirror);
+        let (mut hit_tail, mut proof, mut counter) = (false, 0, false);
         if self.rng.one_in(6) {
             // The checkpoint alone, on both sides.
             let h = self.whole.checkpoint;
@@ -239,7 +371,7 @@ impl Harm<'_> {
                 self.log.push(format!("member {m} block {b}"));
                 self.spoil(&mut disks[m], b);
             }
-            return false;
+            return Tail::Whole;
         }
         for _ in 0..=self.rng.below(3) {
             let member = [0, mirror, self.rng.below(disks.len() as u64) as usize]
@@ -256,7 +388,10 @@ impl Harm<'_> {
                 let blocks: Vec<u64> = blocks.iter().copied().filter(|&b| b < end).collect();
                 self.log.push(format!("member {m} blocks {blocks:?}"));
                 for &b in &blocks {
-                    hit_tail |= m == 0 && self.is_tail(&disks[0], b);
+                    let seq = self.seq(&disks[m], b).unwrap_or(0);
+                    hit_tail |= m == 0 && self.is_tail(seq);
+                    proof = proof.max(seq.min(self.whole.report.proven));
+                    counter |= (2..4).contains(&b);
                 }
                 // All of them first: a run of blocks is one damage.
                 for &b in &blocks {
@@ -264,7 +399,77 @@ impl Harm<'_> {
                 }
             }
         }
-        hit_tail
+        let gone = |seq: &u64| ![0, mirror].iter().any(|&m| self.has(&disks[m], *seq));
+        match hit_tail {
+            false if counter && proof > 0 => Tail::Proof(proof),
+            false => Tail::Whole,
+            true if before.iter().any(gone) => Tail::HitTwice,
+            true => Tail::Hit,
+        }
+    }
+
+    /// One block of the newest checkpoint on both sides, and what is left of the older one.
+    fn lose_checkpoint(&mut self, disks: &mut [Disk]) -> Tail {
+        let layout = self.run.sb.layout();
+        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
+        let h = self.whole.checkpoint;
+        let at = |number: u64| layout.area.region_offset((number % 2) as u8) / BLOCK as u64;
+        let b = at(h.number) + 1 + self.rng.below(u64::from(h.blocks.max(1)));
+        for m in [0, mirror] {
+            self.log.push(format!("member {m} block {b}"));
+            for b in [b, at(h.number + 1)] {
+                self.spoil(&mut disks[m], b);
+            }
+        }
+        Tail::Whole
+    }
+
+    /// Something of the newest checkpoint, on both sides; its header stays now and then.
+    fn lose_newest(&mut self, disks: &mut [Disk]) {
+        let layout = self.run.sb.layout();
+        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
+        let h = self.whole.checkpoint;
+        let region = layout.area.region_offset((h.number % 2) as u8) / BLOCK as u64;
+        let b = if h.blocks == 0 || self.rng.one_in(4) {
+            region
+        } else {
+            region + 1 + self.rng.below(u64::from(h.blocks))
+        };
+        for m in [0, mirror] {
+            self.spoil(&mut disks[m], b);
+        }
+    }
+
+    /// The newest blocks of the primary's journal: what the mirror lacks, and now and then its newest block.
+    fn lose_tail(&mut self, disks: &mut [Disk]) -> Tail {
+        let layout = self.run.sb.layout();
+        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
+        let (start, end) = (
+            self.whole.checkpoint.start.next_seq,
+            self.whole.tip.next_seq,
+        );
+        let known = (start..end).take_while(|&seq| self.has(&disks[mirror], seq));
+        let lacked = start + known.count() as u64;
+        let from = (lacked - u64::from(lacked > start && self.rng.one_in(3))).min(end);
+        for seq in from..end {
+            let at = layout.area.ring_offset(seq);
+            self.log.push(format!("journal block {seq}"));
+            self.spoil(&mut disks[0], at / BLOCK as u64);
+        }
+        Tail::Hit
+    }
+
+    /// Does this member have that block of the journal?
+    fn has(&self, disk: &Disk, seq: u64) -> bool {
+        let at = self.run.sb.layout().area.ring_offset(seq);
+        self.seq(disk, at / BLOCK as u64) == Some(seq)
+    }
+
+    /// Blocks of the journal that primary and mirror have.
+    fn shared(&self, disks: &[Disk], mirror: usize) -> Vec<u64> {
+        let all = self.whole.checkpoint.start.next_seq..self.whole.tip.next_seq;
+        all.filter(|&seq| [0, mirror].iter().all(|&m| self.has(&disks[m], seq)))
+            .collect()
     }
 
     /// Which blocks to spoil.
@@ -300,13 +505,15 @@ impl Harm<'_> {
         }
     }
 
+    /// Which block of the journal this is, if it is one.
+    fn seq(&self, disk: &Disk, b: u64) -> Option<u64> {
+        let data = disk.get(b * BLOCK as u64, BLOCK)?;
+        journal::decode(data, &self.run.sb.uuid).map(|h| h.seq)
+    }
+
     /// Is this a block of the journal that was not durable for certain?
-    fn is_tail(&self, disk: &Disk, b: u64) -> bool {
-        let data = disk.get(b * BLOCK as u64, BLOCK).unwrap_or(&[]);
-        data.len() == BLOCK
-            && journal::decode(data, &self.run.sb.uuid).is_some_and(|h| {
-                (self.whole.report.proven + 1..self.whole.tip.next_seq).contains(&h.seq)
-            })
+    fn is_tail(&self, seq: u64) -> bool {
+        (self.whole.report.proven + 1..self.whole.tip.next_seq).contains(&seq)
     }
 
     fn spoil(&mut self, disk: &mut Disk, b: u64) {

@@ -70,6 +70,10 @@ pub struct Scenario {
     pub rollback: bool,
     /// Journal blocks, if not as few as can be.
     pub ring: Option<u32>,
+    /// So many lives, the first ones, end well.
+    pub end_well: u32,
+    /// Members' counters are never raised: they tell nothing of the journal.
+    pub uncounted: bool,
 }
 
 impl Scenario {
@@ -92,6 +96,8 @@ impl Scenario {
             lose_cache: false,
             rollback: false,
             ring: None,
+            end_well: 0,
+            uncounted: false,
         }
     }
 }
@@ -383,6 +389,10 @@ impl Run {
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
+            // Who comes to rely on the mirror alone may come then.
+            if self.s.lose_fast && self.gone.is_none() {
+                self.degraded(disks)?;
+            }
         }
         self.old_cache_is_refused(disks)?;
         let found = find(disks, &self.sb);
@@ -430,11 +440,13 @@ impl Run {
             piece_blocks: 1 + self.rng.below(3) as u32,
             pass_discards: self.rng.one_in(2),
             mutant: self.s.mutant,
-            counter_every: Some(Nanos::from_micros(if self.s.rollback {
-                0
-            } else {
-                self.rng.below(30_000)
-            })),
+            counter_every: (!self.s.uncounted).then(|| {
+                Nanos::from_micros(if self.s.rollback {
+                    0
+                } else {
+                    self.rng.below(30_000)
+                })
+            }),
             ..self.budgets(life)
         };
         self.sleepy = params.sleep_hold.is_some();
@@ -448,7 +460,8 @@ impl Run {
         world.faults = self.s.faults;
         let last = life + 1 == self.s.lives;
         // Some lives before the last end well, too: what a clean close promises is void for later crashes.
-        let well = !last && self.s.crash_at.is_none() && self.rng.one_in(4);
+        let well =
+            life < self.s.end_well || (!last && self.s.crash_at.is_none() && self.rng.one_in(4));
         let crash_at = match self.s.crash_at {
             Some(n) if life == 0 => Some(n),
             Some(_) => None,

@@ -1,15 +1,15 @@
 //! Members by identity. What a superblock says counts; the path in the description is a hint where to look first.
 //!
 //! ```text
-//! hints ─► superblocks ─► all members there? ─ yes, all files ─► done
-//!                           │ no                    │ yes, devices: names of devices move, so clones are looked for
+//! hints ─► superblocks ─► all members there? ─ yes ─► clones are looked for: of devices among devices, since their names
+//!                           │ no                    │  move; of files near the description and the hints
 //!                           ▼                       ▼
 //!          block devices, files near the description and the hints ─► one place per member, or a refusal
 //! ```
 //! Two places that carry the same member are one if one lies above the other in the stack (a file and its loop device, a
-//! multipath map and its legs). Else one is a clone, and nobody can tell which. Only a file beside another file is no clone to
-//! be afraid of as long as the one that the description names is whole: files do not change their names by themselves, and
-//! whoever copies one for safety must not be punished.
+//! multipath map and its legs). Else one is a clone, and nobody can tell which. Only a file that is *older* than the member which
+//! the description names, by the session, is no clone to be afraid of: files do not change their names by themselves, and whoever
+//! keeps an old one for safety must not be punished. One of the same session is refused: either of them may be the one to serve.
 
 pub mod probe;
 pub mod scan;
@@ -137,11 +137,15 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
     let indices: BTreeSet<u8> = places.iter().map(|c| c.sb.index).collect();
     let pinned = held.iter().any(|h| matches!(h, Hint::Unreadable));
     let complete = indices.len() == hints.len() || pinned && indices.len() + 1 == hints.len();
-    if !complete || places.iter().any(|c| c.is_block) {
+    let (blocks, files): (Vec<&Candidate>, Vec<_>) = places.iter().partition(|c| c.is_block);
+    if !complete || !places.is_empty() {
         let guides = second_places(&places);
-        let mut search = scan::block_devices();
-        if !complete {
-            search.extend(near(&hints, dir));
+        let mut search = Vec::new();
+        if !complete || !blocks.is_empty() {
+            search.extend(scan::block_devices());
+        }
+        if !complete || !files.is_empty() {
+            search.extend(near(&hints, dir, !complete));
         }
         search.retain(|p| !hints.contains(p));
         search.sort();
@@ -188,12 +192,14 @@ fn second_places(places: &[Candidate]) -> Vec<u64> {
     all.collect::<BTreeSet<u64>>().into_iter().collect()
 }
 
-/// Files near the description and near where members were.
-fn near(hints: &[PathBuf], dir: &Path) -> Vec<PathBuf> {
+/// Files near the description and near where members were; `moved`: also where they may be after a directory was renamed.
+fn near(hints: &[PathBuf], dir: &Path, moved: bool) -> Vec<PathBuf> {
     let mut dirs: BTreeSet<&Path> = BTreeSet::from([dir]);
     dirs.extend(hints.iter().filter_map(|h| h.parent()));
     let mut files: Vec<PathBuf> = dirs.into_iter().flat_map(scan::files_in).collect();
-    files.extend(hints.iter().flat_map(|h| scan::moved_along(h, dir)));
+    if moved {
+        files.extend(hints.iter().flat_map(|h| scan::moved_along(h, dir)));
+    }
     files
 }
 
@@ -230,12 +236,16 @@ fn choose(
             distinct.iter().find(|&&i| i != s).map(|&other| (other, s))
         }
         (None, [a, b, ..], _) => Some((*a, *b)),
+        // A file beside a device cannot come to be taken for it.
+        (Some(h), [_, _, ..], _) if !places[h].is_block => {
+            rivals.iter().find(|&&i| i != h).map(|&other| (h, other))
+        }
         _ => None,
     };
     if let Some((a, b)) = twins {
         let name = &newest.name;
         let what = format!(
-            "{} and {} are both member {index} of volume `{name}`: one is a copy or a snapshot of the other, and nothing tells which; detach one, or erase the copy",
+            "{} and {} are both member {index} of volume `{name}`: one is a copy or a snapshot of the other, and nothing tells which; detach one, or erase the copy (a copy of a file: move it to another directory)",
             places[a].path.display(),
             places[b].path.display()
         );

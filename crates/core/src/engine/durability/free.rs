@@ -1,9 +1,12 @@
 //! Slots between "given up" and "free".
 //!
 //! A slot freed by discard or move is handed out again only when (1) the record that frees it is durable, else a crash would
-//! bring the old owner back to find somebody else's bytes; (2) for slots of slow tiers, the mirror knows too, since degraded
-//! service goes by the mirror alone; (3) nobody reads it any more; (4) a discard passed down has ended, or it could hit the
-//! new owner's data.
+//! bring the old owner back to find somebody else's bytes; (2) the mirror knows, too, since degraded service goes by the mirror
+//! alone, and since the newest blocks of the primary's journal, should the medium spoil them, look like a torn tail: the mirror
+//! must tell then that the slot changed hands; (3) nobody reads it any more; (4) a discard passed down has ended, or it could hit
+//! the new owner's data.
+//!
+//! A copy's slot that no durable record names as dirty is not of these: caches take and give slots without waiting for a disk.
 
 use super::Durability;
 use crate::engine::devices::{Cause, What};
@@ -25,10 +28,10 @@ struct Entry {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Freeing {
-    /// Waiting for the primary's record.
-    fast: VecDeque<Entry>,
-    /// Waiting for the mirror's record.
-    slow: VecDeque<Entry>,
+    /// Waiting for the record on primary and mirror.
+    waiting: VecDeque<Entry>,
+    /// Waiting for the primary's alone (a mutant).
+    hasty: VecDeque<Entry>,
     /// Durable, but pinned.
     pinned: Vec<Entry>,
     /// Being discarded on the device.
@@ -38,23 +41,16 @@ pub(super) struct Freeing {
 impl Freeing {
     /// Is nothing on its way?
     pub(super) fn is_empty(&self) -> bool {
-        self.fast.is_empty()
-            && self.slow.is_empty()
-            && self.pinned.is_empty()
-            && self.trimming.is_empty()
+        !self.wants_round() && self.pinned.is_empty() && self.trimming.is_empty()
     }
     /// Is `s` on its way to be free?
     pub(super) fn contains(&self, s: Slot) -> bool {
-        let mut entries = self.fast.iter().chain(&self.slow).chain(&self.pinned);
+        let mut entries = self.waiting.iter().chain(&self.hasty).chain(&self.pinned);
         entries.any(|e| e.slot == s) || self.trimming.contains(&s)
     }
-    /// Does a slow slot wait for the mirror?
-    pub(super) fn wants_mirror(&self) -> bool {
-        !self.slow.is_empty()
-    }
-    /// Does any slot wait for a record?
+    /// Does any slot wait for a record? Not for the primary's alone.
     pub(super) fn wants_round(&self) -> bool {
-        !self.fast.is_empty() || !self.slow.is_empty()
+        !self.waiting.is_empty() || !self.hasty.is_empty()
     }
 }
 
@@ -79,10 +75,17 @@ impl Durability {
         if g.broken(Mutant::ReuseBeforeDurable) {
             return self.freeing.release(g, entry);
         }
-        if self.mirror_decides(g, slot) && !g.broken(Mutant::ReuseBeforeMirror) {
-            self.freeing.slow.push_back(entry);
+        // (Without a mirror both queues wait for the same.)
+        let on_primary = g.space.geo.locate(slot).0 == self.layout.primary;
+        let hasty = if on_primary {
+            Mutant::ReusePrimaryBeforeMirror
         } else {
-            self.freeing.fast.push_back(entry);
+            Mutant::ReuseBeforeMirror
+        };
+        if g.broken(hasty) {
+            self.freeing.hasty.push_back(entry);
+        } else {
+            self.freeing.waiting.push_back(entry);
         }
     }
 
@@ -100,10 +103,10 @@ impl Durability {
     /// After a round: let go of what is durable now.
     pub(in crate::engine) fn release_durable(&mut self, g: &mut Ground) {
         let (primary, everywhere) = self.pending.committed(self.has_mirror());
-        while let Some(e) = pop_durable(&mut self.freeing.fast, primary) {
+        while let Some(e) = pop_durable(&mut self.freeing.hasty, primary) {
             self.freeing.release(g, e);
         }
-        while let Some(e) = pop_durable(&mut self.freeing.slow, everywhere) {
+        while let Some(e) = pop_durable(&mut self.freeing.waiting, everywhere) {
             self.freeing.release(g, e);
         }
     }

@@ -29,7 +29,7 @@ use crate::policy::Uses;
 use crate::store::journal::Staging;
 use crate::store::superblock::Follow as Claim;
 use crate::store::{Closing, Layout, Opened};
-use crate::units::{ExtentId, MemberId, Nanos, Slot};
+use crate::units::{ExtentId, MemberId, Nanos};
 use alloc::vec::Vec;
 use checkpoints::Checkpoints;
 use counters::Raising;
@@ -125,11 +125,6 @@ impl Durability {
     /// Does that member, the mirror, lack blocks of the journal?
     pub(super) fn lags_on(&self, member: usize) -> bool {
         self.staging.lag() > 0 && self.mirror().is_some_and(|m| usize::from(m.0) == member)
-    }
-    /// Does the slot survive the loss of the primary? Then the mirror, by which degraded service goes, must know before it is
-    /// reused.
-    fn mirror_decides(&self, g: &Ground, slot: Slot) -> bool {
-        self.has_mirror() && g.space.geo.locate(slot).0 != self.layout.primary
     }
     /// Is nothing left to write?
     pub(super) fn is_settled(&self) -> bool {

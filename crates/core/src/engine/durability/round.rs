@@ -180,7 +180,7 @@ impl Durability {
                 .begin(self.staging.tip(), g.clock, lazy, why.closing);
         }
         let mirror = why.closing
-            || (why.for_space && self.freeing.wants_mirror())
+            || why.for_space
             || self.mirror_wanted()
             || g.background.wants_round()
             || why.mirror_due;

@@ -157,7 +157,7 @@ fn check(devices: &[&str]) {
             );
         }
         // The hottest 24 extents get 60 % and fit on the 30 slots of tier 0; by chance it would be 5 %.
-        assert!(r.fast_hit_ratio > 0.25, "{what}: {}", r.fast_hit_ratio);
+        assert!(r.fast_hit_ratio > 0.2, "{what}: {}", r.fast_hit_ratio);
         // What is left for the slowest tier is colder than what lies above it. greendm lets up whatever was missed last, and of the
         // two slowest tiers both hold what is asked for rarely: it hardly tells them apart.
         let rest = EXTENTS - sizes.iter().sum::<u64>();

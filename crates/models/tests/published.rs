@@ -45,7 +45,14 @@ fn loris_device_table() {
     let near =
         |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.10, "{got} instead of {want}");
     near(random("wd5000aaks", &o, ModelOp::Read, 0, 1).iops, 112.0);
-    near(random("wd5000aaks", &o, ModelOp::Write, 0, 1).iops, 91.0);
+    let through = Options {
+        write_cache: Some(false),
+        ..o
+    };
+    near(
+        random("wd5000aaks", &through, ModelOp::Write, 0, 1).iops,
+        91.0,
+    );
     near(
         random("ocz-vertex3-maxiops", &o, ModelOp::Read, 0, 32).iops,
         35_000.0,
@@ -73,7 +80,11 @@ fn loris_device_table() {
 
 #[test]
 fn a_short_span_and_a_deep_queue_are_faster() {
-    let o = Options::default();
+    // A buffer of writes would hide the depth.
+    let o = Options {
+        write_cache: Some(false),
+        ..Options::default()
+    };
     let capacity = sheet("wd5000aaks").unwrap().capacity();
     for op in [ModelOp::Read, ModelOp::Write] {
         let full = random("wd5000aaks", &o, op, 0, 1).iops;
@@ -220,12 +231,13 @@ fn a_buffer_hides_positioning_only_until_it_is_full() {
             write_cache: Some(false),
             ..options
         };
+        // A full buffer is emptied in an order that suits the arm, at any depth: as a deep queue is served, and not better than 1.5 times that.
+        let deep = random(name, &through, ModelOp::Write, 0, 32).iops;
         for depth in [1, 4, 32] {
             let cached = random(name, &options, ModelOp::Write, 0, depth).iops;
-            let direct = random(name, &through, ModelOp::Write, 0, depth).iops;
             assert!(
-                (cached / direct - 1.0).abs() < 0.12,
-                "{name} {depth}: {cached} {direct}"
+                (0.8..1.5).contains(&(cached / deep)),
+                "{name} {depth}: {cached} {deep}"
             );
         }
     }

@@ -1,5 +1,5 @@
 //! CRC-32C (Castagnoli), slicing by eight. The core has no dependencies, so it brings its own; `live` could use the
-//! CPU's instruction, but 2 GB/s is 25 times what recovery needs (design.md section 10: 5 M entries/s = 80 MB/s).
+//! CPU's instruction, but 2 GB/s is 25 times what recovery needs (5 M entries/s = 80 MB/s).
 
 const POLY: u32 = 0x82f6_3b78; // 0x1EDC6F41 bit-reversed
 

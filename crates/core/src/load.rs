@@ -43,7 +43,7 @@ pub struct Cost {
 
 impl Cost {
     /// Of a tier of which nothing is known: 20 000 and 180 operations and 250 and 100 MB a second, the usual figures of `edt`
-    /// (policy-specs section 6, after OODT's flash drive and disk). Tiers in between lie on the geometric line.
+    /// (docs/policy-rules.md section 6, after OODT's flash drive and disk). Tiers in between lie on the geometric line.
     pub const FAST: Cost = Cost::timed(Nanos(50_000), 4_000);
     /// See [`Cost::FAST`].
     pub const SLOW: Cost = Cost::timed(Nanos(5_555_555), 10_000);

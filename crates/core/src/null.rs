@@ -1,4 +1,4 @@
-//! The null engine: the same policies with no device time (policy-specs section 0, "hit-only mode").
+//! The null engine: the same policies with no device time (docs/policy-rules.md section 0, "hit-only mode").
 //!
 //! Moves settle at once, in the order asked; nothing is busy and no concurrency limit applies. It exists so that decisions
 //! can be compared with other implementations, so that miss ratios come at full speed, and so that policies can be tried on units

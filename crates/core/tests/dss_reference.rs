@@ -1,4 +1,4 @@
-//! `dss-lru` and `dss-lru-s` against a naive reading of policy-specs section 8.
+//! `dss-lru` and `dss-lru-s` against a naive reading of docs/policy-rules.md section 8.
 
 #[path = "reference/dss.rs"]
 mod dss;

@@ -1,4 +1,4 @@
-//! Short sequences worked out by hand from policy-specs, for the presets whose goldens do not lie beside their references; and
+//! Short sequences worked out by hand from docs/policy-rules.md, for the presets whose goldens do not lie beside their references; and
 //! the list of all goldens, which a new preset has to join.
 
 mod reference;

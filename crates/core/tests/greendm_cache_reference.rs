@@ -1,4 +1,4 @@
-//! `greendm-cache` against a naive reading of policy-specs section 3, last paragraph.
+//! `greendm-cache` against a naive reading of docs/policy-rules.md section 3, last paragraph.
 
 #[path = "reference/greendm_cache.rs"]
 mod greendm_cache;

@@ -1,4 +1,4 @@
-//! `greendm` against a naive reading of policy-specs section 3: linear scans, no batches, nothing clever. Equal decisions on
+//! `greendm` against a naive reading of docs/policy-rules.md section 3: linear scans, no batches, nothing clever. Equal decisions on
 //! random work at every access, not just in sum.
 
 use isotherm_core::geometry::{Geometry, Member};

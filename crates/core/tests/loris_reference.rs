@@ -1,4 +1,4 @@
-//! The Loris family against a naive reading of policy-specs section 5.
+//! The Loris family against a naive reading of docs/policy-rules.md section 5.
 
 #[path = "reference/loris.rs"]
 mod loris;

@@ -1,4 +1,4 @@
-//! `oodt`, `hro` and `hot` against naive readings of policy-specs sections 4 and 7.
+//! `oodt`, `hro` and `hot` against naive readings of docs/policy-rules.md sections 4 and 7.
 
 #[path = "reference/planned.rs"]
 mod planned;

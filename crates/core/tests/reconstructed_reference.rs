@@ -1,4 +1,4 @@
-//! `hystor`, `raf`, `azor` and `edt` against naive readings of policy-specs section 6.
+//! `hystor`, `raf`, `azor` and `edt` against naive readings of docs/policy-rules.md section 6.
 
 #[path = "reference/reconstructed.rs"]
 mod reconstructed;

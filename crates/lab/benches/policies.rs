@@ -1,5 +1,5 @@
 //! What a policy costs: nanoseconds an access in the null world, for every preset, and bytes an extent. Budget: 300 ns
-//! median (design.md section 10).
+//! median.
 //!
 //! `cargo bench -p isotherm-lab --bench policies`
 

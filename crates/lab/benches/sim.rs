@@ -1,4 +1,4 @@
-//! Extent accesses a second of the lab with full models (design.md section 10: at least 5 M on one core), end to end: trace
+//! Extent accesses a second of the lab with full models (at least 5 M on one core), end to end: trace
 //! computed, engine, models and figures included. Equal digests: nothing that is simulated changed. The first pass is counted apart, since `compare` and `sweep` make it once. Rates are of CPU time.
 //!
 //! `cargo bench -p isotherm-lab --bench sim [-- REQUESTS] [ssd | hdd [POLICY…]]`

@@ -1,4 +1,4 @@
-//! Hit-only runs: a trace under a policy with no device time (policy-specs section 0), at full speed.
+//! Hit-only runs: a trace under a policy with no device time (docs/policy-rules.md section 0), at full speed.
 //!
 //! One pass decodes the trace, finds which extents it touches (their number is what `10%` is of, and rows are kept for them
 //! only) and keeps the requests, 6 to 18 bytes each, as long as they fit into a budget; then they are played. A longer trace

@@ -17,12 +17,11 @@ mod touched;
 #[cfg(feature = "hostile")]
 pub mod hostile;
 pub mod parity;
-pub mod policy_spec;
 pub mod pool;
 pub mod report;
 pub mod reproduce;
 pub mod sim;
-pub mod size;
 pub mod sweep;
 
 pub use error::LabError;
+pub use isotherm_words::{policy_spec, size};

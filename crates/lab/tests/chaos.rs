@@ -1,10 +1,21 @@
 //! Chaos policy × hostile world × seeds. `ISOTHERM_SEEDS=N` runs more, `ISOTHERM_SEED=X` reruns one.
+//!
+//! Without these, each scenario has a number of seeds and `SECONDS` of time: on a slow machine it runs fewer of its seeds, never less
+//! than a quarter, and says how many it ran.
+
+use std::time::{Duration, Instant};
 
 use isotherm_lab::hostile::run::{Did, Scenario, Shape, run};
 use isotherm_lab::hostile::world::Faults;
 
+/// Time of a scenario after which no further seed is begun, unless seeds were asked for.
+const SECONDS: u64 = 12;
+
+fn var(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|v| v.parse().ok())
+}
+
 fn seeds(default: u64) -> Vec<u64> {
-    let var = |n: &str| std::env::var(n).ok().and_then(|v| v.parse::<u64>().ok());
     match (var("ISOTHERM_SEED"), var("ISOTHERM_SEEDS")) {
         (Some(s), _) => vec![s],
         (None, n) => {
@@ -18,12 +29,18 @@ fn seeds(default: u64) -> Vec<u64> {
 /// Run a scenario for every seed, in two threads; the first failure is printed with its seed.
 fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
     let list = seeds(default);
+    let asked = var("ISOTHERM_SEED").or(var("ISOTHERM_SEEDS")).is_some();
+    let end = (!asked).then(|| Instant::now() + Duration::from_secs(SECONDS));
     let make = &make;
     let results: Vec<Result<Did, String>> = std::thread::scope(|s| {
         let halves = list.chunks(list.len().div_ceil(2)).map(|part| {
             s.spawn(move || {
                 part.iter()
-                    .map(|&seed| {
+                    .enumerate()
+                    .take_while(|(i, _)| {
+                        i * 4 < part.len() || end.is_none_or(|t| Instant::now() < t)
+                    })
+                    .map(|(_, &seed)| {
                         run(make(seed)).map_err(|e| format!("{name}: ISOTHERM_SEED={seed}: {e}"))
                     })
                     .collect::<Vec<_>>()
@@ -35,7 +52,7 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
             .flat_map(|h| h.join().expect("a scenario panicked; see its seed above"))
             .collect()
     });
-    let mut sum = Did::default();
+    let (mut sum, ran) = (Did::default(), results.len());
     for r in results {
         let d = r.unwrap_or_else(|e| panic!("{e}"));
         sum.answered += d.answered;
@@ -58,7 +75,7 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
         sum.worn += d.worn;
         sum.asleep += d.asleep;
     }
-    println!("{name}: {} seeds, {sum:?}", list.len());
+    println!("{name}: {ran} of {} seeds, {sum:?}", list.len());
     sum
 }
 

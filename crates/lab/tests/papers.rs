@@ -191,7 +191,7 @@ fn references_agree_on_the_fixtures() {
     }
 }
 
-/// Copies decide as homes do (policy-specs section 5).
+/// Copies decide as homes do (docs/policy-rules.md section 5).
 #[test]
 fn caching_hits_as_tiering_does() {
     for name in ["linux-mysql.load.zst", "windows-shared-server.load.zst"] {

@@ -6,8 +6,9 @@ mod size;
 use crate::error::{Error, ErrorKind};
 use isotherm_core::engine::Params;
 use isotherm_core::load::Cost;
-use isotherm_core::policy::{self, BuildError, ParamError, ParamValue, Policy, nearest};
+use isotherm_core::policy::{BuildError, ParamError, Policy, nearest};
 use isotherm_models::{DeviceModel, Options, Sheet, SheetError, Span, sheet};
+use isotherm_words::policy_spec::PolicySpec;
 use serde::{Deserialize, Serialize};
 pub use size::Size;
 use std::fmt;
@@ -426,21 +427,9 @@ impl MemberConfig {
 /// # Errors
 /// An unknown name (with the nearest), or a parameter that is unknown, not a number or out of range.
 pub fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
-    let mut parts = text.split(',').map(str::trim);
-    let name = parts.next().unwrap_or_default();
-    let mut params = Vec::new();
-    for p in parts {
-        let (k, v) = p
-            .split_once('=')
-            .ok_or_else(|| format!("policy: `{p}` is not of the form key=value"))?;
-        let v = v.trim();
-        let v = match v.parse::<f64>() {
-            Ok(n) if n.is_finite() => ParamValue::Number(n),
-            _ => ParamValue::Name(v),
-        };
-        params.push((k.trim(), v));
-    }
-    policy::build_with(name, params.into_iter()).map_err(|e| match e {
+    let spec = PolicySpec::split(text).map_err(|e| format!("policy: {e}"))?;
+    let name = &spec.name;
+    spec.make().map_err(|e| match e {
         BuildError::UnknownPolicy(n) => format!("policy: no policy `{name}`: did you mean `{n}`?"),
         BuildError::Param(k, ParamError::Unknown(n)) => {
             let hint = if n.is_empty() {

@@ -1,4 +1,4 @@
-//! The access queue (OODT III-B, 3.2.1; policy-specs section 4): what the I/O scheduler will probably merge counts as one request.
+//! The access queue (OODT III-B, 3.2.1; docs/policy-rules.md section 4): what the I/O scheduler will probably merge counts as one request.
 //!
 //! It holds pending requests (first block, last block, operation, metadata flag). A block access merges with the oldest pending
 //! request of its operation and flag that it lies in or extends at either end by exactly one block; else it is appended, and

@@ -1,4 +1,4 @@
-//! `hro` and `hot`: hot random off-loading (HRO III, Algorithm 1; policy-specs section 7).
+//! `hro` and `hot`: hot random off-loading (HRO III, Algorithm 1; docs/policy-rules.md section 7).
 //!
 //! Per unit, requests are clipped to it. A request that has the last one's type, comes less than 0.5 s after it and starts
 //! where it ended extends it; any other adds 1 to the randomness count R and becomes the last one. Both add 1 to the

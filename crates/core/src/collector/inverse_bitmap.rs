@@ -1,4 +1,4 @@
-//! `inverse-bitmap`: small requests weigh more (Loris III-D, after Hystor; policy-specs section 5).
+//! `inverse-bitmap`: small requests weigh more (Loris III-D, after Hystor; docs/policy-rules.md section 5).
 //!
 //! Every access adds b(N) = 2^(6 − ⌊log2 N⌋) to the unit's 32-bit counter, 1 for N > 64, where N is the whole request in
 //! 4 KiB pages, rounded up. Worth is the counter; among equals the least recently used is coldest, the most recently used

@@ -1,10 +1,10 @@
-//! `oodt`: inverse request size after merging through an access queue (OODT III; policy-specs section 4).
+//! `oodt`: inverse request size after merging through an access queue (OODT III; docs/policy-rules.md section 4).
 //!
 //! A request of s blocks that leaves the queue (`access_queue.rs`) gives each of its blocks
 //! p = (1/s) · (1 + w_read·\[read\] + w_metadata·\[metadata\]), in binary64. For tiers below the first a second sum leaves the read term
 //! out; it is kept only where there are more than two tiers.
 //!
-//! Metadata is what classes 1…7 say (policy-specs section 9).
+//! Metadata is what classes 1…7 say (docs/policy-rules.md section 9).
 //!
 //! For comparison (OODT figure 2), `cost` takes what earlier work counts instead of 1/s, without a queue and for every access:
 //! `frequency` 1; `sequence` 1, or nothing if the request continues one of the last 32 streams or is of 64 KiB or more, as in

@@ -3,7 +3,7 @@
 //!
 //! A hand walks a tier's slots upwards and wraps. A slot whose extent was accessed since the hand last passed has its
 //! reference mark cleared and is passed; else, if the last access is more than TW ago, it is the victim. After a full turn
-//! without one, the extent with the oldest last access is (policy-specs section 3). The fruitless turn is remembered, so a
+//! without one, the extent with the oldest last access is (docs/policy-rules.md section 3). The fruitless turn is remembered, so a
 //! batch of victims costs one scan, and a scan is cut into pieces by [`View::budget`].
 //!
 //! On the fastest tier the slots are also kept in the order of access. If not even its head is out of the window, the turn

@@ -22,7 +22,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Map and statistics per extent (design.md section 4: at most 16 with the default collector).
+    /// Map and statistics per extent (at most 16 with the default collector).
     pub fn per_extent(&self, extents: u32) -> f64 {
         (self.map + self.policy) as f64 / f64::from(extents.max(1))
     }

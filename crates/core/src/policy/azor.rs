@@ -1,4 +1,4 @@
-//! `azor`, **reconstructed**: its paper is not at hand; this follows what Loris II–IV and OODT II say of it (policy-specs section 6).
+//! `azor`, **reconstructed**: its paper is not at hand; this follows what Loris II–IV and OODT II say of it (docs/policy-rules.md section 6).
 //!
 //! F lines, direct-mapped: unit u may only be in line u mod F. On a miss the newcomer takes the line if nobody has it, if it
 //! is metadata and the holder is not, or if both are alike and its access count is higher. Write-through: writes update copy

@@ -1,4 +1,4 @@
-//! Kinds of data and what they are worth (DSS, Tables 3 and 6; policy-specs section 9).
+//! Kinds of data and what they are worth (DSS, Tables 3 and 6; docs/policy-rules.md section 9).
 
 /// The lowest priority that is given; 0 is the highest.
 pub const LOWEST: u8 = 12;

@@ -1,4 +1,4 @@
-//! `cold-dst-plain`, `cold-dst-dynamic`, `cold-dst-dynamic-bgclean` (Loris IV-B; policy-specs section 5): new extents go to the
+//! `cold-dst-plain`, `cold-dst-dynamic`, `cold-dst-dynamic-bgclean` (Loris IV-B; docs/policy-rules.md section 5): new extents go to the
 //! fastest tier, the coldest there making room first.
 //!
 //! *plain*: what was demoted never returns. *dynamic*: a read that a slower tier serves promotes, as in `hot-dst-dynamic`, if
@@ -24,7 +24,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The cleaner takes at most this share of the fast tier after one eviction (policy-specs section 5).
+/// The cleaner takes at most this share of the fast tier after one eviction (docs/policy-rules.md section 5).
 const CLEAN_SHARE: u32 = 64;
 
 /// What happens beyond first placement.

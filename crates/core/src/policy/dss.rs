@@ -1,4 +1,4 @@
-//! `dss-lru` and `dss-lru-s` (Differentiated Storage Services 4.4; policy-specs section 8): a write-back LRU cache with a syncer.
+//! `dss-lru` and `dss-lru-s` (Differentiated Storage Services 4.4; docs/policy-rules.md section 8): a write-back LRU cache with a syncer.
 //!
 //! A *free list* holds unused entries, then clean ones, least recently used first: its head is reused for a miss. A *dirty
 //! list* holds the others. Fewer than low entries on the free list wake the syncer, which after every access cleans from the

@@ -1,12 +1,12 @@
 //! `edt` (extent-based dynamic tiering), **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II say of
-//! it (policy-specs section 6).
+//! it (docs/policy-rules.md section 6).
 //!
 //! Every `interval` seconds from the first access, each extent's work of that interval is weighed: random requests as a
 //! rate, sequential ones (that continue one of the last 32 streams) as a bandwidth. Its share of a tier is max(rate / the
 //! tier's rate, bandwidth / the tier's bandwidth, size / the tier's size); a tier costs its price, and the extent goes where
 //! its share costs least. Where more want the fastest tier than fit, those go that save most; who is there stays among equals,
 //! then the lower number is taken. What a tier can do is what it was measured to do ([`View::cost`]), or what is set here; until
-//! then, and where nothing is measured, policy-specs' figures count (20 000 and 180 requests, 250 and 100 MB a second). A tier in
+//! then, and where nothing is measured, default figures count (20 000 and 180 requests, 250 and 100 MB a second). A tier in
 //! between costs what lies on the geometric line from the fastest to the slowest (of three tiers: √20 ≈ 4.5), and who finds a tier full is asked about the next.
 //!
 //! | parameter | range | default | unit |

@@ -1,4 +1,4 @@
-//! `greendm`: GreenDM's tiering (Li, chapter 6; policy-specs section 3).
+//! `greendm`: GreenDM's tiering (Li, chapter 6; docs/policy-rules.md section 3).
 //!
 //! A lazy map; the first touch fills the lowest fast slot; an extent on a slower tier is promoted after PT misses whose gaps
 //! are within TW; demotion keeps between LT and HT fast slots free, in the background, victims by WSClock. Promotion and
@@ -121,7 +121,7 @@ impl GreenDm {
         let slots = range.end - range.start;
         let (low, high) = self.watermarks(slots);
         if slots == 1 {
-            return; // policy-specs: no demotion by watermark
+            return; // docs/policy-rules.md section 3: no demotion by watermark
         }
         let (active, under_way) = self.demoting[i];
         let coming = view.free(tier) + view.freeing(tier) + under_way;

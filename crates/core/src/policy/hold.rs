@@ -111,7 +111,7 @@ pub fn is_fast(view: &View<'_>, e: UnitId) -> bool {
 }
 
 /// Does the access belong to a file over 1 MiB, where classes tell? (Loris III-E, type-aware sieving; classes 13…18 of
-/// policy-specs section 9.)
+/// docs/policy-rules.md section 9.)
 pub fn is_large_file(access: &Access) -> bool {
     is_large(access.class)
 }

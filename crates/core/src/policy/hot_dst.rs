@@ -1,5 +1,5 @@
 //! `hot-dst-dynamic`, `cache-ondemand` and `hot-dst-recency | -frequency | -wsclock`: on demand (Loris IV-A 1 and IV-C 1;
-//! policy-specs section 5). Homes start on the slowest tier; a read that a slower tier serves brings the extent to the fastest
+//! docs/policy-rules.md section 5). Homes start on the slowest tier; a read that a slower tier serves brings the extent to the fastest
 //! one, the coldest extent there making room first. Under `cache-ondemand` it is copied instead, eviction only drops the
 //! copy, and writes that hit update copy and home.
 //!

@@ -1,5 +1,5 @@
-//! `hystor`, **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II–III say of it (policy-specs
-//! section 6). Homes stay on the slowest tier; the fast one is divided.
+//! `hystor`, **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II–III say of it
+//! (docs/policy-rules.md section 6). Homes stay on the slowest tier; the fast one is divided.
 //!
 //! *Remap share* (80 %): every `window` seconds from the first access, the extents worth most have their copies there. An
 //! extent is worth its inverse-bitmap counter (see `inverse-bitmap`), or a quarter of a neighbour's if that is more; one with

@@ -1,4 +1,4 @@
-//! `hot-dst-5s`, `hot-dst-80s`, `cache-interval` (Loris IV-A 2 and IV-C 2; policy-specs section 5): homes start on the slowest tier;
+//! `hot-dst-5s`, `hot-dst-80s`, `cache-interval` (Loris IV-A 2 and IV-C 2; docs/policy-rules.md section 5): homes start on the slowest tier;
 //! every `period` seconds from the first access, the hottest units on slow change places with the coldest on fast.
 //!
 //! A plan takes candidates hottest first, and ends at the first that is not worth more than the unit last evicted was (where

@@ -1,4 +1,4 @@
-//! The migration matrix over three tiers and more (OODT III-C; policy-specs section 4): who belongs where, and in which order
+//! The migration matrix over three tiers and more (OODT III-C; docs/policy-rules.md section 4): who belongs where, and in which order
 //! the cells are carried out.
 //!
 //! The fastest tier takes the units worth most; the rest is ranked again, without the weight of reads, for the next tier, and so

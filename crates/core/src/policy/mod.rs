@@ -35,7 +35,7 @@ mod write_mode;
 
 pub use azor::Azor;
 pub use bcache::Bcache;
-pub use benefit::Benefit;
+pub use benefit::{Benefit, GOALS};
 pub use build::{BuildError, ParamValue, build, build_with, nearest};
 pub use cache::{Arc, Cache, Fifo, Lfu, Lru, Replacement, S3Fifo, Sieve, Smq, WTinyLfu};
 pub use classes::{is_metadata, priority};

@@ -1,5 +1,5 @@
 //! `raf` (random access first), **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II–IV say of
-//! it (policy-specs section 6).
+//! it (docs/policy-rules.md section 6).
 //!
 //! A request is sequential if it continues one of the last 32 streams or is at least `sequential` bytes: it leaves no copy.
 //! Random reads get a copy at their second touch, least recently used first out; random writes go to a write share, which

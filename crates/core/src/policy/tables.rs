@@ -71,6 +71,31 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
         what: "1: while copies cost more than they save, only what was used lately is copied; 0: off",
         default: "1",
     },
+    ParamInfo {
+        name: "goal",
+        what: "what counts, a set of the weights that follow: fast, quiet, lasting or cheap",
+        default: "fast",
+    },
+    ParamInfo {
+        name: "w_latency",
+        what: "weight of device time, 0 to 1000",
+        default: "1",
+    },
+    ParamInfo {
+        name: "w_energy",
+        what: "seconds of device time that a joule is worth, 0 to 10^6",
+        default: "0",
+    },
+    ParamInfo {
+        name: "w_wear",
+        what: "seconds of device time that a dollar of wear is worth, 0 to 10^12",
+        default: "0",
+    },
+    ParamInfo {
+        name: "w_money",
+        what: "seconds of device time that a dollar of wear or energy is worth, 0 to 10^12",
+        default: "0",
+    },
 ];
 
 pub(super) const DSS: &[ParamInfo] = &[

@@ -1,5 +1,5 @@
 //! What the naive references share: unit accesses, random work, and the comparison with the null engine at every access.
-//! The references are written from policy-specs alone: vectors, maps and linear scans.
+//! The references are written from docs/policy-rules.md alone: vectors, maps and linear scans.
 #![allow(dead_code)]
 
 use isotherm_core::geometry::{Geometry, Member};

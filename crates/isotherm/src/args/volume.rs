@@ -42,6 +42,9 @@ pub struct CreateArgs {
     /// Policy with parameters, NAME,KEY=VALUE,... [default: benefit; with one tier or more than two greendm]
     #[arg(long)]
     pub policy: Option<PolicySpec>,
+    /// What the policy `benefit` is to save: time (fast), energy and wake-ups of the disk (quiet), wear of flash (lasting), money (cheap)
+    #[arg(long, value_name = "GOAL", conflicts_with_all = ["policy", "config"], value_parser = isotherm_core::policy::GOALS)]
+    pub goal: Option<String>,
     /// Overwrite devices that carry something (a volume, a file system, a partition table, a database); all of it is erased first
     #[arg(long)]
     pub force: bool,

@@ -190,17 +190,33 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
             "--paced {t}=...: the volume has tiers 0 to {slowest}"
         )));
     }
+    let mut io = isotherm_live::config::IoConfig::for_extents(u64::from(extent));
+    if args.goal.as_deref() == Some("quiet") {
+        io.sleep_hold_s = Some(QUIET_HOLD_S);
+    }
     Ok(VolumeConfig {
         name: String::new(),
         uuid: None,
         extent: LiveSize(u64::from(extent)),
-        policy: args
-            .policy
-            .as_ref()
-            .map_or_else(|| default_policy(slowest).to_owned(), ToString::to_string),
-        io: isotherm_live::config::IoConfig::for_extents(u64::from(extent)),
+        policy: policy_of(args, slowest)?,
+        io,
         members,
     })
+}
+
+/// With `--goal quiet`, background work waits so long for a sleeping disk.
+const QUIET_HOLD_S: f64 = 3600.0;
+
+/// What `--policy` or `--goal` say, else what is usual; `slowest` is the number of the slowest tier.
+fn policy_of(args: &CreateArgs, slowest: u8) -> Result<String, Failure> {
+    match (&args.policy, &args.goal) {
+        (Some(policy), _) => Ok(policy.to_string()),
+        (None, Some(_)) if slowest != 1 => Err(Failure::usage(
+            "--goal is of the policy benefit, which needs two tiers: give --fast and --slow, or a --policy instead",
+        )),
+        (None, Some(goal)) => Ok(format!("benefit,goal={goal}")),
+        (None, None) => Ok(default_policy(slowest).to_owned()),
+    }
 }
 
 /// The policy where none is named; `slowest` is the number of the slowest tier.

@@ -1,4 +1,4 @@
-//! Hit-only runs (policy-specs section 0): the same policies under the null engine, no device time.
+//! Hit-only runs (docs/policy-rules.md section 0): the same policies under the null engine, no device time.
 
 use std::time::{Duration, Instant};
 

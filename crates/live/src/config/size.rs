@@ -13,37 +13,8 @@ impl Size {
     /// # Errors
     /// What is wrong with it, without the place.
     pub fn parse(text: &str) -> Result<Size, String> {
-        let t = text.trim();
-        let (number, unit) =
-            t.split_at(t.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(t.len()));
-        let unit: u64 = match unit.to_ascii_uppercase().as_str() {
-            "" | "B" => 1,
-            "K" | "KIB" => 1 << 10,
-            "M" | "MIB" => 1 << 20,
-            "G" | "GIB" => 1 << 30,
-            "T" | "TIB" => 1 << 40,
-            "KB" => 1000,
-            "MB" => 1_000_000,
-            "GB" => 1_000_000_000,
-            "TB" => 1_000_000_000_000,
-            _ => {
-                return Err(format!(
-                    "`{text}` is not a size: write bytes or a number with K, M, G or T"
-                ));
-            }
-        };
-        let whole = number
-            .trim()
-            .parse::<u64>()
-            .ok()
-            .and_then(|n| n.checked_mul(unit));
-        let broken = || {
-            let n = number.trim().parse::<f64>().ok()? * unit as f64;
-            (n.is_finite() && (0.0..1.8e19).contains(&n)).then_some(n as u64)
-        };
-        whole.or_else(broken).map(Size).ok_or_else(|| {
-            format!("`{text}` is not a size: write bytes or a number with K, M, G or T")
-        })
+        let bytes = isotherm_words::size::bytes(text.trim());
+        bytes.map(Size).map_err(|e| e.to_string())
     }
 }
 

@@ -228,7 +228,7 @@ fn drop_edges(p: &mut Parts<'_>, r: u32) {
 fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
     let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
     if req.op == RequestOp::Flush {
-        // A failed flush is sticky: no later one pretends success (design.md section 5).
+        // A failed flush is sticky: no later one pretends success.
         return if g.phase == Phase::Closed {
             Err(IoError::Gone)
         } else if failed {

@@ -22,6 +22,14 @@
 //! | idle_s | 0.001…3600 | 0.05 | seconds that the slow device is quiet before cleaning |
 //! | settled_s | 0…3600 | 5 | seconds that data was not written before it is cleaned |
 //! | guard | 0, 1 | 1 | 1: in debt, only what was used lately is copied |
+//! | goal | fast, quiet, lasting, cheap | fast | a set of the weights below (`weights.rs`) |
+//! | w_latency | 0…1000 | 1 | weight of device time |
+//! | w_energy | 0…10⁶ | 0 | seconds of device time that a joule is worth |
+//! | w_wear | 0…10¹² | 0 | seconds that a dollar of wear is worth |
+//! | w_money | 0…10¹² | 0 | seconds that a dollar of wear or energy is worth |
+//!
+//! With a weight of energy, the slow device's sleep is spared as well: an access that would wake it is worth a wake-up more, and
+//! writes go to flash while it sleeps.
 //!
 //! 8 bytes and 1 bit an extent, 4 bytes a fast slot. Source: none, Isotherm's own; the idea that everything has one currency is
 //! older (HRO, OODT). When not to use it: where capacity counts,
@@ -31,6 +39,7 @@
 mod account;
 mod score;
 mod settings;
+mod weights;
 
 use super::hold::FAST;
 use super::{Access, Action, MoveRules, Outcome, ParamError, Place, Policy, Uses, View, WriteTo};
@@ -45,6 +54,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use score::Scores;
 use settings::Settings;
+pub use weights::GOALS;
 
 /// Clean copies that a victim is chosen from, and slots looked at to find them.
 const SAMPLE: u32 = 16;
@@ -130,13 +140,35 @@ impl Benefit {
         (((self.seed >> 32) * u64::from(below)) >> 32) as u32
     }
     /// Nanoseconds that an access saves on the fast device. A write that a disk's cache takes at once is a debt of a seek.
-    fn saves(view: &View<'_>) -> u64 {
+    fn saves_time(view: &View<'_>) -> u64 {
         let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
         slow.read.0.saturating_sub(fast.read.0).max(1)
     }
+    /// What that is worth, with all that counts.
+    fn saves(&self, view: &View<'_>) -> u64 {
+        let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
+        let w = &self.settings.weights;
+        let wake = if self.is_spared(view) {
+            w.wake(&slow)
+        } else {
+            0
+        };
+        w.read(&slow)
+            .saturating_sub(w.read(&fast))
+            .max(1)
+            .saturating_add(wake)
+    }
+    /// The slow device sleeps, and that is worth something.
+    fn is_spared(&self, view: &View<'_>) -> bool {
+        self.settings.weights.spares_sleep() && view.load(view.slowest()).asleep
+    }
     /// What a copy must be worth more than its victim: its cost, at the price that was set.
-    fn price(&self, view: &View<'_>) -> u64 {
-        view.cost(FAST).write.0 * self.settings.price / 100
+    fn price(&self, view: &View<'_>, unit: UnitId) -> u64 {
+        let cost = self
+            .settings
+            .weights
+            .copy(&view.cost(FAST), view.unit_bytes(unit));
+        cost.saturating_mul(self.settings.price) / 100
     }
     /// The clean copy that is worth least of some.
     fn victim(&mut self, view: &View<'_>) -> Option<(u64, UnitId)> {
@@ -194,25 +226,27 @@ impl Benefit {
         wanted: &mut Vec<Action>,
     ) {
         let extent = access.extent;
-        if self.bypasses(access, run)
+        // A write that would wake the slow device goes to flash, whatever it is worth.
+        let absorbed = access.write && self.is_spared(view);
+        if (self.bypasses(access, run) && !absorbed)
             || self.coming.contains(&extent)
             || view.home(extent).is_some_and(|h| view.tier_of(h) == FAST)
         {
             return;
         }
-        if !self.may_copy(view, access, known) {
+        if !self.may_copy(view, access, known) && !absorbed {
             return;
         }
-        let (worth, price) = (self.scores.worth(extent), self.price(view));
+        let (worth, price) = (self.scores.worth(extent), self.price(view, extent));
         if view.free(FAST) == 0 {
             let Some((least, extent)) = self.victim(view) else {
                 return;
             };
-            if worth <= least.saturating_add(price) {
+            if worth <= least.saturating_add(price) && !absorbed {
                 return;
             }
             wanted.push(Action::Evict { extent });
-        } else if worth <= price {
+        } else if worth <= price && !absorbed {
             return;
         }
         self.coming.push(extent);
@@ -316,7 +350,7 @@ impl Policy for Benefit {
         self.scores = Scores::new(units, self.half_life());
         self.dirty = BitTree::new(units as usize);
         self.written = vec![millis(view.now()); self.fast as usize];
-        let saves = Benefit::saves(view);
+        let saves = self.saves(view);
         self.account = Account::open(Benefit::slow_read(view));
         for (s, e) in view.residents(FAST) {
             if view.copy(e) == Some(s) {
@@ -342,7 +376,7 @@ impl Policy for Benefit {
         let extent = access.extent;
         view.set_last(extent, access.now);
         let (goes_on, run) = self.streams.note(access);
-        let saves = Benefit::saves(view);
+        let saves = self.saves(view);
         // Used within a half-life.
         let known = self.scores.worth(extent).saturating_mul(2) >= saves;
         self.scores.touch(extent, saves);
@@ -350,7 +384,7 @@ impl Policy for Benefit {
             let saved = if access.write {
                 Benefit::debt(view).0
             } else {
-                saves
+                Benefit::saves_time(view)
             };
             self.account.earn(saved, Benefit::slow_read(view));
         } else {
@@ -429,8 +463,14 @@ impl Policy for Benefit {
         self.scores.set_half_life(half_life);
         Ok(())
     }
+    fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
+        self.settings.set_name(key, name)
+    }
     fn params(&self) -> Vec<(&'static str, f64)> {
         self.settings.list()
+    }
+    fn names(&self) -> Vec<(&'static str, String)> {
+        vec![self.settings.weights.goal()]
     }
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let ms = |ns: u64| ns as f64 / 1e6;
@@ -441,10 +481,12 @@ impl Policy for Benefit {
         };
         format!(
             "{what}; its accesses cost the slow device {:.1} ms lately, an access saves {:.2} ms, a copy must be worth {:.2} ms \
-             more than the one that goes; {} of {} fast slots are dirty; copies have saved {:.0} ms more than they cost (within bounds)",
+             more than the one that goes (goal {}); {} of {} fast slots are dirty; copies have saved {:.0} ms more than they cost \
+             (within bounds)",
             ms(self.scores.worth(extent)),
-            ms(Benefit::saves(view)),
-            ms(self.price(view)),
+            ms(self.saves(view)),
+            ms(self.price(view, extent)),
+            self.settings.weights.name(),
             self.dirty_count,
             self.fast,
             self.account.balance() as f64 / 1e6,

@@ -1,5 +1,6 @@
 //! Parameters of `benefit`: names, ranges, values.
 
+use super::weights::Weights;
 use crate::policy::{ParamError, nearest, param};
 use crate::units::Nanos;
 use alloc::vec;
@@ -20,6 +21,8 @@ pub struct Settings {
     pub settled: Nanos,
     /// Copy only what was used lately while copies cost more than they save.
     pub guard: bool,
+    /// What counts, and how much.
+    pub weights: Weights,
 }
 
 impl Default for Settings {
@@ -32,12 +35,16 @@ impl Default for Settings {
             idle: Nanos::from_millis(50),
             settled: Nanos::from_secs(5),
             guard: true,
+            weights: Weights::default(),
         }
     }
 }
 
 impl Settings {
     pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
+        if let Some(set) = self.weights.set(key, value) {
+            return set;
+        }
         let bytes = "bytes, a whole number from 0 (none bypasses) to 2^40";
         match key {
             "half_life" => {
@@ -65,15 +72,29 @@ impl Settings {
             "guard" => {
                 self.guard = param::whole(value, 0.0, 1.0, "0 (off) or 1 (on)")? == 1;
             }
-            _ => {
-                let names = self.list();
-                return Err(ParamError::Unknown(nearest(key, names.iter().map(|p| p.0))));
-            }
+            "goal" => return Err(ParamError::Range("the name of a goal")),
+            _ => return Err(self.unknown(key)),
         }
         Ok(())
     }
+    /// Change a parameter whose values are names: the goal, which sets all weights.
+    pub fn set_name(&mut self, key: &str, name: &str) -> Result<(), ParamError> {
+        match key {
+            "goal" => self.weights = Weights::named(name)?,
+            _ if self.list().iter().any(|p| p.0 == key) => {
+                return Err(ParamError::Range("a number"));
+            }
+            _ => return Err(self.unknown(key)),
+        }
+        Ok(())
+    }
+    fn unknown(&self, key: &str) -> ParamError {
+        let names = self.list();
+        let names = names.iter().map(|p| p.0).chain(["goal"]);
+        ParamError::Unknown(nearest(key, names))
+    }
     pub fn list(&self) -> Vec<(&'static str, f64)> {
-        vec![
+        let mut all = vec![
             ("half_life", f64::from(self.half_life) / 1e3),
             ("move_price", self.price as f64 / 1e2),
             ("stream_bypass", self.stream as f64),
@@ -81,6 +102,8 @@ impl Settings {
             ("idle_s", self.idle.as_secs_f64()),
             ("settled_s", self.settled.as_secs_f64()),
             ("guard", f64::from(u8::from(self.guard))),
-        ]
+        ];
+        all.extend(self.weights.list());
+        all
     }
 }

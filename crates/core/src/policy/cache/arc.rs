@@ -1,4 +1,4 @@
-//! `arc`: adaptive replacement (Megiddo and Modha, FAST '03, figure 4; policy-specs section 1).
+//! `arc`: adaptive replacement (Megiddo and Modha, FAST '03, figure 4; docs/policy-rules.md section 1).
 //!
 //! T1 holds what was seen once lately, T2 what was seen more often; the ghosts B1 and B2 remember what each lost. A miss
 //! found in B1 says that T1 was too small, one found in B2 that T2 was; the target p for T1 follows. p is real, the

@@ -1,4 +1,4 @@
-//! `fifo`: the copy fetched longest ago goes, used or not (policy-specs section 1). 8 bytes a fast slot.
+//! `fifo`: the copy fetched longest ago goes, used or not (docs/policy-rules.md section 1). 8 bytes a fast slot.
 //!
 //! Parameters: none. When not to use it: it is a baseline. `sieve` costs as little and keeps what is used.
 

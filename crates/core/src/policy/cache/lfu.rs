@@ -1,4 +1,4 @@
-//! `lfu`: the least frequently used copy goes, the one touched longest ago among equals (policy-specs section 1).
+//! `lfu`: the least frequently used copy goes, the one touched longest ago among equals (docs/policy-rules.md section 1).
 //!
 //! The count is 1 at the fetch and forgotten at the eviction; it saturates at 2^32 − 1. Copies of one count form a list in
 //! the order of their last access, and the lists stand in the order of their counts, so every step is O(1). 32 bytes a

@@ -1,11 +1,11 @@
-//! `s3-fifo`: three first-in-first-out queues (Yang et al., SOSP '23; policy-specs section 1, the variant that libCacheSim
+//! `s3-fifo`: three first-in-first-out queues (Yang et al., SOSP '23; docs/policy-rules.md section 1, the variant that libCacheSim
 //! names S3FIFO-0.1000-2).
 //!
 //! Newcomers enter a small queue of max(1, ⌊F/10⌋) units. One that was hit twice since its fetch moves on to the main queue,
 //! the others leave a ghost. A miss found among the ghosts, of which there are as many as main has places, enters main at
 //! once. In main a hit unit goes round with min(hits, 3) − 1 hits left; main's victims leave no ghost. Until the first
 //! eviction, newcomers that find small full enter main: libCacheSim fills an empty cache so (found by comparing miss ratios
-//! over sizes; policy-specs is silent about it).
+//! over sizes; docs/policy-rules.md is silent about it).
 //!
 //! 9 bytes a fast slot, and 0.9 ghosts a fast slot at 23 to 38 bytes.
 //!

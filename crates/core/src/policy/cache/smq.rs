@@ -1,5 +1,5 @@
 //! `smq`: stochastic multiqueue, after the published description of the Linux kernel's default dm-cache policy
-//! (Documentation/admin-guide/device-mapper/cache-policies.rst); policy-specs section 1.
+//! (Documentation/admin-guide/device-mapper/cache-policies.rst); docs/policy-rules.md section 1.
 //!
 //! No hit counts: entries stand in levels of equal size, and a hit swaps an entry with the least recently used one of a
 //! level above. Misses go through such a queue of their own, the hotspot queue, and are let in once they have risen far

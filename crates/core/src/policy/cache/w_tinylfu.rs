@@ -1,5 +1,5 @@
 //! `w-tinylfu`: a small window in front of a segmented LRU, with admission by estimated frequency (Einziger, Friedman and
-//! Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM Transactions on Storage 2017; policy-specs section 1).
+//! Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM Transactions on Storage 2017; docs/policy-rules.md section 1).
 //!
 //! Newcomers enter the window (LRU, max(1, ⌊F/100⌋) units). When room is needed, the window's oldest is held against the
 //! oldest of probation: whoever was touched more often lately stays, the resident when they are equal. What stays of the

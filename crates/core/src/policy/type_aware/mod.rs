@@ -1,4 +1,4 @@
-//! `type-aware` (Loris V; policy-specs section 5): rules send classes or address ranges to sub-policies that share the fast tier.
+//! `type-aware` (Loris V; docs/policy-rules.md section 5): rules send classes or address ranges to sub-policies that share the fast tier.
 //!
 //! A rule is `SELECTOR:POLICY:SHARE`. Selectors: `class/N-M` (or `class/N`), `bytes/FROM-TO` (of the volume, with K, M, G or T;
 //! TO is not part of it), `all`. Policies: `hot-dst-dynamic`, `cache-ondemand`, `cold-dst-plain`, `cold-dst-dynamic`, and `slow`, which keeps

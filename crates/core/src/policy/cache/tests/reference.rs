@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// One access; true if it hit. Written from policy-specs section 1, with the plainest structures there are.
+/// One access; true if it hit. Written from docs/policy-rules.md section 1, with the plainest structures there are.
 trait Naive {
     fn access(&mut self, x: u32) -> bool;
 }

@@ -74,44 +74,55 @@ impl FromStr for Size {
                 _ => Err(SizeError(format!("`{text}` is more than 100%"))),
             };
         }
-        // 64K, 64k and 64KiB are the same, powers of 1024; 64KB has powers of 1000, as the standards and data sheets have it.
-        let decimal = text.strip_suffix('B').filter(|t| !t.ends_with('i'));
-        let number = decimal.or(text.strip_suffix("iB")).unwrap_or(text);
-        let unit = number.chars().last().map(|c| c.to_ascii_uppercase());
-        let shift = UNITS
-            .iter()
-            .find(|(c, _)| Some(*c) == unit)
-            .map_or(0, |(_, s)| *s);
-        let digits = if shift == 0 {
-            number
-        } else {
-            &number[..number.len() - 1]
-        };
-        if digits.is_empty()
-            || !digits.bytes().all(|b| b.is_ascii_digit())
-            || (shift == 0 && text.ends_with("iB"))
-        {
-            return Err(bad());
-        }
-        let too_large = || {
-            SizeError(format!(
-                "`{text}` is too large: sizes are below 16E (2^64 bytes)"
-            ))
-        };
-        let n: u64 = digits.parse().map_err(|_| too_large())?;
-        let unit = if decimal.is_some() {
-            1000u64.pow(shift / 10)
-        } else {
-            1 << shift
-        };
-        match n.checked_mul(unit) {
-            Some(0) => Err(SizeError(format!(
+        match bytes(text)? {
+            0 => Err(SizeError(format!(
                 "`{text}` is zero: a size must be at least 1"
             ))),
-            Some(n) => Ok(Size::Bytes(n)),
-            None => Err(too_large()),
+            n => Ok(Size::Bytes(n)),
         }
     }
+}
+
+/// Bytes, 0 among them: a number, which may have decimals before a unit (`1.5G`, rounded down to whole bytes).
+///
+/// # Errors
+/// Says what to write instead.
+pub fn bytes(text: &str) -> Result<u64, SizeError> {
+    // 64K, 64k and 64KiB are the same, powers of 1024; 64KB has powers of 1000, as the standards and data sheets have it.
+    let bad = || {
+        SizeError(format!(
+            "`{text}` is no size: write bytes, or a number with K, M, G, T or %"
+        ))
+    };
+    let binary = text.strip_suffix("iB");
+    let decimal = text.strip_suffix('B').filter(|_| binary.is_none());
+    let number = binary.or(decimal).unwrap_or(text);
+    let last = number.chars().last().map(|c| c.to_ascii_uppercase());
+    let shift = UNITS.iter().find(|(c, _)| Some(*c) == last).map(|u| u.1);
+    if binary.is_some() && shift.is_none() {
+        return Err(bad());
+    }
+    let digits = shift.map_or(number, |_| number[..number.len() - 1].trim_end());
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
+    let all = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    // Half a byte is no size.
+    if !all(whole) || !all(part) || part.len() > 9 || (digits.contains('.') && shift.is_none()) {
+        return Err(bad());
+    }
+    let too_large = || {
+        SizeError(format!(
+            "`{text}` is too large: sizes are below 16E (2^64 bytes)"
+        ))
+    };
+    let unit = match (shift, decimal) {
+        (Some(s), Some(_)) => 1000u128.pow(s / 10),
+        (Some(s), None) => 1 << s,
+        (None, _) => 1,
+    };
+    let whole: u64 = whole.parse().map_err(|_| too_large())?;
+    let part: u128 = part.parse().map_err(|_| bad())?;
+    let scale = 10u128.pow(digits.split_once('.').map_or(1, |d| d.1.len()) as u32);
+    u64::try_from(u128::from(whole) * unit + part * unit / scale).map_err(|_| too_large())
 }
 
 /// Decimal percent as millionths of the whole; at most four decimals.
@@ -185,6 +196,10 @@ mod tests {
             ("50MB", Size::Bytes(50_000_000)),
             ("64KiB", Size::Bytes(65536)),
             ("8G", Size::Bytes(8 << 30)),
+            ("1.5G", Size::Bytes(3 << 29)),
+            ("2 TiB", Size::Bytes(2 << 40)),
+            ("1.5GB", Size::Bytes(1_500_000_000)),
+            ("0.001K", Size::Bytes(1)),
             ("15E", Size::Bytes(15 << 60)),
             ("10%", Size::Share(100_000)),
             ("0.5%", Size::Share(5_000)),
@@ -202,7 +217,12 @@ mod tests {
             ("K", "is no size"),
             ("12iB", "is no size"),
             ("-1", "is no size"),
-            ("1.5G", "is no size"),
+            ("1.5", "is no size"),
+            ("1.G", "is no size"),
+            (".5G", "is no size"),
+            ("1.5.5G", "is no size"),
+            ("0.0000000001K", "is no size"),
+            ("0.0001K", "is zero"),
             ("64X", "is no size"),
             ("6 4K", "is no size"),
             ("0", "is zero"),

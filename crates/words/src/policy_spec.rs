@@ -57,7 +57,36 @@ impl FromStr for PolicySpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<PolicySpec, String> {
-        let mut parts = text.split(',');
+        let spec = PolicySpec::split(text)?;
+        // Wrong names are wrong usage, so they are found here, where clap reports them as that.
+        match spec.make() {
+            Ok(_) => Ok(spec),
+            Err(e) => Err(spec.words(&e)),
+        }
+    }
+}
+
+/// `KEY=VALUE` with any value; the policy says what it takes.
+///
+/// # Errors
+/// Says what to write instead.
+pub fn name_and_value(text: &str) -> Result<(String, Param), String> {
+    match text.split_once('=').map(|(k, v)| (k.trim(), v.trim())) {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+            let Ok(value) = value.parse();
+            Ok((key.to_owned(), value))
+        }
+        _ => Err(format!("`{text}` is no parameter: write KEY=VALUE")),
+    }
+}
+
+impl PolicySpec {
+    /// Name and parameters; whether there is such a policy is not looked at. Blanks around names and values do not count.
+    ///
+    /// # Errors
+    /// Says what to write instead.
+    pub fn split(text: &str) -> Result<PolicySpec, String> {
+        let mut parts = text.split(',').map(str::trim);
         let name = parts.next().unwrap_or_default();
         if name.is_empty() || name.contains('=') {
             return Err(format!(
@@ -74,33 +103,12 @@ impl FromStr for PolicySpec {
                 ));
             }
         }
-        let spec = PolicySpec {
+        Ok(PolicySpec {
             name: name.to_owned(),
             params,
-        };
-        // Wrong names are wrong usage, so they are found here, where clap reports them as that.
-        match spec.make() {
-            Ok(_) => Ok(spec),
-            Err(e) => Err(spec.words(&e)),
-        }
+        })
     }
-}
 
-/// `KEY=VALUE` with any value; the policy says what it takes.
-///
-/// # Errors
-/// Says what to write instead.
-pub fn name_and_value(text: &str) -> Result<(String, Param), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
-            let Ok(value) = value.parse();
-            Ok((key.to_owned(), value))
-        }
-        _ => Err(format!("`{text}` is no parameter: write KEY=VALUE")),
-    }
-}
-
-impl PolicySpec {
     /// Several: `A,k=v,B`. An item with `=` belongs to the policy before it.
     ///
     /// # Errors
@@ -127,7 +135,11 @@ impl PolicySpec {
         self.make().map_err(|e| self.words(&e))
     }
 
-    fn make(&self) -> Result<Box<dyn Policy>, BuildError> {
+    /// The policy.
+    ///
+    /// # Errors
+    /// What is wrong, without words.
+    pub fn make(&self) -> Result<Box<dyn Policy>, BuildError> {
         let params = self.params.iter().map(|(k, v)| (k.as_str(), v.value()));
         policy::build_with(&self.name, params)
     }

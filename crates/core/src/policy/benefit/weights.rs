@@ -1,0 +1,180 @@
+//! What counts for `benefit`, and how much: goals are named sets of weights.
+//!
+//! Everything is weighed in nanoseconds of device time. Weights turn what else counts into that: energy by the seconds that a joule is
+//! worth, wear and money by the seconds that a dollar is worth. With all but `w_latency` at 0, only time counts.
+
+use crate::load::Cost;
+use crate::policy::{ParamError, nearest, param};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What may be named as the goal of `benefit`.
+pub const GOALS: [&str; 4] = ["fast", "quiet", "lasting", "cheap"];
+/// The weights of each goal. Those of `lasting` and `cheap` were fitted on the seven tuning traces of `bench/benefit/table.py`.
+const SETS: [(&str, Weights); 4] = [
+    (GOALS[0], Weights::of(1000, 0, 0, 0)),
+    (GOALS[1], Weights::of(1000, 1000, 0, 0)),
+    (GOALS[2], Weights::of(1000, 0, 10_000_000, 0)),
+    (GOALS[3], Weights::of(1000, 0, 0, 3_000_000)),
+];
+/// What goals are called, for messages.
+const RANGE: &str = "fast, quiet, lasting or cheap";
+/// Price of a nanojoule, 10⁻¹⁸ dollars: 0.25 dollars a kilowatt-hour.
+const NANOJOULE_AUSD: u64 = 69;
+/// Price of the wear of a byte written where no sheet tells, 10⁻¹⁵ dollars: a drive for 100 dollars that may be written 600 TB.
+const USUAL_WEAR_FUSD: u64 = 167;
+/// Power of a small operation where no sheet tells energy, watts: nanojoules a nanosecond, for flash and disks alike.
+const USUAL_W: u64 = 5;
+
+/// How much what counts. Integers, so that a replay decides the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weights {
+    /// Thousandths.
+    pub latency: u64,
+    /// Thousandths of a second that a joule is worth.
+    pub energy: u64,
+    /// Seconds that a dollar of wear is worth.
+    pub wear: u64,
+    /// Seconds that a dollar of wear or energy is worth.
+    pub money: u64,
+}
+
+impl Default for Weights {
+    fn default() -> Weights {
+        SETS[0].1
+    }
+}
+
+impl Weights {
+    const fn of(latency: u64, energy: u64, wear: u64, money: u64) -> Weights {
+        Weights {
+            latency,
+            energy,
+            wear,
+            money,
+        }
+    }
+    /// The set of a goal.
+    pub fn named(goal: &str) -> Result<Weights, ParamError> {
+        let found = SETS.iter().find(|g| g.0 == goal);
+        found
+            .map(|g| g.1)
+            .ok_or_else(|| ParamError::Value(RANGE, nearest(goal, GOALS.into_iter())))
+    }
+    /// The goal whose set this is; `own` if none.
+    pub fn name(&self) -> &'static str {
+        let found = SETS.iter().find(|g| g.1 == *self);
+        found.map_or("own", |g| g.0)
+    }
+    /// Change a weight; `None`: it has no such weight.
+    pub fn set(&mut self, key: &str, value: f64) -> Option<Result<(), ParamError>> {
+        let (mine, scale, most, what) = match key {
+            "w_latency" => (&mut self.latency, 1e3, 1e3, "a weight, 0 to 1000"),
+            "w_energy" => (&mut self.energy, 1e3, 1e6, "seconds a joule, 0 to 10^6"),
+            "w_wear" => (&mut self.wear, 1.0, 1e12, "seconds a dollar, 0 to 10^12"),
+            "w_money" => (&mut self.money, 1.0, 1e12, "seconds a dollar, 0 to 10^12"),
+            _ => return None,
+        };
+        Some(param::within(value, 0.0, most, what).map(|v| *mine = (v * scale) as u64))
+    }
+    /// Names and values.
+    pub fn list(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("w_latency", self.latency as f64 / 1e3),
+            ("w_energy", self.energy as f64 / 1e3),
+            ("w_wear", self.wear as f64),
+            ("w_money", self.money as f64),
+        ]
+    }
+    /// Goal and name, as of a policy's parameters that are names.
+    pub fn goal(&self) -> (&'static str, String) {
+        ("goal", String::from(self.name()))
+    }
+    /// Nanoseconds that `time` ns and `nj` nanojoules count.
+    fn weigh(&self, time: u64, nj: u64) -> u64 {
+        // 10⁻¹⁸ dollars times seconds a dollar are 10⁻⁹ ns.
+        let energy = u128::from(nj) * u128::from(self.energy) / 1000
+            + u128::from(nj) * u128::from(NANOJOULE_AUSD) * u128::from(self.money) / 1_000_000_000;
+        let time = u128::from(time) * u128::from(self.latency) / 1000;
+        u64::try_from(time + energy).unwrap_or(u64::MAX)
+    }
+    /// What a small read of a tier counts, nanoseconds.
+    pub fn read(&self, tier: &Cost) -> u64 {
+        self.weigh(tier.read.0, known(tier.read_nj, tier.read.0 * USUAL_W))
+    }
+    /// What waking a tier that sleeps counts.
+    pub fn wake(&self, tier: &Cost) -> u64 {
+        self.weigh(tier.wake.0, tier.wake_uj.saturating_mul(1000))
+    }
+    /// What writing a unit of `bytes` to a tier counts: the time of one write, its energy, and the wear.
+    pub fn copy(&self, tier: &Cost, bytes: u64) -> u64 {
+        let each = known(tier.write_nj, tier.write.0 * USUAL_W);
+        let nj = each.saturating_add(bytes.saturating_mul(tier.byte_pj) / 1000);
+        let fusd = u128::from(bytes) * u128::from(known(tier.wear_byte_fusd, USUAL_WEAR_FUSD));
+        // 10⁻¹⁵ dollars times seconds a dollar are 10⁻⁶ ns.
+        let wear = fusd * (u128::from(self.wear) + u128::from(self.money)) / 1_000_000;
+        self.weigh(tier.write.0, nj)
+            .saturating_add(u64::try_from(wear).unwrap_or(u64::MAX))
+    }
+    /// Is the sleep of the slow device worth more than the time of a write?
+    pub fn spares_sleep(&self) -> bool {
+        self.energy > 0
+    }
+}
+
+/// What a sheet tells, else what is usual.
+fn known(told: u64, usual: u64) -> u64 {
+    if told > 0 { told } else { usual }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_have_names_and_weights_change_them() {
+        for (goal, weights) in SETS {
+            assert_eq!(Weights::named(goal), Ok(weights));
+            assert_eq!(weights.name(), goal);
+        }
+        assert!(matches!(Weights::named("lastin"), Err(ParamError::Value(_, n)) if n == "lasting"));
+        let mut w = Weights::default();
+        assert_eq!(w.set("w_wear", 7.0), Some(Ok(())));
+        assert_eq!((w.name(), w.wear), ("own", 7));
+        assert!(matches!(
+            w.set("w_energy", -1.0),
+            Some(Err(ParamError::Range(_)))
+        ));
+        assert_eq!(w.set("wear", 1.0), None);
+    }
+
+    /// By hand: 2 ms and 30 mJ read; 4096 bytes of 200 fUSD each, 3 nJ a byte, and 5 µs and 7 µJ a write.
+    #[test]
+    fn what_counts_in_nanoseconds() {
+        let slow = Cost {
+            read: crate::Nanos(2_000_000),
+            read_nj: 30_000_000,
+            ..Cost::SLOW
+        };
+        let fast = Cost {
+            write: crate::Nanos(5_000),
+            write_nj: 7_000,
+            byte_pj: 3_000,
+            wear_byte_fusd: 200,
+            ..Cost::FAST
+        };
+        let w = |l, e, wear, m| Weights::of(l, e, wear, m);
+        assert_eq!(w(1000, 0, 0, 0).read(&slow), 2_000_000);
+        assert_eq!(w(500, 2000, 0, 0).read(&slow), 1_000_000 + 60_000_000);
+        assert_eq!(w(1000, 0, 0, 0).copy(&fast, 4096), 5_000);
+        // 819 200 fUSD at 10 000 s a dollar: 8.192 µs.
+        assert_eq!(w(1000, 0, 10_000, 0).copy(&fast, 4096), 5_000 + 8_192);
+        // 19 288 nJ are 1.33 × 10⁻¹² dollars: 13 ns.
+        assert_eq!(w(0, 0, 0, 10_000).copy(&fast, 4096), 8_192 + 13);
+        assert_eq!(w(0, 1000, 0, 0).copy(&fast, 4096), 7_000 + 12_288);
+        // Where nothing is told: 5 W, 167 fUSD a byte.
+        assert_eq!(w(0, 1000, 0, 0).read(&Cost::FAST), 250_000);
+        assert_eq!(w(0, 0, 1_000_000, 0).copy(&Cost::FAST, 4096), 684_032);
+    }
+}

@@ -143,7 +143,8 @@ fn a_mount_whose_server_hangs_holds_up_nobody() {
     let (tell, told) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|s| {
         // Should the commands hang all the same, the test fails, and does not hang with them.
-        let watch = s.spawn(|| {
+        let disk = &disk;
+        let watch = s.spawn(move || {
             let in_time = told.recv_timeout(std::time::Duration::from_secs(120));
             disk.go_on();
             in_time.is_ok()

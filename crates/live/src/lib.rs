@@ -20,6 +20,7 @@ pub mod inbox;
 pub mod loss;
 pub mod media;
 pub mod members;
+pub mod mounts;
 pub mod nbd;
 pub mod paced;
 pub mod port;

@@ -33,7 +33,7 @@ mod switch;
 pub use background::{Drain, SwitchError, fits};
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
-pub use mutants::{MUTANTS, Mutant, PLANTED};
+pub use mutants::{IMPLIED, MUTANTS, Mutant};
 pub use params::Params;
 pub use relocation::WearBudget;
 pub use requests::REQUEST_BYTES_MAX;
@@ -202,6 +202,9 @@ impl Engine {
             What::Data { .. } => requests.data_done(&mut p, op, result),
             What::Move { .. } => p.r.moves_done(p.g, p.d, op, result),
             What::Round => {
+                if op.op.kind == OpKind::Flush && p.g.broken(Mutant::ForgetLateWrite) {
+                    p.g.devices.members[op.member()].unflushed = false;
+                }
                 let end = p.d.round_step(p.g, p.r, result);
                 self.round_ended(end);
             }
@@ -224,7 +227,7 @@ impl Engine {
             RoundEnd::Durable => {
                 r.flip_committed(g, d);
                 d.release_durable(g);
-                d.serve(|id| {
+                d.serve(g.broken(Mutant::ServeLateFlush), |id| {
                     let latency = requests.reply(g, id, Ok(()));
                     r.heard(g, latency);
                 });

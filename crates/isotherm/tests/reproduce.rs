@@ -63,6 +63,28 @@ fn a_simulated_figure_has_its_cells_and_a_reasoned_verdict_on_every_claim() {
 }
 
 #[test]
+fn seeds_are_run_side_by_side_and_spread() {
+    let place = Place::new();
+    let r = place.json(
+        "reproduce hro-6 --scale 0.01 --seeds 2 --seed 4",
+        "reproduce",
+    );
+    let e = &r["experiments"][0];
+    assert_eq!(e["seeds"].to_string(), "[4,5]");
+    for c in claims(&r) {
+        let v = &c["evidence"];
+        assert!(v["seeds"] == 2 || c["verdict"] == "cannot-be-judged", "{c}");
+        if let Some(figures) = v["figures"].as_array() {
+            assert!(figures.len() >= 2 && v["printed"].is_object(), "{c}");
+        }
+    }
+    let cells = e["tables"].to_string();
+    assert!(cells.contains("spread"), "{cells}");
+    let said = place.ok("reproduce hro-6 --scale 0.01");
+    assert!(said.contains("--seeds 5"), "{said}");
+}
+
+#[test]
 fn the_list_names_what_is_here_and_what_is_not() {
     let place = Place::new();
     let list: Value = serde_json::from_str(&place.ok("reproduce list --json")).expect("JSON");

@@ -26,7 +26,7 @@ mod tier_cost;
 
 pub use endurance::bytes_per_day;
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
-pub use preset::{Options, preset, presets, sheet};
+pub use preset::{FlashState, Options, preset, presets, sheet};
 pub use sheet::{Metric, Published, Sheet, SheetError};
 pub use sleep::Sleep;
 pub use span::Span;

@@ -8,6 +8,44 @@ use crate::smr::Smr;
 use crate::span::Span;
 use crate::ssd::Ssd;
 
+/// In which state the flash of a drive begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FlashState {
+    /// Overwritten at random for long: every page is in use, and each write pays for its share of collection.
+    #[default]
+    Preconditioned,
+    /// Erased: collection begins when the spare flash is used up.
+    Fresh,
+    /// No translation layer: no collection, no write amplification, no wear by erases.
+    Ideal,
+}
+
+impl FlashState {
+    /// The state called so: `preconditioned` (or `ftl`), `fresh` or `ideal`.
+    ///
+    /// # Errors
+    /// Lists the names.
+    pub fn parse(text: &str) -> Result<FlashState, String> {
+        match text {
+            "preconditioned" | "ftl" => Ok(FlashState::Preconditioned),
+            "fresh" => Ok(FlashState::Fresh),
+            "ideal" => Ok(FlashState::Ideal),
+            _ => Err(format!(
+                "`{text}` is no state of flash: preconditioned (or ftl), fresh or ideal"
+            )),
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlashState::Preconditioned => "preconditioned",
+            FlashState::Fresh => "fresh",
+            FlashState::Ideal => "ideal",
+        }
+    }
+}
+
 /// What the user of a model may choose besides the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
@@ -19,8 +57,8 @@ pub struct Options {
     pub queue_depth: Option<u32>,
     /// HDD: reply to writes from the buffer, instead of what the sheet says.
     pub write_cache: Option<bool>,
-    /// SSD: simulate the flash layer: 12 bytes of memory per 4 KiB page of `size`.
-    pub ftl: bool,
+    /// SSD: the state of the flash, for sheets that have a flash layer.
+    pub flash: FlashState,
     /// SSD: spare flash as a share of `size`, instead of the sheet's.
     pub over_provisioning: Option<f64>,
     /// SSD wear: so many page reads count as one page write, instead of the sheet's number; 0 = reads do not count.
@@ -123,12 +161,6 @@ impl Sheet {
                 self.capacity()
             );
             return Err(bad("span", message));
-        }
-        if options.ftl && self.ssd.as_ref().is_none_or(|s| s.ftl.is_none()) {
-            return Err(bad(
-                "ssd.ftl",
-                "the option `ftl` needs this table in the sheet".to_owned(),
-            ));
         }
         if let Some(op) = options
             .over_provisioning

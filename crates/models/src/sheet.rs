@@ -45,8 +45,19 @@ pub struct Published {
     /// The figure was taken with the write cache on or off; without it, as the drive is shipped.
     #[serde(default)]
     pub write_cache: Option<bool>,
+    /// Bytes from the first one on that random work covers; without it, the whole device.
+    #[serde(default)]
+    pub span: Option<u64>,
+    /// The figure was used for a parameter of the sheet, or follows from its parameters by arithmetic. Then it says that the
+    /// model does what the sheet says, and nothing about the device. A sheet that is silent is taken to have used it.
+    #[serde(default = "yes")]
+    pub fitted: bool,
     /// Where the figure stands.
     pub source: String,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What can be measured. Random work is uniform over the whole device in 4 KiB; sequential rates use 128 KiB requests

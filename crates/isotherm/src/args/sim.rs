@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use isotherm_models::FlashState;
 
 use crate::json::JsonArg;
 use crate::pages::PageArgs;
@@ -16,6 +17,7 @@ use crate::size::{self, Size};
     isotherm sim a.csv --policy linear --fast-size 1G --extent 64K --hit-only --json=out.json\n  \
     isotherm sim a.csv --policy greendm --tier nvme-tlc:1% --tier intel-320-300:10% --tier exos-18tb --time trace --html=run.html\n  \
     isotherm sim a.csv --policy lru --fast-size 10% --fast nvme-tlc --time trace --wear-years 5 --set wear_burst_h=6\n  \
+    isotherm sim a.csv --policy lru --fast-size 10% --flash fresh --over-provisioning 0.28\n  \
     isotherm sim a.csv --policy lru --fast-size 10% --time trace --standby 0,60 --set sleep_hold_s=3600 --set sleep_hold_bytes=1G"
 )]
 pub struct SimArgs {
@@ -63,6 +65,13 @@ pub struct WorldArgs {
     /// A tier, fastest first, instead of --fast, --slow and --fast-size; the last one needs no size
     #[arg(long, value_name = "PRESET[:SIZE]", conflicts_with_all = ["fast", "slow", "fast_size"])]
     pub tier: Vec<TierArg>,
+    /// Flash begins overwritten at random for long (preconditioned, or ftl for short) or erased (fresh), or has no translation
+    /// layer: no collection and no write amplification (ideal) [default: preconditioned]
+    #[arg(long, value_name = "STATE", conflicts_with = "hit_only", value_parser = FlashState::parse)]
+    pub flash: Option<FlashState>,
+    /// Spare flash as a share of what is visible, 0.01 to 10, instead of the data sheet's
+    #[arg(long, value_name = "SHARE", conflicts_with = "hit_only")]
+    pub over_provisioning: Option<f64>,
     /// Requests follow each other (closed) or the trace's clock
     #[arg(long, value_enum, conflicts_with = "hit_only")]
     pub time: Option<TimeMode>,

@@ -169,7 +169,7 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
     if let Some(years) = args.wear_years {
         settings.push(wear_setting(&tiers[0], years, args.wear_tbw)?);
     }
-    let setup = Setup {
+    let mut setup = Setup {
         tiers,
         extent_bytes: args.extent,
         policy: policy.clone(),
@@ -185,6 +185,7 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
         },
         settings,
     };
+    setup.set_flash(args.flash, args.over_provisioning);
     setup.check().map_err(|e| Failure::usage(e.to_string()))?;
     Ok(setup)
 }
@@ -309,10 +310,14 @@ fn figures(reports: &[Report]) -> String {
         .map(|(k, v)| vec![k.to_owned(), v])
         .to_vec();
         for (name, m) in members {
+            let flash = m.write_amplification.map_or_else(String::new, |a| {
+                let worn = m.flash_wear_eu.unwrap_or(0.0);
+                format!("; flash written {a:.2} times, {worn:.3} eu by erases")
+            });
             rows.push(vec![
                 name.clone(),
                 format!(
-                    "{}, {:.3} GB: {} reads, {} writes, busy {:.3} s, {:.3} J, {:.3} eu",
+                    "{}, {:.3} GB: {} reads, {} writes, busy {:.3} s, {:.3} J, {:.3} eu{flash}",
                     m.preset,
                     m.bytes as f64 / 1e9,
                     m.reads,

@@ -208,6 +208,10 @@ pub struct MemberUsage {
     pub wear_eu: f64,
     /// Life used by the flash layer's erases, where that is simulated.
     pub flash_wear_eu: Option<f64>,
+    /// Bytes that the flash programmed ÷ bytes written to the device; `None` without a flash layer or writes.
+    pub write_amplification: Option<f64>,
+    /// State in which the flash began: `preconditioned`, `fresh` or `ideal`; `None` for what is no flash.
+    pub flash: Option<String>,
     /// Seconds with work in it.
     pub busy_s: f64,
     /// Seconds asleep.

@@ -1,5 +1,6 @@
 //! The devices known by name.
 
+use crate::array::Array;
 use crate::hdd::Hdd;
 use crate::model::DeviceModel;
 use crate::remote::Remote;
@@ -81,6 +82,7 @@ const SHEETS: &[(&str, &str)] = sheets![
     "st32000641as",
     "exos-18tb",
     "smr-8tb",
+    "raid1e-5",
     "ocz-vertex3-maxiops",
     "intel-320-300",
     "ocz-agility2-60",
@@ -104,11 +106,21 @@ pub fn presets() -> Result<Vec<Sheet>, SheetError> {
         .collect()
 }
 
-/// The sheet called `name`.
+/// The sheet called `name`; a name that ends in `.toml` is a file of one's own.
 ///
 /// # Errors
-/// [`SheetError::Unknown`] with the nearest name there is.
+/// [`SheetError::Unknown`] with the nearest name there is; the file cannot be read or is wrong.
 pub fn sheet(name: &str) -> Result<Sheet, SheetError> {
+    if std::path::Path::new(name)
+        .extension()
+        .is_some_and(|e| e == "toml")
+    {
+        let text = std::fs::read_to_string(name).map_err(|e| SheetError::Syntax {
+            file: name.to_owned(),
+            message: e.to_string(),
+        })?;
+        return Sheet::parse(&text, name);
+    }
     if let Some((_, text)) = SHEETS.iter().find(|(n, _)| *n == name) {
         return Sheet::parse(text, &format!("{name}.toml"));
     }
@@ -176,6 +188,9 @@ impl Sheet {
         }
         if options.queue_depth.is_some_and(|d| d == 0 || d > 1024) {
             return Err(bad("queue_depth", "must be within 1..1024".to_owned()));
+        }
+        if let (Some(h), Some(a)) = (&self.hdd, &self.array) {
+            return Ok(Box::new(Array::new(h, a, options)));
         }
         if let (Some(h), Some(s)) = (&self.hdd, &self.smr) {
             return Ok(Box::new(Smr::new(h, s, options)));

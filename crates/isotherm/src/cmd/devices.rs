@@ -20,6 +20,7 @@ pub fn run(args: &DevicesArgs) -> Result<(), Failure> {
     match &args.command {
         None => list(&args.json),
         Some(DevicesCommand::Validate(v)) => check(v),
+        Some(DevicesCommand::Measure(m)) => super::measure::run(m),
     }
 }
 

@@ -233,9 +233,7 @@ fn claim(c: &Claim) -> String {
     let star = if c.exact { "*" } else { " " };
     format!(
         "{star} {verdict:<16}  {} [{}]: {}\n",
-        c.text,
-        c.at,
-        c.figures()
+        c.text, c.at, c.figures
     )
 }
 

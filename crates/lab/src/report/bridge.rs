@@ -173,7 +173,7 @@ fn experiment(o: &Outcome) -> Experiment {
             reproduce::Verdict::DoesNotHold => Verdict::Fails,
             reproduce::Verdict::CannotBeJudged => Verdict::Open,
         },
-        why: format!("{}: {}", c.verdict.text(), c.figures()),
+        why: format!("{}: {}", c.verdict.text(), c.figures),
     });
     Experiment {
         id: o.id.clone(),

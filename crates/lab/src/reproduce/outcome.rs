@@ -21,6 +21,8 @@ pub struct Claim {
     pub verdict: Verdict,
     /// The figures that decided, or what is missing.
     pub why: String,
+    /// `why`, with how cells and seeds agree: what the pages show.
+    pub figures: String,
     /// Why it is not counted, where its verdict is `fitted` or `vacuous`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_counted: Option<String>,
@@ -101,6 +103,7 @@ impl Outcome {
             exact: c.exact,
             verdict: Verdict::CannotBeJudged,
             why: "this run did not come to it".to_owned(),
+            figures: "this run did not come to it".to_owned(),
             not_counted: None,
             evidence: Evidence::default(),
         });
@@ -154,6 +157,7 @@ impl Outcome {
                 exact: false,
                 verdict: Verdict::CannotBeJudged,
                 why: String::new(),
+                figures: String::new(),
                 not_counted: None,
                 evidence: Evidence::default(),
             });
@@ -217,10 +221,11 @@ impl Claim {
             self.verdict = verdict;
             self.not_counted = Some(why);
         }
+        self.figures = self.shown();
     }
 
     /// The figures that decided, with how the seeds agree where there were several.
-    pub fn figures(&self) -> String {
+    fn shown(&self) -> String {
         let e = &self.evidence;
         let mut text = self.why.clone();
         if e.seeds > 1 {

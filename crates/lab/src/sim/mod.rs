@@ -353,6 +353,7 @@ fn figures(
         bytes_read: s.bytes_read,
         bytes_written: s.bytes_written,
         fast_hit_ratio: hits as f64 / accesses.max(1) as f64,
+        fast_served_ratio: (hits + c.placed_fast - w.placed_fast) as f64 / accesses.max(1) as f64,
         elapsed_s: Some(elapsed),
         throughput_iops: Some(per_second(s.requests as f64)),
         throughput_bytes_per_s: Some(per_second((s.bytes_read + s.bytes_written) as f64)),

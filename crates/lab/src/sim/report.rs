@@ -32,8 +32,12 @@ pub struct Report {
     pub bytes_read: u64,
     /// Bytes that the requests wrote.
     pub bytes_written: u64,
-    /// Extent accesses that tier 0 served, of all; 0 without any.
+    /// Extent accesses that found the extent on tier 0, of all; 0 without any. The first touch of an extent is a miss wherever
+    /// it is placed, so that policies compare: a volume that lies on flash as a whole has less than 1.
     pub fast_hit_ratio: f64,
+    /// Extent accesses that tier 0 served, of all: hits, and first touches that were placed there. 1 for a volume that lies on
+    /// flash as a whole.
+    pub fast_served_ratio: f64,
     /// From the first request that counts to the last reply.
     pub elapsed_s: Option<f64>,
     /// Requests a second.

@@ -17,6 +17,8 @@ pub struct NullCounters {
     pub accesses: u64,
     /// Those whose unit was on tier 0 before anything that they triggered.
     pub hits: u64,
+    /// First touches that were placed on tier 0: no hits, and served there all the same.
+    pub placed_fast: u64,
     /// Homes moved to a faster tier.
     pub promotions: u64,
     /// Homes moved to a slower tier.
@@ -198,6 +200,7 @@ impl<P: Policy> NullEngine<P> {
         let place = policy.first_touch(&mut view, e);
         if let Some(s) = self.space.take_place(e, place) {
             self.space.map.map(e, s, false);
+            self.counters.placed_fast += u64::from(s.0 < self.fast);
             let (policy, mut view, _) = self.view();
             policy.on_placed(&mut view, e, s.into());
         }

@@ -206,6 +206,8 @@ pub struct Counters {
     pub tier_hits: [u64; TIERS_MAX],
     /// First touches.
     pub first_touches: u64,
+    /// Of these, placed on the fastest tier.
+    pub placed_fast: u64,
     /// Reads of unmapped extents.
     pub unmapped_reads: u64,
     /// Reads served from a move's buffer (GreenDM 6.1.3).

@@ -166,6 +166,10 @@ impl Ground {
         if m.asleep && op.kind != OpKind::Standby {
             self.set_asleep(i, false);
             self.policy_due |= self.background.woke();
+            // Whatever woke it: it is not put to sleep again for less than its time.
+            if !self.background.heeds_sleep() {
+                self.devices.members[i].last_used = self.clock;
+            }
         }
         if matches!(op.kind, OpKind::Write | OpKind::WriteZeroes) && tier == TierId(0) {
             self.devices.wear.wrote(op.len, cause.promised);

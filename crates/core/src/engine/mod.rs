@@ -158,7 +158,14 @@ impl Engine {
         let g = &mut self.ground;
         let op = g.devices.ended(id);
         let i = op.member();
-        if !(g.background.heeds_sleep() && self.relocation.is_background(op.what)) {
+        // Keeping the map is no use of the device: else the round that writes the records of first touches, a
+        // commit interval later, starts the timer of a disk that nobody has asked for since.
+        let background = if g.background.heeds_sleep() {
+            self.relocation.is_background(op.what)
+        } else {
+            matches!(op.what, What::Round)
+        };
+        if !background {
             g.devices.members[i].last_used = g.clock;
         }
         let whole = result.map(|n| n >= op.op.len || g.broken(Mutant::TrustShortTransfer));

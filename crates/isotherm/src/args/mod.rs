@@ -20,7 +20,7 @@ pub use classes::{
 };
 pub use classify::ClassifyArgs;
 pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
-pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
+pub use devices::{DevicesArgs, DevicesCommand, MeasureArgs, ValidateArgs};
 pub use reproduce::ReproduceArgs;
 pub use volume::{
     CheckArgs, CreateArgs, FindArgs, RecordArgs, ReplayEventsArgs, ServeArgs, SetArgs, VolumeArgs,
@@ -28,8 +28,9 @@ pub use volume::{
 };
 
 pub use sim::{
-    CompareArgs, DemoArgs, ListArgs, PolicyList, SimArgs, SweepArgs, TierArg, TimeMode, TraceArgs,
-    TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions, Unit, WorldArgs,
+    CompareArgs, DemoArgs, ListArgs, PoliciesArgs, PolicyList, SimArgs, SweepArgs, TierArg,
+    TimeMode, TraceArgs, TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions, Unit,
+    WorldArgs,
 };
 
 /// Fast-and-small and slow-and-large devices as one volume, and a lab to choose them by.
@@ -87,8 +88,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Look into trace files
     Trace(TraceArgs),
-    /// List policies with parameters and source
-    Policies(ListArgs),
+    /// List policies, or show one with its parameters and source
+    Policies(PoliciesArgs),
     /// List device models, or try them against published figures
     Devices(DevicesArgs),
     /// Price a system: purchase, energy, power, wear, service

@@ -9,6 +9,7 @@ pub mod cost;
 pub mod create;
 pub mod devices;
 pub mod find;
+pub mod measure;
 pub mod record;
 mod record_events;
 pub mod replay_events;

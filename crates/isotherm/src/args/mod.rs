@@ -4,6 +4,7 @@ mod classes;
 mod classify;
 mod cost;
 mod devices;
+mod files;
 mod reproduce;
 mod sim;
 mod volume;
@@ -21,6 +22,9 @@ pub use classes::{
 pub use classify::ClassifyArgs;
 pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
 pub use devices::{DevicesArgs, DevicesCommand, MeasureArgs, ValidateArgs};
+pub use files::{
+    FilesArgs, FilesCheckArgs, FilesCommand, MigrateArgs, MountArgs, PathArgs, PinArgs, PolicyArgs,
+};
 pub use reproduce::ReproduceArgs;
 pub use volume::{
     CheckArgs, CreateArgs, FindArgs, RecordArgs, ReplayEventsArgs, ServeArgs, SetArgs, VolumeArgs,
@@ -96,6 +100,10 @@ pub enum Command {
     Cost(CostArgs),
     /// List trace formats
     Formats(ListArgs),
+    /// Mount a fast and a slow directory as one, with files that move between them
+    Mount(MountArgs),
+    /// Ask a mounted file system, or give it orders
+    Files(FilesArgs),
     /// Show the main job in one go
     Demo(DemoArgs),
 }

@@ -144,7 +144,7 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
 }
 
 /// A JSON object as lines of `name value`, nested names joined by dots.
-fn lines(value: &Value, prefix: &str) -> String {
+pub(super) fn lines(value: &Value, prefix: &str) -> String {
     let name = |k: &str| {
         if prefix.is_empty() {
             k.to_owned()

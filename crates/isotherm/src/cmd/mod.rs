@@ -8,6 +8,7 @@ pub mod compare;
 pub mod cost;
 pub mod create;
 pub mod devices;
+pub mod files;
 pub mod find;
 pub mod measure;
 pub mod record;
@@ -53,6 +54,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Trace(a) => trace::run(a),
         Command::Policies(a) => tables::policies(a),
         Command::Formats(a) => tables::formats(a),
+        Command::Mount(a) => files::run_mount(a),
+        Command::Files(a) => files::run(&a.command),
         Command::Demo(a) => crate::demo::run(a),
     }
 }

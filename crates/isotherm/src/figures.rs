@@ -127,7 +127,7 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
             "checkpoints": c.checkpoints, "checkpoint": checkpoint, "mirror_lag_blocks": mirror_lag_blocks,
         },
         "members": members,
-        "buffer_bytes_out": world.buffer_bytes_out(),
+        "buffer_bytes_out": world.buffer_bytes_out(), "in_flight": world.in_flight(),
         "bytes_per_extent": memory.per_extent(geo.extents),
         "memory": {
             "map_bytes": memory.map, "policy_bytes": memory.policy, "bitmap_bytes": memory.bitmaps,

@@ -51,6 +51,17 @@ impl FromStr for MemberSpec {
     }
 }
 
+/// Seconds between two looks: 0.1 to a day.
+///
+/// # Errors
+/// Says what to write.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(s) if (0.1..=86_400.0).contains(&s) => Ok(s),
+        _ => Err(format!("`{text}`: write seconds, from 0.1 to 86400")),
+    }
+}
+
 /// `N=PATH[:SIZE]`.
 ///
 /// # Errors

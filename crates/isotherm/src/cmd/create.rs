@@ -10,7 +10,6 @@ use serde_json::json;
 
 use crate::Failure;
 use crate::args::CreateArgs;
-use crate::control::beside;
 use crate::member::MemberSpec;
 use crate::size::{Size, exact};
 
@@ -133,7 +132,7 @@ fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
     // Found out before any device is written to.
     tempfile::tempfile_in(dir)
         .map_err(|e| Failure::file(dir, "write the description there", &e))?;
-    if beside(volume, ".sock").exists() && crate::control::client::connect(volume)?.is_some() {
+    if crate::control::client::connect(volume)?.is_some() {
         return Err(Failure::failed(format!(
             "{}: is being served: stop it first",
             volume.display()

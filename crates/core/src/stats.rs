@@ -136,6 +136,30 @@ pub struct MemberCounters {
     pub errors: u64,
 }
 
+/// What woke a sleeping member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waker {
+    /// A request for these bytes of the volume: first byte, bytes, and whether it writes.
+    Request(u64, u32, bool),
+    /// A move.
+    Move,
+    /// Metadata: a journal block, a checkpoint, or a flush that was asked for.
+    Metadata,
+    /// A discard that was passed down.
+    Discard,
+}
+
+/// What is known of a member's sleep since serving began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SleepRecord {
+    /// It sleeps since then.
+    pub asleep_since: Option<Nanos>,
+    /// Times that it was woken.
+    pub wakes: u64,
+    /// When it was woken last, and by what.
+    pub last_wake: Option<(Nanos, Waker)>,
+}
+
 /// How moves of one direction ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoveCounters {

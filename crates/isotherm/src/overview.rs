@@ -75,7 +75,8 @@ pub struct Overview {
     pub refusals: Vec<(String, u64)>,
 }
 
-const KINDS: [&str; 5] = [
+/// What moves are called in `stats`.
+pub const KINDS: [&str; 5] = [
     "promotions",
     "demotions",
     "fetches",

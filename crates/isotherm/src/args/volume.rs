@@ -16,13 +16,14 @@ use crate::size;
     after_help = "Examples:\n  \
     isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda\n  \
     isotherm create v --fast ssd.img:10% --slow hdd.img:10G --extent 64K --policy greendm,PT=2 --paced slow=wd5000aaks\n  \
+    isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda --slow /dev/sdb --sleep 10m\n  \
     isotherm create v --config v-new.toml"
 )]
 pub struct CreateArgs {
     /// Where: the description goes to VOLUME.toml
     pub volume: PathBuf,
     /// Description in TOML instead of the options below
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["fast", "slow", "tier", "paced", "extent", "policy"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fast", "slow", "tier", "paced", "sleep", "extent", "policy"])]
     pub config: Option<PathBuf>,
     /// Device or file of the fast tier, PATH or PATH:SIZE; SIZE may be a share of the slow tier (10%); repeatable
     #[arg(long, value_name = "PATH[:SIZE]")]
@@ -36,6 +37,9 @@ pub struct CreateArgs {
     /// Let a tier be as slow as a modelled device: TIER=PRESET, TIER is fast, slow or a number; repeatable
     #[arg(long, value_name = "TIER=PRESET", value_parser = crate::member::paced)]
     pub paced: Vec<(String, String)>,
+    /// Let disks (all tiers but the fastest) sleep after so long without use: 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = crate::member::duration)]
+    pub sleep: Option<f64>,
     /// Extent size, a power of two from 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = size::extent)]
     pub extent: Option<u32>,

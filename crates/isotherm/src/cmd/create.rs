@@ -152,6 +152,11 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
     for (_, m) in tiers.iter().filter(|(t, _)| *t == slowest) {
         slow_bytes = slow_bytes.saturating_add(whole(m)?);
     }
+    if args.sleep.is_some() && slowest == 0 {
+        return Err(Failure::usage(
+            "--sleep: a volume of one tier has no disk that could sleep behind a faster one: leave it out",
+        ));
+    }
     let mut members = Vec::new();
     for (tier, m) in &tiers {
         let size = match m.size {
@@ -177,6 +182,7 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
                 .iter()
                 .find(|(t, _)| named(t) == *tier)
                 .map(|(_, p)| p.clone()),
+            standby_s: args.sleep.filter(|_| *tier > 0),
             ..MemberConfig::default()
         });
     }

@@ -140,9 +140,21 @@ impl Live {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         status["device"] = device.clone();
         drop(device);
-        for (i, asleep) in self.asleep()?.into_iter().enumerate() {
+        let elapsed = self.elapsed();
+        let sleep: Vec<(bool, Value)> = self.on_engine(move |e, w| {
+            let members = e.space().geo.members.len() as u8;
+            let one = |m| {
+                (
+                    e.is_asleep(MemberId(m)),
+                    figures::sleep(e, w.now(), elapsed, m),
+                )
+            };
+            (0..members).map(one).collect()
+        })?;
+        for (i, (asleep, how)) in sleep.into_iter().enumerate() {
             if let Some(member) = status["members"].get_mut(i) {
                 member["asleep"] = json!(asleep);
+                member["sleep"] = how;
             }
         }
         Ok(status)

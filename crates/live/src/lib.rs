@@ -17,6 +17,7 @@ pub mod contents;
 pub mod device;
 pub mod error;
 pub mod inbox;
+pub mod loop_device;
 pub mod loss;
 pub mod media;
 pub mod members;

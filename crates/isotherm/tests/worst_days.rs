@@ -178,7 +178,7 @@ fn a_mount_whose_server_hangs_holds_up_nobody() {
         );
         let served = place.serve("w --nbd unix:m --stop-timeout 0");
         assert_eq!(served.terminate(), Some(0));
-        drop(tell.send(()));
+        tell.send(()).expect("somebody waits");
         assert!(watch.join().expect("it waits"), "a command hung");
     });
 }

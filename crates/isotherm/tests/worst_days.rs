@@ -142,6 +142,8 @@ fn a_mount_whose_server_hangs_holds_up_nobody() {
     disk.hang();
     let (tell, told) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|s| {
+        // Dropped with whatever fails here, so that nobody waits on.
+        let tell = tell;
         // Should the commands hang all the same, the test fails, and does not hang with them.
         let disk = &disk;
         let watch = s.spawn(move || {
@@ -157,13 +159,14 @@ fn a_mount_whose_server_hangs_holds_up_nobody() {
             ("serve v --nbd unix:n", "does not answer"),
             ("find bay/sdb", "does not answer"),
             ("check v", "does not answer"),
-            ("status v", "not served"),
+            ("status v", "bay/sdb"),
         ];
         let ended = calls.map(|(call, why)| (call, why, run(call)));
         let found = run("find");
         for (call, why, ended) in ended {
             let out = ended.join().expect("it runs");
-            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            let both = [out.stdout, out.stderr].concat();
+            let said = String::from_utf8_lossy(&both).into_owned();
             assert!(
                 !out.status.success() && said.contains(why),
                 "{call}: {said}"
@@ -178,7 +181,7 @@ fn a_mount_whose_server_hangs_holds_up_nobody() {
         );
         let served = place.serve("w --nbd unix:m --stop-timeout 0");
         assert_eq!(served.terminate(), Some(0));
-        drop(tell.send(()));
+        tell.send(()).expect("somebody waits");
         assert!(watch.join().expect("it waits"), "a command hung");
     });
 }

@@ -47,7 +47,7 @@ def seeds(outcome):
     return str(n) if n >= ENOUGH else f"**{n}**"
 
 
-def page(outcomes):
+def page(outcomes, missing):
     count = lambda claims, v: sum(c["verdict"] == v for c in claims)
     claims = [c for o in outcomes for c in o["claims"]]
     n = {v: count(claims, v) for v in VERDICTS}
@@ -59,6 +59,8 @@ def page(outcomes):
              "Made by `bench/reproduce/tables.py`.", ""]
     if few:
         lines += [f"**With fewer than {ENOUGH} seeds**, so not settled: " + ", ".join(f"`{i}`" for i in few) + ".", ""]
+    if missing:
+        lines += ["**Not run since models and judging changed:** " + ", ".join(f"`{i}`" for i in missing) + ".", ""]
     lines += ["| experiment | scale | seeds | " + " | ".join(v.strip("*") for v in VERDICTS.values()) + " |",
               "|---|---|--:|" + "--:|" * len(VERDICTS)]
     for o in outcomes:
@@ -80,17 +82,21 @@ def merge(results, run):
 def main():
     check = "--check" in sys.argv[1:]
     runs = [a for a in sys.argv[1:] if a != "--check"]
-    results = json.loads(RESULTS.read_text())["experiments"] if RESULTS.exists() else []
+    data = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"experiments": [], "not_run": []}
+    results = data["experiments"]
     for run in runs:
         results = merge(results, json.loads(pathlib.Path(run).read_text()))
+    missing = [i for i in data["not_run"] if all(o["id"] != i for o in results)]
     if runs and not check:
-        RESULTS.write_text(json.dumps({"experiments": results}, indent=1, ensure_ascii=False) + "\n")
+        kept_now = {"not_run": missing, "experiments": results}
+        RESULTS.write_text(json.dumps(kept_now, indent=1, ensure_ascii=False) + "\n")
     differ = []
     for paper, name in PAGES.items():
         path = DOCS / name
         old = path.read_text()
         by_hand = old.split("\n## Verdicts of the last run")[0].rstrip() + "\n\n"
-        new = by_hand + page([o for o in results if o["id"].startswith(paper + "-")])
+        of = lambda i: i.startswith(paper + "-")
+        new = by_hand + page([o for o in results if of(o["id"])], [i for i in missing if of(i)])
         if check and new != old:
             differ.append(name)
         elif not check:

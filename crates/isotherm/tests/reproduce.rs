@@ -167,6 +167,10 @@ fn pages_show_the_results_and_the_results_are_of_this_build() {
     let known = results["experiments"].as_array().expect("experiments");
     for e in list.as_array().expect("a list") {
         let kept = known.iter().find(|k| k["id"] == e["id"]);
+        let not_run = results["not_run"].as_array().expect("not_run");
+        if kept.is_none() && not_run.contains(&e["id"]) {
+            continue;
+        }
         let claims = kept.map(|k| k["claims"].as_array().expect("claims").len() as u64);
         assert!(
             claims >= e["claims"].as_u64(),

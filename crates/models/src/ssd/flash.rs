@@ -30,6 +30,8 @@ pub(super) struct Flash {
     copy: u64,
     erase: u64,
     pe_cycles: f64,
+    /// The member's share of the drive, over all of which the drive levels its wear.
+    share: f64,
     /// Pages programmed for the host.
     host_pages: u64,
     /// The page that the last write ended in, if it ended within it: the drive's buffer joins what comes next.
@@ -86,6 +88,7 @@ impl Flash {
             // Smaller blocks are erased more often, and cost as much a page.
             erase: ns(f.erase_us) * block / sheets,
             pe_cycles: f.pe_cycles,
+            share: bytes as f64 / sheet.capacity as f64,
             host_pages: 0,
             open_page: None,
             last_end: 0,
@@ -174,14 +177,14 @@ impl Flash {
         self.programmed_and_erased().0 * self.page_bytes
     }
 
-    /// Life used in 10⁻⁶, by the mean number of erases; `None` where the sheet states no cycles.
+    /// Life of the drive used in 10⁻⁶, by the mean number of erases; `None` where the sheet states no cycles.
     pub fn wear_eu(&self) -> Option<f64> {
         let mean = if self.shift == 0 {
             self.layer.mean_erases()
         } else {
             self.erased / self.blocks
         };
-        (self.pe_cycles > 0.0).then(|| mean * 1e6 / self.pe_cycles)
+        (self.pe_cycles > 0.0).then(|| mean * self.share * 1e6 / self.pe_cycles)
     }
 
     /// Bytes of the layer's tables.

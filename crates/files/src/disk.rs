@@ -177,7 +177,7 @@ fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
     let path = &root.through(path)[..];
     // Most files have none, which needs no buffer.
-    match rustix::fs::llistxattr(path, &mut [0u8; 0][..]) {
+    match rustix::fs::llistxattr_query(path) {
         Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         Ok(_) => {}
         Err(e) => return Err(e),

@@ -127,16 +127,19 @@ impl Op {
             | Op::Unlink(_, at) => at,
         }
     }
-    /// The directories whose entries it changes.
+    /// The directories whose entries it changes, in the order in which they are to be synced: what is above the new name first, from the
+    /// root down, so that no entry becomes durable in a directory that is not.
     pub fn dirs(&self) -> Vec<At> {
-        let mut dirs = vec![self.at().parent()];
+        let mut dirs = Vec::new();
         if let Op::Rename(_, at, to) | Op::Exchange(_, at, to) | Op::Link(_, at, to) = self {
             if broken(Mutant::SkipAncestors) {
                 dirs.push(At::new(at.tier, parent(to)));
             } else {
-                dirs.extend(above(to).map(|d| At::new(at.tier, d)));
+                let above: Vec<&[u8]> = above(to).collect();
+                dirs.extend(above.iter().rev().map(|d| At::new(at.tier, *d)));
             }
         }
+        dirs.push(self.at().parent());
         dirs
     }
     /// Do it if it was not done.

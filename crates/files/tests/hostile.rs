@@ -716,7 +716,6 @@ fn every_rule_is_needed() {
         TrustOldCopy,
         MoveOneName,
         ForgetTargetSync,
-        ForgetIntentEnd,
         SkipAncestors,
         ForgetAttributes,
         UnlinkFirst,

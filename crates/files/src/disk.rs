@@ -357,7 +357,7 @@ impl Tree for Disk {
         let keep = FallocateFlags::KEEP_SIZE;
         let reserved = if bytes > free {
             Err(Errno::NOSPC)
-        } else if bytes > 0 && bytes >= 1 << 20 {
+        } else if bytes >= 1 << 20 {
             match rustix::fs::fallocate(&fd, keep, 0, bytes) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
                 other => other,

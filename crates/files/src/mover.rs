@@ -409,23 +409,20 @@ impl Move {
         }
     }
     fn parents(&mut self, i: usize) -> Step {
-        match self.names.get(i) {
-            Some(name) => {
-                let at = At::new(self.to, &name[..]);
-                self.call(State::Parents(i), Call::MakeParents(at))
-            }
-            None => {
-                let names = self.names.iter().map(|n| &n[..]);
-                self.calls = chain(self.to, names)
-                    .into_iter()
-                    .map(Call::SyncDir)
-                    .collect();
-                if broken(Mutant::UnlinkFirst) {
-                    self.calls.push_back(Call::Unlink(self.source()));
-                }
-                self.chained()
-            }
+        if let Some(name) = self.names.get(i) {
+            let at = At::new(self.to, &name[..]);
+            return self.call(State::Parents(i), Call::MakeParents(at));
         }
+
+        let names = self.names.iter().map(|n| &n[..]);
+        self.calls = chain(self.to, names)
+            .into_iter()
+            .map(Call::SyncDir)
+            .collect();
+        if broken(Mutant::UnlinkFirst) {
+            self.calls.push_back(Call::Unlink(self.source()));
+        }
+        self.chained()
     }
     fn chained(&mut self) -> Step {
         match self.calls.pop_front() {
@@ -477,36 +474,36 @@ impl Move {
                 self.call(State::SyncIntents, Call::SyncDir(self.intent_at().parent()))
             }
             State::SyncIntents => self.place(),
-            State::Place => match self.calls.pop_front() {
-                Some(call) => Step::Call(call),
-                None => {
-                    self.state = State::Swap;
-                    Step::Swap(self.copy)
+            State::Place => {
+                if let Some(call) = self.calls.pop_front() {
+                    return Step::Call(call);
                 }
-            },
+                self.state = State::Swap;
+                Step::Swap(self.copy)
+            }
             State::Swap => {
                 let old = self.ops.iter().filter(|op| op.at().tier == self.from);
                 self.calls = old.map(as_call).collect();
                 self.state = State::Clean;
                 self.after_intent()
             }
-            State::Clean => match self.calls.pop_front() {
-                Some(call) => Step::Call(call),
-                None => {
-                    let dirs = dirs_of(&self.ops).into_iter();
-                    let dirs =
-                        dirs.filter(|d| !broken(Mutant::ForgetTargetSync) || d.tier != self.to);
-                    self.calls = dirs.map(Call::SyncDir).collect();
-                    if let Some(last @ Op::Unlink(..)) = self.ops.last()
-                        && last.at().tier == self.to
-                    {
-                        self.calls.push_back(as_call(last));
-                        self.calls.push_back(Call::SyncDir(last.at().parent()));
-                    }
-                    self.state = State::SyncAll;
-                    self.after_intent()
+            State::Clean => {
+                if let Some(call) = self.calls.pop_front() {
+                    return Step::Call(call);
                 }
-            },
+
+                let dirs = dirs_of(&self.ops).into_iter();
+                let dirs = dirs.filter(|d| !broken(Mutant::ForgetTargetSync) || d.tier != self.to);
+                self.calls = dirs.map(Call::SyncDir).collect();
+                if let Some(last @ Op::Unlink(..)) = self.ops.last()
+                    && last.at().tier == self.to
+                {
+                    self.calls.push_back(as_call(last));
+                    self.calls.push_back(Call::SyncDir(last.at().parent()));
+                }
+                self.state = State::SyncAll;
+                self.after_intent()
+            }
             State::SyncAll => match self.calls.pop_front() {
                 Some(call) => Step::Call(call),
                 None if !self.intent => self.end(Outcome::Done),

@@ -90,7 +90,7 @@ impl Disk {
         let keep = self
             .pending
             .iter()
-            .map(|_| mode == 1 || (mode > 1 && draw() % 2 == 0));
+            .map(|_| mode == 1 || (mode > 1 && draw().is_multiple_of(2)));
         let keep = keep.collect();
         self.commit(keep);
         self.pending.clear();
@@ -114,7 +114,7 @@ impl Disk {
                 (_, s) => match (draw() % 3, s) {
                     (0, _) => inode.now.clone(),
                     (1, Some(s)) => s.clone(),
-                    (_, Some(s)) if draw() % 2 == 0 => s.clone(),
+                    (_, Some(s)) if draw().is_multiple_of(2) => s.clone(),
                     _ => torn,
                 },
             };
@@ -143,7 +143,7 @@ impl Disk {
                 Entry::Dir => None,
             })
             .collect();
-        (1..).find(|n| !used.contains(n)).unwrap_or(0)
+        (1..10_000).find(|n| !used.contains(n)).unwrap_or(0)
     }
 }
 

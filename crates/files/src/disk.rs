@@ -177,7 +177,7 @@ fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
     let path = &root.through(path)[..];
     // Most files have none, which needs no buffer.
-    match rustix::fs::llistxattr(path, &mut [0u8; 0][..]) {
+    match rustix::fs::llistxattr_query(path) {
         Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         Ok(_) => {}
         Err(e) => return Err(e),
@@ -357,7 +357,7 @@ impl Tree for Disk {
         let keep = FallocateFlags::KEEP_SIZE;
         let reserved = if bytes > free {
             Err(Errno::NOSPC)
-        } else if bytes > 0 && bytes >= 1 << 20 {
+        } else if bytes >= 1 << 20 {
             match rustix::fs::fallocate(&fd, keep, 0, bytes) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
                 other => other,

@@ -131,11 +131,7 @@ impl Op {
     pub fn dirs(&self) -> Vec<At> {
         let mut dirs = vec![self.at().parent()];
         if let Op::Rename(_, at, to) | Op::Exchange(_, at, to) | Op::Link(_, at, to) = self {
-            if broken(Mutant::SkipAncestors) {
-                dirs.push(At::new(at.tier, parent(to)));
-            } else {
-                dirs.extend(above(to).map(|d| At::new(at.tier, d)));
-            }
+            dirs.push(At::new(at.tier, parent(to)));
         }
         dirs
     }
@@ -169,16 +165,42 @@ impl Op {
         match self {
             Op::Exchange(..) => tree.exchange(at, to)?,
             Op::Link(..) => {
-                tree.make_parents(&At::new(at.tier, &to[..]))?;
+                parents(tree, at.tier, to)?;
                 tree.link(at, to)?;
             }
             _ => {
-                tree.make_parents(&At::new(at.tier, &to[..]))?;
+                parents(tree, at.tier, to)?;
                 tree.rename(at, to)?;
             }
         }
         Ok(Redo::Now)
     }
+}
+
+/// Directories above paths, each once, from the root down: in this order they become durable, so that none is in one that is not.
+pub fn chain<'a>(tier: Tier, paths: impl Iterator<Item = &'a [u8]>) -> Vec<At> {
+    let mut dirs: Vec<At> = Vec::new();
+    if broken(Mutant::SkipAncestors) {
+        return dirs;
+    }
+    for path in paths {
+        let above: Vec<&[u8]> = above(path).collect();
+        for dir in above.iter().rev().map(|d| At::new(tier, *d)) {
+            if !dirs.contains(&dir) {
+                dirs.push(dir);
+            }
+        }
+    }
+    dirs
+}
+
+/// The directories above a path, made and durable before anything is put into them.
+fn parents(tree: &mut dyn Tree, tier: Tier, path: &[u8]) -> Result<(), Errno> {
+    tree.make_parents(&At::new(tier, path))?;
+    for dir in chain(tier, std::iter::once(path)) {
+        tree.sync_dir(&dir)?;
+    }
+    Ok(())
 }
 
 /// Directories that ops touch, each once.
@@ -219,11 +241,6 @@ pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
             None => false,
         };
         if done {
-            for dir in dirs_of(ops.as_deref().unwrap_or(&[])) {
-                if tree.stat(&dir)?.is_some() {
-                    tree.sync_dir(&dir)?;
-                }
-            }
             report.finished += 1;
         } else {
             report.dropped += 1;
@@ -240,15 +257,30 @@ pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
     Ok(report)
 }
 
-/// False if the intent is void.
+/// False if the intent is void. All is durable at the end. A copy's hidden name goes when its new ones are durable, not before.
 fn carry_out(tree: &mut dyn Tree, ops: &[Op]) -> Result<bool, Errno> {
-    for (i, op) in ops.iter().enumerate() {
+    let hidden = |op: &&Op| matches!(op, Op::Unlink(_, at) if parent(&at.path) == TEMPS);
+    for (i, op) in ops.iter().enumerate().filter(|(_, op)| !hidden(op)) {
         let how = op.redo(tree)?;
         if i == 0 && how == Redo::Neither && !broken(Mutant::TrustVoidIntent) {
             return Ok(false);
         }
     }
+    sync(tree, ops)?;
+    for op in ops.iter().filter(hidden) {
+        op.redo(tree)?;
+        tree.sync_dir(&op.at().parent())?;
+    }
     Ok(true)
+}
+
+fn sync(tree: &mut dyn Tree, ops: &[Op]) -> Result<(), Errno> {
+    for dir in dirs_of(ops) {
+        if tree.stat(&dir)?.is_some() {
+            tree.sync_dir(&dir)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -167,8 +167,14 @@ impl Store {
         if let Some(n) = cat.get_mut(node)
             && n.facts.id == facts.id
         {
-            let nlink = n.facts.nlink;
+            let (nlink, before) = (n.facts.nlink, n.facts.blocks);
             n.facts = Facts { nlink, ..facts };
+            if n.is_file() {
+                let on = &self.bytes_on[usize::from(n.tier)];
+                let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
+                    Some((b + facts.blocks * 512).saturating_sub(before * 512))
+                });
+            }
         }
     }
     fn open_backing(&self, node: NodeId) -> Result<Backing, Errno> {

@@ -10,7 +10,7 @@
 //! From FREEZE on nobody changes names, and until SWAP nobody writes to the file: the caller sees to both. Up to the intent, dropping
 //! everything is free. From the intent on recovery finishes what is left (`intent.rs`).
 
-use crate::intent::{Op, dirs_of, encode};
+use crate::intent::{Op, chain, dirs_of, encode};
 use crate::mutants::{Mutant, broken};
 use crate::tree::{At, Facts, INTENTS, Id, TEMPS, Tier, join};
 use rustix::io::Errno;
@@ -132,6 +132,7 @@ enum State {
     Same,
     Clash(usize),
     Parents(usize),
+    Chain,
     Intent,
     SyncIntent,
     SyncIntents,
@@ -339,6 +340,7 @@ impl Move {
             (State::Clash(_), Answer::Facts(Some(_))) => self.refuse(Why::Clash),
             (State::Clash(i), _) => self.clear_of(i + 1),
             (State::Parents(i), _) => self.parents(i + 1),
+            (State::Chain, _) => self.chained(),
             (State::Again, _) => self.again(),
             (State::Undo, _) => self.undo(),
             _ => self.after_intent(),
@@ -407,11 +409,24 @@ impl Move {
         }
     }
     fn parents(&mut self, i: usize) -> Step {
-        match self.names.get(i) {
-            Some(name) => {
-                let at = At::new(self.to, &name[..]);
-                self.call(State::Parents(i), Call::MakeParents(at))
-            }
+        if let Some(name) = self.names.get(i) {
+            let at = At::new(self.to, &name[..]);
+            return self.call(State::Parents(i), Call::MakeParents(at));
+        }
+
+        let names = self.names.iter().map(|n| &n[..]);
+        self.calls = chain(self.to, names)
+            .into_iter()
+            .map(Call::SyncDir)
+            .collect();
+        if broken(Mutant::UnlinkFirst) {
+            self.calls.push_back(Call::Unlink(self.source()));
+        }
+        self.chained()
+    }
+    fn chained(&mut self) -> Step {
+        match self.calls.pop_front() {
+            Some(call) => self.call(State::Chain, call),
             None => self.decide(),
         }
     }
@@ -423,19 +438,20 @@ impl Move {
         } else {
             names
         };
-        self.ops = if let [name] = &names[..] {
-            vec![Op::Rename(self.copy, temp, name.clone())]
+        let one = names.len() == 1;
+        self.ops = if one {
+            vec![Op::Rename(self.copy, temp.clone(), names[0].clone())]
         } else {
-            let links = names
-                .iter()
-                .map(|n| Op::Link(self.copy, temp.clone(), n.clone()));
-            let mut ops: Vec<Op> = links.collect();
-            ops.push(Op::Unlink(self.copy, temp));
-            ops
+            let link = |n: &Vec<u8>| Op::Link(self.copy, temp.clone(), n.clone());
+            names.iter().map(link).collect()
         };
         for name in &self.names {
             let old = At::new(self.from, &name[..]);
             self.ops.push(Op::Unlink(self.id, old));
+        }
+        if !one {
+            // Last, and only when all new names are durable: until then recovery needs it.
+            self.ops.push(Op::Unlink(self.copy, temp));
         }
         if broken(Mutant::SkipIntent) {
             return self.place();
@@ -445,11 +461,8 @@ impl Move {
         self.call(State::Intent, call)
     }
     fn place(&mut self) -> Step {
-        let new = self.ops.iter().filter(|op| op.at().tier == self.to);
+        let new = self.ops.iter().filter(|op| !matches!(op, Op::Unlink(..)));
         self.calls = new.map(as_call).collect();
-        if broken(Mutant::UnlinkFirst) {
-            self.calls.push_front(Call::Unlink(self.source()));
-        }
         self.state = State::Place;
         self.after_intent()
     }
@@ -461,39 +474,41 @@ impl Move {
                 self.call(State::SyncIntents, Call::SyncDir(self.intent_at().parent()))
             }
             State::SyncIntents => self.place(),
-            State::Place => match self.calls.pop_front() {
-                Some(call) => Step::Call(call),
-                None => {
-                    self.state = State::Swap;
-                    Step::Swap(self.copy)
+            State::Place => {
+                if let Some(call) = self.calls.pop_front() {
+                    return Step::Call(call);
                 }
-            },
+                self.state = State::Swap;
+                Step::Swap(self.copy)
+            }
             State::Swap => {
                 let old = self.ops.iter().filter(|op| op.at().tier == self.from);
                 self.calls = old.map(as_call).collect();
-                if broken(Mutant::UnlinkFirst) {
-                    self.calls.pop_front();
-                }
                 self.state = State::Clean;
                 self.after_intent()
             }
-            State::Clean => match self.calls.pop_front() {
-                Some(call) => Step::Call(call),
-                None => {
-                    let dirs = dirs_of(&self.ops).into_iter();
-                    let dirs =
-                        dirs.filter(|d| !broken(Mutant::ForgetTargetSync) || d.tier != self.to);
-                    self.calls = dirs.map(Call::SyncDir).collect();
-                    self.state = State::SyncAll;
-                    self.after_intent()
+            State::Clean => {
+                if let Some(call) = self.calls.pop_front() {
+                    return Step::Call(call);
                 }
-            },
+
+                let dirs = dirs_of(&self.ops).into_iter();
+                let dirs = dirs.filter(|d| !broken(Mutant::ForgetTargetSync) || d.tier != self.to);
+                self.calls = dirs.map(Call::SyncDir).collect();
+                if let Some(last @ Op::Unlink(..)) = self.ops.last()
+                    && last.at().tier == self.to
+                {
+                    self.calls.push_back(as_call(last));
+                    self.calls.push_back(Call::SyncDir(last.at().parent()));
+                }
+                self.state = State::SyncAll;
+                self.after_intent()
+            }
             State::SyncAll => match self.calls.pop_front() {
                 Some(call) => Step::Call(call),
                 None if !self.intent => self.end(Outcome::Done),
                 None => self.call(State::EndIntent, Call::Unlink(self.intent_at())),
             },
-            State::EndIntent if broken(Mutant::ForgetIntentEnd) => self.end(Outcome::Done),
             State::EndIntent => self.call(State::SyncEnd, Call::SyncDir(self.intent_at().parent())),
             State::SyncEnd => self.end(Outcome::Done),
             _ => self.give_up(Outcome::Failed(Errno::IO)),

@@ -20,13 +20,11 @@ pub enum Mutant {
     MoveOneName,
     /// The intent is taken away before the new names are durable.
     ForgetTargetSync,
-    /// The intent's end is not made durable before others may use the names again.
-    ForgetIntentEnd,
     /// Directories above the new name are not synced.
     SkipAncestors,
     /// Extended attributes, mode and times stay behind.
     ForgetAttributes,
-    /// The source is unlinked before the copy is at its place.
+    /// The source is unlinked before the intent is durable.
     UnlinkFirst,
     /// Recovery believes an intent that was torn.
     TrustTornIntent,

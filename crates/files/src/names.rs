@@ -6,7 +6,7 @@ use crate::intent::Op;
 use crate::live::{Backing, Live};
 use crate::scan::{DIR, TYPE, body_of};
 use crate::store::Store;
-use crate::tree::{At, Facts, Id, Tier, join};
+use crate::tree::{At, Facts, Id, Tier};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
@@ -104,7 +104,7 @@ impl Store {
         }
         Ok(())
     }
-    fn own(&self, fd: impl AsFd, maker: Maker, place: &Place, mode: u32) -> Result<(), Errno> {
+    fn own(fd: impl AsFd, maker: Maker, place: &Place, mode: u32) -> Result<(), Errno> {
         let (uid, gid) = (maker.uid, maker.group(place));
         let now = crate::disk::facts_of(&fd)?;
         if now.uid != uid || now.gid != gid {
@@ -186,7 +186,7 @@ impl Store {
                 Err(e) => return Err(e),
             }
         };
-        self.own(&fd, maker, &place, mode)?;
+        Self::own(&fd, maker, &place, mode)?;
         let facts = crate::disk::facts_of(&fd)?;
         let id = self.known(&place, name, tier, facts, Body::File)?;
         let backing = Backing {
@@ -225,7 +225,7 @@ impl Store {
             other => other?,
         }
         let fd = root.directory(&place.path)?;
-        self.own(&fd, maker, &place, mode)?;
+        Self::own(&fd, maker, &place, mode)?;
         if mode & 0o2000 != 0 {
             rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
         }
@@ -486,12 +486,12 @@ impl Store {
             plan(&cat, dir, name, to, called, keep, exchange)?
         };
         let Some(plan) = plan else { return Ok(()) };
-        let first = plan.tiers(plan.on)[0];
-        for tier in plan.tiers(plan.on) {
+        let first = Plan::tiers(plan.on)[0];
+        for tier in Plan::tiers(plan.on) {
             self.ensure_dir(to, tier)?;
         }
         if exchange {
-            for tier in plan.tiers(plan.over_on) {
+            for tier in Plan::tiers(plan.over_on) {
                 self.ensure_dir(dir, tier)?;
             }
         } else if plan.over.is_some() && plan.is_dir {
@@ -558,7 +558,7 @@ impl Store {
         } else {
             0
         };
-        for tier in plan.tiers(plan.on) {
+        for tier in Plan::tiers(plan.on) {
             let from = At::new(tier, &plan.from[..]);
             let Some(x) = id(tier, &plan.from)? else {
                 continue;
@@ -569,7 +569,7 @@ impl Store {
                 Op::Rename(x, from, plan.to.clone())
             });
         }
-        for tier in plan.tiers(plan.over_on & !plan.on) {
+        for tier in Plan::tiers(plan.over_on & !plan.on) {
             let at = At::new(tier, &plan.to[..]);
             let Some(x) = id(tier, &plan.to)? else {
                 continue;
@@ -598,12 +598,12 @@ struct Plan {
 }
 
 impl Plan {
-    fn tiers(&self, on: u16) -> Vec<Tier> {
+    fn tiers(on: u16) -> Vec<Tier> {
         (0..16).filter(|t| on & (1 << t) != 0).collect()
     }
     /// Is it one system call on one tier?
     fn simple(&self) -> bool {
-        let one = self.on.count_ones() == 1;
+        let one = self.on.is_power_of_two();
         one && (self.over.is_none()
             || self.over_on & !self.on == 0
             || (self.is_dir && !self.exchange))
@@ -667,9 +667,4 @@ fn plan(
         is_dir,
         exchange,
     }))
-}
-
-/// `dir/name` for the kernel's messages.
-pub fn shown(dir: &[u8], name: &[u8]) -> String {
-    String::from_utf8_lossy(&join(dir, name)).into_owned()
 }

@@ -195,10 +195,19 @@ impl Remembered {
         let mut left = 100u8;
         for (i, (preset, share)) in self.policies.values().enumerate() {
             let class = usize::from(DIR_CLASS) + i;
-            text += &format!(
-                ",rule=class/{class}-{class}:{}:{share}",
-                preset.replace(',', "/")
-            );
+            let preset = preset.replace(',', "/");
+            for word in [
+                ",rule=class/",
+                &class.to_string(),
+                "-",
+                &class.to_string(),
+                ":",
+                &preset,
+                ":",
+                &share.to_string(),
+            ] {
+                text += word;
+            }
             left = left.saturating_sub(*share);
         }
         text + &format!(",rule=all:{}:{left}", main.replace(',', "/"))
@@ -544,17 +553,16 @@ impl Placement {
     /// No such policy.
     pub fn remember(&self, new: Remembered, cat: &Catalogue) -> Result<(), Refused> {
         let mut brain = lock(&self.brain);
-        if new.policies != brain.remembered.policies {
-            let last = std::mem::take(&mut brain.last);
-            let mut next = Brain::new(&brain.main, new, brain.shape.clone(), cat)?;
-            next.last = last;
-            next.ahead = 0;
-            next.stirred = u64::MAX;
-            *brain = next;
-        } else {
+        if new.policies == brain.remembered.policies {
             brain.remembered = new;
             brain.stirred = u64::MAX;
+            return Ok(());
         }
+        let last = std::mem::take(&mut brain.last);
+        let mut next = Brain::new(&brain.main, new, brain.shape.clone(), cat)?;
+        next.last = last;
+        next.stirred = u64::MAX;
+        *brain = next;
         Ok(())
     }
 }

@@ -234,16 +234,15 @@ impl Store {
     pub fn room(&self, tier: Tier) -> (u64, u64) {
         let at = usize::from(tier);
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        let (free, all, when) = rooms[at];
-        if when.is_some_and(|w| w.elapsed() < ROOM_AGE) {
-            return (free, all);
+        let (mut free, mut all, when) = rooms[at];
+        if when.is_none_or(|w| w.elapsed() >= ROOM_AGE) {
+            (free, all) = self.roots[at].room().unwrap_or((0, 0));
+            rooms[at] = (free, all, Some(Instant::now()));
         }
-        let (mut free, mut all) = self.roots[at].room().unwrap_or((0, 0));
         if let Some(quota) = self.quotas[at] {
             all = all.min(quota);
             free = free.min(quota.saturating_sub(self.bytes_on[at].load(Ordering::Relaxed)));
         }
-        rooms[at] = (free, all, Some(Instant::now()));
         (free, all)
     }
     /// Look at the room anew.

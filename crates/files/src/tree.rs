@@ -80,6 +80,7 @@ impl At {
         }
     }
     /// The directory that it is in.
+    #[must_use]
     pub fn parent(&self) -> At {
         At::new(self.tier, parent(&self.path))
     }

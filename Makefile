@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz vm-test report-check python-test python-check fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz vm-test dist report-check python-test python-check fmt doc bench deps
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -75,6 +75,11 @@ python-test: python-check
 # Its Rust part alone
 python-check:
 	cd python && $(CARGO) fmt --check && $(CARGO) clippy --release --locked --all-targets -- -D warnings
+
+# The Debian package, the program, SBOM and checksums, in target/dist; see scripts/dist
+dist:
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps lintian
+	scripts/dist
 
 fmt:
 	$(CARGO) fmt --all

@@ -1,53 +1,108 @@
 #!/usr/bin/env python3
-"""The verdicts at the end of docs/reproduce*.md, from a run of everything:
+"""The verdicts of docs/reproduce*.md, from runs of `isotherm reproduce`.
 
-    ISOTHERM_TRACES=DIR isotherm reproduce all --json=run.json && bench/reproduce/tables.py run.json
+    isotherm reproduce all --seeds 5 --json=run.json
+    bench/reproduce/tables.py run.json     takes the run into results.json and writes the pages
+    bench/reproduce/tables.py              writes the pages from results.json
+    bench/reproduce/tables.py --check      fails if a page differs from results.json
 
-Standard library only. What stands before the heading "## Verdicts" is written by hand and left alone.
+A run of some experiments replaces those only. Standard library only. What stands before the heading "## Verdicts" is
+written by hand and left alone.
 """
 
 import json
 import pathlib
 import sys
 
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+HERE = pathlib.Path(__file__).resolve().parent
+DOCS = HERE.parents[1] / "docs"
+RESULTS = HERE / "results.json"
 PAGES = {"greendm": "reproduce.md", "oodt": "reproduce-oodt.md", "loris": "reproduce-loris.md",
          "hro": "reproduce-hro.md", "dss": "reproduce-dss.md"}
-VERDICTS = {"holds": "holds", "does-not-hold": "**does not**", "cannot-be-judged": "cannot be judged"}
+VERDICTS = {"holds": "holds", "near": "near", "direction": "direction", "does-not-hold": "**does not**",
+            "cannot-be-judged": "cannot be judged", "fitted": "fitted", "vacuous": "vacuous"}
+ENOUGH = 5
 
 
 def cell(text):
     return text.replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
 
 
-def page(outcomes, seconds):
+def kept(outcome):
+    """What results.json keeps of an experiment."""
+    claims = [{k: c[k] for k in ("key", "text", "exact", "verdict", "figures")} for c in outcome["claims"]]
+    return {"id": outcome["id"], "title": outcome["title"], "scale": outcome["scale"], "seeds": outcome["seeds"],
+            "wall_s": round(outcome["wall_s"], 1), "claims": claims}
+
+
+def row(outcome, claim):
+    star = "\\* " if claim["exact"] else ""
+    return f"| `{outcome['id']}` | {star}{cell(claim['text'])} | {VERDICTS[claim['verdict']]} | {cell(claim['figures'])} |"
+
+
+def seeds(outcome):
+    if all(c["exact"] for c in outcome["claims"]):
+        return "–"
+    n = len(outcome["seeds"])
+    return str(n) if n >= ENOUGH else f"**{n}**"
+
+
+def page(outcomes, missing):
     count = lambda claims, v: sum(c["verdict"] == v for c in claims)
     claims = [c for o in outcomes for c in o["claims"]]
-    n = [count(claims, v) for v in VERDICTS]
+    n = {v: count(claims, v) for v in VERDICTS}
+    few = [o["id"] for o in outcomes if seeds(o).startswith("**")]
     lines = ["## Verdicts of the last run", "",
-             f"`isotherm reproduce all`, usual scales, seed {outcomes[0]['seed']}, {seconds:.0f} s for these on two cores: "
-             f"{n[0]} claims hold, {n[1]} do not, {n[2]} cannot be judged. `*`: arithmetic. "
-             "One run, one seed; made by `bench/reproduce/tables.py`.", "",
-             "| experiment | scale | holds | does not | cannot be judged |", "|---|---|--:|--:|--:|"]
+             f"Usual scales: {n['holds']} claims hold, {n['near']} are near, of {n['direction']} only the direction is right, "
+             f"{n['does-not-hold']} do not hold,",
+             f"{n['cannot-be-judged']} cannot be judged; not counted: {n['fitted']} fitted, {n['vacuous']} vacuous. `*`: arithmetic. "
+             "Made by `bench/reproduce/tables.py`.", ""]
+    if few:
+        lines += [f"**With fewer than {ENOUGH} seeds**, so not settled: " + ", ".join(f"`{i}`" for i in few) + ".", ""]
+    if missing:
+        lines += ["**Not run since models and judging changed:** " + ", ".join(f"`{i}`" for i in missing) + ".", ""]
+    lines += ["| experiment | scale | seeds | " + " | ".join(v.strip("*") for v in VERDICTS.values()) + " |",
+              "|---|---|--:|" + "--:|" * len(VERDICTS)]
     for o in outcomes:
-        scale = "–" if o.get("scale") is None else o["scale"]
-        lines.append(f"| `{o['id']}` {cell(o['title'])} | {scale} | " + " | ".join(str(count(o["claims"], v)) for v in VERDICTS) + " |")
+        scale = "–" if o["scale"] is None else o["scale"]
+        lines.append(f"| `{o['id']}` {cell(o['title'])} | {scale} | {seeds(o)} | "
+                     + " | ".join(str(count(o["claims"], v)) for v in VERDICTS) + " |")
     lines += ["", "| experiment | claim | verdict | figures |", "|---|---|---|---|"]
-    for o in outcomes:
-        for c in o["claims"]:
-            star = "\\* " if c["exact"] else ""
-            lines.append(f"| `{o['id']}` | {star}{cell(c['text'])} | {VERDICTS[c['verdict']]} | {cell(c['why'])} |")
+    lines += [row(o, c) for o in outcomes for c in o["claims"]]
     return "\n".join(lines) + "\n"
 
 
+def merge(results, run):
+    """Experiments of the run in place of those of that name, in the order of the first run of everything."""
+    new = {o["id"]: kept(o) for o in run["experiments"]}
+    out = [new.pop(o["id"], o) for o in results]
+    return out + list(new.values())
+
+
 def main():
-    data = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    every = data if isinstance(data, list) else next(v for v in data.values() if isinstance(v, list))
+    check = "--check" in sys.argv[1:]
+    runs = [a for a in sys.argv[1:] if a != "--check"]
+    data = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"experiments": [], "not_run": []}
+    results = data["experiments"]
+    for run in runs:
+        results = merge(results, json.loads(pathlib.Path(run).read_text()))
+    missing = [i for i in data["not_run"] if all(o["id"] != i for o in results)]
+    if runs and not check:
+        kept_now = {"not_run": missing, "experiments": results}
+        RESULTS.write_text(json.dumps(kept_now, indent=1, ensure_ascii=False) + "\n")
+    differ = []
     for paper, name in PAGES.items():
-        mine = [o for o in every if o["id"].startswith(paper + "-")]
         path = DOCS / name
-        by_hand = path.read_text().split("\n## Verdicts")[0].rstrip() + "\n\n"
-        path.write_text(by_hand + page(mine, sum(o["wall_s"] for o in mine)))
+        old = path.read_text()
+        by_hand = old.split("\n## Verdicts of the last run")[0].rstrip() + "\n\n"
+        of = lambda i: i.startswith(paper + "-")
+        new = by_hand + page([o for o in results if of(o["id"])], [i for i in missing if of(i)])
+        if check and new != old:
+            differ.append(name)
+        elif not check:
+            path.write_text(new)
+    if differ:
+        sys.exit(f"{', '.join(differ)}: not what results.json says; run bench/reproduce/tables.py")
 
 
 main()

@@ -5,7 +5,7 @@
 //! of unequal sizes, which are created, resized and deleted ([`NullEngine::over`]).
 
 use crate::ladder::{self, Floor, Rung};
-use crate::policy::{Access, Action, Outcome, Policy, Refusal, View, WriteTo};
+use crate::policy::{Access, Action, Outcome, Policy, Refusal, Uses, View, WriteTo};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
 use alloc::vec::Vec;
@@ -17,6 +17,8 @@ pub struct NullCounters {
     pub accesses: u64,
     /// Those whose unit was on tier 0 before anything that they triggered.
     pub hits: u64,
+    /// First touches that were placed on tier 0: no hits, and served there all the same.
+    pub placed_fast: u64,
     /// Homes moved to a faster tier.
     pub promotions: u64,
     /// Homes moved to a slower tier.
@@ -198,6 +200,7 @@ impl<P: Policy> NullEngine<P> {
         let place = policy.first_touch(&mut view, e);
         if let Some(s) = self.space.take_place(e, place) {
             self.space.map.map(e, s, false);
+            self.counters.placed_fast += u64::from(s.0 < self.fast);
             let (policy, mut view, _) = self.view();
             policy.on_placed(&mut view, e, s.into());
         }
@@ -264,6 +267,53 @@ impl<P: Policy> NullEngine<P> {
         let (policy, mut view, _) = self.view();
         policy.on_discarded(&mut view, e, home.into());
         self.space.map.forget(e);
+    }
+    /// A unit of a store lies on that tier, whatever the policy wanted: it was there before anybody looked, or could not be moved. Under a
+    /// caching policy its home stays on the slowest tier, and being on the fastest is having a copy there. False if that tier has no
+    /// room in this model; the unit is then as it was, or has no home.
+    pub fn settle_at(&mut self, now: Nanos, e: ExtentId, tier: TierId) -> bool {
+        self.now = now;
+        let caching = self.policy.uses() == Uses::Copies;
+        let at = if caching {
+            self.space.geo.slowest()
+        } else {
+            tier
+        };
+        match self.space.map.home(e) {
+            None => {
+                let Some(slot) = self.space.take_on(e, at, None) else {
+                    return false;
+                };
+                self.space.map.map(e, slot, false);
+                let (policy, mut view, _) = self.view();
+                policy.on_placed(&mut view, e, slot.into());
+            }
+            Some(from) if self.space.geo.tier_of(from) != at => {
+                self.evict(e);
+                let up = at < self.space.geo.tier_of(from);
+                if self.rehome(e, from, at, up).is_err() {
+                    return false;
+                }
+            }
+            Some(_) => {}
+        }
+        if !caching || tier != TierId(0) {
+            self.evict(e);
+            return true;
+        }
+        self.space.map.copy(e).is_some() || self.copy_to(e, tier).is_ok()
+    }
+    /// Time passes without an access: what is due is decided.
+    pub fn advance(&mut self, now: Nanos) {
+        self.now = now;
+        while self.policy.next_wake().is_some_and(|w| w <= now) {
+            self.tick();
+        }
+        self.tick();
+    }
+    /// When the policy wants to be asked again, if it said.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        self.policy.next_wake()
     }
     /// The space, to look at.
     pub fn space(&self) -> &Space {

@@ -69,6 +69,14 @@ impl Histogram {
     pub fn count(&self) -> u64 {
         self.count
     }
+    /// Sum of all.
+    pub fn sum(&self) -> Nanos {
+        Nanos(self.sum)
+    }
+    /// How many are at most `v`, to the width of a bucket: those of the bucket that `v` falls into count.
+    pub fn at_most(&self, v: Nanos) -> u64 {
+        self.buckets[..=Self::index(v.0)].iter().sum()
+    }
     /// Mean, zero when empty.
     pub fn mean(&self) -> Nanos {
         Nanos(self.sum.checked_div(self.count).unwrap_or(0))
@@ -126,6 +134,30 @@ pub struct MemberCounters {
     pub spin_downs: u64,
     /// Failed operations.
     pub errors: u64,
+}
+
+/// What woke a sleeping member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waker {
+    /// A request for these bytes of the volume: first byte, bytes, and whether it writes.
+    Request(u64, u32, bool),
+    /// A move.
+    Move,
+    /// Metadata: a journal block, a checkpoint, or a flush that was asked for.
+    Metadata,
+    /// A discard that was passed down.
+    Discard,
+}
+
+/// What is known of a member's sleep since serving began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SleepRecord {
+    /// It sleeps since then.
+    pub asleep_since: Option<Nanos>,
+    /// Times that it was woken.
+    pub wakes: u64,
+    /// When it was woken last, and by what.
+    pub last_wake: Option<(Nanos, Waker)>,
 }
 
 /// How moves of one direction ended.
@@ -206,6 +238,8 @@ pub struct Counters {
     pub tier_hits: [u64; TIERS_MAX],
     /// First touches.
     pub first_touches: u64,
+    /// Of these, placed on the fastest tier.
+    pub placed_fast: u64,
     /// Reads of unmapped extents.
     pub unmapped_reads: u64,
     /// Reads served from a move's buffer (GreenDM 6.1.3).
@@ -278,6 +312,11 @@ mod tests {
                 "{q}: {got} {want}"
             );
         }
+        for (edge, least) in [(0, 0), (1_000_000, 1000), (20_000_000, 10_000)] {
+            let n = h.at_most(Nanos(edge));
+            assert!(n >= least && n <= least + least / 15, "{edge}: {n}");
+        }
+        assert_eq!(h.sum(), Nanos(50_005_000_000));
         assert_eq!(h.mean(), Nanos(5_000_500));
         assert_eq!(h.max(), Nanos(10_000_000));
     }

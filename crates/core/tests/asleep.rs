@@ -227,3 +227,22 @@ fn closing_loses_nothing_and_does_not_wait() {
     // Still dirty, on record as such: the next start finds it.
     assert_eq!(run.engine.copies().1, 1);
 }
+
+#[test]
+fn a_timer_runs_from_the_last_use_and_not_from_the_round_that_records_it() {
+    // First touches leave records that are written a commit interval (5 s) later, to the mirror on the disk, too.
+    let mut run = Run::new("lru", params(None, None));
+    for e in 0..8 {
+        run.submit(RequestOp::Write, e);
+        pass(&mut run, Nanos::from_millis(20));
+    }
+    let used = run.now;
+    pass(&mut run, Nanos::from_secs(30));
+    assert!(run.engine.is_asleep(MemberId(1)));
+    let slept = run.naps.last().unwrap().0.since(used);
+    assert!(
+        slept < Nanos::from_secs(6),
+        "a timer of 5 s ran for {} s",
+        slept.as_secs_f64()
+    );
+}

@@ -63,7 +63,7 @@ fn write_up_golden() {
 pub struct Chances {
     list: Lists,
     left: Vec<u8>,
-    chances: u8,
+    most: u8,
 }
 
 impl Default for Chances {
@@ -71,7 +71,7 @@ impl Default for Chances {
         Chances {
             list: Lists::new(0, 1),
             left: Vec::new(),
-            chances: 1,
+            most: 1,
         }
     }
 }
@@ -82,7 +82,7 @@ impl Replacement for Chances {
         self.left = vec![0; slots as usize];
     }
     fn hit(&mut self, slot: u32, _access: &Access) {
-        self.left[slot as usize] = self.chances;
+        self.left[slot as usize] = self.most;
     }
     fn admit(&mut self, _access: &Access, _full: bool) -> bool {
         true
@@ -109,11 +109,11 @@ impl Replacement for Chances {
         if !(0.0..=255.0).contains(&value) || value.fract() != 0.0 {
             return Err(ParamError::Range("a whole number from 0 to 255"));
         }
-        self.chances = value as u8;
+        self.most = value as u8;
         Ok(())
     }
     fn params(&self) -> Vec<(&'static str, f64)> {
-        vec![("chances", f64::from(self.chances))]
+        vec![("chances", f64::from(self.most))]
     }
     fn bytes(&self) -> usize {
         self.list.bytes() + self.left.capacity()

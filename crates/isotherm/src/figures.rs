@@ -2,8 +2,8 @@
 
 use isotherm_core::engine::Drain;
 use isotherm_core::policy::REFUSALS;
-use isotherm_core::stats::{Histogram, MoveCounters};
-use isotherm_core::{Engine, ExtentId, Nanos, TierId};
+use isotherm_core::stats::{Histogram, MoveCounters, Waker};
+use isotherm_core::{Engine, ExtentId, MemberId, Nanos, TierId};
 use isotherm_live::VolumeConfig;
 use isotherm_live::recorder::Driver;
 use isotherm_live::world::UringWorld;
@@ -127,7 +127,7 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
             "checkpoints": c.checkpoints, "checkpoint": checkpoint, "mirror_lag_blocks": mirror_lag_blocks,
         },
         "members": members,
-        "buffer_bytes_out": world.buffer_bytes_out(),
+        "buffer_bytes_out": world.buffer_bytes_out(), "in_flight": world.in_flight(),
         "bytes_per_extent": memory.per_extent(geo.extents),
         "memory": {
             "map_bytes": memory.map, "policy_bytes": memory.policy, "bitmap_bytes": memory.bitmaps,
@@ -139,6 +139,27 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
         all[k.as_str()] = v.clone();
     }
     all
+}
+
+/// How a member sleeps: for `status`. `standby_s` is what the description says.
+pub fn sleep(engine: &Engine, now: Nanos, elapsed: Nanos, member: u8) -> Value {
+    let s = engine.sleep(MemberId(member));
+    let days = elapsed.as_secs_f64() / 86_400.0;
+    let woken = s.last_wake.map(|(at, by)| {
+        let (by, offset, bytes) = match by {
+            Waker::Request(at, n, false) => ("read", Some(at), Some(n)),
+            Waker::Request(at, n, true) => ("write", Some(at), Some(n)),
+            Waker::Move => ("move", None, None),
+            Waker::Metadata => ("metadata", None, None),
+            Waker::Discard => ("discard", None, None),
+        };
+        json!({"age_s": now.since(at).as_secs_f64(), "by": by, "offset": offset, "bytes": bytes})
+    });
+    json!({
+        "asleep_s": s.asleep_since.map(|at| now.since(at).as_secs_f64()), "wake_ups": s.wakes, "last_wake": woken,
+        // Of less than an hour no day can be told.
+        "wake_ups_per_day": (days > 1.0 / 24.0).then(|| s.wakes as f64 / days),
+    })
 }
 
 /// Parameters of the policy and knobs of the engine; a list where one is given several times.

@@ -54,7 +54,11 @@ impl JsonArg {
     }
 }
 
-fn to_stdout(text: &str) -> Result<(), Failure> {
+/// Prints; a reader that has seen enough is no error.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn to_stdout(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {

@@ -51,6 +51,42 @@ impl FromStr for MemberSpec {
     }
 }
 
+/// A time: `90s`, `10m`, `1h`, seconds without a unit.
+///
+/// # Errors
+/// Says what to write.
+pub fn duration(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}`: write a time from 1s to 7d, as in 90s, 10m or 1h");
+    let (number, unit) = match text.char_indices().next_back() {
+        Some((at, c)) if c.is_ascii_alphabetic() => (&text[..at], c),
+        _ => (text, 's'),
+    };
+    let factor = match unit {
+        's' => 1.0,
+        'm' => 60.0,
+        'h' => 3600.0,
+        'd' => 86_400.0,
+        _ => return Err(wrong()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| wrong())? * factor;
+    if (1.0..=604_800.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(wrong())
+    }
+}
+
+/// Seconds between two looks: 0.1 to a day.
+///
+/// # Errors
+/// Says what to write.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(s) if (0.1..=86_400.0).contains(&s) => Ok(s),
+        _ => Err(format!("`{text}`: write seconds, from 0.1 to 86400")),
+    }
+}
+
 /// `N=PATH[:SIZE]`.
 ///
 /// # Errors

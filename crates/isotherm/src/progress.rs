@@ -47,3 +47,34 @@ fn follow(label: &str, watch: &Watch, ended: &AtomicBool) {
     }
     bar.finish_and_clear();
 }
+
+/// The files that a move is at, one line.
+pub struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    /// Shown only on a terminal.
+    pub fn files() -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress(None);
+        }
+        let bar = ProgressBar::no_length();
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes}") {
+            bar.set_style(style);
+        }
+        Progress(Some(bar))
+    }
+    /// So many bytes of a file are copied.
+    pub fn file(&self, path: &str, done: u64, all: u64) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(path.to_owned());
+            bar.set_length(all);
+            bar.set_position(done);
+        }
+    }
+    /// That was all.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

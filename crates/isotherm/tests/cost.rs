@@ -194,3 +194,41 @@ fn wrong_calls() {
     let text = std::fs::read_to_string(place.path("shelves.json")).expect("read");
     fits(&serde_json::from_str(&text).expect("JSON"), "cost-shelves");
 }
+
+/// A file, which every machine has; bytes are as they were without --destructive.
+#[test]
+fn a_device_is_measured_and_its_sheet_stands_for_a_preset() {
+    let place = Place::new();
+    let data: Vec<u8> = (0..32u32 << 20).map(|i| (i / 4096 % 251) as u8).collect();
+    std::fs::write(place.path("disk.img"), &data).expect("written");
+    let v = place.json(
+        "devices measure disk.img --seconds 0.6 --out mine.toml",
+        "devices-measure",
+    );
+    assert_eq!(v["bytes"], 32 << 20);
+    let figures = v["figures"].as_array().expect("figures");
+    assert!(
+        figures.iter().all(|f| f["measured"].as_f64() > Some(0.0)),
+        "{v:#}"
+    );
+    assert!(
+        std::fs::read(place.path("disk.img")).expect("read") == data,
+        "only read"
+    );
+    let sheet = std::fs::read_to_string(place.path("mine.toml")).expect("a sheet");
+    assert!(
+        sheet.contains("# residual of") && sheet.contains("fitted = true"),
+        "{sheet}"
+    );
+    let out = place.run("devices validate mine.toml --json");
+    let v: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(v["independent"], 0, "what was fitted does not count");
+    place.ok("devices measure disk.img --seconds 0.6 --destructive --out mine.toml");
+    assert!(
+        std::fs::read(place.path("disk.img")).expect("read") != data,
+        "written"
+    );
+    let out = place.run("devices measure none.img");
+    assert_ne!(out.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("none.img"));
+}

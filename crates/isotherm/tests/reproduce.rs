@@ -63,6 +63,28 @@ fn a_simulated_figure_has_its_cells_and_a_reasoned_verdict_on_every_claim() {
 }
 
 #[test]
+fn seeds_are_run_side_by_side_and_spread() {
+    let place = Place::new();
+    let r = place.json(
+        "reproduce hro-6 --scale 0.01 --seeds 2 --seed 4",
+        "reproduce",
+    );
+    let e = &r["experiments"][0];
+    assert_eq!(e["seeds"].to_string(), "[4,5]");
+    for c in claims(&r) {
+        let v = &c["evidence"];
+        assert!(v["seeds"] == 2 || c["verdict"] == "cannot-be-judged", "{c}");
+        if let Some(figures) = v["figures"].as_array() {
+            assert!(figures.len() >= 2 && v["printed"].is_object(), "{c}");
+        }
+    }
+    let cells = e["tables"].to_string();
+    assert!(cells.contains("spread"), "{cells}");
+    let said = place.ok("reproduce hro-6 --scale 0.01");
+    assert!(said.contains("--seeds 5"), "{said}");
+}
+
+#[test]
 fn the_list_names_what_is_here_and_what_is_not() {
     let place = Place::new();
     let list: Value = serde_json::from_str(&place.ok("reproduce list --json")).expect("JSON");
@@ -92,5 +114,78 @@ fn unknown_experiments_are_wrong_usage_and_name_the_nearest() {
         assert_eq!(out.status.code(), Some(2), "{call}: {said}");
         assert!(said.contains(needle), "{call}: {said}");
         assert!(out.stdout.is_empty(), "{call}");
+    }
+}
+
+/// What the pages show is what `bench/reproduce/results.json` holds, of every experiment and claim of this build, and what can
+/// be run at once comes out as it stands there.
+#[test]
+fn pages_show_the_results_and_the_results_are_of_this_build() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).expect(name);
+    let results: Value =
+        serde_json::from_str(&read("bench/reproduce/results.json")).expect("results.json");
+    let escaped = |v: &Value| {
+        let text = v.as_str().expect("text");
+        text.replace('|', "\\|")
+            .replace('*', "\\*")
+            .replace('\n', " ")
+    };
+    let mut expected = std::collections::BTreeMap::<&str, Vec<String>>::new();
+    for e in results["experiments"].as_array().expect("experiments") {
+        let id = e["id"].as_str().expect("id");
+        let page = match id.split('-').next() {
+            Some("greendm") => "docs/reproduce.md",
+            Some("oodt") => "docs/reproduce-oodt.md",
+            Some("loris") => "docs/reproduce-loris.md",
+            Some("hro") => "docs/reproduce-hro.md",
+            _ => "docs/reproduce-dss.md",
+        };
+        for c in e["claims"].as_array().expect("claims") {
+            let verdict = match c["verdict"].as_str().expect("verdict") {
+                "does-not-hold" => "**does not**",
+                "cannot-be-judged" => "cannot be judged",
+                other => other,
+            };
+            let star = if c["exact"] == true { "\\* " } else { "" };
+            let row = format!(
+                "| `{id}` | {star}{} | {verdict} | {} |",
+                escaped(&c["text"]),
+                escaped(&c["figures"])
+            );
+            expected.entry(page).or_default().push(row);
+        }
+    }
+    for (page, rows) in expected {
+        let text = read(page);
+        let table = text.split("| experiment | claim | verdict").nth(1);
+        let shown: Vec<&str> = table.expect(page).trim().lines().skip(2).collect();
+        assert_eq!(shown, rows, "{page}: run bench/reproduce/tables.py");
+    }
+    let place = Place::new();
+    let list: Value = serde_json::from_str(&place.ok("reproduce list --json")).expect("JSON");
+    let known = results["experiments"].as_array().expect("experiments");
+    for e in list.as_array().expect("a list") {
+        let kept = known.iter().find(|k| k["id"] == e["id"]);
+        let not_run = results["not_run"].as_array().expect("not_run");
+        if kept.is_none() && not_run.contains(&e["id"]) {
+            continue;
+        }
+        let claims = kept.map(|k| k["claims"].as_array().expect("claims").len() as u64);
+        assert!(
+            claims >= e["claims"].as_u64(),
+            "{}: not in results.json",
+            e["id"]
+        );
+    }
+    let run = place.json(&format!("reproduce {ARITHMETIC}"), "reproduce");
+    for e in run["experiments"].as_array().expect("experiments") {
+        let kept = known.iter().find(|k| k["id"] == e["id"]).expect("kept");
+        let of = |e: &Value| -> Vec<[Value; 3]> {
+            let all = e["claims"].as_array().expect("claims");
+            let three = |c: &Value| ["text", "verdict", "figures"].map(|k| c[k].clone());
+            all.iter().map(three).collect()
+        };
+        assert_eq!(of(e), of(kept), "{}: run it again", e["id"]);
     }
 }

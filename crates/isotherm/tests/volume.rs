@@ -263,4 +263,13 @@ fn lists_fit_their_schemas() {
         place.json(list, list);
     }
     place.json("trace generators", "trace-generators");
+    let text = place.ok("policies");
+    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    let one = place.ok("policies greendm");
+    assert!(one.contains("MCML") && one.contains("source"), "{one}");
+    assert!(one.lines().all(|l| l.chars().count() <= 100), "{one}");
+    assert_eq!(
+        place.json("policies greendm", "policies")[0]["name"],
+        "greendm"
+    );
 }

@@ -131,6 +131,61 @@ fn room_that_runs_out_at_a_flush_is_final_and_said() {
     assert_eq!(served.terminate(), Some(0));
 }
 
+#[test]
+fn a_mount_whose_server_hangs_holds_up_nobody() {
+    let place = Place::in_memory();
+    let Some(disk) = disk(&place, "sdb") else {
+        return;
+    };
+    place.ok("create v --slow bay/sdb --policy linear");
+    place.ok("create w --slow other:64M --policy linear");
+    disk.hang();
+    let (tell, told) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|s| {
+        // Dropped with whatever fails here, so that nobody waits on.
+        let tell = tell;
+        // Should the commands hang all the same, the test fails, and does not hang with them.
+        let disk = &disk;
+        let watch = s.spawn(move || {
+            let in_time = told.recv_timeout(std::time::Duration::from_secs(120));
+            disk.go_on();
+            in_time.is_ok()
+        });
+        let run = |call: &'static str| {
+            let place = &place;
+            s.spawn(move || place.run(call))
+        };
+        let calls = [
+            ("serve v --nbd unix:n", "does not answer"),
+            ("find bay/sdb", "does not answer"),
+            ("check v", "does not answer"),
+            ("status v", "bay/sdb"),
+        ];
+        let ended = calls.map(|(call, why)| (call, why, run(call)));
+        let found = run("find");
+        for (call, why, ended) in ended {
+            let out = ended.join().expect("it runs");
+            let both = [out.stdout, out.stderr].concat();
+            let said = String::from_utf8_lossy(&both).into_owned();
+            assert!(
+                !out.status.success() && said.contains(why),
+                "{call}: {said}"
+            );
+        }
+        // What lies elsewhere is found and served, though the dead mount is beside it.
+        let out = found.join().expect("it runs");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(
+            text.contains("name = \"w\"") && !text.contains("name = \"v\""),
+            "{text}"
+        );
+        let served = place.serve("w --nbd unix:m --stop-timeout 0");
+        assert_eq!(served.terminate(), Some(0));
+        tell.send(()).expect("somebody waits");
+        assert!(watch.join().expect("it waits"), "a command hung");
+    });
+}
+
 /// A loop device, detached at the end.
 struct Loop(String);
 

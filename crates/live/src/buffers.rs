@@ -9,7 +9,13 @@
 //! Who may hold how much of the pool: `shares.rs`. In steady state nothing is allocated: chunks go round. A request that no chunk can hold gets memory of its own, one such
 //! at a time; the ring then uses the plain instead of the fixed operations.
 
+mod buddy;
+mod region;
+
+pub use region::Region;
+
 use crate::shares::Share;
+use buddy::Buddy;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::VecDeque;
 use std::io;
@@ -25,150 +31,6 @@ const ORDERS: usize = 14;
 const NONE: u32 = u32::MAX;
 const NOT_FREE: u8 = u8::MAX;
 const HUGE: usize = 2 << 20;
-
-/// Anonymous memory, mapped once and unmapped when the last user is gone.
-pub struct Region {
-    base: NonNull<u8>,
-    len: usize,
-    mapped: (usize, usize),
-}
-
-// SAFETY: plain memory; whoever hands out parts of it makes sure that they do not overlap.
-unsafe impl Send for Region {}
-// SAFETY: as above.
-unsafe impl Sync for Region {}
-
-impl Region {
-    /// Maps `len` bytes (rounded up to 4 KiB) of zeros.
-    ///
-    /// # Errors
-    /// The system refuses the memory.
-    pub fn new(len: usize) -> io::Result<Arc<Region>> {
-        let len = len.max(ALIGNMENT).next_multiple_of(ALIGNMENT);
-        let whole = len + HUGE;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                whole,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = at as usize;
-        let base = start.next_multiple_of(HUGE);
-        // SAFETY: base … base + len lies inside the mapping. Advice only: a refusal costs speed, nothing else.
-        unsafe { libc::madvise(base as *mut libc::c_void, len, libc::MADV_HUGEPAGE) };
-        let base = NonNull::new(base as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Arc::new(Region {
-            base,
-            len,
-            mapped: (start, whole),
-        }))
-    }
-
-    /// Address of the first byte.
-    pub fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
-    }
-
-    /// Bytes.
-    pub fn bytes(&self) -> usize {
-        self.len
-    }
-
-    /// Does `len` bytes at `at` lie inside?
-    pub fn contains(&self, at: *const u8, len: usize) -> bool {
-        let (at, base) = (at as usize, self.base.as_ptr() as usize);
-        at >= base && at + len <= base + self.len
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: exactly what `new` mapped; all users hold an `Arc`, so none is left.
-        unsafe { libc::munmap(self.mapped.0 as *mut libc::c_void, self.mapped.1) };
-    }
-}
-
-/// Free chunks by size, as intrusive lists over the pages.
-struct Buddy {
-    heads: [u32; ORDERS],
-    next: Vec<u32>,
-    prev: Vec<u32>,
-    /// Order of the free chunk that starts at a page.
-    free: Vec<u8>,
-}
-
-impl Buddy {
-    fn new(pages: usize) -> Buddy {
-        let mut b = Buddy {
-            heads: [NONE; ORDERS],
-            next: vec![NONE; pages],
-            prev: vec![NONE; pages],
-            free: vec![NOT_FREE; pages],
-        };
-        let mut at = 0;
-        while at < pages {
-            let fit = (pages - at).ilog2().min(at.trailing_zeros());
-            let order = (fit as usize).min(ORDERS - 1);
-            b.link(at as u32, order);
-            at += 1 << order;
-        }
-        b
-    }
-
-    fn link(&mut self, page: u32, order: usize) {
-        let head = std::mem::replace(&mut self.heads[order], page);
-        self.next[page as usize] = head;
-        self.prev[page as usize] = NONE;
-        if head != NONE {
-            self.prev[head as usize] = page;
-        }
-        self.free[page as usize] = order as u8;
-    }
-
-    fn unlink(&mut self, page: u32, order: usize) {
-        let (next, prev) = (self.next[page as usize], self.prev[page as usize]);
-        if prev == NONE {
-            self.heads[order] = next;
-        } else {
-            self.next[prev as usize] = next;
-        }
-        if next != NONE {
-            self.prev[next as usize] = prev;
-        }
-        self.free[page as usize] = NOT_FREE;
-    }
-
-    fn take(&mut self, order: usize) -> Option<u32> {
-        let from = (order..ORDERS).find(|&o| self.heads[o] != NONE)?;
-        let page = self.heads[from];
-        self.unlink(page, from);
-        for o in (order..from).rev() {
-            self.link(page + (1 << o), o);
-        }
-        Some(page)
-    }
-
-    fn give(&mut self, mut page: u32, mut order: usize) {
-        while order + 1 < ORDERS {
-            let other = page ^ (1 << order);
-            if self.free.get(other as usize) != Some(&(order as u8)) {
-                break;
-            }
-            self.unlink(other, order);
-            page = page.min(other);
-            order += 1;
-        }
-        self.link(page, order);
-    }
-}
 
 /// Memory of a region, shared out in chunks of 4 KiB … 32 MiB.
 pub struct Pool {
@@ -646,5 +508,4 @@ impl Arena {
 }
 
 #[cfg(test)]
-#[path = "buffers_tests.rs"]
 mod tests;

@@ -83,6 +83,7 @@ impl Device {
     /// Missing, in use, neither a regular file nor a block device, of a strange sector size; each named with its fix.
     pub fn open(path: &Path, how: OpenHow) -> Result<Device, Error> {
         let bad = |e: io::Error| fail(path, ErrorKind::Device, e);
+        crate::mounts::answers(path).map_err(bad)?;
         let meta = match fs::metadata(path) {
             Ok(meta) => Some(meta),
             Err(e) if e.kind() == io::ErrorKind::NotFound && how.create.is_some() => None,
@@ -223,6 +224,7 @@ impl Device {
     /// # Errors
     /// The file cannot be looked at.
     pub fn identity(path: &Path) -> io::Result<Identity> {
+        crate::mounts::answers(path)?;
         let m = fs::metadata(path)?;
         Ok(if m.file_type().is_block_device() {
             Identity::Block(m.rdev())

@@ -141,6 +141,36 @@ pub fn layers(path: &Path) -> io::Result<Vec<Layer>> {
     Ok(out)
 }
 
+/// Can `path` be read without waiting for a server that does not answer: of the file system that it lies on, or, if it is a loop
+/// device, of those below?
+///
+/// # Errors
+/// Names the file system.
+pub fn reachable(path: &Path) -> io::Result<()> {
+    crate::mounts::answers(path)?;
+    let Ok(Identity::Block(mut device)) = crate::device::Device::identity(path) else {
+        return Ok(());
+    };
+    for _ in 0..DEPTH_MAX {
+        let mut dir = sys(device);
+        if dir.join("partition").exists() {
+            // Its disk: the directory above.
+            dir = dir.canonicalize()?;
+            dir.pop();
+        }
+        let Some(file) = read(&dir.join("loop/backing_file")) else {
+            break;
+        };
+        let file = PathBuf::from(file);
+        crate::mounts::answers(&file)?;
+        match crate::device::Device::identity(&file) {
+            Ok(Identity::Block(below)) => device = below,
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
 /// How two stacks meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meet {

@@ -7,7 +7,7 @@
 
 use divan::{Bencher, counter::ItemsCount};
 use isotherm_core::Nanos;
-use isotherm_models::{DeviceModel, ModelOp, Options, preset};
+use isotherm_models::{DeviceModel, FlashState, ModelOp, Options, preset};
 
 fn main() {
     divan::main();
@@ -109,35 +109,29 @@ fn bench(
         .bench_local(|| work.run(write_every));
 }
 
+/// Without the flash layer.
+fn ideal() -> Options {
+    Options {
+        flash: FlashState::Ideal,
+        ..Options::default()
+    }
+}
+
 #[divan::bench(args = [1, 8, 32])]
 fn ssd_random(b: Bencher, depth: usize) {
-    bench(
-        b,
-        "intel-320-300",
-        &Options::default(),
-        Pattern::Random,
-        depth,
-        3,
-    );
+    bench(b, "intel-320-300", &ideal(), Pattern::Random, depth, 3);
 }
 
 #[divan::bench(args = [1, 32])]
 fn ssd_32_units_random(b: Bencher, depth: usize) {
-    bench(
-        b,
-        "nvme-tlc",
-        &Options::default(),
-        Pattern::Random,
-        depth,
-        3,
-    );
+    bench(b, "nvme-tlc", &ideal(), Pattern::Random, depth, 3);
 }
 
 #[divan::bench(args = [1, 32])]
 fn ssd_ftl_random(b: Bencher, depth: usize) {
     let o = Options {
         size: 1 << 30,
-        ftl: true,
+        flash: FlashState::Preconditioned,
         ..Options::default()
     };
     bench(b, "intel-320-300", &o, Pattern::Random, depth, 3);

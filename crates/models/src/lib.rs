@@ -8,9 +8,11 @@
 //! Never made false: a model has no clock, no randomness and no I/O; the same calls give the same answers.
 #![forbid(unsafe_code)]
 
+mod array;
 pub mod cost;
 pub mod enclosure;
 mod endurance;
+pub mod fit;
 pub mod hdd;
 pub mod measure;
 mod model;
@@ -24,9 +26,10 @@ mod span;
 pub mod ssd;
 mod tier_cost;
 
+pub use array::{Array, ArraySheet};
 pub use endurance::bytes_per_day;
 pub use model::{Counters, DeviceModel, ModelOp, POWER_STATES, PowerState, Wear};
-pub use preset::{Options, preset, presets, sheet};
+pub use preset::{FlashState, Options, preset, presets, sheet};
 pub use sheet::{Metric, Published, Sheet, SheetError};
 pub use sleep::Sleep;
 pub use span::Span;

@@ -3,8 +3,9 @@
 use isotherm_core::Nanos;
 
 use crate::model::{DeviceModel, ModelOp};
-use crate::preset::Options;
+use crate::preset::{FlashState, Options};
 use crate::sheet::{Metric, Published, Sheet, SheetError};
+use crate::ssd::Rated;
 
 /// Work for [`run`]: a closed loop with `depth` operations in flight.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +103,8 @@ pub struct Comparison {
     pub device: String,
     /// The figure.
     pub published: Published,
+    /// State of the flash, on drives with flash.
+    pub flash: Option<FlashState>,
     /// The model's.
     pub modelled: f64,
 }
@@ -120,22 +123,41 @@ impl Comparison {
 pub fn validate(sheet: &Sheet) -> Result<Vec<Comparison>, SheetError> {
     let mut out = Vec::with_capacity(sheet.published.len());
     for p in &sheet.published {
+        let flash = state_of(sheet, p.what);
         let options = Options {
             write_cache: p.write_cache,
+            flash,
             ..Options::default()
         };
         let mut model = sheet.model(&options)?;
         out.push(Comparison {
             device: sheet.name.clone(),
             published: p.clone(),
-            modelled: measure(model.as_mut(), p.what, p.depth),
+            flash: sheet.ssd.as_ref().and(Some(flash)),
+            modelled: measure_span(model.as_mut(), p.what, p.depth, p.span),
         });
     }
     Ok(out)
 }
 
+/// Makers state rates of fresh drives, but for a random write rate that the sheet calls steady.
+fn state_of(sheet: &Sheet, what: Metric) -> FlashState {
+    let ftl = sheet.ssd.as_ref().and_then(|s| s.ftl.as_ref());
+    let steady = ftl.is_some_and(|f| f.rated == Rated::Steady);
+    if steady && what == Metric::RandomWriteIops {
+        FlashState::Preconditioned
+    } else {
+        FlashState::Fresh
+    }
+}
+
 /// Measure one figure of a fresh model.
 pub fn measure(model: &mut dyn DeviceModel, what: Metric, depth: u32) -> f64 {
+    measure_span(model, what, depth, None)
+}
+
+/// [`measure`] with random work over the first `span` bytes only.
+fn measure_span(model: &mut dyn DeviceModel, what: Metric, depth: u32, span: Option<u64>) -> f64 {
     use Metric as M;
     let op = match what {
         M::RandomReadIops | M::SequentialReadMbS | M::RandomReadUs | M::SequentialReadUs => {
@@ -165,7 +187,10 @@ pub fn measure(model: &mut dyn DeviceModel, what: Metric, depth: u32) -> f64 {
         op,
         len,
         random,
-        span: model.capacity(),
+        span: span
+            .filter(|_| random)
+            .unwrap_or(u64::MAX)
+            .min(model.capacity()),
         depth,
         count,
         seed: 1,

@@ -78,6 +78,8 @@ pub struct Counters {
     pub medium_bytes_written: u64,
     /// Pages the flash programmed, host writes and garbage collection together (with FTL only).
     pub flash_pages_written: u64,
+    /// Bytes of these pages (with FTL only).
+    pub flash_bytes_written: u64,
     /// Blocks erased (with FTL only).
     pub erases: u64,
 }

@@ -1,5 +1,6 @@
 //! The devices known by name.
 
+use crate::array::Array;
 use crate::hdd::Hdd;
 use crate::model::DeviceModel;
 use crate::remote::Remote;
@@ -7,6 +8,44 @@ use crate::sheet::{Sheet, SheetError};
 use crate::smr::Smr;
 use crate::span::Span;
 use crate::ssd::Ssd;
+
+/// In which state the flash of a drive begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FlashState {
+    /// Overwritten at random for long: every page is in use, and each write pays for its share of collection.
+    #[default]
+    Preconditioned,
+    /// Erased: collection begins when the spare flash is used up.
+    Fresh,
+    /// No translation layer: no collection, no write amplification, no wear by erases.
+    Ideal,
+}
+
+impl FlashState {
+    /// The state called so: `preconditioned` (or `ftl`), `fresh` or `ideal`.
+    ///
+    /// # Errors
+    /// Lists the names.
+    pub fn parse(text: &str) -> Result<FlashState, String> {
+        match text {
+            "preconditioned" | "ftl" => Ok(FlashState::Preconditioned),
+            "fresh" => Ok(FlashState::Fresh),
+            "ideal" => Ok(FlashState::Ideal),
+            _ => Err(format!(
+                "`{text}` is no state of flash: preconditioned (or ftl), fresh or ideal"
+            )),
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlashState::Preconditioned => "preconditioned",
+            FlashState::Fresh => "fresh",
+            FlashState::Ideal => "ideal",
+        }
+    }
+}
 
 /// What the user of a model may choose besides the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,8 +58,8 @@ pub struct Options {
     pub queue_depth: Option<u32>,
     /// HDD: reply to writes from the buffer, instead of what the sheet says.
     pub write_cache: Option<bool>,
-    /// SSD: simulate the flash layer: 12 bytes of memory per 4 KiB page of `size`.
-    pub ftl: bool,
+    /// SSD: the state of the flash, for sheets that have a flash layer.
+    pub flash: FlashState,
     /// SSD: spare flash as a share of `size`, instead of the sheet's.
     pub over_provisioning: Option<f64>,
     /// SSD wear: so many page reads count as one page write, instead of the sheet's number; 0 = reads do not count.
@@ -43,6 +82,7 @@ const SHEETS: &[(&str, &str)] = sheets![
     "st32000641as",
     "exos-18tb",
     "smr-8tb",
+    "raid1e-5",
     "ocz-vertex3-maxiops",
     "intel-320-300",
     "ocz-agility2-60",
@@ -66,11 +106,21 @@ pub fn presets() -> Result<Vec<Sheet>, SheetError> {
         .collect()
 }
 
-/// The sheet called `name`.
+/// The sheet called `name`; a name that ends in `.toml` is a file of one's own.
 ///
 /// # Errors
-/// [`SheetError::Unknown`] with the nearest name there is.
+/// [`SheetError::Unknown`] with the nearest name there is; the file cannot be read or is wrong.
 pub fn sheet(name: &str) -> Result<Sheet, SheetError> {
+    if std::path::Path::new(name)
+        .extension()
+        .is_some_and(|e| e == "toml")
+    {
+        let text = std::fs::read_to_string(name).map_err(|e| SheetError::Syntax {
+            file: name.to_owned(),
+            message: e.to_string(),
+        })?;
+        return Sheet::parse(&text, name);
+    }
     if let Some((_, text)) = SHEETS.iter().find(|(n, _)| *n == name) {
         return Sheet::parse(text, &format!("{name}.toml"));
     }
@@ -124,12 +174,6 @@ impl Sheet {
             );
             return Err(bad("span", message));
         }
-        if options.ftl && self.ssd.as_ref().is_none_or(|s| s.ftl.is_none()) {
-            return Err(bad(
-                "ssd.ftl",
-                "the option `ftl` needs this table in the sheet".to_owned(),
-            ));
-        }
         if let Some(op) = options
             .over_provisioning
             .filter(|op| !(0.01..=10.0).contains(op))
@@ -144,6 +188,9 @@ impl Sheet {
         }
         if options.queue_depth.is_some_and(|d| d == 0 || d > 1024) {
             return Err(bad("queue_depth", "must be within 1..1024".to_owned()));
+        }
+        if let (Some(h), Some(a)) = (&self.hdd, &self.array) {
+            return Ok(Box::new(Array::new(h, a, options)));
         }
         if let (Some(h), Some(s)) = (&self.hdd, &self.smr) {
             return Ok(Box::new(Smr::new(h, s, options)));

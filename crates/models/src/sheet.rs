@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::array::ArraySheet;
 use crate::hdd::HddSheet;
 use crate::remote::RemoteSheet;
 use crate::smr::SmrSheet;
 use crate::ssd::SsdSheet;
 
-/// One device's data sheet. Exactly one of `hdd`, `ssd`, `remote` is there, and `smr` only beside `hdd`.
+/// One device's data sheet. Exactly one of `hdd`, `ssd`, `remote` is there, and `smr` or `array` only beside `hdd`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sheet {
@@ -21,6 +22,8 @@ pub struct Sheet {
     pub price_usd: Option<f64>,
     /// A disk.
     pub hdd: Option<HddSheet>,
+    /// It is one of several such disks, with two copies of all data (RAID-1E).
+    pub array: Option<ArraySheet>,
     /// That disk is shingled.
     pub smr: Option<SmrSheet>,
     /// A flash or phase-change drive.
@@ -45,8 +48,19 @@ pub struct Published {
     /// The figure was taken with the write cache on or off; without it, as the drive is shipped.
     #[serde(default)]
     pub write_cache: Option<bool>,
+    /// Bytes from the first one on that random work covers; without it, the whole device.
+    #[serde(default)]
+    pub span: Option<u64>,
+    /// The figure was used for a parameter of the sheet, or follows from its parameters by arithmetic. Then it says that the
+    /// model does what the sheet says, and nothing about the device. A sheet that is silent is taken to have used it.
+    #[serde(default = "yes")]
+    pub fitted: bool,
     /// Where the figure stands.
     pub source: String,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What can be measured. Random work is uniform over the whole device in 4 KiB; sequential rates use 128 KiB requests
@@ -182,6 +196,12 @@ impl Sheet {
         if let Some(h) = &self.hdd {
             h.check(file)?;
         }
+        if let Some(a) = &self.array {
+            if self.hdd.is_none() || self.smr.is_some() {
+                return Err(c.bad("array", "needs an `hdd` table beside it, and no `smr`"));
+            }
+            a.check(file)?;
+        }
         if let Some(s) = &self.smr {
             if self.hdd.is_none() {
                 return Err(c.bad("smr", "needs an `hdd` table beside it"));
@@ -199,7 +219,8 @@ impl Sheet {
 
     /// Bytes of the device.
     pub fn capacity(&self) -> u64 {
-        let of_hdd = self.hdd.as_ref().map(|h| h.capacity);
+        let array = |disk| self.array.as_ref().map_or(disk, |a| a.capacity(disk));
+        let of_hdd = self.hdd.as_ref().map(|h| array(h.capacity));
         let of_ssd = self.ssd.as_ref().map(|s| s.capacity);
         of_hdd
             .or(of_ssd)

@@ -26,14 +26,15 @@ impl Sleep {
     pub fn of_sheet(sheet: &Sheet) -> Option<Sleep> {
         if let Some(h) = &sheet.hdd {
             let p = &h.power;
+            let n = sheet.array.as_ref().map_or(1.0, |a| f64::from(a.disks));
             return Some(Sleep {
-                idle_w: p.idle_w,
-                standby_w: p.standby_w,
+                idle_w: n * p.idle_w,
+                standby_w: n * p.standby_w,
                 down_s: p.spin_down_s,
                 // The model charges idle power while the platters coast to a stop.
-                down_j: p.idle_w * p.spin_down_s,
+                down_j: n * p.idle_w * p.spin_down_s,
                 up_s: p.spin_up_s,
-                up_j: p.spin_up_j,
+                up_j: n * p.spin_up_j,
                 cycle_eu: if h.start_stop_limit > 0.0 {
                     1e6 / h.start_stop_limit
                 } else {

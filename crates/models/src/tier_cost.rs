@@ -46,7 +46,7 @@ impl Sheet {
     /// As [`Sheet::model`].
     pub fn cost(&self, options: &Options) -> Result<Cost, SheetError> {
         let options = Options {
-            ftl: false,
+            flash: crate::FlashState::Ideal,
             ..*options
         };
         let size = if options.size == 0 {

@@ -6,7 +6,7 @@ use super::relocation::Wear;
 use super::slab::Slab;
 use crate::io::{BufRef, DeviceOp, Effect, OpId, OpKind};
 use crate::load::Sample;
-use crate::stats::MemberCounters;
+use crate::stats::{MemberCounters, SleepRecord, Waker};
 use crate::units::{MemberId, Nanos, Slot, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -32,6 +32,20 @@ pub(super) enum What {
     Trim { slot: Slot },
     /// Sending a disk to sleep.
     Standby,
+}
+
+impl What {
+    /// As what it wakes a member.
+    fn waker(self) -> Waker {
+        match self {
+            What::Data {
+                start, len, write, ..
+            } => Waker::Request(start, len, write),
+            What::Move { .. } => Waker::Move,
+            What::Trim { .. } => Waker::Discard,
+            What::Round | What::Standby => Waker::Metadata,
+        }
+    }
 }
 
 /// An operation in flight.
@@ -68,6 +82,8 @@ pub(super) struct MemberState {
     pub(super) asleep: bool,
     pub(super) missing: bool,
     pub(super) trims: bool,
+    /// For people; decides nothing.
+    pub(super) sleep: SleepRecord,
 }
 
 /// See the module.
@@ -87,6 +103,7 @@ impl Devices {
             asleep: false,
             missing: false,
             trims,
+            sleep: SleepRecord::default(),
         };
         Devices {
             ops: Slab::new(1024),
@@ -164,8 +181,14 @@ impl Ground {
         let m = &mut self.devices.members[i];
         m.in_flight += 1;
         if m.asleep && op.kind != OpKind::Standby {
+            m.sleep.wakes += 1;
+            m.sleep.last_wake = Some((self.clock, what.waker()));
             self.set_asleep(i, false);
             self.policy_due |= self.background.woke();
+            // Whatever woke it: it is not put to sleep again for less than its time.
+            if !self.background.heeds_sleep() {
+                self.devices.members[i].last_used = self.clock;
+            }
         }
         if matches!(op.kind, OpKind::Write | OpKind::WriteZeroes) && tier == TierId(0) {
             self.devices.wear.wrote(op.len, cause.promised);
@@ -182,7 +205,9 @@ impl Ground {
 
     /// A member was sent to sleep, or woke.
     pub(super) fn set_asleep(&mut self, member: usize, asleep: bool) {
-        self.devices.members[member].asleep = asleep;
+        let m = &mut self.devices.members[member];
+        m.asleep = asleep;
+        m.sleep.asleep_since = asleep.then_some(self.clock);
         self.space.loads.sleeps(member, asleep);
     }
 

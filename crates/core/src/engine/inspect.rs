@@ -2,7 +2,7 @@
 
 use super::{Engine, WearBudget};
 use crate::policy::{Policy, View};
-use crate::stats::Counters;
+use crate::stats::{Counters, SleepRecord};
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
 use crate::volume::Space;
 use alloc::string::String;
@@ -158,6 +158,10 @@ impl Engine {
     pub fn progress(&self) -> (u32, u64, u64) {
         let (lag, checkpoint) = self.durability.progress();
         (self.relocation.active(), lag, checkpoint)
+    }
+    /// What is known of a member's sleep.
+    pub fn sleep(&self, m: MemberId) -> SleepRecord {
+        self.ground.devices.members[usize::from(m.0)].sleep
     }
     /// Is a member asleep?
     pub fn is_asleep(&self, m: MemberId) -> bool {

@@ -33,7 +33,7 @@ mod switch;
 pub use background::{Drain, SwitchError, fits};
 pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
-pub use mutants::{MUTANTS, Mutant, PLANTED};
+pub use mutants::{IMPLIED, MUTANTS, Mutant};
 pub use params::Params;
 pub use relocation::WearBudget;
 pub use requests::REQUEST_BYTES_MAX;
@@ -158,7 +158,14 @@ impl Engine {
         let g = &mut self.ground;
         let op = g.devices.ended(id);
         let i = op.member();
-        if !(g.background.heeds_sleep() && self.relocation.is_background(op.what)) {
+        // Keeping the map is no use of the device: else the round that writes the records of first touches, a
+        // commit interval later, starts the timer of a disk that nobody has asked for since.
+        let background = if g.background.heeds_sleep() {
+            self.relocation.is_background(op.what)
+        } else {
+            matches!(op.what, What::Round)
+        };
+        if !background {
             g.devices.members[i].last_used = g.clock;
         }
         let whole = result.map(|n| n >= op.op.len || g.broken(Mutant::TrustShortTransfer));
@@ -202,6 +209,9 @@ impl Engine {
             What::Data { .. } => requests.data_done(&mut p, op, result),
             What::Move { .. } => p.r.moves_done(p.g, p.d, op, result),
             What::Round => {
+                if op.op.kind == OpKind::Flush && p.g.broken(Mutant::ForgetLateWrite) {
+                    p.g.devices.members[op.member()].unflushed = false;
+                }
                 let end = p.d.round_step(p.g, p.r, result);
                 self.round_ended(end);
             }
@@ -224,7 +234,7 @@ impl Engine {
             RoundEnd::Durable => {
                 r.flip_committed(g, d);
                 d.release_durable(g);
-                d.serve(|id| {
+                d.serve(g.broken(Mutant::ServeLateFlush), |id| {
                     let latency = requests.reply(g, id, Ok(()));
                     r.heard(g, latency);
                 });

@@ -118,10 +118,36 @@ pub enum Mutant {
     PieceForgetsRecorded,
     /// A failed round frees the slots that its moves were going to.
     FreeAfterFailure,
+    /// Of a member's two superblocks the first counts, even if the second is newer.
+    PreferFirstSuperblock,
+    /// What recovery copied from one journal to the other is not flushed.
+    ResyncWithoutFlush,
+    /// A clean that was overtaken in part forgets that a durable record names the copy.
+    ForgetRecordedEarly,
+    /// A clean whose record found no room counts as done until it does.
+    KeepUnrecordedClean,
+    /// A FLUSH that came while a round was under way is answered with it.
+    ServeLateFlush,
+    /// A write that ends while its device is being flushed counts as flushed.
+    ForgetLateWrite,
+    /// What only the primary was told counts as told to the mirror.
+    SkipMirrorQuietly,
+    /// The journal is replayed from where a checkpoint ended, not from where it began.
+    StartCheckpointLate,
+    /// A checkpoint leaves out the extent whose record does not fit the rest of a block.
+    SkipRowAtBlockEnd,
+    /// A session does not say which members it goes without.
+    ForgetAbsent,
+    /// A session begins without the step that tells a crash between members from one that stayed behind.
+    ActiveAtOnce,
+    /// A discard of part of an extent leaves its copy as it is.
+    DiscardKeepsCopy,
+    /// Blocks whose first write failed count as written.
+    TrustFailedWrite,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 46] = [
+pub const MUTANTS: [Mutant; 67] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -168,13 +194,7 @@ pub const MUTANTS: [Mutant; 46] = [
     Mutant::NeverRaise,
     Mutant::ZeroesForgetFua,
     Mutant::TrustOldClean,
-];
-
-/// Faults of recovery and of counters that were planted from outside. Which of them the scenarios catch is told by the test that is
-/// not run by default.
-pub const PLANTED: [Mutant; 9] = [
     Mutant::ReusePrimaryBeforeMirror,
-    Mutant::IgnoreChain,
     Mutant::AllowLostSession,
     Mutant::ResyncHeaderFirst,
     Mutant::NoFlushBeforeRecovery,
@@ -182,7 +202,23 @@ pub const PLANTED: [Mutant; 9] = [
     Mutant::CleanForgetsCopy,
     Mutant::PieceForgetsRecorded,
     Mutant::FreeAfterFailure,
+    Mutant::PreferFirstSuperblock,
+    Mutant::ResyncWithoutFlush,
+    Mutant::ForgetRecordedEarly,
+    Mutant::KeepUnrecordedClean,
+    Mutant::ServeLateFlush,
+    Mutant::ForgetLateWrite,
+    Mutant::SkipMirrorQuietly,
+    Mutant::StartCheckpointLate,
+    Mutant::SkipRowAtBlockEnd,
+    Mutant::ForgetAbsent,
+    Mutant::ActiveAtOnce,
+    Mutant::DiscardKeepsCopy,
+    Mutant::TrustFailedWrite,
 ];
+
+/// Rules that others imply: nobody can notice their absence. The argument: `docs/on-disk-format.md`, section 8.
+pub const IMPLIED: [Mutant; 1] = [Mutant::IgnoreChain];
 
 /// Was this rule taken out?
 #[cfg(feature = "mutants")]

@@ -11,6 +11,28 @@ pub fn choose(
     first: Result<Superblock, SuperblockError>,
     second: Result<Superblock, SuperblockError>,
 ) -> Result<Superblock, SuperblockError> {
+    prefer(first, second, false)
+}
+
+/// [`choose`] with a rule taken out, for tests of the tests.
+///
+/// # Errors
+/// As for [`choose`].
+#[cfg(feature = "mutants")]
+pub fn choose_under(
+    mutant: Option<crate::engine::Mutant>,
+    first: Result<Superblock, SuperblockError>,
+    second: Result<Superblock, SuperblockError>,
+) -> Result<Superblock, SuperblockError> {
+    let first_wins = mutant == Some(crate::engine::Mutant::PreferFirstSuperblock);
+    prefer(first, second, first_wins)
+}
+
+fn prefer(
+    first: Result<Superblock, SuperblockError>,
+    second: Result<Superblock, SuperblockError>,
+    first_wins: bool,
+) -> Result<Superblock, SuperblockError> {
     match (first, second) {
         // A crash between the two writes leaves the second one session (or one state) behind.
         (Ok(a), Ok(b)) => {
@@ -21,7 +43,11 @@ pub fn choose(
                     matches!(s.state, State::Clean),
                 )
             };
-            Ok(if rank(&b).0 > rank(&a).0 { b } else { a })
+            Ok(if rank(&b).0 > rank(&a).0 && !first_wins {
+                b
+            } else {
+                a
+            })
         }
         (Ok(a), Err(_)) => Ok(a),
         (Err(e @ (SuperblockError::Newer(_) | SuperblockError::Older(_))), _)

@@ -18,6 +18,8 @@ mod recover;
 pub mod superblock;
 
 pub use agree::choose;
+#[cfg(feature = "mutants")]
+pub use agree::choose_under;
 pub use error::OpenError;
 pub use heal::{Part, Repair, mend};
 pub use layout::{Layout, MetaArea};

@@ -139,8 +139,10 @@ pub fn write_superblocks<M: Media + ?Sized>(
         if sb.is_absent(m) {
             continue;
         }
+        let forget = broken(media, Mutant::ForgetAbsent);
         let block = Superblock {
             index: i as u8,
+            absent: if forget { 0 } else { sb.absent },
             ..sb.clone()
         }
         .encode();
@@ -377,7 +379,11 @@ fn begin<M: Media + ?Sized>(
     sb.closed_seq = 0;
     sb.void_at = if loaded.void { loaded.tip.next_seq } else { 0 };
     say_counters(sb, &f.evidence.known);
+    let at_once = broken(media, Mutant::ActiveAtOnce);
     for state in [State::Preparing, State::Active] {
+        if at_once && state == State::Preparing {
+            continue;
+        }
         sb.state = state;
         write_superblocks(media, sb)?;
     }

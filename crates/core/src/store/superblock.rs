@@ -1,5 +1,7 @@
 //! The superblock: who belongs to the volume, and which session last wrote to it.
 
+mod row;
+
 use super::BLOCK;
 use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
 use super::layout::{HEAD_BLOCKS, Layout, MetaArea};
@@ -7,6 +9,8 @@ use crate::geometry::{Geometry, MEMBER_IDS_MAX, MEMBERS_MAX, Member};
 use crate::units::{MemberId, Nanos, TierId};
 use alloc::string::String;
 use alloc::vec::Vec;
+pub use row::{MemberEntry, MemberState};
+use row::{decode_row, encode_row, put_text, text};
 
 /// First bytes of every member.
 pub const MAGIC: [u8; 8] = *b"ISOTHERM";
@@ -72,58 +76,6 @@ impl Follow {
             _ => Follow::Unknown,
         }
     }
-}
-
-/// What a line of the member table says of its member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MemberState {
-    /// It holds part of the volume.
-    #[default]
-    InUse,
-    /// It was taken out. Its identity is never given to another.
-    Gone,
-    /// It is being added: nothing lies on it yet that anybody relies on.
-    Joining,
-}
-
-impl MemberState {
-    fn code(self) -> u8 {
-        match self {
-            MemberState::InUse => 1,
-            MemberState::Gone => 2,
-            MemberState::Joining => 3,
-        }
-    }
-    fn from_code(c: u8) -> Option<MemberState> {
-        let all = [MemberState::InUse, MemberState::Gone, MemberState::Joining];
-        all.into_iter().find(|s| s.code() == c)
-    }
-}
-
-/// One line of the member table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MemberEntry {
-    /// Identity of the device within the volume.
-    pub uuid: [u8; 16],
-    /// Its number in records, never given to another device of this volume.
-    pub id: u16,
-    /// Does it take part?
-    pub state: MemberState,
-    /// Tier.
-    pub tier: TierId,
-    /// Slots on it.
-    pub slots: u32,
-    /// First byte of slots.
-    pub data_offset: u64,
-    /// Device bytes that the volume uses: the device must have at least these.
-    pub bytes: u64,
-    /// Where checksums of its blocks lie, and their bytes. 0: no room is laid out for them, which is so unless a feature
-    /// bit asks for it at creation.
-    pub sums: (u64, u64),
-    /// Its counter was at least this when the superblock was written.
-    pub counter: u64,
-    /// Where it was last seen; a hint for people, never trusted.
-    pub hint: String,
 }
 
 /// What of a volume is fixed at its creation, beside the members.
@@ -215,54 +167,6 @@ pub enum SuperblockError {
     Damaged,
     /// Checksum right, contents impossible.
     Impossible(&'static str),
-}
-
-fn text(b: &[u8]) -> String {
-    let end = b.iter().position(|&c| c == 0).unwrap_or(b.len());
-    String::from_utf8_lossy(&b[..end]).into_owned()
-}
-
-fn put_text(b: &mut [u8], at: usize, room: usize, s: &str) {
-    let mut n = s.len().min(room);
-    while !s.is_char_boundary(n) {
-        n -= 1;
-    }
-    put(b, at, &s.as_bytes()[..n]);
-}
-
-fn encode_row(m: &MemberEntry, b: &mut [u8]) {
-    put(b, 0, &m.uuid);
-    put(b, 16, &m.id.to_le_bytes());
-    b[18] = m.state.code();
-    b[19] = m.tier.0;
-    put(b, 20, &m.slots.to_le_bytes());
-    put(b, 24, &m.data_offset.to_le_bytes());
-    put(b, 32, &m.bytes.to_le_bytes());
-    put(b, 40, &m.sums.0.to_le_bytes());
-    put(b, 48, &m.sums.1.to_le_bytes());
-    put(b, 56, &m.counter.to_le_bytes());
-    put_text(b, 64, HINT_BYTES, &m.hint);
-}
-
-/// A line of the member table; `None` if it is empty.
-fn decode_row(b: &[u8]) -> Result<Option<MemberEntry>, SuperblockError> {
-    if b[18] == 0 {
-        return Ok(None);
-    }
-    let state = MemberState::from_code(b[18])
-        .ok_or(SuperblockError::Impossible("a member in an unknown state"))?;
-    Ok(Some(MemberEntry {
-        uuid: id_at(b, 0),
-        id: u16_at(b, 16),
-        state,
-        tier: TierId(b[19]),
-        slots: u32_at(b, 20),
-        data_offset: u64_at(b, 24),
-        bytes: u64_at(b, 32),
-        sums: (u64_at(b, 40), u64_at(b, 48)),
-        counter: u64_at(b, 56),
-        hint: text(&b[64..64 + HINT_BYTES]),
-    }))
 }
 
 impl Superblock {
@@ -545,117 +449,4 @@ impl Superblock {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use alloc::format;
-    use alloc::vec;
-
-    pub(crate) fn sample() -> Superblock {
-        let area = MetaArea::for_volume(100, 16, 8 << 20);
-        let entry = |tier, slots| MemberEntry {
-            uuid: [tier + 1; 16],
-            tier: TierId(tier),
-            slots,
-            data_offset: Layout::data_offset(&area, true, 65536),
-            bytes: 1 << 30,
-            counter: 5,
-            hint: format!("/dev/tier{tier}"),
-            ..MemberEntry::default()
-        };
-        let shape = Shape {
-            extent_shift: 16,
-            block_shift: 12,
-            extents: 100,
-            area,
-        };
-        Superblock {
-            generation: 3,
-            prev_generation: 2,
-            prev_epoch: 0x1234,
-            first_seq: 77,
-            prev_first_seq: 55,
-            follow: Follow::Mirror,
-            prev_follow: Follow::Exact,
-            absent: 2,
-            index: 1,
-            others: vec![MemberEntry {
-                id: 2,
-                state: MemberState::Gone,
-                ..entry(0, 7)
-            }],
-            table_version: 4,
-            next_id: 3,
-            keys: (1 << 20, 4096),
-            closed_seq: 1234,
-            void_at: 77,
-            time_base: Nanos(99),
-            policy: String::from("greendm,PT=2"),
-            name: String::from("v"),
-            ..Superblock::new([7; 16], 0xabcd, shape, vec![entry(0, 30), entry(1, 80)])
-        }
-    }
-
-    #[test]
-    fn round_trip() {
-        let sb = sample();
-        assert_eq!(Superblock::decode(&sb.encode()), Ok(sb));
-    }
-
-    #[test]
-    fn every_damaged_byte_is_seen() {
-        let b = sample().encode();
-        for i in 0..BLOCK {
-            let mut c = b;
-            c[i] ^= 0x40;
-            assert!(Superblock::decode(&c).is_err(), "byte {i}");
-        }
-    }
-
-    #[test]
-    fn other_versions_are_told_from_damage() {
-        let mut b = sample().encode();
-        b[8] = 3;
-        assert_eq!(Superblock::decode(&b), Err(SuperblockError::Newer(3)));
-        b[8] = 1;
-        assert_eq!(Superblock::decode(&b), Err(SuperblockError::Older(1)));
-        assert_eq!(
-            Superblock::decode(&[0; BLOCK]),
-            Err(SuperblockError::Foreign)
-        );
-    }
-
-    /// Unknown features: incompatible ones refuse, read-only compatible ones allow reading, compatible ones allow all and stay.
-    #[test]
-    fn unknown_features_do_what_their_kind_says() {
-        let with = |at: usize| {
-            let mut b = sample().encode();
-            b[at + 7] = 0x20;
-            seal(&mut b, CRC_AT);
-            Superblock::decode(&b)
-        };
-        assert_eq!(with(16), Err(SuperblockError::Newer(2)));
-        let ro = with(488).unwrap();
-        assert!(ro.is_read_only() && ro.ro_compat == 0x20 << 56);
-        let fine = with(480).unwrap();
-        assert!(!fine.is_read_only());
-        let again = Superblock::decode(&fine.encode()).unwrap();
-        assert_eq!((again.compat, sample().compat), (0x20 << 56, 0));
-    }
-
-    #[test]
-    fn identities_are_given_out_once() {
-        let refused = |change: &dyn Fn(&mut Superblock)| {
-            let mut sb = sample();
-            change(&mut sb);
-            Superblock::decode(&sb.encode()).is_err()
-        };
-        assert!(!refused(&|_| {}));
-        assert!(refused(&|s| s.others[0].id = 1));
-        assert!(refused(&|s| s.members[0].id = 1));
-        assert!(refused(&|s| s.members[0].id = 3));
-        assert!(refused(&|s| s.members[0].state = MemberState::Joining));
-        assert!(!refused(&|s| s.others[0].state = MemberState::Joining));
-        // Gaps are what members leave behind that went.
-        assert!(!refused(&|s| (s.members[1].id, s.next_id) = (40, 41)));
-    }
-}
+pub(crate) mod tests;

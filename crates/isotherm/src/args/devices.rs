@@ -8,7 +8,7 @@ use crate::json::JsonArg;
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  isotherm devices --json\n  isotherm devices validate wd5000aaks smr-8tb"
+    after_help = "Examples:\n  isotherm devices --json\n  isotherm devices validate wd5000aaks smr-8tb\n  isotherm devices measure /dev/sdb --out sdb.toml"
 )]
 pub struct DevicesArgs {
     /// What to do instead of listing.
@@ -24,6 +24,43 @@ pub struct DevicesArgs {
 pub enum DevicesCommand {
     /// Run the makers' and papers' own tests on models: published beside modelled figures
     Validate(ValidateArgs),
+    /// Measure a device of one's own and write a sheet for it
+    Measure(MeasureArgs),
+}
+
+/// `isotherm devices measure`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Reads only, unless --destructive says that all data on the device may be lost. The sheet can stand for a preset\n\
+    (--fast mine.toml, paced members); its comments say how far a model by it is from each measured figure.\n\n\
+    Examples:\n  isotherm devices measure /dev/sdb --out sdb.toml\n  isotherm devices measure /dev/nvme1n1 --destructive --seconds 60"
+)]
+pub struct MeasureArgs {
+    /// The device, or a file
+    #[arg(value_name = "PATH")]
+    pub path: std::path::PathBuf,
+    /// Write, too: what is on the device is lost
+    #[arg(long)]
+    pub destructive: bool,
+    /// Seconds that the reads take altogether, and the writes again, 0.5 to 3600
+    #[arg(long, value_name = "S", default_value_t = 12.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Name of the device in the sheet
+    #[arg(long, value_name = "NAME", default_value = "measured")]
+    pub name: String,
+    /// Where the sheet is written
+    #[arg(long, value_name = "FILE", default_value = "measured.toml")]
+    pub out: std::path::PathBuf,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.5..=3600.0).contains(&s) => Ok(s),
+        _ => Err("a number from 0.5 to 3600 is needed".to_owned()),
+    }
 }
 
 /// `isotherm devices validate`.

@@ -4,8 +4,10 @@ mod classes;
 mod classify;
 mod cost;
 mod devices;
+mod files;
 mod reproduce;
 mod sim;
+mod system;
 mod volume;
 
 use std::ffi::OsString;
@@ -20,16 +22,22 @@ pub use classes::{
 };
 pub use classify::ClassifyArgs;
 pub use cost::{Amount, CapacityArgs, CostArgs, CostCommand, Device, Example, ShelvesArgs};
-pub use devices::{DevicesArgs, DevicesCommand, ValidateArgs};
+pub use devices::{DevicesArgs, DevicesCommand, MeasureArgs, ValidateArgs};
+pub use files::{
+    FilesArgs, FilesCheckArgs, FilesCommand, MigrateArgs, MountArgs, PathArgs, PinArgs, PolicyArgs,
+};
 pub use reproduce::ReproduceArgs;
 pub use volume::{
-    CheckArgs, CreateArgs, FindArgs, RecordArgs, ReplayEventsArgs, ServeArgs, SetArgs, VolumeArgs,
-    WhyArgs,
+    CheckArgs, CreateArgs, FindArgs, RecordArgs, ReplayEventsArgs, ServeArgs, SetArgs, StatsArgs,
+    TopArgs, VolumeArgs, WhyArgs,
 };
 
+pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
+
 pub use sim::{
-    CompareArgs, DemoArgs, ListArgs, PolicyList, SimArgs, SweepArgs, TierArg, TimeMode, TraceArgs,
-    TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions, Unit, WorldArgs,
+    CompareArgs, DemoArgs, ListArgs, PoliciesArgs, PolicyList, SimArgs, SweepArgs, TierArg,
+    TimeMode, TraceArgs, TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions, Unit,
+    WorldArgs,
 };
 
 /// Fast-and-small and slow-and-large devices as one volume, and a lab to choose them by.
@@ -40,7 +48,7 @@ pub use sim::{
     subcommand_required = true,
     arg_required_else_help = false,
     max_term_width = 100,
-    after_help = "Example:\n  isotherm create v --fast ssd.img:1G --slow hdd.img:10G\n  isotherm serve v --block-file mnt"
+    after_help = "Example:\n  isotherm create v --fast ssd.img:1G --slow hdd.img:10G\n  isotherm serve v --loop\n  isotherm top v"
 )]
 pub struct Cli {
     /// What to do.
@@ -56,11 +64,17 @@ pub enum Command {
     /// Serve a volume in the foreground until `stop`, SIGTERM or SIGINT
     Serve(ServeArgs),
     /// Stop serving; returns when everything is written down
+    #[command(after_help = "Example:\n  isotherm stop v")]
     Stop(VolumeArgs),
+    /// List the volumes of this machine
+    List(VolumesArgs),
     /// Say what a volume is and how it does
+    #[command(after_help = "Example:\n  isotherm status v --json | jq .state")]
     Status(VolumeArgs),
     /// Print the figures of a served volume
-    Stats(VolumeArgs),
+    Stats(StatsArgs),
+    /// Watch volumes in the terminal
+    Top(TopArgs),
     /// Say where a byte of a served volume is, and why
     Why(WhyArgs),
     /// Change parameters of a served volume
@@ -77,6 +91,16 @@ pub enum Command {
     ReplayEvents(ReplayEventsArgs),
     /// Find volumes on devices and print their descriptions
     Find(FindArgs),
+    /// Say which volumes of this machine are complete, and start their services
+    Assemble(AssembleArgs),
+    /// Print the line for /etc/fstab that mounts a volume's file system at boot
+    Fstab(FstabArgs),
+    /// What mount(8) runs for `mount -t isotherm`
+    #[command(hide = true)]
+    MountHelper(MountHelperArgs),
+    /// Write man pages and completions for shells
+    #[command(hide = true)]
+    Generate(GenerateArgs),
     /// Replay a trace under a policy
     Sim(SimArgs),
     /// Compare policies with each other, with one device alone and with the best possible
@@ -87,14 +111,18 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Look into trace files
     Trace(TraceArgs),
-    /// List policies with parameters and source
-    Policies(ListArgs),
+    /// List policies, or show one with its parameters and source
+    Policies(PoliciesArgs),
     /// List device models, or try them against published figures
     Devices(DevicesArgs),
     /// Price a system: purchase, energy, power, wear, service
     Cost(CostArgs),
     /// List trace formats
     Formats(ListArgs),
+    /// Mount a fast and a slow directory as one, with files that move between them
+    Mount(MountArgs),
+    /// Ask a mounted file system, or give it orders
+    Files(FilesArgs),
     /// Show the main job in one go
     Demo(DemoArgs),
 }
@@ -104,7 +132,14 @@ pub enum Command {
 /// # Errors
 /// [`Failure::Usage`] in one line.
 pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failure> {
-    let words: Vec<OsString> = words.collect();
+    let mut words: Vec<OsString> = words.collect();
+    if called_as(&words, "mount.isotherm") {
+        words.insert(1, "mount-helper".into());
+    }
+    if words.len() < 2 {
+        // Nobody has to know `--help` to get some.
+        crate::json::to_stdout(SHORT_HELP)?;
+    }
     let text: Option<Vec<String>> = words
         .iter()
         .map(|w| w.to_str().map(str::to_owned))
@@ -126,6 +161,27 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
             _ => Ok(None),
         },
     }
+}
+
+/// What a bare `isotherm` prints.
+const SHORT_HELP: &str = "\
+Isotherm: fast-and-small and slow-and-large devices as one volume.
+
+  isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda   make a volume
+  isotherm serve v --loop        serve it; then: mkfs.ext4 /dev/isotherm/v
+  isotherm list                  the volumes of this machine
+  isotherm status v              what one is and how it does
+  isotherm stats v               its figures; isotherm top: live
+  isotherm why v 1536M           where a byte is, and why
+  isotherm stop v                end serving
+
+  isotherm --help                all commands; isotherm COMMAND --help: one, with an example
+";
+
+/// Is this program called by that name, as through a link?
+fn called_as(words: &[OsString], name: &str) -> bool {
+    let own = words.first().map(std::path::Path::new);
+    own.and_then(std::path::Path::file_name) == Some(name.as_ref())
 }
 
 /// clap's message without its paragraphs: what is wrong, the hint, where to read on.
@@ -162,23 +218,45 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
 mod tests {
     use super::*;
 
-    fn walk(c: &mut clap::Command) {
+    /// What follows `Example` in a command's help, by line.
+    fn examples(help: &str) -> Vec<String> {
+        let part = help.split("Example").nth(1).unwrap_or_default();
+        let lines = part.lines().map(str::trim);
+        lines
+            .filter(|l| {
+                l.starts_with("isotherm ") || l.contains(" isotherm ") || l.starts_with("mount ")
+            })
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn walk(c: &mut clap::Command, path: &str) {
         let help = c.render_long_help().to_string();
+        let own = examples(&help);
+        assert!(!own.is_empty(), "{path} has no example");
+        // `mount-helper` is called by another name.
+        let shows =
+            |l: &String| format!("{l} ").contains(&format!("{path} ")) || path.ends_with("-helper");
         assert!(
-            c.get_name() == "help" || help.contains("Example"),
-            "{} has no example",
-            c.get_name()
+            own.iter().all(shows),
+            "{path} shows another's example: {own:?}"
         );
-        c.get_subcommands_mut()
-            .filter(|s| s.get_name() != "help")
-            .for_each(walk);
+        let names: Vec<String> = (c.get_subcommands())
+            .map(|s| s.get_name().to_owned())
+            .filter(|n| n != "help")
+            .collect();
+        for name in names {
+            if let Some(sub) = c.find_subcommand_mut(&name) {
+                walk(sub, &format!("{path} {name}"));
+            }
+        }
     }
 
     #[test]
-    fn the_definition_is_sound_and_every_command_shows_an_example() {
+    fn the_definition_is_sound_and_every_command_shows_its_own_example() {
         let mut root = Cli::command();
         root.build();
         root.clone().debug_assert();
-        walk(&mut root);
+        walk(&mut root, "isotherm");
     }
 }

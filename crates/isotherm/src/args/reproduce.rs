@@ -9,7 +9,7 @@ use crate::pages::PageArgs;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  isotherm reproduce list\n  isotherm reproduce greendm-7.2\n  \
-    isotherm reproduce greendm-6.5 greendm-6.6 --scale 1 --json=out.json\n  isotherm reproduce all"
+    isotherm reproduce greendm-6.5 greendm-6.6 --scale 1 --json=out.json\n  isotherm reproduce hro-6 --seeds 5\n  isotherm reproduce all"
 )]
 pub struct ReproduceArgs {
     /// Experiments (greendm-6.5 or a figure of it, greendm-6.5a), `all` of this build, or `list`
@@ -21,6 +21,9 @@ pub struct ReproduceArgs {
     /// Seed of the generated workloads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Run with so many seeds, from --seed on, and judge claims over all of them; verdicts are meant for 5 or more
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub seeds: u16,
     /// Pages and pictures.
     #[command(flatten)]
     pub page: PageArgs,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use isotherm_models::FlashState;
 
 use crate::json::JsonArg;
 use crate::pages::PageArgs;
@@ -14,8 +15,10 @@ use crate::size::{self, Size};
 #[command(
     after_help = "Examples:\n  isotherm sim web.spc.zst --policy greendm,PT=2 --fast-size 10%\n  \
     isotherm sim a.csv --policy linear --fast-size 1G --extent 64K --hit-only --json=out.json\n  \
+    isotherm sim a.csv --policy lru --fast-size 1%,2%,5%,10% --hit-only\n  \
     isotherm sim a.csv --policy greendm --tier nvme-tlc:1% --tier intel-320-300:10% --tier exos-18tb --time trace --html=run.html\n  \
     isotherm sim a.csv --policy lru --fast-size 10% --fast nvme-tlc --time trace --wear-years 5 --set wear_burst_h=6\n  \
+    isotherm sim a.csv --policy lru --fast-size 10% --flash fresh --over-provisioning 0.28\n  \
     isotherm sim a.csv --policy lru --fast-size 10% --time trace --standby 0,60 --set sleep_hold_s=3600 --set sleep_hold_bytes=1G"
 )]
 pub struct SimArgs {
@@ -45,12 +48,12 @@ pub struct SimArgs {
 /// What a run in the lab is told besides trace and policy.
 #[derive(Clone, Debug, Args)]
 pub struct WorldArgs {
-    /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%)
-    #[arg(long, value_name = "SIZE")]
-    pub fast_size: Option<Size>,
-    /// Extent size, a power of two from 4K to 4M
-    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::extent)]
-    pub extent: u32,
+    /// Size of the fast tier: bytes (8G) or a share of the touched addresses (10%); `sim` takes a list (1%,2%,5%), a run each
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    pub fast_size: Vec<Size>,
+    /// Extent size, a power of two from 4K to 4M [default: 4K]
+    #[arg(long, value_name = "SIZE", value_parser = size::extent)]
+    pub extent: Option<u32>,
     /// Count hits and moves only: no device models, no time, no energy
     #[arg(long)]
     pub hit_only: bool,
@@ -63,6 +66,13 @@ pub struct WorldArgs {
     /// A tier, fastest first, instead of --fast, --slow and --fast-size; the last one needs no size
     #[arg(long, value_name = "PRESET[:SIZE]", conflicts_with_all = ["fast", "slow", "fast_size"])]
     pub tier: Vec<TierArg>,
+    /// Flash begins overwritten at random for long (preconditioned, or ftl for short) or erased (fresh), or has no translation
+    /// layer: no collection and no write amplification (ideal) [default: preconditioned]
+    #[arg(long, value_name = "STATE", conflicts_with = "hit_only", value_parser = FlashState::parse)]
+    pub flash: Option<FlashState>,
+    /// Spare flash as a share of what is visible, 0.01 to 10, instead of the data sheet's
+    #[arg(long, value_name = "SHARE", conflicts_with = "hit_only")]
+    pub over_provisioning: Option<f64>,
     /// Requests follow each other (closed) or the trace's clock
     #[arg(long, value_enum, conflicts_with = "hit_only")]
     pub time: Option<TimeMode>,
@@ -324,9 +334,23 @@ pub struct TraceInfoArgs {
     pub json: JsonArg,
 }
 
+/// `isotherm policies`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm policies\n  isotherm policies greendm\n  isotherm policies --json"
+)]
+pub struct PoliciesArgs {
+    /// One policy in full: what it does, its parameters and its source
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Where the list goes.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
 /// A command that only lists.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm policies --json")]
+#[command(after_help = "Example:\n  isotherm formats --json")]
 pub struct ListArgs {
     /// Where the list goes.
     #[command(flatten)]

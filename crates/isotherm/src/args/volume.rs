@@ -16,13 +16,14 @@ use crate::size;
     after_help = "Examples:\n  \
     isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda\n  \
     isotherm create v --fast ssd.img:10% --slow hdd.img:10G --extent 64K --policy greendm,PT=2 --paced slow=wd5000aaks\n  \
+    isotherm create v --fast /dev/nvme0n1p3 --slow /dev/sda --slow /dev/sdb --sleep 10m\n  \
     isotherm create v --config v-new.toml"
 )]
 pub struct CreateArgs {
     /// Where: the description goes to VOLUME.toml
     pub volume: PathBuf,
     /// Description in TOML instead of the options below
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["fast", "slow", "tier", "paced", "extent", "policy"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fast", "slow", "tier", "paced", "sleep", "extent", "policy"])]
     pub config: Option<PathBuf>,
     /// Device or file of the fast tier, PATH or PATH:SIZE; SIZE may be a share of the slow tier (10%); repeatable
     #[arg(long, value_name = "PATH[:SIZE]")]
@@ -36,6 +37,9 @@ pub struct CreateArgs {
     /// Let a tier be as slow as a modelled device: TIER=PRESET, TIER is fast, slow or a number; repeatable
     #[arg(long, value_name = "TIER=PRESET", value_parser = crate::member::paced)]
     pub paced: Vec<(String, String)>,
+    /// Let disks (all tiers but the fastest) sleep after so long without use: 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = crate::member::duration)]
+    pub sleep: Option<f64>,
     /// Extent size, a power of two from 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = size::extent)]
     pub extent: Option<u32>,
@@ -59,14 +63,16 @@ pub struct CreateArgs {
 /// `isotherm serve`.
 #[derive(Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["block_file", "nbd", "ublk"]),
-    after_help = "Examples:\n  isotherm serve v --block-file mnt        # then: losetup --direct-io=on -f mnt/v\n  \
+    group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["block_file", "nbd", "ublk", "loop_device"]),
+    after_help = "Examples:\n  isotherm serve v --loop                  # then: mount /dev/isotherm/v /mnt\n  \
+    isotherm serve v --block-file mnt        # then: losetup --direct-io=on -f mnt/v\n  \
     isotherm serve v --nbd unix:v.nbd --nbd 127.0.0.1:10809\n  \
     isotherm serve v --nbd 0.0.0.0:10809 --nbd-allow-remote --nbd-tls-cert server-cert.pem \\\n    \
     --nbd-tls-key server-key.pem --nbd-tls-clients ca-cert.pem"
 )]
 pub struct ServeArgs {
     /// The volume
+    #[arg(value_parser = crate::place::parser())]
     pub volume: PathBuf,
     /// Show the volume as a file in this empty directory (FUSE)
     #[arg(long, value_name = "DIR")]
@@ -89,6 +95,15 @@ pub struct ServeArgs {
     /// Serve as /dev/ublkbN (not in this build)
     #[arg(long)]
     pub ublk: bool,
+    /// Show the volume as a loop device under the stable name /dev/isotherm/NAME (root); taken away again at the end
+    #[arg(long = "loop")]
+    pub loop_device: bool,
+    /// Answer Prometheus on unix:PATH or 127.0.0.1:PORT, as /metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<crate::http::Address>,
+    /// Wait so many seconds for members that are not there yet
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub wait: u64,
     /// Refuse writes; serves what survives when a member is missing
     #[arg(long)]
     pub read_only: bool,
@@ -109,9 +124,9 @@ pub struct ServeArgs {
 
 /// A command about a volume.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm status v --json\n  isotherm stop v")]
 pub struct VolumeArgs {
     /// The volume
+    #[arg(value_parser = crate::place::parser())]
     pub volume: PathBuf,
     /// Where the figures go.
     #[command(flatten)]
@@ -132,15 +147,59 @@ pub struct CheckArgs {
     pub repair: bool,
 }
 
+/// `isotherm stats`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm stats v\n  isotherm stats v --watch=5\n  isotherm stats v --all | grep refused"
+)]
+pub struct StatsArgs {
+    /// Which.
+    #[command(flatten)]
+    pub of: VolumeArgs,
+    /// Print every figure, one a line, exact, since serving began
+    #[arg(long)]
+    pub all: bool,
+    /// Print again every so many seconds, rates of that time, until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2", conflicts_with_all = ["all", "json"], value_parser = crate::member::seconds)]
+    pub watch: Option<f64>,
+}
+
+/// `isotherm top`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm top\n  isotherm top v --every 1\n  isotherm top v --plain --count 1   # lines, for screen readers and logs"
+)]
+pub struct TopArgs {
+    /// The volume, which must be served [default: all of this machine]
+    #[arg(value_parser = crate::place::parser())]
+    pub volume: Option<PathBuf>,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::member::seconds)]
+    pub every: f64,
+    /// Print lines instead of drawing; always so if the output is no terminal
+    #[arg(long)]
+    pub plain: bool,
+    /// With --plain: end after so many looks
+    #[arg(long, value_name = "N", requires = "plain", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+}
+
 /// `isotherm why`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm why v 1536M")]
+#[command(
+    group = clap::ArgGroup::new("where").required(true).args(["offset", "file"]),
+    after_help = "Examples:\n  isotherm why v 1536M\n  isotherm why v --file /mnt/db/base.dat   # the volume holds the file system"
+)]
 pub struct WhyArgs {
     /// The volume, which must be served
+    #[arg(value_parser = crate::place::parser())]
     pub volume: PathBuf,
     /// Byte of the volume (64K, 3G or plain)
     #[arg(value_parser = crate::member::offset)]
-    pub offset: u64,
+    pub offset: Option<u64>,
+    /// A file of the mounted file system that the volume holds: where its parts are
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,
@@ -157,6 +216,7 @@ pub struct WhyArgs {
 )]
 pub struct SetArgs {
     /// The volume, which must be served
+    #[arg(value_parser = crate::place::parser())]
     pub volume: PathBuf,
     /// Parameters of the policy and knobs of the engine, set together or not at all; or policy=NAME,KEY=VALUE,... by itself
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = crate::member::setting)]
@@ -174,6 +234,7 @@ pub struct SetArgs {
 )]
 pub struct RecordArgs {
     /// The volume, which must be served
+    #[arg(value_parser = crate::place::parser())]
     pub volume: PathBuf,
     /// File to write, a trace (Parquet) unless --events is given; it must not exist
     #[arg(long, value_name = "FILE")]

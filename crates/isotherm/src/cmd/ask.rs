@@ -1,4 +1,4 @@
-//! Commands that ask a served volume: `stop`, `status`, `stats`, `why`, `set`.
+//! Commands that ask a served volume: `stop`, `status`, `set`.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use isotherm_live::{OpenMode, Volume, VolumeConfig};
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::args::{SetArgs, VolumeArgs, WhyArgs};
+use crate::args::{SetArgs, VolumeArgs};
 use crate::control::Request;
 use crate::control::client::{connect, served};
 use crate::member::Setting;
@@ -86,33 +86,6 @@ pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
     })
 }
 
-/// `isotherm stats`.
-///
-/// # Errors
-/// Not served.
-pub fn stats(args: &VolumeArgs) -> Result<(), Failure> {
-    let answer = served(&args.volume)?.ask(&Request::Stats)?;
-    args.json.print(&answer, || {
-        let label = if answer["paced"] == json!(true) {
-            "paced: times are those of device models\n"
-        } else {
-            ""
-        };
-        format!("{label}{}", lines(&answer, ""))
-    })
-}
-
-/// `isotherm why`.
-///
-/// # Errors
-/// Not served, or beyond the volume.
-pub fn why(args: &WhyArgs) -> Result<(), Failure> {
-    let answer = served(&args.volume)?.ask(&Request::Why {
-        offset: args.offset,
-    })?;
-    args.json.print(&answer, || lines(&answer, ""))
-}
-
 /// `isotherm set`.
 ///
 /// # Errors
@@ -144,7 +117,7 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
 }
 
 /// A JSON object as lines of `name value`, nested names joined by dots.
-fn lines(value: &Value, prefix: &str) -> String {
+pub fn lines(value: &Value, prefix: &str) -> String {
     let name = |k: &str| {
         if prefix.is_empty() {
             k.to_owned()

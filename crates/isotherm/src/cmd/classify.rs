@@ -56,7 +56,7 @@ fn files(args: &ClassifyArgs, client: &mut Client, mountpoint: &Path) -> Result<
         None => opencas::Import::default(),
         Some(file) => super::classes::open_cas(file)?,
     };
-    let place = placed(args, client, mountpoint)?;
+    let place = placed(client, mountpoint, &args.volume, args.force)?;
     let options = Options {
         rules,
         open_cas,
@@ -74,7 +74,7 @@ fn files(args: &ClassifyArgs, client: &mut Client, mountpoint: &Path) -> Result<
 fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Told, Failure> {
     let failed = |e: std::io::Error| Failure::failed(e.to_string());
     let catalogue = postgres::catalogue(dsn).map_err(failed)?;
-    let place = placed(args, client, &catalogue.data)?;
+    let place = placed(client, &catalogue.data, &args.volume, args.force)?;
     let files = postgres::files(&catalogue);
     // Table spaces and logs may lie elsewhere.
     let is_here = |path: &Path| place_of(path).is_ok_and(|p| p == place);
@@ -89,7 +89,15 @@ fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Told,
 }
 
 /// Where the file system of `path` lies, if that is on the volume as far as can be told.
-fn placed(args: &ClassifyArgs, client: &mut Client, path: &Path) -> Result<Place, Failure> {
+///
+/// # Errors
+/// It has no device of its own, or one that is not this volume's.
+pub fn placed(
+    client: &mut Client,
+    path: &Path,
+    volume: &Path,
+    force: bool,
+) -> Result<Place, Failure> {
     let place = place_of(path).map_err(|e| Failure::failed(e.to_string()))?;
     let status = client.ask(&Request::Status)?;
     let shown = status["front_ends"].as_array().into_iter().flatten();
@@ -103,7 +111,9 @@ fn placed(args: &ClassifyArgs, client: &mut Client, path: &Path) -> Result<Place
     });
     // A client of NBD on this machine shows no more than its name.
     let is_nbd = place.disk.to_string_lossy().starts_with("/dev/nbd");
-    if is_it || is_nbd || args.force {
+    // The block file of a service is in a name space of its own; its device is not.
+    let is_device = status["device"]["path"].as_str().map(Path::new) == Some(&*place.disk);
+    if is_it || is_nbd || is_device || force {
         return Ok(place);
     }
     Err(Failure::failed(format!(
@@ -114,6 +124,6 @@ fn placed(args: &ClassifyArgs, client: &mut Client, path: &Path) -> Result<Place
             .backing
             .as_ref()
             .map_or_else(String::new, |b| format!(" ({})", b.display())),
-        args.volume.display()
+        volume.display()
     )))
 }

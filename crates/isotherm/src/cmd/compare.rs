@@ -5,7 +5,7 @@ use isotherm_lab::report::comparison_page;
 
 use crate::Failure;
 use crate::args::CompareArgs;
-use crate::cmd::sim::{failed, file, setup};
+use crate::cmd::sim::{failed, file, say_extent, setup};
 use crate::table::table;
 
 /// `isotherm compare`.
@@ -16,6 +16,11 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let Some(first) = args.policies.first() else {
         return Err(Failure::usage("--policies: name at least one"));
     };
+    if args.world.fast_size.len() > 1 {
+        return Err(Failure::usage(
+            "--fast-size: compare takes one size; `isotherm sim` takes a list, `isotherm sweep` both",
+        ));
+    }
     let base = setup(&args.world, first)?;
     let mut all = Vec::new();
     for trace in &args.traces {
@@ -29,10 +34,12 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     }
     let text = || all.iter().map(text).collect::<Vec<_>>().join("\n");
     if let [one] = &all[..] {
-        args.json.print(one, text)
+        args.json.print(one, text)?;
     } else {
-        args.json.print(&all, text)
+        args.json.print(&all, text)?;
     }
+    say_extent(&args.world);
+    Ok(())
 }
 
 fn text(c: &Comparison) -> String {

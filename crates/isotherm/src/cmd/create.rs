@@ -10,7 +10,6 @@ use serde_json::json;
 
 use crate::Failure;
 use crate::args::CreateArgs;
-use crate::control::beside;
 use crate::member::MemberSpec;
 use crate::size::{Size, exact};
 
@@ -133,7 +132,7 @@ fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
     // Found out before any device is written to.
     tempfile::tempfile_in(dir)
         .map_err(|e| Failure::file(dir, "write the description there", &e))?;
-    if beside(volume, ".sock").exists() && crate::control::client::connect(volume)?.is_some() {
+    if crate::control::client::connect(volume)?.is_some() {
         return Err(Failure::failed(format!(
             "{}: is being served: stop it first",
             volume.display()
@@ -152,6 +151,11 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
     let mut slow_bytes = 0u64;
     for (_, m) in tiers.iter().filter(|(t, _)| *t == slowest) {
         slow_bytes = slow_bytes.saturating_add(whole(m)?);
+    }
+    if args.sleep.is_some() && slowest == 0 {
+        return Err(Failure::usage(
+            "--sleep: a volume of one tier has no disk that could sleep behind a faster one: leave it out",
+        ));
     }
     let mut members = Vec::new();
     for (tier, m) in &tiers {
@@ -178,6 +182,7 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
                 .iter()
                 .find(|(t, _)| named(t) == *tier)
                 .map(|(_, p)| p.clone()),
+            standby_s: args.sleep.filter(|_| *tier > 0),
             ..MemberConfig::default()
         });
     }

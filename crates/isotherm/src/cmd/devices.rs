@@ -20,6 +20,7 @@ pub fn run(args: &DevicesArgs) -> Result<(), Failure> {
     match &args.command {
         None => list(&args.json),
         Some(DevicesCommand::Validate(v)) => check(v),
+        Some(DevicesCommand::Measure(m)) => super::measure::run(m),
     }
 }
 
@@ -76,11 +77,20 @@ fn check(args: &ValidateArgs) -> Result<(), Failure> {
             json!({
                 "device": c.device, "figure": c.published.what.name(), "depth": c.published.depth,
                 "published": c.published.value, "modelled": c.modelled, "error": c.error(),
-                "holds": within(c.error()), "source": c.published.source,
+                "holds": within(c.error()), "source": c.published.source, "fitted": c.published.fitted,
+                "flash": c.flash.map(isotherm_models::FlashState::name),
             })
         })
         .collect();
-    let answer = json!({"tolerance": TOLERANCE, "figures": list, "wrong": bad});
+    let outside = || figures.iter().filter(|c| !c.published.fitted);
+    let (independent, missed) = (
+        outside().count(),
+        outside().filter(|c| !within(c.error())).count(),
+    );
+    let answer = json!({
+        "tolerance": TOLERANCE, "figures": list, "wrong": bad,
+        "independent": independent, "independent_wrong": missed,
+    });
     args.json.print(&answer, || {
         let rows: Vec<_> = figures
             .iter()
@@ -93,6 +103,7 @@ fn check(args: &ValidateArgs) -> Result<(), Failure> {
                     format!("{:.1}", c.modelled),
                     format!("{:+.1}%", c.error() * 100.0),
                     if within(c.error()) { "" } else { "WRONG" }.to_owned(),
+                    if c.published.fitted { "fitted" } else { "outside" }.to_owned(),
                     c.published.source.clone(),
                 ]
             })
@@ -105,12 +116,16 @@ fn check(args: &ValidateArgs) -> Result<(), Failure> {
             "modelled",
             "error",
             "",
+            "figure is",
             "source",
         ];
         let verdict = format!(
-            "{} figures of {} devices; {bad} more than {:.0} % off",
-            figures.len(),
+            "{independent} figures from outside the sheets of {} devices count; {missed} of them more than {:.0} % off\n\
+             {} fitted figures only show that the models do what the sheets say; {} of them more than {:.0} % off",
             sheets.len(),
+            TOLERANCE * 100.0,
+            figures.len() - independent,
+            bad - missed,
             TOLERANCE * 100.0
         );
         format!("{}\n{verdict}\n", table(&head, &rows))

@@ -1,6 +1,7 @@
 //! One module a command, or a few that belong together.
 
 pub mod ask;
+pub mod assemble;
 pub mod check;
 pub mod classes;
 pub mod classify;
@@ -8,7 +9,12 @@ pub mod compare;
 pub mod cost;
 pub mod create;
 pub mod devices;
+pub mod files;
 pub mod find;
+pub mod fstab;
+pub mod generate;
+pub mod list;
+pub mod measure;
 pub mod record;
 mod record_events;
 pub mod replay_events;
@@ -16,8 +22,10 @@ pub mod reproduce;
 pub mod serve;
 mod settings;
 pub mod sim;
+pub mod stats;
 pub mod sweep;
 pub mod tables;
+pub mod top;
 pub mod trace;
 
 use crate::Failure;
@@ -33,8 +41,10 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Serve(a) => serve::run(a),
         Command::Stop(a) => ask::stop(a),
         Command::Status(a) => ask::status(a),
-        Command::Stats(a) => ask::stats(a),
-        Command::Why(a) => ask::why(a),
+        Command::List(a) => list::run(a),
+        Command::Stats(a) => stats::stats(a),
+        Command::Top(a) => top::run(a),
+        Command::Why(a) => stats::why(a),
         Command::Set(a) => ask::set(a),
         Command::Classes(a) => classes::run(&a.command),
         Command::Classify(a) => classify::run(a),
@@ -43,6 +53,10 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Record(a) => record::run(a),
         Command::ReplayEvents(a) => replay_events::run(a),
         Command::Find(a) => find::run(a),
+        Command::Assemble(a) => assemble::run(a),
+        Command::Fstab(a) => fstab::run(a),
+        Command::MountHelper(a) => fstab::mount(a),
+        Command::Generate(a) => generate::run(a),
         Command::Devices(a) => devices::run(a),
         Command::Cost(a) => cost::run(a),
         Command::Sim(a) => sim::run(a),
@@ -52,6 +66,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::Trace(a) => trace::run(a),
         Command::Policies(a) => tables::policies(a),
         Command::Formats(a) => tables::formats(a),
+        Command::Mount(a) => files::run_mount(a),
+        Command::Files(a) => files::run(&a.command),
         Command::Demo(a) => crate::demo::run(a),
     }
 }

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use isotherm_lab::report::outcomes_page;
 use isotherm_lab::reproduce::{
-    Claim, Ctx, EXPERIMENTS, Experiment, Outcome, PAPERS, Printed, Table, Verdict,
+    Claim, Ctx, EXPERIMENTS, Experiment, Outcome, PAPERS, Printed, SEEDS, Table, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -29,13 +29,19 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             eprintln!("{what}");
         }
     };
-    let mut ctx = Ctx::new(&progress);
-    ctx.scale = args.scale;
-    ctx.seed = args.seed;
-    ctx.traces = std::env::var_os(isotherm_traces::TRACES_VAR).map(Into::into);
+    let ctx = |seed: u64| {
+        let mut ctx = Ctx::new(&progress);
+        ctx.scale = args.scale;
+        ctx.seed = seed;
+        ctx.traces = std::env::var_os(isotherm_traces::TRACES_VAR).map(Into::into);
+        ctx
+    };
+    let seeds: Vec<Ctx<'_>> = (0..u64::from(args.seeds))
+        .map(|i| ctx(args.seed.saturating_add(i)))
+        .collect();
     let outcomes = wanted
         .iter()
-        .map(|e| e.run(&ctx).map_err(|e| failed(&e)))
+        .map(|e| e.run_seeds(&seeds).map_err(|e| failed(&e)))
         .collect::<Result<Vec<_>, _>>()?;
     let whole = json!({
         "experiments": serde_json::to_value(&outcomes).map_err(|e| Failure::failed(e.to_string()))?,
@@ -120,12 +126,15 @@ fn count(outcomes: &[Outcome], verdict: Verdict) -> usize {
 }
 
 fn summary(outcomes: &[Outcome]) -> Value {
-    json!({
-        "holds": count(outcomes, Verdict::Holds),
-        "does_not_hold": count(outcomes, Verdict::DoesNotHold),
-        "cannot_be_judged": count(outcomes, Verdict::CannotBeJudged),
-        "wall_s": outcomes.iter().map(|o| o.wall_s).sum::<f64>(),
-    })
+    let mut all = serde_json::Map::new();
+    for v in Verdict::ALL {
+        all.insert(v.text().replace(' ', "_"), count(outcomes, v).into());
+    }
+    all.insert(
+        "wall_s".to_owned(),
+        outcomes.iter().map(|o| o.wall_s).sum::<f64>().into(),
+    );
+    Value::Object(all)
 }
 
 fn text(outcomes: &[Outcome]) -> String {
@@ -133,11 +142,27 @@ fn text(outcomes: &[Outcome]) -> String {
     let of = |v| count(outcomes, v);
     let _ = writeln!(
         text,
-        "\n{} claims hold, {} do not, {} cannot be judged here",
+        "\n{} claims hold, {} are near, of {} only the direction, {} do not hold, {} cannot be judged here; \
+         not counted: {} fitted, {} vacuous",
         of(Verdict::Holds),
+        of(Verdict::Near),
+        of(Verdict::Direction),
         of(Verdict::DoesNotHold),
-        of(Verdict::CannotBeJudged)
+        of(Verdict::CannotBeJudged),
+        of(Verdict::Fitted),
+        of(Verdict::Vacuous),
     );
+    let least = outcomes
+        .iter()
+        .filter(|o| !o.claims.iter().all(|c| c.exact))
+        .map(|o| o.seeds.len())
+        .min();
+    if let Some(n) = least.filter(|n| *n < SEEDS) {
+        let _ = writeln!(
+            text,
+            "with {n} seed(s): verdicts are meant for {SEEDS} or more (--seeds {SEEDS})"
+        );
+    }
     for (verdict, head) in [
         (Verdict::DoesNotHold, "do not hold"),
         (Verdict::CannotBeJudged, "cannot be judged"),
@@ -160,8 +185,11 @@ fn one(o: &Outcome) -> String {
     if let Some(scale) = o.scale {
         let _ = writeln!(
             text,
-            "  scale      {scale} of the paper's sizes and counts, seed {}",
-            o.seed
+            "  scale      {scale} of the paper's sizes and counts, {}",
+            match &o.seeds[..] {
+                [first, .., last] => format!("seeds {first} to {last}"),
+                _ => format!("seed {}", o.seed),
+            }
         );
     }
     for i in &o.inputs {
@@ -199,12 +227,14 @@ fn has_paper(t: &Table) -> bool {
 
 fn claim(c: &Claim) -> String {
     let verdict = match c.verdict {
-        Verdict::Holds => "holds",
         Verdict::DoesNotHold => "DOES NOT HOLD",
-        Verdict::CannotBeJudged => "cannot be judged",
+        other => other.text(),
     };
     let star = if c.exact { "*" } else { " " };
-    format!("{star} {verdict:<16}  {} [{}]: {}\n", c.text, c.at, c.why)
+    format!(
+        "{star} {verdict:<16}  {} [{}]: {}\n",
+        c.text, c.at, c.figures
+    )
 }
 
 /// As many digits as a reader compares.
@@ -243,7 +273,10 @@ fn cells(t: &Table) -> String {
         .iter()
         .map(|r| {
             let of = r.cells.iter().map(|c| {
-                let ours = c.ours.map_or_else(|| "-".to_owned(), figure);
+                let mut ours = c.ours.map_or_else(|| "-".to_owned(), figure);
+                if let Some([low, high]) = c.spread.filter(|[low, high]| low < high) {
+                    ours += &format!(" [{} to {}]", figure(low), figure(high));
+                }
                 c.paper
                     .as_ref()
                     .map_or(ours.clone(), |p| format!("{ours} {}", printed(p)))

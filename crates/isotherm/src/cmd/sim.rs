@@ -16,6 +16,9 @@ use crate::policy_spec::PolicySpec;
 use crate::progress::shown;
 use crate::table::table;
 
+/// Extents where none are named: those of the papers.
+const EXTENT: u32 = 4 << 10;
+
 /// `isotherm sim`.
 ///
 /// # Errors
@@ -29,19 +32,34 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         .map(|t| file(&args.read, t))
         .collect::<Result<Vec<_>, _>>()?;
     let mut reports = Vec::new();
+    let sizes = &args.world.fast_size;
+    let setups = (0..sizes.len().max(1)).map(|i| {
+        let mut setup = setup.clone();
+        if let (Some(size), Some(tier)) = (sizes.get(i), setup.tiers.first_mut()) {
+            tier.size = *size;
+        }
+        setup
+    });
+    let setups: Vec<Setup> = setups.collect();
     if args.side_by_side {
         let all = files
             .into_iter()
             .map(|f| Box::new(f) as Box<dyn Source>)
             .collect();
-        reports.push(one(args, &setup, &Volumes::new(all))?);
+        let volumes = Volumes::new(all);
+        for setup in &setups {
+            reports.push(one(args, setup, &volumes)?);
+        }
     } else {
-        for f in &files {
+        for (f, setup) in files
+            .iter()
+            .flat_map(|f| setups.iter().map(move |s| (f, s)))
+        {
             reports.push(if args.world.hit_only {
-                shown(&f.name(), |watch| hit_only_file(&setup, f, Some(watch)))
+                shown(&f.name(), |watch| hit_only_file(setup, f, Some(watch)))
                     .map_err(|e| failed(&e))?
             } else {
-                one(args, &setup, f)?
+                one(args, setup, f)?
             });
         }
     }
@@ -66,12 +84,62 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         Value::from(values)
     };
     args.json.print(&whole, || {
-        if args.world.hit_only {
+        if sizes.len() > 1 {
+            curve(&reports)
+        } else if args.world.hit_only {
             hits(&reports)
         } else {
             figures(&reports)
         }
-    })
+    })?;
+    say_extent(&args.world);
+    Ok(())
+}
+
+/// The lab's usual extents are the papers', a volume's are larger: which policy is best may differ between them.
+pub fn say_extent(world: &WorldArgs) {
+    if world.extent.is_none() {
+        eprintln!(
+            "NOTE: extents of 4K here, 64K in a volume made by `isotherm create`: policies may rank otherwise there; \
+             --extent 64K plays what such a volume does, --extent 4K says that you know"
+        );
+    }
+}
+
+/// Miss ratios by size.
+fn curve(reports: &[Report]) -> String {
+    let or = |v: Option<f64>, scale: f64| {
+        v.map_or_else(|| "-".to_owned(), |v| format!("{:.3}", v * scale))
+    };
+    let row = |r: &Report| {
+        vec![
+            r.policy.clone(),
+            r.fast_bytes.to_string(),
+            format!(
+                "{:.2}%",
+                r.fast_bytes as f64 / (r.touched_extents.max(1) * u64::from(r.extent_bytes)) as f64
+                    * 100.0
+            ),
+            format!("{:.6}", r.fast_hit_ratio),
+            format!("{:.6}", 1.0 - r.fast_hit_ratio),
+            format!("{:.6}", r.fast_served_ratio),
+            or(r.elapsed_s, 1.0),
+            or(r.latency_mean_s, 1e3),
+            r.trace.clone(),
+        ]
+    };
+    let head = [
+        "policy",
+        "fast_bytes",
+        "of_touched",
+        "fast_hit_ratio",
+        "miss_ratio",
+        "fast_served_ratio",
+        "elapsed_s",
+        "mean_ms",
+        "trace",
+    ];
+    table(&head, &reports.iter().map(row).collect::<Vec<_>>())
 }
 
 fn one(args: &SimArgs, setup: &Setup, source: &dyn Source) -> Result<Report, Failure> {
@@ -114,7 +182,7 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
     let mut tiers = Vec::new();
     let whole = Size::Share(1_000_000);
     if args.tier.is_empty() {
-        let Some(fast) = args.fast_size else {
+        let Some(&fast) = args.fast_size.first() else {
             return Err(Failure::usage(
                 "--fast-size is needed: bytes (8G) or a share of what the trace touches (10%)",
             ));
@@ -169,9 +237,9 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
     if let Some(years) = args.wear_years {
         settings.push(wear_setting(&tiers[0], years, args.wear_tbw)?);
     }
-    let setup = Setup {
+    let mut setup = Setup {
         tiers,
-        extent_bytes: args.extent,
+        extent_bytes: args.extent.unwrap_or(EXTENT),
         policy: policy.clone(),
         time,
         warm_up: args.warm_up,
@@ -185,6 +253,7 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
         },
         settings,
     };
+    setup.set_flash(args.flash, args.over_provisioning);
     setup.check().map_err(|e| Failure::usage(e.to_string()))?;
     Ok(setup)
 }
@@ -269,6 +338,13 @@ fn figures(reports: &[Report]) -> String {
                 "fast hits",
                 format!("{:.4} of {} accesses", r.fast_hit_ratio, r.accesses),
             ),
+            (
+                "served from fast",
+                format!(
+                    "{:.4}, first touches placed there included",
+                    r.fast_served_ratio
+                ),
+            ),
             ("elapsed", s(r.elapsed_s)),
             (
                 "throughput",
@@ -309,10 +385,14 @@ fn figures(reports: &[Report]) -> String {
         .map(|(k, v)| vec![k.to_owned(), v])
         .to_vec();
         for (name, m) in members {
+            let flash = m.write_amplification.map_or_else(String::new, |a| {
+                let worn = m.flash_wear_eu.unwrap_or(0.0);
+                format!("; flash written {a:.2} times, {worn:.3} eu by erases")
+            });
             rows.push(vec![
                 name.clone(),
                 format!(
-                    "{}, {:.3} GB: {} reads, {} writes, busy {:.3} s, {:.3} J, {:.3} eu",
+                    "{}, {:.3} GB: {} reads, {} writes, busy {:.3} s, {:.3} J, {:.3} eu{flash}",
                     m.preset,
                     m.bytes as f64 / 1e9,
                     m.reads,

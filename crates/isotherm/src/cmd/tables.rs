@@ -1,19 +1,31 @@
 //! `policies` and `formats`: what there is.
 
-use isotherm_core::policy::PRESETS;
+use isotherm_core::policy::{PRESETS, Preset, nearest};
 use isotherm_traces::Format;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::args::ListArgs;
+use crate::args::{ListArgs, PoliciesArgs};
 use crate::table::table;
+
+/// Columns that the list of policies takes at most.
+const WIDE: usize = 100;
 
 /// `isotherm policies`.
 ///
 /// # Errors
-/// The output cannot be written.
-pub fn policies(args: &ListArgs) -> Result<(), Failure> {
-    let list: Vec<Value> = PRESETS
+/// There is no policy of that name; the nearest is named. Or the output cannot be written.
+pub fn policies(args: &PoliciesArgs) -> Result<(), Failure> {
+    let wanted: Vec<&Preset> = match &args.name {
+        None => PRESETS.iter().collect(),
+        Some(name) => vec![PRESETS.iter().find(|p| p.name == name).ok_or_else(|| {
+            let near = nearest(name, PRESETS.iter().map(|p| p.name));
+            Failure::usage(format!(
+                "unexpected argument `{name}`: no policy has this name; nearest: `{near}`"
+            ))
+        })?],
+    };
+    let list: Vec<Value> = wanted
         .iter()
         .map(|p| {
             let params = p
@@ -25,26 +37,71 @@ pub fn policies(args: &ListArgs) -> Result<(), Failure> {
             })
         })
         .collect();
-    args.json.print(&list, || {
-        let mut rows = Vec::new();
-        for p in PRESETS {
-            rows.push(
-                [p.name, p.kind(), p.what, p.source]
-                    .map(str::to_owned)
-                    .to_vec(),
-            );
-            for q in p.parameters() {
-                let what = format!("{}; default {}", q.what, q.default);
-                rows.push(vec![
-                    format!("  {}", q.name),
-                    String::new(),
-                    what,
-                    String::new(),
-                ]);
-            }
-        }
-        table(&["policy", "kind", "what", "source"], &rows)
+    args.json.print(&list, || match &wanted[..] {
+        [one] if args.name.is_some() => in_full(one),
+        all => overview(all),
     })
+}
+
+fn overview(all: &[&Preset]) -> String {
+    let widest = |f: fn(&Preset) -> &str| all.iter().map(|p| f(p).chars().count()).max();
+    let used = widest(|p| p.name).unwrap_or(0) + widest(|p| p.kind()).unwrap_or(0).max(4) + 4;
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .flat_map(|p| {
+            let words = wrapped(p.what, WIDE - used).into_iter().enumerate();
+            words.map(|(i, line)| {
+                let first = |s: &str| if i == 0 { s.to_owned() } else { String::new() };
+                vec![first(p.name), first(p.kind()), line]
+            })
+        })
+        .collect();
+    format!(
+        "{}\n`isotherm policies NAME` shows parameters and source of one\n",
+        table(&["policy", "kind", "what"], &rows)
+    )
+}
+
+fn in_full(p: &Preset) -> String {
+    let mut text = format!("{} ({})\n", p.name, p.kind());
+    for line in wrapped(p.what, WIDE - 2) {
+        text += &format!("  {line}\n");
+    }
+    let params: Vec<_> = p.parameters().collect();
+    let name = params.iter().map(|q| q.name.len()).max().unwrap_or(0);
+    if !params.is_empty() {
+        text += "\nparameters, as in NAME,KEY=VALUE\n";
+    }
+    for q in params {
+        let words = format!("{}; default {}", q.what, q.default);
+        for (i, line) in wrapped(&words, WIDE - name - 4).into_iter().enumerate() {
+            let key = if i == 0 { q.name } else { "" };
+            text += &format!("  {key:<name$}  {line}\n");
+        }
+    }
+    text += "\nsource\n";
+    for line in wrapped(p.source, WIDE - 2) {
+        text += &format!("  {line}\n");
+    }
+    text
+}
+
+/// Lines of at most `wide` characters, broken between words.
+fn wrapped(text: &str, wide: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if line.is_empty() {
+            word.clone_into(line);
+        } else if line.chars().count() + 1 + word.chars().count() <= wide {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 /// `isotherm formats`.

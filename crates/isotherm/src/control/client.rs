@@ -50,23 +50,33 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
             ))
         } else if super::beside(volume, ".toml").exists() {
             Failure::failed(format!(
-                "{v}: not served: start it with `isotherm serve {v} --block-file DIR`"
+                "{v}: not served: start it with `isotherm serve {v} --loop` (or --block-file DIR, --nbd)"
             ))
         } else {
             Failure::failed(format!(
-                "{v}: no such volume: {v}.toml does not exist (see `isotherm create --help`)"
+                "{v}: no such volume: {v}.toml does not exist, here or in /etc/isotherm (see `isotherm list`, `isotherm create --help`)"
             ))
         }
     })
 }
 
 impl Client {
+    /// From now on an answer must come within `limit`: for whoever asks many, so that one that hangs does not hold up the rest.
+    pub fn with_limit(self, limit: std::time::Duration) -> Client {
+        // Without it the answer is waited for, as by others.
+        let _ = self.stream.get_ref().set_read_timeout(Some(limit));
+        self
+    }
+
     /// Ask, and wait for the answer.
     ///
     /// # Errors
     /// What the volume answered, or that it went away.
     pub fn ask(&mut self, request: &Request) -> Result<Value, Failure> {
         let gone = |e: &io::Error| {
+            if e.kind() == io::ErrorKind::WouldBlock {
+                return Failure::failed("the serving process does not answer");
+            }
             Failure::failed(format!(
                 "the serving process went away: {}",
                 crate::failure::reason(e)

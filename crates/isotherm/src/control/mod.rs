@@ -101,10 +101,7 @@ pub enum Answer {
     Error(String),
 }
 
-/// The control socket of volume `p/v`.
-pub fn socket_path(volume: &Path) -> PathBuf {
-    beside(volume, ".sock")
-}
+pub use crate::place::socket_path;
 
 /// `p/v` with something behind its name; `v.1` keeps its dot.
 pub fn beside(volume: &Path, suffix: &str) -> PathBuf {

@@ -3,7 +3,8 @@
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
     FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
+    WriteFlags,
 };
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,6 +23,8 @@ struct State {
     /// Answers to everything, and to flushes alone.
     all: Option<i32>,
     flushes: Option<i32>,
+    /// Nothing is answered until this is over.
+    hangs: bool,
 }
 
 /// The disk, attached. Dropping it unmounts.
@@ -73,6 +76,16 @@ impl Faulty {
         locked(&self.state).flushes = Some(errno);
     }
 
+    /// From now on nothing is answered.
+    pub fn hang(&self) {
+        locked(&self.state).hangs = true;
+    }
+
+    /// What was asked meanwhile is answered, and all that follows.
+    pub fn go_on(&self) {
+        locked(&self.state).hangs = false;
+    }
+
     /// All is well again, under this name.
     pub fn come_back(&self, name: &str) {
         *locked(&self.state) = State {
@@ -87,6 +100,7 @@ impl Drop for Faulty {
         let Some(session) = self.session.take() else {
             return;
         };
+        self.go_on();
         // A closed ring gives its files back a moment later, so an ordinary unmount may be refused.
         let done = Command::new("umount").arg("--lazy").arg(&self.dir).status();
         if done.is_ok_and(|s| s.success()) {
@@ -128,7 +142,14 @@ impl Drive {
         }
     }
 
+    fn wait(&self) {
+        while locked(&self.state).hangs {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     fn well(&self) -> Result<(), Errno> {
+        self.wait();
         let fault = locked(&self.state).all;
         fault.map_or(Ok(()), |e| Err(Errno::from_i32(e)))
     }
@@ -140,7 +161,12 @@ impl Drive {
 }
 
 impl Filesystem for Drive {
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        self.wait();
+        reply.statfs(0, 0, 0, 0, 0, 512, 255, 0);
+    }
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.wait();
         let is = parent.0 == 1 && name.to_str() == Some(locked(&self.state).name.as_str());
         if is {
             reply.entry(&TTL, &self.attr(INodeNo(2)), Generation(0));
@@ -149,6 +175,7 @@ impl Filesystem for Drive {
         }
     }
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.wait();
         reply.attr(&TTL, &self.attr(ino));
     }
     fn setattr(

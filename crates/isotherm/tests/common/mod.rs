@@ -109,7 +109,7 @@ impl Place {
         Place::wait_ready(command, call)
     }
 
-    fn wait_ready(mut command: Command, call: &str) -> Served {
+    pub fn wait_ready(mut command: Command, call: &str) -> Served {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -124,6 +124,18 @@ impl Disk {
         self.now.copy_from_slice(&image);
         self.durable = image;
     }
+    /// Power is lost; `keep` says of each unflushed sector, by its byte on the device, whether it landed.
+    pub fn settle(&mut self, keep: &dyn Fn(u64) -> bool) {
+        for u in core::mem::take(&mut self.unflushed) {
+            for (i, s) in u.data.chunks(SECTOR).enumerate() {
+                let at = u.offset + i * SECTOR;
+                if keep(at as u64) {
+                    self.durable[at..at + s.len()].copy_from_slice(s);
+                }
+            }
+        }
+        self.now.copy_from_slice(&self.durable);
+    }
     /// A copy made of what is there now, as somebody keeps it.
     #[must_use]
     pub fn image(&self) -> Disk {

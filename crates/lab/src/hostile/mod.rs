@@ -8,6 +8,7 @@ pub mod audit;
 pub mod chaos;
 mod clients;
 pub mod damage;
+pub mod directed;
 pub mod disk;
 pub mod image;
 mod loss;

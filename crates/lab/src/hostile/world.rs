@@ -18,6 +18,22 @@ pub struct Faults {
     pub meta_errors: u64,
 }
 
+/// What becomes of an operation in a scripted world, which ends them in the order in which they were started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It ends well when its turn comes.
+    Go,
+    /// It does not end; later ones pass it by.
+    Hold,
+    /// It ends in an error and changes nothing.
+    Fail,
+    /// It ends well after half of its bytes.
+    Half,
+}
+
+/// Says what becomes of each operation.
+pub type Script = Box<dyn Fn(&DeviceOp) -> Fate>;
+
 #[derive(Clone, Debug)]
 struct InFlight {
     op: DeviceOp,
@@ -41,6 +57,8 @@ pub struct Hostile {
     pub rng: Rng,
     /// What goes wrong.
     pub faults: Faults,
+    /// Nothing is left to chance: operations end in order, as this says.
+    pub script: Option<Script>,
     now: Nanos,
     in_flight: Vec<InFlight>,
     memory: BTreeMap<Tag, Memory>,
@@ -59,6 +77,7 @@ impl Hostile {
             disks,
             rng,
             faults,
+            script: None,
             now,
             in_flight: Vec::new(),
             memory: BTreeMap::new(),
@@ -130,8 +149,7 @@ impl Hostile {
         }
     }
     /// End one operation in flight.
-    fn finish(&mut self, i: usize) -> Event {
-        let f = self.in_flight.swap_remove(i);
+    fn finish(&mut self, f: &InFlight, fate: Fate) -> Event {
         let op = f.op;
         let is_meta = op.buf == BufRef::Meta || op.kind == OpKind::Flush;
         let errors = if is_meta {
@@ -142,7 +160,12 @@ impl Hostile {
         let disk = usize::from(op.member.0);
         let mut result = Ok(op.len);
         let mut len = op.len as usize;
-        if !matches!(op.kind, OpKind::Standby | OpKind::Discard) && self.rng.one_in(errors) {
+        if fate == Fate::Fail {
+            (result, len) = (Err(IoError::Io), 0);
+        } else if fate == Fate::Half {
+            len = len / 1024 * 512;
+            result = Ok(len as u32);
+        } else if !matches!(op.kind, OpKind::Standby | OpKind::Discard) && self.rng.one_in(errors) {
             result = Err(IoError::Io);
             // A failed write may have landed, whole sectors of it.
             len = if op.kind == OpKind::Write {
@@ -167,7 +190,7 @@ impl Hostile {
             }
             OpKind::Write | OpKind::WriteZeroes | OpKind::Discard => {
                 self.steps += 1;
-                let data = self.payload(&f, len);
+                let data = self.payload(f, len);
                 if op.fua && result.is_ok() {
                     self.disks[disk].write_through(op.offset, &data);
                 } else if !data.is_empty() {
@@ -201,6 +224,28 @@ impl Hostile {
         }
         (self.disks, self.rng)
     }
+    /// The operation that ends next as the script has it, if any does.
+    pub fn next_scripted(&self) -> Option<(usize, Fate)> {
+        let script = self.script.as_ref()?;
+        let mut fates = self.in_flight.iter().map(|f| script(&f.op)).enumerate();
+        fates.find(|(_, fate)| *fate != Fate::Hold)
+    }
+    /// What is in flight.
+    pub fn flying(&self) -> impl Iterator<Item = DeviceOp> + '_ {
+        self.in_flight.iter().map(|f| f.op)
+    }
+    /// Power is lost; of each sector that was not flushed, those in flight among them, `keep` says whether it landed.
+    pub fn lose_power(mut self, keep: &dyn Fn(MemberId, u64) -> bool) -> Vec<Disk> {
+        let flying = std::mem::take(&mut self.in_flight);
+        for f in flying.iter().filter(|f| super::disk::changes(f.op.kind)) {
+            let data = self.payload(f, f.op.len as usize);
+            self.disks[usize::from(f.op.member.0)].write(f.op.offset, &data);
+        }
+        for (m, d) in (0u8..).zip(&mut self.disks) {
+            d.settle(&|at| keep(MemberId(m), at));
+        }
+        self.disks
+    }
     /// The process dies, the machine lives on: what landed stays in the caches, and so may what is in flight.
     pub fn die(mut self) -> (Vec<Disk>, Rng) {
         let flying = std::mem::take(&mut self.in_flight);
@@ -228,9 +273,20 @@ impl World for Hostile {
             self.now = until.map_or(self.now + Nanos::from_millis(1), |t| self.now.max(t));
             return;
         }
+        if self.script.is_some() {
+            let Some((i, fate)) = self.next_scripted() else {
+                self.now = until.map_or(self.now + Nanos::from_millis(1), |t| self.now.max(t));
+                return;
+            };
+            self.now = self.now + Nanos::from_micros(10);
+            let f = self.in_flight.remove(i);
+            events.push(self.finish(&f, fate));
+            return;
+        }
         self.now = self.now + Nanos(1 + self.rng.below(2_000_000));
         let i = self.rng.below(self.in_flight.len() as u64) as usize;
-        events.push(self.finish(i));
+        let f = self.in_flight.swap_remove(i);
+        events.push(self.finish(&f, Fate::Go));
     }
     fn carry_out(&mut self, effect: &Effect, meta: &[u8]) {
         match *effect {

@@ -168,10 +168,12 @@ fn experiment(o: &Outcome) -> Experiment {
         ours: String::new(),
         verdict: match c.verdict {
             reproduce::Verdict::Holds => Verdict::Holds,
+            reproduce::Verdict::Near | reproduce::Verdict::Direction => Verdict::Partly,
+            reproduce::Verdict::Fitted | reproduce::Verdict::Vacuous => Verdict::Aside,
             reproduce::Verdict::DoesNotHold => Verdict::Fails,
             reproduce::Verdict::CannotBeJudged => Verdict::Open,
         },
-        why: c.why.clone(),
+        why: format!("{}: {}", c.verdict.text(), c.figures),
     });
     Experiment {
         id: o.id.clone(),

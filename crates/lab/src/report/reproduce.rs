@@ -49,7 +49,13 @@ pub fn reproduce_page(experiments: &[Experiment]) -> Page {
             all().count()
         ),
     );
-    let verdicts = [Verdict::Holds, Verdict::Fails, Verdict::Open];
+    let verdicts = [
+        Verdict::Holds,
+        Verdict::Partly,
+        Verdict::Aside,
+        Verdict::Fails,
+        Verdict::Open,
+    ];
     let count = |of: &[Claim], v: Verdict| of.iter().filter(|c| c.verdict == v).count();
     page.tiles(
         verdicts

@@ -45,6 +45,10 @@ pub enum Verdict {
     Holds,
     /// It does not.
     Fails,
+    /// Half of it: the size is near, or only the direction is right.
+    Partly,
+    /// It would hold, and is not counted: fitted, or true whatever is measured.
+    Aside,
     /// This run cannot tell.
     Open,
 }
@@ -55,6 +59,8 @@ impl Verdict {
         match self {
             Verdict::Holds => "holds",
             Verdict::Fails => "does not hold",
+            Verdict::Partly => "near, or direction only",
+            Verdict::Aside => "not counted: fitted or vacuous",
             Verdict::Open => "cannot be judged here",
         }
     }
@@ -62,6 +68,8 @@ impl Verdict {
         match self {
             Verdict::Holds => ("holds", "✓"),
             Verdict::Fails => ("fails", "✗"),
+            Verdict::Partly => ("open", "≈"),
+            Verdict::Aside => ("open", "–"),
             Verdict::Open => ("open", "?"),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use isotherm_models::{DeviceModel, Options, Span, sheet};
+use isotherm_models::{DeviceModel, FlashState, Options, Span, sheet};
 
 use super::greendm::unflushed::Unflushed;
 use super::{Ctx, Work, grid};
@@ -94,6 +94,8 @@ impl Cell {
                 model: Model::Sheet(Box::new(sheet(s.preset)?)),
                 options: Options {
                     span: s.span,
+                    // The papers use a few GB of drives that are otherwise empty: hardly any collection.
+                    flash: FlashState::Ideal,
                     ..Options::default()
                 },
                 standby_after_s: None,

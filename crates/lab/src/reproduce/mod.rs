@@ -7,7 +7,8 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `paper.rs` | what the papers print, read from `data/` |
-//! | `outcome.rs` | tables, claims and verdicts |
+//! | `outcome.rs` | tables and claims |
+//! | `verdict.rs` | how claims are judged over cells and seeds |
 //! | `grid.rs` | independent work on all cores |
 //! | `work.rs` | workloads in memory |
 //! | `cell.rs` | simulated cells, each run once |
@@ -30,10 +31,12 @@ mod loris;
 mod oodt;
 mod outcome;
 mod paper;
+mod verdict;
 mod work;
 
 pub use outcome::{Cell, Claim, Outcome, Row, Table, Verdict};
 pub use paper::{Entry, How, PAPERS, Paper, Printed};
+pub use verdict::{Evidence, SEEDS};
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -217,8 +220,27 @@ impl Experiment {
         let mut out = Outcome::new(entry);
         out.scale = self.scale.map(|s| ctx.scale_or(s));
         out.seed = ctx.seed;
+        out.seeds = vec![ctx.seed];
         (self.run)(ctx, &mut out)?;
         out.wall_s = begun.elapsed().as_secs_f64();
+        Ok(out)
+    }
+
+    /// Run it with each of these, which have the same scale and other seeds, and judge the claims over all.
+    ///
+    /// # Errors
+    /// A simulation failed.
+    pub fn run_seeds(&self, seeds: &[Ctx<'_>]) -> Result<Outcome, LabError> {
+        let (first, rest) = seeds
+            .split_first()
+            .ok_or_else(|| LabError::setup("seeds: at least one is needed"))?;
+        let mut out = self.run(first)?;
+        // What is arithmetic is the same with every seed.
+        if !out.claims.iter().all(|c| c.exact) {
+            for ctx in rest {
+                out.join(&self.run(ctx)?);
+            }
+        }
         Ok(out)
     }
 }

@@ -3,18 +3,8 @@
 use serde::Serialize;
 
 use super::paper::{Entry, Printed};
-
-/// What became of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Our figures say the same.
-    Holds,
-    /// They do not.
-    DoesNotHold,
-    /// Something that it takes is missing here; the claim's `why` names it.
-    CannotBeJudged,
-}
+pub use super::verdict::Verdict;
+use super::verdict::{ENOUGH, Evidence};
 
 /// A direction or a number that the paper states.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +21,13 @@ pub struct Claim {
     pub verdict: Verdict,
     /// The figures that decided, or what is missing.
     pub why: String,
+    /// `why`, with how cells and seeds agree: what the pages show.
+    pub figures: String,
+    /// Why it is not counted, where its verdict is `fitted` or `vacuous`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_counted: Option<String>,
+    /// What the verdict is made of.
+    pub evidence: Evidence,
 }
 
 /// One figure.
@@ -44,6 +41,9 @@ pub struct Cell {
     pub ours: Option<f64>,
     /// What the paper prints.
     pub paper: Option<Printed>,
+    /// Least and most over the seeds, where there were several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<[f64; 2]>,
 }
 
 /// One row.
@@ -75,8 +75,10 @@ pub struct Outcome {
     pub section: String,
     /// Scale of sizes and counts; `None` where nothing is scaled.
     pub scale: Option<f64>,
-    /// Seed of everything random.
+    /// Seed of everything random, the first of `seeds`.
     pub seed: u64,
+    /// Seeds that it was run with; tables show the first one's figures, with the spread over all.
+    pub seeds: Vec<u64>,
     /// What was run, in words.
     pub inputs: Vec<String>,
     /// What stands for something that the paper had.
@@ -101,6 +103,9 @@ impl Outcome {
             exact: c.exact,
             verdict: Verdict::CannotBeJudged,
             why: "this run did not come to it".to_owned(),
+            figures: "this run did not come to it".to_owned(),
+            not_counted: None,
+            evidence: Evidence::default(),
         });
         Outcome {
             id: entry.id.clone(),
@@ -108,6 +113,7 @@ impl Outcome {
             section: entry.section.clone(),
             scale: None,
             seed: 0,
+            seeds: Vec::new(),
             inputs: Vec::new(),
             substitutes: Vec::new(),
             tables: Vec::new(),
@@ -122,41 +128,129 @@ impl Outcome {
         self.entry.figures.get(key).cloned()
     }
 
-    /// Claim `key` holds or not, because of `why`.
+    /// Claim `key` comes out or not, because of `why`: an order or a direction.
     pub(super) fn judge(&mut self, key: &str, holds: bool, why: impl Into<String>) {
-        let verdict = if holds {
-            Verdict::Holds
-        } else {
-            Verdict::DoesNotHold
+        self.settle(key, Evidence::order(holds), why.into());
+    }
+
+    /// Claim `key` prints a size, which `figures` are compared with; `why` shows both.
+    pub(super) fn judge_size(&mut self, key: &str, figures: Vec<f64>, unit: &str, why: String) {
+        let Some(printed) = self.printed(key) else {
+            return self.cannot(key, "the data file has no value");
         };
-        self.settle(key, verdict, why.into());
+        self.settle(key, Evidence::size(figures, unit, printed), why);
     }
 
     /// Claim `key` cannot be judged, because `missing` is.
     pub(super) fn cannot(&mut self, key: &str, missing: impl Into<String>) {
-        self.settle(key, Verdict::CannotBeJudged, missing.into());
+        self.settle(key, Evidence::default(), missing.into());
     }
 
-    fn settle(&mut self, key: &str, verdict: Verdict, why: String) {
-        if let Some(c) = self.claims.iter_mut().find(|c| c.key == key) {
-            c.verdict = verdict;
-            c.why = why;
-        } else {
+    fn settle(&mut self, key: &str, evidence: Evidence, why: String) {
+        let aside = self.aside(key);
+        if !self.claims.iter().any(|c| c.key == key) {
             // A verdict on something that the data file does not list is still shown, never dropped.
             self.claims.push(Claim {
                 key: key.to_owned(),
                 text: key.to_owned(),
                 at: String::new(),
                 exact: false,
-                verdict,
-                why,
+                verdict: Verdict::CannotBeJudged,
+                why: String::new(),
+                figures: String::new(),
+                not_counted: None,
+                evidence: Evidence::default(),
             });
+        }
+        if let Some(c) = self.claims.iter_mut().find(|c| c.key == key) {
+            c.evidence = evidence;
+            c.why = why;
+            c.conclude(aside);
+        }
+    }
+
+    /// What the data file says about counting claim `key`.
+    fn aside(&self, key: &str) -> Option<(Verdict, String)> {
+        let stated = self.entry.claims.iter().find(|c| c.key == key)?;
+        let fitted = stated.fitted.clone().map(|why| (Verdict::Fitted, why));
+        fitted.or_else(|| stated.vacuous.clone().map(|why| (Verdict::Vacuous, why)))
+    }
+
+    /// Take in the same experiment with another seed: figures get a spread, claims are judged over both.
+    pub(super) fn join(&mut self, other: &Outcome) {
+        self.seeds.extend(&other.seeds);
+        self.wall_s += other.wall_s;
+        let cells = |t: &Table| {
+            t.rows
+                .iter()
+                .flat_map(|r| r.cells.clone())
+                .collect::<Vec<_>>()
+        };
+        let theirs = other.tables.iter().flat_map(cells);
+        let ours = self.tables.iter_mut();
+        let ours = ours.flat_map(|t| &mut t.rows).flat_map(|r| &mut r.cells);
+        for (a, b) in ours.zip(theirs) {
+            if let (true, Some(x), Some(y)) = (a.name == b.name, a.ours, b.ours) {
+                let [low, high] = a.spread.unwrap_or([x, x]);
+                a.spread = Some([low.min(y), high.max(y)]);
+            }
+        }
+        for theirs in &other.claims {
+            let aside = self.aside(&theirs.key);
+            if let Some(c) = self.claims.iter_mut().find(|c| c.key == theirs.key) {
+                c.evidence.add(&theirs.evidence);
+                c.conclude(aside);
+            } else {
+                self.claims.push(theirs.clone());
+            }
         }
     }
 
     /// Claims with that verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.claims.iter().filter(|c| c.verdict == verdict).count()
+    }
+}
+
+impl Claim {
+    /// The verdict that the evidence gives.
+    fn conclude(&mut self, aside: Option<(Verdict, String)>) {
+        self.verdict = self.evidence.verdict();
+        self.not_counted = None;
+        if let Some((verdict, why)) = aside.filter(|_| self.verdict.passes()) {
+            self.verdict = verdict;
+            self.not_counted = Some(why);
+        }
+        self.figures = self.shown();
+    }
+
+    /// The figures that decided, with how the seeds agree where there were several.
+    fn shown(&self) -> String {
+        let e = &self.evidence;
+        let mut text = self.why.clone();
+        if e.seeds > 1 {
+            text += &match &e.printed {
+                Some(_) => {
+                    let (low, high) = e
+                        .figures
+                        .iter()
+                        .fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
+                    format!(
+                        "; over {} seeds {low:.3} to {high:.3} {}, {} of {} within 20 %, {:.0} % needed",
+                        e.seeds,
+                        e.unit,
+                        e.alike(),
+                        e.figures.len(),
+                        ENOUGH * 100.0
+                    )
+                }
+                None => format!("; with {} of {} seeds", e.passed, e.seeds),
+            };
+        }
+        if let Some(why) = &self.not_counted {
+            text += &format!("; not counted: {why}");
+        }
+        text
     }
 }
 
@@ -168,6 +262,7 @@ impl Cell {
             unit: unit.to_owned(),
             ours: ours.is_finite().then_some(ours),
             paper: None,
+            spread: None,
         }
     }
 

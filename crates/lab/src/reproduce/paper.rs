@@ -48,6 +48,12 @@ pub struct Stated {
     /// It is arithmetic.
     #[serde(default)]
     pub exact: bool,
+    /// What was fitted or calibrated so that it comes out.
+    #[serde(default)]
+    pub fitted: Option<String>,
+    /// Why it comes out whatever is measured.
+    #[serde(default)]
+    pub vacuous: Option<String>,
 }
 
 /// One experiment as its paper has it.

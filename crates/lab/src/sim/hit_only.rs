@@ -166,6 +166,7 @@ fn fast_report(setup: &Setup, file: &TraceFile) -> Result<Report, LabError> {
         bytes_read: r.bytes_read,
         bytes_written: r.bytes_written,
         fast_hit_ratio: c.hits as f64 / c.accesses.max(1) as f64,
+        fast_served_ratio: (c.hits + c.placed_fast) as f64 / c.accesses.max(1) as f64,
         accesses: c.accesses,
         promotions: c.promotions,
         demotions: c.demotions,
@@ -268,6 +269,8 @@ pub(super) fn play<P: Policy>(
         bytes_read: play.sums.bytes_read,
         bytes_written: play.sums.bytes_written,
         fast_hit_ratio: (c.hits - w.hits) as f64 / accesses.max(1) as f64,
+        fast_served_ratio: (c.hits - w.hits + c.placed_fast - w.placed_fast) as f64
+            / accesses.max(1) as f64,
         accesses,
         promotions,
         demotions,

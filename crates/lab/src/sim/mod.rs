@@ -353,6 +353,7 @@ fn figures(
         bytes_read: s.bytes_read,
         bytes_written: s.bytes_written,
         fast_hit_ratio: hits as f64 / accesses.max(1) as f64,
+        fast_served_ratio: (hits + c.placed_fast - w.placed_fast) as f64 / accesses.max(1) as f64,
         elapsed_s: Some(elapsed),
         throughput_iops: Some(per_second(s.requests as f64)),
         throughput_bytes_per_s: Some(per_second((s.bytes_read + s.bytes_written) as f64)),
@@ -397,6 +398,16 @@ fn figures(
     }
 }
 
+/// Bytes programmed for each byte written between two looks at a device.
+fn amplification(
+    end: &isotherm_models::Counters,
+    begin: &isotherm_models::Counters,
+) -> Option<f64> {
+    let flash = end.flash_bytes_written - begin.flash_bytes_written;
+    let host = end.bytes_written - begin.bytes_written;
+    (flash > 0 && host > 0).then(|| flash as f64 / host as f64)
+}
+
 /// Bytes that moves, fetches and write-backs carried.
 fn carried(c: &isotherm_core::stats::Counters) -> u64 {
     c.migrated_bytes + c.fetched_bytes + c.written_back_bytes
@@ -424,6 +435,8 @@ fn usage(setup: &Setup, shape: &Shape, drives: &[Drive<'_>], begin: &Mark, end: 
             },
             wear_eu: end.wear[i].host_eu - begin.wear[i].host_eu,
             flash_wear_eu: flash.map(|(a, b)| a - b),
+            write_amplification: amplification(c, w),
+            flash: (d.sheet.kind() == "ssd").then(|| d.flash_state().name().to_owned()),
             busy_s: seconds(|c| c.busy_ns),
             standby_s: seconds(|c| c.state_ns[PowerState::Standby as usize]),
             start_stops: c.start_stops - w.start_stops,

@@ -32,8 +32,12 @@ pub struct Report {
     pub bytes_read: u64,
     /// Bytes that the requests wrote.
     pub bytes_written: u64,
-    /// Extent accesses that tier 0 served, of all; 0 without any.
+    /// Extent accesses that found the extent on tier 0, of all; 0 without any. The first touch of an extent is a miss wherever
+    /// it is placed, so that policies compare: a volume that lies on flash as a whole has less than 1.
     pub fast_hit_ratio: f64,
+    /// Extent accesses that tier 0 served, of all: hits, and first touches that were placed there. 1 for a volume that lies on
+    /// flash as a whole.
+    pub fast_served_ratio: f64,
     /// From the first request that counts to the last reply.
     pub elapsed_s: Option<f64>,
     /// Requests a second.
@@ -208,6 +212,10 @@ pub struct MemberUsage {
     pub wear_eu: f64,
     /// Life used by the flash layer's erases, where that is simulated.
     pub flash_wear_eu: Option<f64>,
+    /// Bytes that the flash programmed ÷ bytes written to the device; `None` without a flash layer or writes.
+    pub write_amplification: Option<f64>,
+    /// State in which the flash began: `preconditioned`, `fresh` or `ideal`; `None` for what is no flash.
+    pub flash: Option<String>,
     /// Seconds with work in it.
     pub busy_s: f64,
     /// Seconds asleep.

@@ -2,7 +2,7 @@
 
 use isotherm_core::engine::knob;
 use isotherm_core::policy::ParamError;
-use isotherm_models::{Options, Sheet, SheetError, Span, sheet};
+use isotherm_models::{FlashState, Options, Sheet, SheetError, Span, sheet};
 
 use crate::LabError;
 use crate::policy_spec::PolicySpec;
@@ -197,6 +197,14 @@ impl Setup {
         })
     }
 
+    /// Flash of all devices begins in that state, with so much spare flash; `None` leaves each what it has.
+    pub fn set_flash(&mut self, state: Option<FlashState>, over_provisioning: Option<f64>) {
+        for d in self.tiers.iter_mut().flat_map(|t| &mut t.devices) {
+            d.options.flash = state.unwrap_or(d.options.flash);
+            d.options.over_provisioning = over_provisioning.or(d.options.over_provisioning);
+        }
+    }
+
     /// Check what can be checked without the trace.
     ///
     /// # Errors
@@ -218,6 +226,13 @@ impl Setup {
                 return bad("accelerate: must be within 0.000001 and 1000000000");
             }
             _ => {}
+        }
+        let spare = self.tiers.iter().flat_map(|t| &t.devices);
+        if spare
+            .filter_map(|d| d.options.over_provisioning)
+            .any(|s| !(0.01..=10.0).contains(&s))
+        {
+            return bad("over-provisioning: must be within 0.01 and 10");
         }
         if !(0.0..=1e6).contains(&self.host_w) {
             return bad("host power: must be within 0 and 1000000 W");

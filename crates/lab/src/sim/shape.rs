@@ -10,7 +10,7 @@ use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{self, MemberEntry};
 use isotherm_core::store::{BLOCK, Layout, Media, MediaError, MetaArea, Superblock, format, open};
 use isotherm_core::{Engine, MemberId, Nanos, TierId};
-use isotherm_models::{DeviceModel, Options, Sheet};
+use isotherm_models::{DeviceModel, FlashState, Options, Sheet};
 
 use super::setup::{Device, Setup, check_setting};
 use super::spread::Spread;
@@ -324,6 +324,11 @@ impl<'a> Drive<'a> {
             size: self.reach(),
             ..self.device.options
         }
+    }
+    /// The state in which its flash begins: as asked for, and ideal where the sheet has no flash layer.
+    pub fn flash_state(&self) -> FlashState {
+        let ftl = self.sheet.ssd.as_ref().and_then(|s| s.ftl.as_ref());
+        ftl.map_or(FlashState::Ideal, |_| self.device.options.flash)
     }
     /// Bytes up to the last one in use.
     pub fn reach(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! The grid: a TOML file whose lists are multiplied out into cells.
 
+use isotherm_models::FlashState;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -9,7 +10,7 @@ use crate::policy_spec::PolicySpec;
 use crate::sim::{Device, Setup, TimeMode};
 use crate::size::{self, Size};
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "traces",
     "policies",
     "params",
@@ -17,6 +18,8 @@ const KEYS: [&str; 16] = [
     "extent",
     "fast",
     "slow",
+    "flash",
+    "over_provisioning",
     "seeds",
     "time",
     "depth",
@@ -44,6 +47,12 @@ pub struct Cell {
     pub fast: Option<String>,
     /// Preset of the slow device, where named.
     pub slow: Option<String>,
+    /// State of the flash at the begin, where named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flash: Option<String>,
+    /// Spare flash as a share, instead of the sheets'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_provisioning: Option<f64>,
     /// Seed.
     pub seed: u64,
     /// Requests in flight; `None` when the trace's clock drives.
@@ -86,6 +95,12 @@ impl Cell {
             return a;
         }
         put("host-power", self.host_power.to_string());
+        if let Some(state) = &self.flash {
+            put("flash", state.clone());
+        }
+        if let Some(share) = self.over_provisioning {
+            put("over-provisioning", share.to_string());
+        }
         for s in &self.set {
             put("set", s.clone());
         }
@@ -125,6 +140,9 @@ impl Cell {
                 depth: depth.unwrap_or(1),
             },
         };
+        let flash = self.flash.as_deref().map(FlashState::parse).transpose();
+        let flash = flash.map_err(|e| bad("flash", &e))?;
+        setup.set_flash(flash, self.over_provisioning);
         setup.warm_up = self.warm_up;
         setup.limit = self.limit;
         setup.seed = self.seed;
@@ -184,6 +202,13 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
         })
     };
     let (fast, slow) = (optional("fast")?, optional("slow")?);
+    let flash = optional("flash")?;
+    let spare: Vec<Option<f64>> = if t.contains_key("over_provisioning") {
+        let list = numbers(t, "over_provisioning", 0.0)?;
+        list.into_iter().map(Some).collect()
+    } else {
+        vec![None]
+    };
     let (sizes, extents) = (or("fast_size", "10%")?, or("extent", "4K")?);
     let clocks = clocks(t)?;
     let seeds = numbers(t, "seeds", 0.0)?;
@@ -208,6 +233,8 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
         extent: String::new(),
         fast: None,
         slow: None,
+        flash: None,
+        over_provisioning: None,
         seed: 0,
         depth: None,
         accelerate: None,
@@ -223,6 +250,8 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
     grow(&mut cells, &sizes, |c, v| c.fast_size.clone_from(v));
     grow(&mut cells, &fast, |c, v| c.fast.clone_from(v));
     grow(&mut cells, &slow, |c, v| c.slow.clone_from(v));
+    grow(&mut cells, &flash, |c, v| c.flash.clone_from(v));
+    grow(&mut cells, &spare, |c, v| c.over_provisioning = *v);
     grow(&mut cells, &policies, |c, v| c.policy.clone_from(v));
     grow(&mut cells, &clocks, |c, v| {
         (c.depth, c.accelerate) = (v.depth, v.accelerate);

@@ -70,7 +70,8 @@ impl Candidate {
 }
 
 fn is_block(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device())
+    crate::mounts::dead(path).is_none()
+        && std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device())
 }
 
 /// What a member's hint holds.

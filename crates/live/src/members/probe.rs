@@ -4,6 +4,7 @@
 //! right all the same, or one session old.
 
 use crate::buffers::{ALIGNMENT, Buffer};
+use crate::stack;
 use isotherm_core::MemberId;
 use isotherm_core::store::counter::{self, Counter};
 use isotherm_core::store::superblock::SuperblockError;
@@ -62,6 +63,7 @@ pub(crate) fn second_by_counter(mut read: impl FnMut(u64, &mut [u8]) -> bool) ->
 /// # Errors
 /// It cannot be opened. The inner error says that it carries no volume, or none that can be used.
 pub fn probe(path: &Path, second: Second<'_>) -> io::Result<Result<Superblock, SuperblockError>> {
+    stack::reachable(path)?;
     let file = open_quietly(path)?;
     let first = at(&file, 0);
     let told = || {

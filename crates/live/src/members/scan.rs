@@ -2,6 +2,7 @@
 
 use super::probe::{Second, probe};
 use crate::device::Device;
+use crate::{mounts, stack};
 use isotherm_core::store::Superblock;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -65,6 +66,10 @@ pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
     let mut waiting: BTreeSet<PathBuf> = BTreeSet::new();
     let (tell, told) = mpsc::channel();
     for path in paths {
+        if let Err(e) = stack::reachable(&path) {
+            scan.notes.push(format!("{} {e}", path.display()));
+            continue;
+        }
         let (tell, second, asked) = (tell.clone(), second.to_vec(), path.clone());
         let started = std::thread::Builder::new()
             .name("probe".into())
@@ -109,10 +114,14 @@ pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
 
 /// Regular files of `dir` that are large enough.
 pub fn files_in(dir: &Path) -> Vec<PathBuf> {
+    if mounts::dead(dir).is_some() {
+        return Vec::new();
+    }
     let names = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = names
         .take(NAMES_MAX)
         .map(|d| d.path())
+        .filter(|p| mounts::dead(p).is_none())
         .filter(|p| fs::metadata(p).is_ok_and(|m| m.is_file() && m.len() >= LEAST_BYTES))
         .collect();
     files.sort();
@@ -128,7 +137,9 @@ pub fn moved_along(hint: &Path, dir: &Path) -> Vec<PathBuf> {
         for n in 1..parts.len().min(DEPTH_MAX) {
             let tail: PathBuf = parts[parts.len() - n..].iter().collect();
             let place = above.join(tail);
-            if place != hint && fs::metadata(&place).is_ok_and(|m| m.is_file()) {
+            let there =
+                mounts::dead(&place).is_none() && fs::metadata(&place).is_ok_and(|m| m.is_file());
+            if place != hint && there {
                 places.push(place);
             }
         }

@@ -200,7 +200,10 @@ impl Volume {
 /// Is there nothing at this path, or no device behind it?
 fn is_gone(path: &Path) -> bool {
     let gone = [libc::ENOENT, libc::ENXIO, libc::ENODEV, libc::ENOMEDIUM];
-    std::fs::File::open(path).is_err_and(|e| e.raw_os_error().is_some_and(|n| gone.contains(&n)))
+    // Behind a server that hangs it may be whole.
+    crate::mounts::dead(path).is_none()
+        && std::fs::File::open(path)
+            .is_err_and(|e| e.raw_os_error().is_some_and(|n| gone.contains(&n)))
 }
 
 /// Members that the newest session went without missed what it wrote: as good as missing, and not written to.

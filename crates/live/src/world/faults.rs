@@ -3,6 +3,7 @@
 use super::{MemberState, UringWorld};
 use crate::device::Device;
 use isotherm_core::{BufRef, DeviceOp, Nanos, OpKind};
+use rustix::fs::{AtFlags, StatxFlags};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::SystemTime;
@@ -34,8 +35,12 @@ pub(super) fn size_to_keep(device: &Device) -> Option<u64> {
     (known && !device.is_block && !SLOW.contains(&(about.f_type as i64))).then_some(device.bytes)
 }
 
+/// Asks for the size alone. Whoever asks for times as well makes the kernel mark them as seen (multigrain timestamps), and the next
+/// write then changes the inode, which the fdatasync after it must wait for.
 fn bytes_of(file: &File) -> Option<u64> {
-    file.metadata().ok().map(|m| m.len())
+    rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::SIZE)
+        .ok()
+        .map(|s| s.stx_size)
 }
 
 impl MemberState {

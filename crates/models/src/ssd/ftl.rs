@@ -2,7 +2,7 @@
 //!
 //! Every host page goes to the open host block; collection takes the closed block with the fewest valid pages, copies
 //! those to its own open block and erases the victim. Victims come from one list per valid count, so a collection costs
-//! O(1) and not a scan. 12 bytes per physical page, nothing allocated after `new`.
+//! O(1) and not a scan. 4 bytes per logical and per physical page, nothing allocated after `new`.
 
 /// No page, no block.
 const NONE: u32 = u32::MAX;
@@ -87,6 +87,45 @@ impl Ftl {
         }
     }
 
+    /// Put the fresh layer into the state that long uniform random writes lead to: every logical page is written, and the
+    /// closed blocks hold what greedy collection leaves in them, the newest all of their pages, the next victim 1 - 1/A of them
+    /// (A: [`greedy_write_amplification`]). Costs one pass instead of several overwrites of the drive, and counts as no wear.
+    pub fn age(&mut self) {
+        let logical = self.map.len();
+        let per_block = self.pages_per_block as usize;
+        let mut pages: Vec<u32> = (0..logical as u32).collect();
+        let mut seed = 0x1507_4e12_u64;
+        for i in (1..logical).rev() {
+            pages.swap(i, (random(&mut seed) % (i as u64 + 1)) as usize);
+        }
+        let closed = self.blocks.len() - RESERVE - 2;
+        let spare = (closed * per_block) as f64 / logical as f64 - 1.0;
+        let least = (1.0 - 1.0 / greedy_write_amplification(spare)).max(1e-9);
+        let full = |i: usize| least.powf((i as f64 + 0.5) / closed as f64) * per_block as f64;
+        let total: f64 = (0..closed).map(full).sum();
+        let (mut wanted, mut placed) = (0.0, 0);
+        // The oldest first: those behind have room for what rounding leaves over.
+        for i in (0..closed).rev() {
+            let Some(block) = self.free.pop() else { break };
+            wanted += full(i) / total * logical as f64;
+            let after = i * per_block;
+            let least_now = (logical - placed).saturating_sub(after);
+            let n = ((wanted as usize).saturating_sub(placed))
+                .max(least_now)
+                .min(per_block)
+                .min(logical - placed);
+            let from = block as usize * per_block;
+            for (at, &page) in (from..).zip(&pages[placed..placed + n]) {
+                self.map[page as usize] = at as u32;
+                self.owner[at] = page;
+            }
+            placed += n;
+            self.blocks[block as usize].valid = n as u32;
+            self.blocks[block as usize].closed = true;
+            self.link(block);
+        }
+    }
+
     /// Write logical pages `first..=last`; those beyond the end count as the last.
     pub fn write(&mut self, first: u64, last: u64) -> Work {
         let mut work = Work::default();
@@ -116,6 +155,17 @@ impl Ftl {
     pub fn write_amplification(&self) -> Option<f64> {
         let host = self.host_pages;
         (host > 0).then(|| (host + self.copied_pages) as f64 / host as f64)
+    }
+
+    /// Pages copied by collection and blocks erased.
+    pub fn copied_and_erased(&self) -> (u64, u64) {
+        (self.copied_pages, self.erases)
+    }
+
+    /// Bytes of the tables.
+    pub fn memory_bytes(&self) -> usize {
+        let words = self.map.len() + self.owner.len() + self.blocks.len() + self.heads.len();
+        words * size_of::<u32>() + self.blocks.len() * size_of::<Block>()
     }
 
     /// Pages programmed and blocks erased.
@@ -220,6 +270,14 @@ impl Ftl {
             self.blocks[next as usize].prev = prev;
         }
     }
+}
+
+/// The splitmix64 sequence.
+fn random(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// Write amplification of uniform random writes in the limit of many large blocks:

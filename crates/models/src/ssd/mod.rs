@@ -9,6 +9,7 @@
 //!
 //! Never made false: a result, once computed, does not change; an operation never ends before its latency and transfer.
 
+mod flash;
 mod ftl;
 mod sheet;
 
@@ -17,8 +18,9 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use isotherm_core::Nanos;
 
+use flash::Flash;
 pub use ftl::{Ftl, greedy_write_amplification};
-pub use sheet::{FtlSheet, SsdPower, SsdSheet};
+pub use sheet::{FtlSheet, Rated, SsdPower, SsdSheet};
 
 use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
 use crate::preset::Options;
@@ -26,6 +28,11 @@ use crate::span::SpanMap;
 
 /// Sequential runs remembered, for reads and for writes.
 const STREAMS: usize = 4;
+/// What a random operation costs is counted by pages up to so many bytes, the physical page of flash chips (some planes
+/// of 4 or 8 KiB); what is beyond goes at the drive's bandwidth, as it would in a sequential run.
+const BY_PAGES: u64 = 16 << 10;
+/// Units that one operation is spread over at most.
+const UNITS_AT_ONCE: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Streams {
@@ -55,6 +62,8 @@ struct Cost {
     occupied: u64,
     sequential: u64,
     ns_per_byte: f64,
+    /// Bytes of what one random operation of `occupied` reads or writes.
+    page: u64,
 }
 
 impl Cost {
@@ -64,7 +73,16 @@ impl Cost {
             occupied: (f64::from(units) * 1e9 / iops) as u64,
             sequential: (sequential_us * 1e3) as u64,
             ns_per_byte: 1e3 / mb_s,
+            page: 4096,
         }
+    }
+
+    /// Unit-nanoseconds that a random operation on `len` bytes from `offset` on takes of `units` units.
+    fn random(&self, offset: u64, len: u64, units: u64) -> u64 {
+        let pages = (offset + len).div_ceil(self.page) - offset / self.page;
+        let dear = pages.min((BY_PAGES / self.page).max(1));
+        let rest = (pages - dear) * self.page;
+        dear * self.occupied + (rest as f64 * self.ns_per_byte) as u64 * units
     }
 }
 
@@ -102,36 +120,25 @@ pub struct Ssd {
     ftl: Option<Flash>,
 }
 
-#[derive(Debug)]
-struct Flash {
-    layer: Ftl,
-    page_bytes: u64,
-    copy: u64,
-    erase: u64,
-    pe_cycles: f64,
-}
-
 impl Ssd {
     /// A drive by its data sheet. The sheet must have passed [`crate::Sheet::parse`].
     pub fn new(sheet: &SsdSheet, options: &Options) -> Ssd {
         let s = sheet;
         let us = |t: f64| (t * 1e3) as u64;
-        let logical = if options.size == 0 {
-            s.capacity
-        } else {
-            options.size.min(s.capacity)
-        };
-        let ftl = s.ftl.as_ref().filter(|_| options.ftl).map(|f| {
-            let page = u64::from(f.page_kib) * 1024;
-            let spare = options.over_provisioning.unwrap_or(f.over_provisioning);
-            Flash {
-                layer: Ftl::new(logical.div_ceil(page) as u32, f.pages_per_block, spare),
-                page_bytes: page,
-                copy: us(f.copy_us),
-                erase: us(f.erase_us),
-                pe_cycles: f.pe_cycles,
-            }
-        });
+        let mut write = Cost::new(
+            s.write_us,
+            s.write_iops,
+            s.sequential_write_us,
+            s.write_mb_s,
+            s.units,
+        );
+        let ftl = Flash::new(s, options, write.occupied);
+        if let Some(f) = &ftl {
+            write.occupied = f.left_for_programming();
+        }
+        if let Some(f) = &s.ftl {
+            write.page = write.page.max(u64::from(f.page_kib) << 10);
+        }
         Ssd {
             capacity: s.capacity,
             span: SpanMap::new(options.span, options.size, s.capacity),
@@ -142,13 +149,7 @@ impl Ssd {
                 s.read_mb_s,
                 s.units,
             ),
-            write: Cost::new(
-                s.write_us,
-                s.write_iops,
-                s.sequential_write_us,
-                s.write_mb_s,
-                s.units,
-            ),
+            write,
             flush: us(s.flush_us),
             discard: us(s.discard_us),
             wake: us(s.power.wake_us),
@@ -178,40 +179,69 @@ impl Ssd {
         }
     }
 
-    /// Pages programmed ÷ pages the host wrote, so far. `None` without FTL or writes.
+    /// Bytes programmed ÷ bytes the host wrote, so far. `None` without FTL or writes.
     pub fn write_amplification(&self) -> Option<f64> {
-        self.ftl
-            .as_ref()
-            .and_then(|f| f.layer.write_amplification())
+        let f = self.ftl.as_ref()?;
+        let host = self.totals.bytes_written;
+        (host > 0).then(|| f.bytes_programmed() as f64 / host as f64)
     }
 
-    /// The unit that is free first takes the work, and `extra` nanoseconds of its own after it: (finish, work).
+    /// Memory of the flash layer's tables in bytes, 0 without one.
+    pub fn flash_memory_bytes(&self) -> usize {
+        self.ftl.as_ref().map_or(0, Flash::memory_bytes)
+    }
+
+    /// The units that are free first take the work, and `extra` nanoseconds of their own after it: (finish, work).
     ///
     /// Work is unit-nanoseconds, and says what the operation takes of all that the drive can do: of its rate of operations
     /// or of its bandwidth, whichever is the larger share. A drive at either limit works with all units and draws its
-    /// sheet's active power; waiting for the latency is no work.
+    /// sheet's active power; waiting for the latency is no work. A random operation over several pages is that many
+    /// operations of the drive, spread over its units.
     #[inline]
     fn transfer(
         &mut self,
         cost: Cost,
         sequential: bool,
         at: u64,
-        len: u32,
+        (offset, len): (u64, u32),
         extra: u64,
     ) -> (u64, u64) {
-        let begin = at.max(self.units.pop_front().unwrap_or(0));
-        let (latency, occupied) = if sequential {
-            (cost.sequential, cost.sequential)
-        } else {
-            (cost.latency, cost.occupied)
-        };
-        self.occupy(begin + occupied + extra);
+        let units = self.units.len() as u64;
         let move_ns = (f64::from(len) * cost.ns_per_byte) as u64;
+        let (begin, latency, occupied) = if sequential {
+            let begin = self.take(at, 1, cost.sequential + extra);
+            (begin, cost.sequential, cost.sequential)
+        } else if u64::from(len) <= cost.page && offset.is_multiple_of(cost.page) {
+            let begin = self.take(at, 1, cost.occupied + extra);
+            (begin, cost.latency, cost.occupied)
+        } else {
+            let occupied = cost.random(offset, u64::from(len), units);
+            let pages = u64::from(len).div_ceil(cost.page).clamp(1, units);
+            let begin = self.take(at, pages, (occupied + extra) / pages);
+            (begin, cost.latency, occupied)
+        };
         self.interface = self.interface.max(at) + move_ns;
         (
             (begin + latency + move_ns).max(self.interface),
-            occupied.max(move_ns * self.units.len() as u64),
+            (occupied + extra).max(move_ns * units),
         )
+    }
+
+    /// The `n` units that are free first are occupied for `each`; when the last of them begins.
+    #[inline]
+    fn take(&mut self, at: u64, n: u64, each: u64) -> u64 {
+        let mut begin = at;
+        // What was occupied here may be free before another, so all are taken before any is put back.
+        let mut free = [0u64; UNITS_AT_ONCE];
+        let n = (n as usize).min(UNITS_AT_ONCE);
+        for slot in &mut free[..n] {
+            begin = at.max(self.units.pop_front().unwrap_or(0));
+            *slot = begin + each;
+        }
+        for &until in &free[..n] {
+            self.occupy(until);
+        }
+        begin
     }
 
     /// A unit is busy until `free`. Mostly later than all others, so a look from the back beats a heap.
@@ -231,15 +261,7 @@ impl Ssd {
     /// What the flash layer does about a write: nanoseconds of collection, which occupy the unit that takes the write.
     fn programme(&mut self, offset: u64, len: u32) -> u64 {
         let Some(f) = &mut self.ftl else { return 0 };
-        if len == 0 {
-            return 0;
-        }
-        let first = offset / f.page_bytes;
-        let last = (offset + u64::from(len) - 1) / f.page_bytes;
-        let work = f.layer.write(first, last);
-        let extra = u64::from(work.copies) * f.copy + u64::from(work.erases) * f.erase;
-        self.write_work += extra;
-        extra
+        f.write(offset, len)
     }
 
     fn awake(&mut self, now: u64) -> u64 {
@@ -272,7 +294,7 @@ impl DeviceModel for Ssd {
                 let at = self.awake(now);
                 let place = self.span.map(offset);
                 let run = self.reads.note(place, place + u64::from(len));
-                let (finish, work) = self.transfer(self.read, run, at, len, 0);
+                let (finish, work) = self.transfer(self.read, run, at, (place, len), 0);
                 self.read_work += work;
                 finish
             }
@@ -285,7 +307,7 @@ impl DeviceModel for Ssd {
                 } else {
                     0
                 };
-                let (finish, work) = self.transfer(self.write, run, at, len, extra);
+                let (finish, work) = self.transfer(self.write, run, at, (place, len), extra);
                 self.write_work += work;
                 self.last_write = self.last_write.max(finish);
                 finish
@@ -294,11 +316,7 @@ impl DeviceModel for Ssd {
             ModelOp::Discard => {
                 let at = self.awake(now);
                 if let Some(f) = &mut self.ftl {
-                    // Only whole pages are given up.
-                    f.layer.discard(
-                        offset.div_ceil(f.page_bytes),
-                        (offset + u64::from(len)) / f.page_bytes,
-                    );
+                    f.discard(offset, len);
                 }
                 at + self.discard
             }
@@ -355,7 +373,8 @@ impl DeviceModel for Ssd {
         out.state_j[PowerState::Active as usize] = (active as f64 * idle_w + work_j) * 1e-9;
         out.state_j[PowerState::Standby as usize] = standby as f64 * 1e-9 * standby_w;
         if let Some(f) = &self.ftl {
-            (out.flash_pages_written, out.erases) = f.layer.programmed_and_erased();
+            (out.flash_pages_written, out.erases) = f.programmed_and_erased();
+            out.flash_bytes_written = f.bytes_programmed();
         }
         out
     }
@@ -372,11 +391,7 @@ impl DeviceModel for Ssd {
         } else {
             0.0
         };
-        let flash_eu = self
-            .ftl
-            .as_ref()
-            .filter(|f| f.pe_cycles > 0.0)
-            .map(|f| f.layer.mean_erases() * 1e6 / f.pe_cycles);
+        let flash_eu = self.ftl.as_ref().and_then(Flash::wear_eu);
         Wear { host_eu, flash_eu }
     }
 

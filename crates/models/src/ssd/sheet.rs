@@ -40,7 +40,7 @@ pub struct SsdSheet {
     /// Wear: so many page reads count as one page write (GreenDM 6.1.5 uses 10 and 100); 0 = reads do not count.
     #[serde(default = "ten")]
     pub reads_per_write: f64,
-    /// Flash layer, for use with [`crate::Options::ftl`].
+    /// Flash layer; runs unless [`crate::Options::flash`] says `Ideal`.
     pub ftl: Option<FtlSheet>,
 }
 
@@ -76,6 +76,32 @@ pub struct FtlSheet {
     pub erase_us: f64,
     /// Programme-erase cycles a block survives; 0 = not stated.
     pub pe_cycles: f64,
+    /// Which blocks are collected.
+    #[serde(default)]
+    pub collection: Collection,
+    /// In which state the sheet's `write_iops` were taken.
+    #[serde(default)]
+    pub rated: Rated,
+}
+
+/// Which block a collection takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Collection {
+    /// The one with the fewest valid pages.
+    #[default]
+    Greedy,
+}
+
+/// The state of a drive whose random write rate is stated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rated {
+    /// Fresh, or written over a small part only: collection comes on top.
+    #[default]
+    Fresh,
+    /// Written over all of it until the rate settled: collection is in the figure.
+    Steady,
 }
 
 fn ten() -> f64 {

@@ -51,6 +51,10 @@ pub(super) struct Checkpoints {
     unread: bool,
     /// Records are not remembered (a mutant).
     pub(super) forgetful: bool,
+    /// Rows at the ends of blocks are left out (a mutant).
+    skips_rows: bool,
+    /// Replay begins where it ended (a mutant).
+    starts_late: bool,
 }
 
 impl Checkpoints {
@@ -75,6 +79,8 @@ impl Checkpoints {
             header_block: vec![0; BLOCK],
             unread: p.unread_metadata,
             forgetful: false,
+            skips_rows: chosen(p, Mutant::SkipRowAtBlockEnd),
+            starts_late: chosen(p, Mutant::StartCheckpointLate),
         }
     }
     /// The last durable one: its number, and where its records begin.
@@ -147,10 +153,13 @@ impl Checkpoints {
         })
     }
     /// The header goes out as it is now, with what is known of members' counters.
-    pub(super) fn encode_header(&mut self, counters: &Known) {
-        if let Some(b) = &self.building
+    pub(super) fn encode_header(&mut self, counters: &Known, tip: Tip) {
+        if let Some(b) = &mut self.building
             && b.header_due
         {
+            if self.starts_late {
+                b.header.start = tip;
+            }
             self.header_block
                 .copy_from_slice(&b.header.encode(&self.uuid, counters));
         }
@@ -231,6 +240,7 @@ impl Checkpoints {
                 let Some(units) = record::encode(map, e, Some(slot), geo, tell, place) else {
                     n += 1;
                     at = HEADER;
+                    b.cursor += u32::from(self.skips_rows);
                     continue;
                 };
                 at += units * 16;

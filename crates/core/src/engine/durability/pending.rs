@@ -129,6 +129,11 @@ impl Callers {
     pub(super) fn are_served(&self) -> bool {
         !self.serving.is_empty()
     }
+    /// Whoever came since counts as one of those of the round (a mutant).
+    pub(super) fn hurry(&mut self) {
+        let late = self.queue.drain(..).map(|(r, _)| (r, 0));
+        self.serving.extend(late);
+    }
     /// So many records are durable: who is served; the others wait on, since there were more changes than one round carries.
     pub(super) fn land(&mut self, committed: u64, mut served: impl FnMut(u32)) {
         let mut serving = core::mem::take(&mut self.serving);

@@ -147,7 +147,7 @@ impl Durability {
                 continue;
             }
             if !self.encode(g, m.extent, Some(m.dst), limit) {
-                if m.is_clean() {
+                if m.is_clean() && !g.broken(Mutant::KeepUnrecordedClean) {
                     r.revert_clean(g, index, &m);
                 }
                 break;

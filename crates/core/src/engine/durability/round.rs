@@ -311,7 +311,8 @@ impl Durability {
     /// The metadata writes of this round, into an empty list.
     fn metadata_writes(&mut self, writes: &mut Vec<MetaWrite>) {
         let area = self.layout.area;
-        self.checkpoints.encode_header(self.raising.known());
+        self.checkpoints
+            .encode_header(self.raising.known(), self.staging.tip());
         let mirror = self.layout.mirror.filter(|_| self.round.mirror);
         let targets = [
             Some((self.layout.primary, self.round.from)),
@@ -387,7 +388,7 @@ impl Durability {
         self.staging.last_flushed = self.round.to - 1;
         let everywhere = self.round.mirror || !self.has_mirror();
         self.pending.commit(self.round.taken, everywhere);
-        if everywhere {
+        if everywhere || g.broken(Mutant::SkipMirrorQuietly) {
             self.staging.mirrored = self.round.to;
             if self.staging.lazy_from.is_some_and(|s| self.round.to > s) {
                 self.follow.disclaimed();
@@ -402,9 +403,12 @@ impl Durability {
         RoundEnd::Durable
     }
 
-    /// The round is durable: who waited for it, and for no more than it carried.
-    pub(in crate::engine) fn serve(&mut self, served: impl FnMut(u32)) {
+    /// The round is durable: who waited for it, and for no more than it carried; `late`: and whoever came since (a mutant).
+    pub(in crate::engine) fn serve(&mut self, late: bool, served: impl FnMut(u32)) {
         let (committed, _) = self.pending.committed(false);
+        if late {
+            self.callers.hurry();
+        }
         self.callers.land(committed, served);
     }
 

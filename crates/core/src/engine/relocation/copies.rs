@@ -87,7 +87,7 @@ impl Relocation {
     pub(super) fn cleaned(&mut self, g: &mut Ground, d: &mut Durability, m: &Move, evict: bool) {
         let e = m.extent;
         let dirty = g.space.map.is_dirty(e);
-        if !dirty {
+        if !dirty || g.broken(Mutant::ForgetRecordedEarly) {
             g.space.map.set_recorded(m.src, false);
         }
         if !evict {

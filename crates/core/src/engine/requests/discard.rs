@@ -43,10 +43,11 @@ impl Requests {
         }
         let (from, to) = g.blocks_of(&w);
         let whole = (from, to) == (0, g.space.geo.blocks_per_extent());
+        let keeps = g.broken(Mutant::DiscardKeepsCopy);
         let map = &mut g.space.map;
         let changed = whole
             || map.invalidate(e, from, to)
-                | (map.copy(e).is_some() && map.copy_forget(e, from, to));
+                | (map.copy(e).is_some() && !keeps && map.copy_forget(e, from, to));
         if whole || map.is_gone(e) {
             unmap(p, e, slot);
         } else if changed {

@@ -178,6 +178,7 @@ fn place(p: &mut Parts<'_>, e: ExtentId) -> Option<Slot> {
         p.d.note_home(g, e);
     }
     g.counters.first_touches += 1;
+    g.counters.placed_fast += u64::from(g.space.geo.tier_of(slot) == TierId(0));
     g.misplaced(slot, false);
     let (policy, mut view, _) = p.r.ask(g, p.d, 0);
     policy.on_placed(&mut view, e, slot.into());

@@ -200,6 +200,7 @@ impl Requests {
         }
         // Only now are the blocks valid: a round that starts while the write is in flight must not expose them.
         let g = &mut *p.g;
+        let ok = ok || g.broken(Mutant::TrustFailedWrite);
         if ok && g.space.map.home(e) == Some(s) && g.space.map.validate(e, from, to) {
             p.d.note_home(g, e);
         }

@@ -32,8 +32,7 @@
 //! writes go to flash while it sleeps.
 //!
 //! 8 bytes and 1 bit an extent, 4 bytes a fast slot. Source: none, Isotherm's own; the idea that everything has one currency is
-//! older (HRO, OODT). When not to use it: where capacity counts,
-//! since copies add none; where sets a little larger than flash are read over and over, since its order is close to recency. The guard
+//! older (HRO, OODT). When not to use it: where capacity counts, since copies add none; where sets a little larger than flash are read over and over, since its order is close to recency. The guard
 //! does not weigh what cleaning costs: `bench/benefit/adversary.py` looks for work on which the slow device alone is faster.
 
 mod account;

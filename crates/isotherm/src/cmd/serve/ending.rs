@@ -6,14 +6,17 @@
 //!                                        │ no: look again, until --stop-timeout or a second signal: cut them off ─┘
 //! ```
 
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use isotherm_core::RequestOp;
 use isotherm_live::nbd::server::Server as NbdServer;
 use isotherm_live::{Server, block_file};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::device::Shown;
 use crate::Failure;
 
 /// How often the main thread looks whether the engine's thread is still there.
@@ -35,11 +38,27 @@ pub(super) enum End {
 /// What shows the volume to clients.
 #[derive(Default)]
 pub(super) struct FrontEnds {
+    /// The loop device over the block file; goes before it.
+    pub device: Option<Shown>,
     pub mount: Option<block_file::Mount>,
+    /// The directory of the block file, if it is ours.
+    pub own_dir: Option<PathBuf>,
     pub nbd: Option<NbdServer>,
 }
 
 impl FrontEnds {
+    /// Shows the block file as a loop device; what `status` says of it.
+    pub(super) fn show(&mut self, name: &str, server: &Server) -> Result<Value, Failure> {
+        let Some(mount) = &self.mount else {
+            return Ok(Value::Null);
+        };
+        let port = server.port();
+        let shown = Shown::start(mount.file(), name, port.read_only(), port.block_bytes())?;
+        let words = shown.describe();
+        self.device = Some(shown);
+        Ok(words)
+    }
+
     fn refuse_new(&mut self) {
         if let Some(mount) = &self.mount {
             mount.refuse_new();
@@ -49,17 +68,29 @@ impl FrontEnds {
         }
     }
 
-    /// Takes the block file away if nobody has it open.
-    fn unmount(&mut self) -> Result<(), block_file::Error> {
-        self.mount
-            .as_mut()
-            .map_or(Ok(()), block_file::Mount::unmount)
+    /// Takes the device and the block file away if nobody has them open; else who does.
+    fn unmount(&mut self) -> Result<(), String> {
+        if let Some(device) = &mut self.device {
+            if !device.detach() {
+                return Err(format!(
+                    "{} is in use: unmount what is on it first",
+                    device.link().display()
+                ));
+            }
+            self.device = None;
+        }
+        let Some(mount) = &mut self.mount else {
+            return Ok(());
+        };
+        mount.unmount().map_err(|e| e.to_string())
     }
 
     /// Who still uses the volume, in words; empty when nobody does.
     fn users(&mut self) -> Vec<String> {
         let mut users = Vec::new();
-        if self.unmount().is_err() {
+        if let (Err(_), Some(device)) = (self.unmount(), &self.device) {
+            users.push(format!("{} is in use", device.link().display()));
+        } else if self.mount.as_mut().is_some_and(|m| m.unmount().is_err()) {
             let file = self.mount.as_ref().map(|m| m.file().display().to_string());
             users.push(format!("{} is open", file.unwrap_or_default()));
         }
@@ -73,7 +104,14 @@ impl FrontEnds {
 
     /// No request comes after this. Who is still there gets errors.
     pub(super) fn end(self) {
+        if let Some(device) = self.device {
+            device.abandon();
+        }
         drop(self.mount);
+        if let Some(dir) = self.own_dir {
+            // Empty again, unless somebody put something there.
+            let _ = std::fs::remove_dir(dir);
+        }
         if let Some(nbd) = self.nbd {
             nbd.stop();
         }
@@ -113,6 +151,7 @@ fn say_failure(server: &Server, said: &mut bool) {
         return;
     };
     *said = true;
+    crate::notify::tell(&format!("STATUS=FAILED: {failure}: writes are refused"));
     let at = failure.at.duration_since(std::time::UNIX_EPOCH);
     eprintln!(
         "isotherm: volume failed: {failure} (at {} s since 1970): writes and flushes are refused from now on, reads go on; stop it, check the devices, serve again",
@@ -155,7 +194,7 @@ pub(super) fn wait(
                 Ok(()) => return Ok(vec![asker]),
                 Err(e) => {
                     // Nobody listens any more: then it was not important.
-                    let _ = asker.send(Err(e.to_string()));
+                    let _ = asker.send(Err(e));
                 }
             },
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use isotherm_core::engine::is_knob;
-use isotherm_core::{Nanos, World};
+use isotherm_core::{MemberId, Nanos, World};
 use isotherm_live::recorder::Recording;
 use isotherm_live::{Handle, VolumeConfig};
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use crate::control::entry::Entry;
 use crate::control::server::Service;
 use crate::control::{ClassesAsk, Request};
 use crate::figures;
+use crate::metrics::{Latency, Snapshot};
 use crate::policy_spec::param_words;
 use crate::tap::Tap;
 
@@ -37,6 +38,8 @@ pub(super) struct Live {
     pub(super) missing: Vec<u8>,
     pub(super) recovery: Value,
     pub(super) ends: Mutex<Sender<End>>,
+    /// The block device, once there is one.
+    pub(super) device: Mutex<Value>,
 }
 
 impl Live {
@@ -45,6 +48,39 @@ impl Live {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    pub(super) fn set_device(&self, device: Value) {
+        *self.device.lock().unwrap_or_else(PoisonError::into_inner) = device;
+    }
+
+    /// Which members sleep, in their order.
+    fn asleep(&self) -> Result<Vec<bool>, String> {
+        self.on_engine(|e, _| {
+            let members = e.space().geo.members.len() as u8;
+            (0..members).map(|m| e.is_asleep(MemberId(m))).collect()
+        })
+    }
+
+    /// For a scrape.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, String> {
+        let latency = self.on_engine(|e, _| {
+            let c = e.counters();
+            [
+                ("read", &c.read_latency),
+                ("write", &c.write_latency),
+                ("flush", &c.flush_latency),
+            ]
+            .map(|(op, h)| Latency::of(op, h))
+            .to_vec()
+        })?;
+        Ok(Snapshot {
+            stats: self.answer(&Request::Stats)?,
+            degraded: !self.missing.is_empty(),
+            read_only: self.read_only,
+            asleep: self.asleep()?,
+            latency,
+        })
     }
 
     fn setting(&self) -> MutexGuard<'_, ()> {
@@ -100,6 +136,26 @@ impl Live {
             ("recovery", self.recovery.clone()),
         ] {
             status[k] = v;
+        }
+        let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        status["device"] = device.clone();
+        drop(device);
+        let elapsed = self.elapsed();
+        let sleep: Vec<(bool, Value)> = self.on_engine(move |e, w| {
+            let members = e.space().geo.members.len() as u8;
+            let one = |m| {
+                (
+                    e.is_asleep(MemberId(m)),
+                    figures::sleep(e, w.now(), elapsed, m),
+                )
+            };
+            (0..members).map(one).collect()
+        })?;
+        for (i, (asleep, how)) in sleep.into_iter().enumerate() {
+            if let Some(member) = status["members"].get_mut(i) {
+                member["asleep"] = json!(asleep);
+                member["sleep"] = how;
+            }
         }
         Ok(status)
     }

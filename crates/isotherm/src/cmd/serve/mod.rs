@@ -1,5 +1,6 @@
 //! `isotherm serve`: opens the volume, starts the front ends, and ends them in the right order.
 
+mod device;
 mod ending;
 mod live;
 
@@ -13,12 +14,12 @@ use isotherm_live::port::Port;
 use isotherm_live::{OpenMode, Volume, VolumeConfig, block_file};
 use serde_json::{Value, json};
 
-use crate::Failure;
 use crate::args::ServeArgs;
 use crate::control::server::Control;
-use crate::control::socket_path;
 use crate::events_file::EventsFile;
+use crate::place::Registered;
 use crate::tap::Tap;
+use crate::{Failure, notify};
 use ending::FrontEnds;
 use live::Live;
 
@@ -60,6 +61,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     // From here on a signal means drain and checkpoint, also while recovery still runs.
     let (ends, ended) = std::sync::mpsc::channel();
     ending::watch_signals(ends.clone())?;
+    if args.wait > 0 {
+        device::wait_for_members(args, &ended)?;
+    }
     let mode = match (args.read_only, args.accept_loss) {
         (true, _) => OpenMode::ReadOnly,
         (false, true) => OpenMode::AcceptLoss,
@@ -85,7 +89,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         server.port(),
         server.handle().classes().map().clone(),
     ));
-    let service = Live {
+    let service = Arc::new(Live {
         handle: server.handle(),
         tap: Arc::clone(&tap),
         file: std::path::absolute(isotherm_live::volume::description(&args.volume))
@@ -99,14 +103,18 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         missing,
         recovery,
         ends: Mutex::new(ends),
-    };
+        device: Mutex::default(),
+    });
     for source in &config.io.classes_off {
         crate::classes::switch(&server.handle(), source, false)
             .map_err(|e| Failure::failed(format!("{}: classes_off: {e}", args.volume.display())))?;
     }
     let keeper = Keeper::start(server.handle())
         .map_err(|e| Failure::failed(format!("no thread for classes: {e}")))?;
-    let control = Control::start(&socket_path(&args.volume), Arc::new(service))?;
+    let socket = crate::place::socket_to_listen(&args.volume)
+        .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
+    let control = Control::start(&socket, service.clone())?;
+    let metrics = start_metrics(args, &service)?;
     let port: Arc<dyn Port> = tap.clone();
     let mut front = FrontEnds::default();
     if !addresses.is_empty() {
@@ -127,18 +135,33 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         ring: config.io.fuse_ring,
         ..block_file::Options::default()
     };
-    if let Some(dir) = &args.block_file {
+    if let Some((dir, own)) = device::block_dir(args, &config.name)? {
+        if args.loop_device {
+            device::clear_stale(&dir.join(&config.name));
+        }
         let mount =
-            block_file::mount_on_engine(&server.handle(), port, dir, &config.name, &options);
+            block_file::mount_on_engine(&server.handle(), port, &dir, &config.name, &options);
         front.mount = Some(mount.map_err(|e| Failure::failed(e.to_string()))?);
+        front.own_dir = own.then_some(dir);
+    }
+    if args.loop_device {
+        let shown = front.show(&config.name, &server)?;
+        service.set_device(shown);
     }
     for note in &notes {
         eprintln!("isotherm: {note}");
     }
+    let registered = Registered::new(&args.volume);
+    let watch = notify::Watch::start(server.handle());
     say("ready");
+    notify::tell(&format!(
+        "READY=1\nSTATUS=serving {}",
+        crate::human::bytes(server.handle().volume_bytes())
+    ));
     let patience = Duration::from_secs(args.stop_timeout);
     let waiting = ending::wait(&ended, &server, &mut front, patience)?;
-    drop(keeper);
+    notify::tell("STOPPING=1\nSTATUS=writing everything down");
+    drop((keeper, metrics, registered));
     // Front ends first, so that nothing new comes; then what was handed over is served and written down.
     front.end();
     tap.end();
@@ -150,7 +173,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         // The asker may have gone; the outcome is on standard error as well.
         let _ = asker.send(stopped.clone());
     }
-    drop(control);
+    drop((control, watch));
     stopped.map_err(Failure::Failed)
 }
 
@@ -212,9 +235,24 @@ fn recovery(volume: &Volume) -> Value {
     })
 }
 
+/// `--metrics`: what it tells comes from the engine, at each scrape.
+fn start_metrics(
+    args: &ServeArgs,
+    service: &Arc<Live>,
+) -> Result<Option<crate::http::HttpServer>, Failure> {
+    let Some(address) = &args.metrics else {
+        return Ok(None);
+    };
+    let service = Arc::clone(service);
+    let server = crate::metrics::start(address, move || service.snapshot())?;
+    eprintln!("isotherm: metrics at {}", server.address());
+    Ok(Some(server))
+}
+
 fn front_end_names(args: &ServeArgs, config: &VolumeConfig) -> Vec<String> {
-    let file = args
-        .block_file
+    let own = || device::block_dir(args, &config.name).ok().flatten();
+    let dir = (args.block_file.clone()).or_else(|| own().map(|d| d.0));
+    let file = dir
         .iter()
         .map(|d| format!("block-file:{}", d.join(&config.name).display()));
     file.chain(args.nbd.iter().map(|a| format!("nbd:{a}")))

@@ -18,13 +18,13 @@ use crate::size::Size;
 
 /// The cache's device (5.1), as a preset.
 pub const CACHE: &str = "intel-x25e-32";
-/// What stands for an arm of the array of 5.1, as a preset.
-pub const DISK: &str = "wd5000aaks";
+/// The array of 5.1, as a preset.
+pub const DISK: &str = "raid1e-5";
 /// The configurations compared, and what the paper calls them.
 pub const CONFIGURATIONS: [&str; 3] = ["none", "LRU", "LRU-S"];
 
 /// What stands for the machine, in words.
-pub const ARRAY_WORDS: &str = "one 7200-rpm disk (wd5000aaks), the volume spread over all of it, for the 5-disk RAID-1E array, whose drives the paper does not name: transactions follow one another, so one arm works at a time";
+pub const ARRAY_WORDS: &str = "raid1e-5, five 7200-rpm disks as RAID-1E, the volume spread over all of it: the paper names neither the drives nor the size of a chunk";
 
 /// What stands for the prototype's cache, in words.
 pub const MAP_WORDS: &str = "the prototype keeps its map in memory and never flushes: FLUSH costs nothing here, the journal's writes stay";

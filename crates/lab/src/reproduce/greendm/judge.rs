@@ -1,7 +1,6 @@
 //! How GreenDM's claims are judged, and the table of figure 6.5 to 6.7's six measures.
 //!
-//! A direction holds if it holds in every cell. A printed size of an effect holds if more than half of our cells are within the
-//! printed range, widened by half of either end: the size is alike, not the digits.
+//! A direction holds if it holds in every cell; sizes are judged by [`crate::reproduce::verdict`].
 
 use std::sync::Arc;
 
@@ -50,19 +49,14 @@ pub fn range(out: &mut Outcome, key: &str, values: impl IntoIterator<Item = f64>
     let Some(p) = out.printed(key) else {
         return out.cannot(key, "the data file has no value");
     };
-    let wide = (p.low - p.low.abs() / 2.0, p.high + p.high.abs() / 2.0);
-    let alike = values
-        .iter()
-        .filter(|v| (wide.0..=wide.1).contains(*v))
-        .count();
     let (low, high) = ends(values.iter().copied());
     let why = format!(
-        "ours {}, printed {}; {alike} of {} cells alike",
+        "ours {}, printed {}; {} cells",
         span(low, high, unit),
         span(p.low, p.high, unit),
         values.len()
     );
-    out.judge(key, 2 * alike > values.len(), why);
+    out.judge_size(key, values, unit, why);
 }
 
 /// `a > b` by name, and their figures.

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use isotherm_core::Nanos;
 use isotherm_models::enclosure::Host;
-use isotherm_models::{DeviceModel, Options, Span, sheet};
+use isotherm_models::{DeviceModel, FlashState, Options, Span, sheet};
 
 use super::unflushed::Unflushed;
 use isotherm_traces::{Op, Record, TraceError};
@@ -184,6 +184,8 @@ fn device(name: &str, span: Span, standby_after_s: Option<f64>) -> Result<Device
         model: Model::Sheet(Box::new(sheet(name)?)),
         options: Options {
             span,
+            // 8 GB at most of 300: hardly any collection.
+            flash: FlashState::Ideal,
             ..Options::default()
         },
         standby_after_s,

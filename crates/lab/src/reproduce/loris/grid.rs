@@ -65,6 +65,8 @@ impl Grid {
         let base = |c: cell::Cell| cell::Cell {
             extent: load.extent,
             warm_up: load.warm_up,
+            // Loris' layers keep their maps in memory (III): neither it nor what it is compared with flushes for them.
+            flushes: false,
             ..c
         };
         let mut cells = vec![base(cell::Cell::alone(SLOW))];

@@ -2,7 +2,7 @@
 
 use isotherm_core::Nanos;
 use isotherm_models::measure::{Work, run as drive};
-use isotherm_models::{ModelOp, Options, preset};
+use isotherm_models::{FlashState, ModelOp, Options, preset};
 
 use super::grid::{FAST, SLOW};
 use crate::LabError;
@@ -19,7 +19,11 @@ const OPERATIONS: u64 = 4000;
 
 /// A figure of the model: sequential in 128 KiB, random in 4 KiB over `span` bytes (0: the device).
 fn measured(name: &str, op: ModelOp, random: bool, depth: u32, span: u64) -> Result<f64, LabError> {
-    let mut model = preset(name, &Options::default())?;
+    let options = Options {
+        flash: FlashState::Fresh,
+        ..Options::default()
+    };
+    let mut model = preset(name, &options)?;
     let work = Work {
         op,
         len: if random { 4 << 10 } else { 128 << 10 },

@@ -18,13 +18,10 @@ const ALIKE: f64 = 5.0;
 const LARGE: u32 = 32;
 
 /// The compared policies, in this order, and what they are called.
-const NAMES: [&str; 5] = [
-    "OODT",
-    "Hystor",
-    "RAF",
-    "Hystor's count, OODT's migration",
-    "RAF's count, OODT's migration",
-];
+const NAMES: [&str; 5] = ["OODT", "Hystor's cache", "RAF's cache", "Hystor", "RAF"];
+/// What the paper compares OODT with (4.1): the priorities of Hystor and RAF in the same tiering, and not their caches.
+const HYSTOR: usize = 3;
+const RAF: usize = 4;
 
 /// What a figure shows.
 struct Shown {
@@ -144,7 +141,7 @@ fn run(ctx: &Ctx<'_>, out: &mut Outcome, shown: &Shown) -> Result<(), LabError> 
     let work = work::work(ctx, shown.kind)?;
     work::describe(out, &[shown.kind], std::slice::from_ref(&work));
     describe(out);
-    out.substitutes.push("Hystor and RAF: reconstructed caches (`isotherm policies`), as their papers are not at hand; beside them their way of counting under OODT's migration, which may be what the paper ran".to_owned());
+    out.substitutes.push("Hystor and RAF: as in 4.1 their priorities under OODT's migration; beside them their caches (`isotherm policies`), reconstructed as their papers are not at hand, which no claim is judged by".to_owned());
     let alone = simulate(ctx, &work, &[Cell::alone(DISK), Cell::alone(FLASH)])?;
     let (disk, flash) = (&alone[0], &alone[1]);
     let policies = [
@@ -240,7 +237,7 @@ fn judge(out: &mut Outcome, shown: &Shown, disk: &Report, points: &[Point]) {
     // How far OODT is under Hystor and RAF, by share.
     let leads: Vec<(u32, f64)> = counted
         .iter()
-        .flat_map(|p| [1, 2].map(|i| (p.share, less(p.time(0), p.time(i)))))
+        .flat_map(|p| [HYSTOR, RAF].map(|i| (p.share, less(p.time(0), p.time(i)))))
         .collect();
     let at = |share: u32| points.iter().find(|p| p.share == share);
     if let Some(p) = shown.against_disk.and_then(at) {
@@ -268,7 +265,7 @@ fn judge(out: &mut Outcome, shown: &Shown, disk: &Report, points: &[Point]) {
         range(out, "mean", [mean], "%");
     }
     if let Some(p) = shown.hystor_ahead.and_then(at) {
-        two(out, "hystor-large", p, 1, 0, disk);
+        two(out, "hystor-large", p, HYSTOR, 0, disk);
     }
     if let Some(p) = shown.hystor_bad.and_then(at) {
         let over = |i| p.time(i) / seconds(disk) * 100.0;
@@ -276,20 +273,20 @@ fn judge(out: &mut Outcome, shown: &Shown, disk: &Report, points: &[Point]) {
             "at {} %: OODT {:.1}, Hystor {:.1}, RAF {:.1} % of the disk's time",
             p.share,
             over(0),
-            over(1),
-            over(2)
+            over(HYSTOR),
+            over(RAF)
         );
-        let holds = p.time(1) > p.time(0) && p.time(1) > p.time(2);
+        let holds = p.time(HYSTOR) > p.time(0) && p.time(HYSTOR) > p.time(RAF);
         out.judge("hystor-small", holds, why);
     }
     if let Some(from) = shown.over_raf {
         let them: Vec<&Point> = small().filter(|p| p.share >= from).collect();
-        let (low, high) = ends(them.iter().map(|p| less(p.time(1), p.time(2))));
+        let (low, high) = ends(them.iter().map(|p| less(p.time(HYSTOR), p.time(RAF))));
         let why = format!("{} less time than RAF", span(low, high, "%"));
         out.judge("hystor-raf", low > 0.0, why);
     }
     if let Some(p) = points.iter().find(|p| p.share > LARGE) {
-        let (low, high) = ends((0..3).map(|i| p.time(i)));
+        let (low, high) = ends([0, HYSTOR, RAF].map(|i| p.time(i)));
         let apart = less(low, high);
         let why = format!(
             "at {} % the three are {apart:.1} % apart (alike: {ALIKE:.0} %)",

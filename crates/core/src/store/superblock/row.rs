@@ -1,0 +1,106 @@
+//! A row of the table of members.
+
+use super::super::codec::{id_at, put, u16_at, u32_at, u64_at};
+use super::{HINT_BYTES, SuperblockError};
+use crate::units::TierId;
+use alloc::string::String;
+
+/// What a line of the member table says of its member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemberState {
+    /// It holds part of the volume.
+    #[default]
+    InUse,
+    /// It was taken out. Its identity is never given to another.
+    Gone,
+    /// It is being added: nothing lies on it yet that anybody relies on.
+    Joining,
+}
+
+impl MemberState {
+    fn code(self) -> u8 {
+        match self {
+            MemberState::InUse => 1,
+            MemberState::Gone => 2,
+            MemberState::Joining => 3,
+        }
+    }
+    fn from_code(c: u8) -> Option<MemberState> {
+        let all = [MemberState::InUse, MemberState::Gone, MemberState::Joining];
+        all.into_iter().find(|s| s.code() == c)
+    }
+}
+
+/// One line of the member table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberEntry {
+    /// Identity of the device within the volume.
+    pub uuid: [u8; 16],
+    /// Its number in records, never given to another device of this volume.
+    pub id: u16,
+    /// Does it take part?
+    pub state: MemberState,
+    /// Tier.
+    pub tier: TierId,
+    /// Slots on it.
+    pub slots: u32,
+    /// First byte of slots.
+    pub data_offset: u64,
+    /// Device bytes that the volume uses: the device must have at least these.
+    pub bytes: u64,
+    /// Where checksums of its blocks lie, and their bytes. 0: no room is laid out for them, which is so unless a feature
+    /// bit asks for it at creation.
+    pub sums: (u64, u64),
+    /// Its counter was at least this when the superblock was written.
+    pub counter: u64,
+    /// Where it was last seen; a hint for people, never trusted.
+    pub hint: String,
+}
+
+pub(super) fn text(b: &[u8]) -> String {
+    let end = b.iter().position(|&c| c == 0).unwrap_or(b.len());
+    String::from_utf8_lossy(&b[..end]).into_owned()
+}
+
+pub(super) fn put_text(b: &mut [u8], at: usize, room: usize, s: &str) {
+    let mut n = s.len().min(room);
+    while !s.is_char_boundary(n) {
+        n -= 1;
+    }
+    put(b, at, &s.as_bytes()[..n]);
+}
+
+pub(super) fn encode_row(m: &MemberEntry, b: &mut [u8]) {
+    put(b, 0, &m.uuid);
+    put(b, 16, &m.id.to_le_bytes());
+    b[18] = m.state.code();
+    b[19] = m.tier.0;
+    put(b, 20, &m.slots.to_le_bytes());
+    put(b, 24, &m.data_offset.to_le_bytes());
+    put(b, 32, &m.bytes.to_le_bytes());
+    put(b, 40, &m.sums.0.to_le_bytes());
+    put(b, 48, &m.sums.1.to_le_bytes());
+    put(b, 56, &m.counter.to_le_bytes());
+    put_text(b, 64, HINT_BYTES, &m.hint);
+}
+
+/// A line of the member table; `None` if it is empty.
+pub(super) fn decode_row(b: &[u8]) -> Result<Option<MemberEntry>, SuperblockError> {
+    if b[18] == 0 {
+        return Ok(None);
+    }
+    let state = MemberState::from_code(b[18])
+        .ok_or(SuperblockError::Impossible("a member in an unknown state"))?;
+    Ok(Some(MemberEntry {
+        uuid: id_at(b, 0),
+        id: u16_at(b, 16),
+        state,
+        tier: TierId(b[19]),
+        slots: u32_at(b, 20),
+        data_offset: u64_at(b, 24),
+        bytes: u64_at(b, 32),
+        sums: (u64_at(b, 40), u64_at(b, 48)),
+        counter: u64_at(b, 56),
+        hint: text(&b[64..64 + HINT_BYTES]),
+    }))
+}

@@ -1,0 +1,131 @@
+//! Does the catalogue say what lies on the tiers?
+
+use crate::catalogue::{Body, Catalogue, NodeId};
+use crate::scan::scan;
+use crate::store::Store;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const LIST_MAX: usize = 200;
+
+fn paths(cat: &Catalogue) -> BTreeMap<Vec<u8>, NodeId> {
+    let all = cat
+        .all()
+        .flat_map(|(id, _)| cat.paths(id).into_iter().map(move |p| (p, id)));
+    all.collect()
+}
+
+/// Read the tiers anew and compare; `repair` shows what is there from now on. No name changes meanwhile.
+pub fn check(store: &Store, repair: bool) -> Value {
+    let _names = store.names_or_wait();
+    let fresh = match scan(&store.roots) {
+        Ok(fresh) => fresh,
+        Err(e) => {
+            return json!({"ok": false, "files": store.cat().files(), "findings": [e.0], "more": 0, "repaired": false});
+        }
+    };
+    let mut findings = Vec::new();
+    let (ours, theirs) = (paths(&store.cat()), paths(&fresh));
+    let text = |p: &[u8]| String::from_utf8_lossy(p).into_owned();
+    let mut todo: Vec<(Vec<u8>, Option<NodeId>, Option<NodeId>)> = Vec::new();
+    for (path, id) in &ours {
+        match theirs.get(path) {
+            None => {
+                findings.push(format!("{}: taken away underneath", text(path)));
+                todo.push((path.clone(), Some(*id), None));
+            }
+            Some(other) => {
+                if let Some(what) = differs(store, *id, &fresh, *other) {
+                    findings.push(format!("{}: {what}", text(path)));
+                    todo.push((path.clone(), Some(*id), Some(*other)));
+                }
+            }
+        }
+    }
+    for (path, id) in theirs.iter().filter(|t| !ours.contains_key(t.0)) {
+        findings.push(format!("{}: made underneath", text(path)));
+        todo.push((path.clone(), None, Some(*id)));
+    }
+    let ok = findings.is_empty();
+    let more = findings.len().saturating_sub(LIST_MAX);
+    findings.truncate(LIST_MAX);
+    if repair {
+        mend(store, &fresh, &todo);
+    }
+    json!({"ok": ok, "files": store.cat().files(), "findings": findings, "more": more, "repaired": repair && !ok})
+}
+
+fn differs(store: &Store, id: NodeId, fresh: &Catalogue, other: NodeId) -> Option<&'static str> {
+    let cat = store.cat();
+    let (a, b) = (cat.get(id)?, fresh.get(other)?);
+    if std::mem::discriminant(&a.body) != std::mem::discriminant(&b.body) {
+        return Some("is something else underneath");
+    }
+    if a.dir().is_some() {
+        return None;
+    }
+    if a.tier != b.tier {
+        return Some("lies on another tier");
+    }
+    if a.facts.id != b.facts.id {
+        return Some("replaced underneath");
+    }
+    // What is open has its attributes from its descriptor.
+    let in_use = store.lives.get(id).is_some();
+    ((a.facts.size, a.facts.mtime) != (b.facts.size, b.facts.mtime) && !in_use)
+        .then_some("changed underneath")
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let at = path.iter().rposition(|b| *b == b'/');
+    at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]))
+}
+
+fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Option<NodeId>)]) {
+    let mut cat = store.cat_mut();
+    // What is gone goes from the leaves up.
+    for (path, id, _) in todo.iter().rev().filter(|t| t.2.is_none()) {
+        let (dir, name) = split(path);
+        if id.is_some()
+            && let Some(dir) = cat.find(dir)
+            && let Some(node) = cat.unlink(dir, name)
+        {
+            store.gone(&mut cat, node);
+        }
+    }
+    for (path, id, other) in todo {
+        let Some(n) = other.and_then(|o| fresh.get(o)) else {
+            continue;
+        };
+        let known = id
+            .and_then(|id| cat.get(id))
+            .map(|k| std::mem::discriminant(&k.body));
+        if let Some(id) = id
+            && known == Some(std::mem::discriminant(&n.body))
+        {
+            cat.replace(*id, n.tier, n.facts.id);
+            if let Some(k) = cat.get_mut(*id) {
+                k.facts = n.facts;
+            }
+            store.tell_kernel(*id);
+            continue;
+        }
+        let (dir, name) = split(path);
+        let Some(dir) = cat.find(dir) else { continue };
+        if let Some(old) = cat.unlink(dir, name) {
+            store.gone(&mut cat, old);
+        }
+        // Its children come by themselves, after it in the order of paths.
+        let body = match &n.body {
+            Body::Dir(d) => Body::Dir(Box::new(crate::catalogue::Dir {
+                on: d.on,
+                ..Default::default()
+            })),
+            other => other.clone(),
+        };
+        if let Some(new) = cat.add(dir, name, n.tier, n.facts, body) {
+            let xattrs = other.map_or_else(Vec::new, |o| fresh.xattrs(o).to_vec());
+            cat.set_xattrs(new, xattrs);
+        }
+    }
+}

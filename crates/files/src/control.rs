@@ -1,0 +1,271 @@
+//! Questions and orders to a mounted file system: extended attributes `user.isotherm.*` of its files, which exist nowhere else.
+//!
+//! | attribute | of | read | written |
+//! |---|---|---|---|
+//! | `status`, `stats` | anything | figures, JSON | - |
+//! | `where`, `why` | a file or directory | where it is; what decides that | - |
+//! | `pin` | a file or directory | its pin | a tier; empty: none |
+//! | `policy` | a directory | its policy | `PRESET:SHARE`; empty: none |
+//! | `migrate` | anything | what would move | `now`: plan and move now |
+//! | `check` | anything | names and attributes against the tiers | `repair` |
+//!
+//! Orders are root's and the owner's of the mount.
+
+use crate::catalogue::{Node, NodeId};
+use crate::placement::{DIRS_MAX, Wanted, wall};
+use crate::rules::WhichTier;
+use crate::store::Store;
+use crate::tree::Tier;
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+/// Longest answer: what Linux allows an attribute.
+pub const ANSWER_MAX: usize = 65_536;
+/// Moves and findings that are listed; the rest is counted.
+const LIST_MAX: usize = 200;
+
+/// What is asked, if the attribute is one of ours.
+pub fn ours(name: &[u8]) -> Option<&str> {
+    name.strip_prefix(b"user.isotherm.")
+        .and_then(|n| std::str::from_utf8(n).ok())
+}
+
+/// The answer to a question about a node.
+///
+/// # Errors
+/// There is no such question.
+pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
+    let value = match what {
+        "status" => status(store),
+        "stats" => stats(store),
+        "where" => place(store, id)?,
+        "why" => why(store, id)?,
+        "migrate" => moves(store, &store.would_move()),
+        "check" => crate::check::check(store, false),
+        "pin" => json!(place(store, id)?["pinned_to"]),
+        "policy" => json!(place(store, id)?["policy"]),
+        _ => return Err(Errno::NODATA),
+    };
+    let mut text = serde_json::to_vec(&value).map_err(|_| Errno::IO)?;
+    if text.len() > ANSWER_MAX {
+        text = br#"{"error":"the answer is too long"}"#.to_vec();
+    }
+    Ok(text)
+}
+
+/// Carry out an order.
+///
+/// # Errors
+/// There is no such order, or it cannot be carried out; the reason in words is in `status` under `said`.
+pub fn order(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), Errno> {
+    let value = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?.trim();
+    let path = || {
+        let path = store.cat().path(id).ok_or(Errno::NOENT)?;
+        String::from_utf8(path).map_err(|_| Errno::ILSEQ)
+    };
+    match (what, value) {
+        ("pin", "") => change(store, |r| {
+            r.pins.remove(&path().unwrap_or_default());
+        }),
+        ("pin", tier) => {
+            let tier = WhichTier::parse(tier).and_then(|t| t.of(store.roots.len()));
+            let (tier, path) = (tier.ok_or(Errno::INVAL)?, path()?);
+            change(store, |r| {
+                r.pins.insert(path, tier);
+            })
+        }
+        ("policy", "") => change(store, |r| {
+            r.policies.remove(&path().unwrap_or_default());
+        }),
+        ("policy", text) => policy(store, id, &path()?, text),
+        ("migrate", "now") => {
+            store.placement.hurry.store(true, Ordering::SeqCst);
+            Ok(())
+        }
+        ("check", "repair") => {
+            crate::check::check(store, true);
+            Ok(())
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn change(store: &Store, f: impl FnOnce(&mut crate::placement::Remembered)) -> Result<(), Errno> {
+    store.remember(f).map_err(|e| {
+        store.say(&e.0);
+        Errno::INVAL
+    })
+}
+
+fn policy(store: &Store, id: NodeId, path: &str, text: &str) -> Result<(), Errno> {
+    if store.cat().get(id).and_then(Node::dir).is_none() {
+        return Err(Errno::NOTDIR);
+    }
+    let (preset, share) = text.rsplit_once(':').unwrap_or((text, "20"));
+    let share: u8 = share
+        .parse()
+        .ok()
+        .filter(|s| *s <= 100)
+        .ok_or(Errno::INVAL)?;
+    let mut refused = false;
+    let (preset, path) = (preset.to_owned(), path.to_owned());
+    change(store, |r| {
+        let others = r.policies.iter().filter(|p| *p.0 != path);
+        let taken: u32 = others.clone().map(|p| u32::from(p.1.1)).sum();
+        if taken + u32::from(share) > 100 || others.count() >= DIRS_MAX {
+            refused = true;
+        } else {
+            r.policies.insert(path, (preset, share));
+        }
+    })?;
+    if refused {
+        store.say("policies of directories: their shares are over 100 per cent, or there are more than 15");
+        return Err(Errno::INVAL);
+    }
+    Ok(())
+}
+
+fn tiers(store: &Store) -> Value {
+    let mut files = vec![0u64; store.roots.len()];
+    for (_, n) in store.cat().all().filter(|n| n.1.is_file()) {
+        files[usize::from(n.tier)] += 1;
+    }
+    let tier = |t: usize| {
+        let (free, all) = store.room(t as Tier);
+        json!({
+            "tier": t, "path": store.tier_name(t as Tier), "files": files[t],
+            "bytes": store.bytes_on[t].load(Ordering::Relaxed), "free_bytes": free, "room_bytes": all,
+            "above_mark": t + 1 < store.roots.len() && store.is_full(t as Tier),
+        })
+    };
+    (0..store.roots.len()).map(tier).collect()
+}
+
+fn status(store: &Store) -> Value {
+    let moving =
+        store.placement.moving.now().map(
+            |(path, copied, bytes)| json!({"path": path, "copied_bytes": copied, "bytes": bytes}),
+        );
+    let said = store.said.lock().unwrap_or_else(PoisonError::into_inner);
+    let said: Vec<&String> = said.iter().rev().take(20).collect();
+    let (policy, remembered) = {
+        let brain = store
+            .placement
+            .brain
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        (brain.policy(), brain.remembered.clone())
+    };
+    json!({
+        "state": if store.is_stuck() { "stuck" } else { "serving" },
+        "policy": policy, "moves": store.placement.moves,
+        "migrating": store.placement.hurry.load(Ordering::SeqCst),
+        "marks_percent": [store.marks.0, store.marks.1],
+        "tiers": tiers(store), "moving": moving, "in_use": store.lives.count(),
+        "pins": remembered.pins, "policies": remembered.policies,
+        "rules": store.placement.rules.iter().map(|r| &r.text).collect::<Vec<_>>(),
+        "recovered": {"finished": store.recovered.finished, "dropped": store.recovered.dropped, "temps": store.recovered.temps},
+        "said": said,
+    })
+}
+
+fn stats(store: &Store) -> Value {
+    let p = &store.placement;
+    let brain_bytes = p
+        .brain
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .bytes();
+    let done = |i: usize| p.done[i].load(Ordering::Relaxed);
+    json!({
+        "files": store.cat().files(), "accesses": p.accesses.load(Ordering::Relaxed),
+        "unheard": p.unheard.load(Ordering::Relaxed),
+        "moves": {"done": done(0), "refused": done(1), "failed": done(2)},
+        "policy_bytes": brain_bytes, "tiers": tiers(store),
+    })
+}
+
+fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
+    let facts = store.facts(id)?;
+    let cat = store.cat();
+    let n = cat.get(id).ok_or(Errno::NOENT)?;
+    let path = cat.path(id).ok_or(Errno::NOENT)?;
+    let text = String::from_utf8_lossy(&path).into_owned();
+    let on: Vec<usize> = match n.dir() {
+        Some(d) => (0..store.roots.len())
+            .filter(|t| d.on & (1 << t) != 0)
+            .collect(),
+        None => vec![usize::from(n.tier)],
+    };
+    let links = n.links();
+    drop(cat);
+    let brain = store
+        .placement
+        .brain
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let own = brain.remembered.policies.get(&text);
+    Ok(json!({
+        "path": text, "tier": on[0], "on": on,
+        "below": on.iter().map(|t| store.roots[*t].path.join(std::path::Path::new(&text))).collect::<Vec<_>>(),
+        "bytes": facts.size, "names": links,
+        "pinned_to": brain.remembered.pin(&path),
+        "policy": own.map(|(p, share)| format!("{p}:{share}")),
+    }))
+}
+
+fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
+    store.listen();
+    let mut value = place(store, id)?;
+    let (facts, path, is_file) = {
+        let cat = store.cat();
+        let n = cat.get(id).ok_or(Errno::NOENT)?;
+        (n.facts, cat.path(id).ok_or(Errno::NOENT)?, n.is_file())
+    };
+    let rule = store
+        .placement
+        .rules
+        .iter()
+        .find(|r| r.matches(&path, &facts, wall()));
+    let open = store.lives.get(id);
+    let mut brain = store
+        .placement
+        .brain
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let now = store.placement.now(&brain);
+    let decided = if value["pinned_to"].is_null() {
+        if rule.is_some() { "rule" } else { "policy" }
+    } else {
+        "pin"
+    };
+    value["decided_by"] = json!(decided);
+    value["rule"] = json!(rule.map(|r| &r.text));
+    value["in_use"] = json!(open.is_some());
+    value["passthrough"] = json!(open.is_some_and(|l| l.passed.load(Ordering::SeqCst)));
+    value["last_access_s"] = json!(brain.last(id));
+    value["policy_says"] = json!(is_file.then(|| brain.explain(now, id)));
+    Ok(value)
+}
+
+fn moves(store: &Store, wanted: &[Wanted]) -> Value {
+    let cat = store.cat();
+    let one = |w: &Wanted| {
+        let path = cat.path(w.node)?;
+        let bytes = cat.get(w.node)?.facts.size;
+        Some(json!({
+            "path": String::from_utf8_lossy(&path), "from": w.from, "to": w.to, "bytes": bytes, "wanted_by": w.why,
+        }))
+    };
+    let bytes: u64 = wanted
+        .iter()
+        .filter_map(|w| cat.get(w.node))
+        .map(|n| n.facts.size)
+        .sum();
+    json!({
+        "files": wanted.len(), "bytes": bytes,
+        "moves": wanted.iter().filter_map(one).take(LIST_MAX).collect::<Vec<_>>(),
+    })
+}

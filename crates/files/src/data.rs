@@ -1,0 +1,392 @@
+//! Bytes and attributes of files.
+
+use crate::catalogue::{Body, NodeId};
+use crate::disk::{Root, copy_range};
+use crate::live::{Held, Live};
+use crate::placement::Seen;
+use crate::store::Store;
+use crate::tree::{Facts, Time};
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, FallocateFlags, Gid, Mode, SeekFrom, Timespec, Timestamps, Uid, XattrFlags,
+};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A time to set.
+#[derive(Clone, Copy, Debug)]
+pub enum SetTime {
+    /// As it is.
+    Keep,
+    /// The moment of the call.
+    Now,
+    /// This one.
+    At(Time),
+}
+
+impl SetTime {
+    fn spec(self) -> Timespec {
+        let special = |nsec| Timespec {
+            tv_sec: 0,
+            tv_nsec: nsec,
+        };
+        match self {
+            SetTime::Keep => special(rustix::fs::UTIME_OMIT),
+            SetTime::Now => special(rustix::fs::UTIME_NOW),
+            SetTime::At(t) => Timespec {
+                tv_sec: t.sec,
+                tv_nsec: i64::from(t.nsec),
+            },
+        }
+    }
+}
+
+/// What attributes are to be.
+#[derive(Clone, Copy, Debug)]
+pub struct SetAttr {
+    /// Permissions.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Last read.
+    pub atime: SetTime,
+    /// Last write.
+    pub mtime: SetTime,
+}
+
+/// One place at which attributes are kept.
+enum Target<'a> {
+    Open(Held<'a>),
+    At(&'a Root, &'a [u8]),
+}
+
+impl Target<'_> {
+    fn own(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        match self {
+            Target::Open(h) => rustix::fs::fchown(h.fd()?, uid, gid),
+            Target::At(r, p) => rustix::fs::chownat(&r.fd, *p, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
+        }
+    }
+    fn mode(&self, mode: u32) -> Result<(), Errno> {
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        match self {
+            Target::Open(h) => rustix::fs::fchmod(h.fd()?, mode),
+            Target::At(r, p) => rustix::fs::chmodat(&r.fd, *p, mode, AtFlags::empty()),
+        }
+    }
+    fn times(&self, times: &Timestamps) -> Result<(), Errno> {
+        match self {
+            Target::Open(h) => rustix::fs::futimens(h.fd()?, times),
+            Target::At(r, p) => rustix::fs::utimensat(&r.fd, *p, times, AtFlags::SYMLINK_NOFOLLOW),
+        }
+    }
+    fn set_xattr(&self, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<(), Errno> {
+        match self {
+            Target::Open(h) => rustix::fs::fsetxattr(h.fd()?, name, value, flags),
+            Target::At(r, p) => rustix::fs::lsetxattr(&r.through(p)[..], name, value, flags),
+        }
+    }
+    fn remove_xattr(&self, name: &[u8]) -> Result<(), Errno> {
+        match self {
+            Target::Open(h) => rustix::fs::fremovexattr(h.fd()?, name),
+            Target::At(r, p) => rustix::fs::lremovexattr(&r.through(p)[..], name),
+        }
+    }
+}
+
+impl Store {
+    /// Do something to the attributes of a node wherever they are kept, then look at them anew.
+    fn on_each(
+        &self,
+        node: NodeId,
+        f: impl Fn(&Target<'_>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let live = self.lives.get(node);
+        let (path, on) = {
+            let cat = self.cat();
+            let n = cat.get(node).ok_or(Errno::NOENT)?;
+            let on = n.dir().map_or(1 << n.tier, |d| d.on);
+            (cat.path(node), on)
+        };
+        if let Some(live) = live.filter(|l| l.hold().fd().is_ok()) {
+            let held = live.hold();
+            let done = f(&Target::Open(held));
+            live.changed();
+            done?;
+            let facts = live.facts()?;
+            self.seen(node, facts);
+            return Ok(());
+        }
+        let path = path.ok_or(Errno::NOENT)?;
+        for (_, root) in self
+            .roots
+            .iter()
+            .enumerate()
+            .filter(|(t, _)| on & (1 << t) != 0)
+        {
+            f(&Target::At(root, &path))?;
+        }
+        let first = on.trailing_zeros() as usize;
+        if let Some(facts) = self.roots[first].stat(&path)? {
+            let mut cat = self.cat_mut();
+            if let Some(n) = cat.get_mut(node) {
+                let nlink = n.facts.nlink;
+                n.facts = Facts { nlink, ..facts };
+            }
+        }
+        Ok(())
+    }
+    /// Change attributes.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn set_attr(&self, node: NodeId, set: &SetAttr) -> Result<Facts, Errno> {
+        if let Some(size) = set.size {
+            self.truncate(node, size)?;
+        }
+        let keep = |t: &SetTime| matches!(t, SetTime::Keep);
+        let times = !keep(&set.atime) || !keep(&set.mtime);
+        if set.uid.is_some() || set.gid.is_some() || set.mode.is_some() || times {
+            let _names = self.names()?;
+            self.on_each(node, |at| {
+                if set.uid.is_some() || set.gid.is_some() {
+                    at.own(set.uid, set.gid)?;
+                }
+                if let Some(mode) = set.mode {
+                    at.mode(mode)?;
+                }
+                if times {
+                    at.times(&Timestamps {
+                        last_access: set.atime.spec(),
+                        last_modification: set.mtime.spec(),
+                    })?;
+                }
+                Ok(())
+            })?;
+            if set.mode.is_some() {
+                self.reread_acl(node)?;
+            }
+        }
+        self.facts(node)
+    }
+    /// A change of mode changes access lists with it.
+    fn reread_acl(&self, node: NodeId) -> Result<(), Errno> {
+        let listed = |name: &[u8]| name.starts_with(b"system.posix_acl");
+        if self.cat().xattrs(node).iter().any(|x| listed(&x.0)) {
+            self.reread_xattrs(node)?;
+        }
+        Ok(())
+    }
+    fn reread_xattrs(&self, node: NodeId) -> Result<(), Errno> {
+        let at = {
+            let cat = self.cat();
+            cat.get(node).map(|n| n.tier).zip(cat.path(node))
+        };
+        if let Some((tier, path)) = at {
+            let all = crate::disk::xattrs(&self.roots[usize::from(tier)], &path)?;
+            self.cat_mut().set_xattrs(node, all);
+        }
+        Ok(())
+    }
+    /// Set an extended attribute.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn set_xattr(
+        &self,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let _names = self.names()?;
+        let flags = XattrFlags::from_bits_retain(flags);
+        self.on_each(node, |at| at.set_xattr(name, value, flags))?;
+        self.reread_xattrs(node)
+    }
+    /// Remove an extended attribute.
+    ///
+    /// # Errors
+    /// There is none, or the device's.
+    pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let _names = self.names()?;
+        self.on_each(node, |at| at.remove_xattr(name))?;
+        self.reread_xattrs(node)
+    }
+    fn truncate(&self, node: NodeId, size: u64) -> Result<(), Errno> {
+        if !matches!(self.cat().get(node).map(|n| &n.body), Some(Body::File)) {
+            return Err(Errno::INVAL);
+        }
+        let live = self.live(node)?;
+        let done = self.with_room(&live, |fd| rustix::fs::ftruncate(fd, size));
+        self.release(&live);
+        done
+    }
+    /// A change of data. Where its tier is full the file moves to the next that has room, and it is tried again.
+    fn with_room<T>(
+        &self,
+        live: &Arc<Live>,
+        f: impl Fn(&OwnedFd) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        loop {
+            let tier = {
+                let held = live.hold();
+                let b = held.backing()?;
+                let done = if b.writable {
+                    f(&b.fd)
+                } else {
+                    Err(Errno::ROFS)
+                };
+                live.changed();
+                match done {
+                    Err(Errno::NOSPC | Errno::DQUOT) => b.tier,
+                    other => return other,
+                }
+            };
+            self.room_changed(tier);
+            if usize::from(tier) + 1 >= self.roots.len() || !self.spill(live.node, tier) {
+                return Err(Errno::NOSPC);
+            }
+        }
+    }
+    /// Read. Fewer bytes only at the end of the file.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn read(&self, live: &Live, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let held = live.hold();
+        let fd = held.fd()?;
+        let mut done = 0;
+        while done < buffer.len() {
+            match rustix::io::pread(fd, &mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        drop(held);
+        self.placement
+            .see(Seen::new(live.node, false, offset, done as u32));
+        Ok(done)
+    }
+    /// Write all of it.
+    ///
+    /// # Errors
+    /// No tier has room, or the device's.
+    pub fn write(
+        &self,
+        live: &Arc<Live>,
+        offset: u64,
+        data: &[u8],
+        durable: bool,
+    ) -> Result<(), Errno> {
+        self.with_room(live, |fd| {
+            crate::disk::write_all(fd, data, offset)?;
+            if durable {
+                rustix::fs::fdatasync(fd)
+            } else {
+                Ok(())
+            }
+        })?;
+        self.placement
+            .see(Seen::new(live.node, true, offset, data.len() as u32));
+        Ok(())
+    }
+    /// Set room aside, punch holes, zero: as fallocate(2).
+    ///
+    /// # Errors
+    /// As fallocate(2).
+    pub fn fallocate(
+        &self,
+        live: &Arc<Live>,
+        offset: u64,
+        len: u64,
+        mode: i32,
+    ) -> Result<(), Errno> {
+        let flags = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
+        self.with_room(live, |fd| rustix::fs::fallocate(fd, flags, offset, len))
+    }
+    /// Next data or hole.
+    ///
+    /// # Errors
+    /// There is none behind, or the device's.
+    pub fn seek(&self, live: &Live, offset: u64, hole: bool) -> Result<u64, Errno> {
+        let held = live.hold();
+        let to = if hole {
+            SeekFrom::Hole(offset)
+        } else {
+            SeekFrom::Data(offset)
+        };
+        rustix::fs::seek(held.fd()?, to)
+    }
+    /// Copy a range from one file to another, or within one.
+    ///
+    /// # Errors
+    /// No room, or the devices'.
+    pub fn copy(
+        &self,
+        from: &Live,
+        a: u64,
+        to: &Arc<Live>,
+        b: u64,
+        len: u64,
+    ) -> Result<u64, Errno> {
+        // Ranges that begin at the same offset of two files are the common case (cp); the rest goes by hand in the kernel.
+        if a != b || from.node == to.node {
+            return Err(Errno::XDEV);
+        }
+        let source = {
+            let held = from.hold();
+            rustix::io::fcntl_dupfd_cloexec(held.fd()?, 0)?
+        };
+        // The source may move meanwhile: what it was is copied, and its bytes are the same.
+        self.with_room(to, |fd| copy_range(&source, fd, a, len))
+    }
+    /// Make a file durable.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn sync(&self, live: &Live, data_only: bool) -> Result<(), Errno> {
+        let held = live.hold();
+        let fd = held.fd()?;
+        if data_only {
+            rustix::fs::fdatasync(fd)
+        } else {
+            rustix::fs::fsync(fd)
+        }
+    }
+    /// Make a directory durable on every tier that has it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn sync_dir(&self, node: NodeId) -> Result<(), Errno> {
+        let (path, on) = {
+            let cat = self.cat();
+            let n = cat.get(node).ok_or(Errno::NOENT)?;
+            (
+                cat.path(node).ok_or(Errno::NOENT)?,
+                n.dir().ok_or(Errno::NOTDIR)?.on,
+            )
+        };
+        for (_, root) in self
+            .roots
+            .iter()
+            .enumerate()
+            .filter(|(t, _)| on & (1 << t) != 0)
+        {
+            rustix::fs::fsync(root.directory(&path)?)?;
+        }
+        Ok(())
+    }
+    /// Changes of a file so far.
+    pub fn changes(live: &Live) -> u64 {
+        live.changes.load(Ordering::SeqCst)
+    }
+}

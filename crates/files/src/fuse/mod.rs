@@ -1,0 +1,290 @@
+//! The kernel's requests.
+//!
+//! Permissions are checked by the kernel (`default_permissions`), locks are kept by it; names and attributes are cached there as long as it
+//! likes, since every change goes through here, and what changes underneath is told to it when it is noticed.
+
+mod requests;
+
+use crate::catalogue::{Name, NodeId};
+use crate::data::SetTime;
+use crate::live::Live;
+use crate::names::Maker;
+use crate::store::Store;
+use crate::tree::{Facts, Time};
+use fuser::{
+    BackingId, Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyEmpty,
+    ReplyEntry, ReplyXattr, Request, TimeOrNow,
+};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long the kernel may keep names and attributes.
+const TTL: Duration = Duration::from_secs(3600);
+
+/// Who reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// Through the kernel's cache and this program; open files can move.
+    Cached,
+    /// The kernel reads and writes the file below by itself; open files stay.
+    Passthrough,
+}
+
+struct Handle {
+    live: Arc<Live>,
+    backing: Option<Arc<BackingId>>,
+    wrote: bool,
+}
+
+type Listing = Arc<Mutex<Vec<(Name, NodeId)>>>;
+
+/// The file system that the session threads call.
+pub struct Served {
+    store: Arc<Store>,
+    io: Io,
+    owner: u32,
+    next: AtomicU64,
+    handles: RwLock<HashMap<u64, Arc<Handle>>>,
+    lists: Mutex<HashMap<u64, Listing>>,
+    /// Of the last open.
+    reason: Arc<Mutex<Option<String>>>,
+}
+
+fn errno(e: Errno) -> FuseErrno {
+    FuseErrno::from_i32(e.raw_os_error())
+}
+
+fn node(ino: INodeNo) -> NodeId {
+    (ino.0 - 1) as NodeId
+}
+
+fn number(id: NodeId) -> INodeNo {
+    INodeNo(u64::from(id) + 1)
+}
+
+fn system(t: Time) -> SystemTime {
+    let nanos = Duration::from_nanos(u64::from(t.nsec));
+    if t.sec >= 0 {
+        UNIX_EPOCH + Duration::from_secs(t.sec as u64) + nanos
+    } else {
+        UNIX_EPOCH - Duration::from_secs(t.sec.unsigned_abs()) + nanos
+    }
+}
+
+fn time(t: SystemTime) -> Time {
+    match t.duration_since(UNIX_EPOCH) {
+        Ok(d) => Time {
+            sec: d.as_secs() as i64,
+            nsec: d.subsec_nanos(),
+        },
+        Err(e) => {
+            let d = e.duration();
+            let (sec, nsec) = (d.as_secs() as i64, d.subsec_nanos());
+            if nsec == 0 {
+                Time { sec: -sec, nsec: 0 }
+            } else {
+                Time {
+                    sec: -sec - 1,
+                    nsec: 1_000_000_000 - nsec,
+                }
+            }
+        }
+    }
+}
+
+fn set_time(t: Option<TimeOrNow>) -> SetTime {
+    match t {
+        None => SetTime::Keep,
+        Some(TimeOrNow::Now) => SetTime::Now,
+        Some(TimeOrNow::SpecificTime(t)) => SetTime::At(time(t)),
+    }
+}
+
+fn kind(mode: u32) -> FileType {
+    match mode & 0o170_000 {
+        0o040_000 => FileType::Directory,
+        0o120_000 => FileType::Symlink,
+        0o010_000 => FileType::NamedPipe,
+        0o020_000 => FileType::CharDevice,
+        0o060_000 => FileType::BlockDevice,
+        0o140_000 => FileType::Socket,
+        _ => FileType::RegularFile,
+    }
+}
+
+fn attr(id: NodeId, f: &Facts) -> FileAttr {
+    FileAttr {
+        ino: number(id),
+        size: f.size,
+        blocks: f.blocks,
+        atime: system(f.atime),
+        mtime: system(f.mtime),
+        ctime: system(f.ctime),
+        crtime: UNIX_EPOCH,
+        kind: kind(f.mode),
+        perm: (f.mode & 0o7777) as u16,
+        nlink: f.nlink,
+        uid: f.uid,
+        gid: f.gid,
+        rdev: rustix::fs::major(f.rdev) << 8
+            | (rustix::fs::minor(f.rdev) & 0xff)
+            | (rustix::fs::minor(f.rdev) & !0xff) << 12,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+impl Served {
+    /// Serve a store; `owner` may give orders besides root.
+    pub fn new(store: Arc<Store>, io: Io, owner: u32) -> Served {
+        Served {
+            store,
+            io,
+            owner,
+            next: AtomicU64::new(1),
+            handles: RwLock::default(),
+            lists: Mutex::default(),
+            reason: Arc::default(),
+        }
+    }
+    /// Why files are not passed through although that was asked for, once the kernel has said so.
+    pub fn reason(&self) -> Arc<Mutex<Option<String>>> {
+        Arc::clone(&self.reason)
+    }
+    fn handle(&self, fh: FileHandle) -> Result<Arc<Handle>, Errno> {
+        let all = self.handles.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(&fh.0).cloned().ok_or(Errno::BADF)
+    }
+    fn keep(&self, handle: Handle) -> FileHandle {
+        let fh = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut all = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+        all.insert(fh, Arc::new(handle));
+        FileHandle(fh)
+    }
+    /// The kernel gets one more reference.
+    fn refer(&self, id: NodeId) -> Result<(FileAttr, Generation), Errno> {
+        let facts = self.store.facts(id)?;
+        let mut cat = self.store.cat_mut();
+        let n = cat.get_mut(id).ok_or(Errno::NOENT)?;
+        n.lookups += 1;
+        Ok((attr(id, &facts), Generation(u64::from(n.generation))))
+    }
+    fn entry(&self, id: Result<NodeId, Errno>, reply: ReplyEntry) {
+        match id.and_then(|id| self.refer(id)) {
+            Ok((attr, generation)) => reply.entry(&TTL, &attr, generation),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+    fn forget_one(&self, id: NodeId, n: u64) {
+        let mut cat = self.store.cat_mut();
+        if let Some(node) = cat.get_mut(id) {
+            node.lookups = node.lookups.saturating_sub(n);
+        }
+        cat.drop_unused(id);
+    }
+    /// The kernel's own way to the file below, if that was asked for and goes.
+    fn backing(
+        &self,
+        live: &Live,
+        open: impl FnOnce(&rustix::fd::OwnedFd) -> std::io::Result<BackingId>,
+    ) -> Option<Arc<BackingId>> {
+        if self.io == Io::Cached {
+            return None;
+        }
+        let held = live.hold();
+        let fd = held.fd().ok()?;
+        let mut there = live
+            .passthrough
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if there.is_none() {
+            match open(fd) {
+                Ok(id) => *there = Some(Arc::new(id)),
+                Err(e) => {
+                    let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+                    if reason.is_none() {
+                        self.store
+                            .say(&format!("no passthrough: the kernel says: {e}"));
+                        *reason = Some(e.to_string());
+                    }
+                    return None;
+                }
+            }
+        }
+        live.passed.store(true, Ordering::SeqCst);
+        there.clone()
+    }
+    fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
+        match done {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+    fn maker(req: &Request, umask: u32) -> Maker {
+        Maker {
+            uid: req.uid(),
+            gid: req.gid(),
+            umask,
+        }
+    }
+    fn may_order(&self, req: &Request) -> Result<(), Errno> {
+        if req.uid() == 0 || req.uid() == self.owner {
+            Ok(())
+        } else {
+            Err(Errno::PERM)
+        }
+    }
+    fn listing(&self, fh: FileHandle) -> Option<Listing> {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.get(&fh.0).cloned()
+    }
+    /// What a listing says at an offset: `.`, `..`, then the names as they were when it was begun.
+    fn listed(
+        &self,
+        dir: NodeId,
+        fh: FileHandle,
+        offset: u64,
+        mut add: impl FnMut(NodeId, u64, &[u8]) -> bool,
+    ) {
+        let Some(list) = self.listing(fh) else { return };
+        let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+        if offset == 0 && !list.is_empty() {
+            *list = self.store.cat().list(dir);
+        }
+        let up = match self.store.cat().get(dir).map(|n| n.names.clone()) {
+            Some(crate::catalogue::Names::One(up, _)) => up,
+            _ => dir,
+        };
+        for at in offset.. {
+            let full = match at {
+                0 => add(dir, 1, b"."),
+                1 => add(up, 2, b".."),
+                n => match list.get(n as usize - 2) {
+                    Some((name, id)) => add(*id, n + 1, name),
+                    None => return,
+                },
+            };
+            if full {
+                return;
+            }
+        }
+    }
+}
+
+impl Served {
+    fn sized(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
+        match value {
+            Err(e) => reply.error(errno(e)),
+            Ok(v) if size == 0 => reply.size(v.len() as u32),
+            Ok(v) if v.len() > size as usize => reply.error(errno(Errno::RANGE)),
+            Ok(v) => reply.data(&v),
+        }
+    }
+}
+
+fn libc_accmode() -> i32 {
+    (rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR).bits() as i32
+}

@@ -1,0 +1,574 @@
+//! Each request of the kernel, answered by the store.
+
+use super::{Handle, Served, TTL, attr, errno, kind, libc_accmode, node, number, set_time};
+use crate::catalogue::Body;
+use crate::data::SetAttr;
+use crate::placement::Seen;
+use crate::tree::Facts;
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use super::Io;
+
+impl Filesystem for Served {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        for flag in [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_POSIX_ACL,
+            InitFlags::FUSE_DONT_MASK,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        ] {
+            // What a kernel lacks it does without.
+            let _ = config.add_capabilities(flag);
+        }
+        if self.io == Io::Passthrough
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+        {
+            let _ = config.set_max_stack_depth(1);
+        }
+        let _ = config.set_max_write(1 << 20);
+        let _ = config.set_max_background(64);
+        Ok(())
+    }
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let id = self.store.cat().child(node(parent), name.as_bytes());
+        self.entry(id.ok_or(Errno::NOENT), reply);
+    }
+    fn forget(&self, _req: &Request, ino: INodeNo, n: u64) {
+        self.forget_one(node(ino), n);
+    }
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.store.facts(node(ino)) {
+            Ok(f) => reply.attr(&TTL, &attr(node(ino), &f)),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let set = SetAttr {
+            mode,
+            uid,
+            gid,
+            size,
+            atime: set_time(atime),
+            mtime: set_time(mtime),
+        };
+        match self.store.set_attr(node(ino), &set) {
+            Ok(f) => reply.attr(&TTL, &attr(node(ino), &f)),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.store.cat().get(node(ino)).map(|n| &n.body) {
+            Some(Body::Link(to)) => reply.data(to),
+            _ => reply.error(errno(Errno::INVAL)),
+        }
+    }
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let (dir, maker, name) = (node(parent), Self::maker(req, umask), name.as_bytes());
+        if mode & 0o170_000 == 0o100_000 || mode & 0o170_000 == 0 {
+            let made = self.store.create(dir, name, mode, maker);
+            self.entry(
+                made.map(|(id, live)| {
+                    self.store.release(&live);
+                    id
+                }),
+                reply,
+            );
+            return;
+        }
+        let dev = rustix::fs::makedev(
+            (rdev >> 8) & 0xfff,
+            (rdev & 0xff) | ((rdev >> 12) & 0x000f_ff00),
+        );
+        self.entry(self.store.mknod(dir, name, mode, dev, maker), reply);
+    }
+    fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self
+            .store
+            .mkdir(node(parent), name.as_bytes(), mode, Self::maker(req, umask));
+        self.entry(made, reply);
+    }
+    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        Self::empty(
+            self.store.unlink(node(parent), name.as_bytes()).map(|_| ()),
+            reply,
+        );
+    }
+    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        Self::empty(self.store.rmdir(node(parent), name.as_bytes()), reply);
+    }
+    fn symlink(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let target = target.as_os_str().as_bytes();
+        let maker = Self::maker(req, 0);
+        self.entry(
+            self.store
+                .symlink(node(parent), name.as_bytes(), target, maker),
+            reply,
+        );
+    }
+    fn rename(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        if flags.contains(RenameFlags::RENAME_WHITEOUT) {
+            reply.error(errno(Errno::INVAL));
+            return;
+        }
+        let keep = flags.contains(RenameFlags::RENAME_NOREPLACE);
+        let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
+        let (from, to) = (node(parent), node(newparent));
+        Self::empty(
+            self.store.rename(
+                from,
+                name.as_bytes(),
+                to,
+                newname.as_bytes(),
+                keep,
+                exchange,
+            ),
+            reply,
+        );
+    }
+    fn link(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let done = self
+            .store
+            .link(node(ino), node(newparent), newname.as_bytes());
+        self.entry(done.map(|()| node(ino)), reply);
+    }
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let before = self.store.cat().get(node(ino)).map(|n| n.facts);
+        let live = match self.store.live(node(ino)) {
+            Ok(live) => live,
+            Err(e) => return reply.error(errno(e)),
+        };
+        let wrote = flags.0 & libc_accmode() != 0;
+        let backing = self.backing(&live, |fd| reply.open_backing(fd));
+        let fh = self.keep(Handle {
+            live,
+            backing: backing.clone(),
+            wrote,
+        });
+        if let Some(b) = backing {
+            let seen = Seen::new(node(ino), wrote, 0, 1 << 16);
+            self.store.placement.see(seen);
+            return reply.opened_passthrough(fh, FopenFlags::empty(), &b);
+        }
+        // What was changed underneath since is not answered from the kernel's cache.
+        let now = self.handle(fh).and_then(|h| h.live.facts());
+        let same = |a: Facts, b: Facts| (a.id, a.size, a.mtime) == (b.id, b.size, b.mtime);
+        let keep = matches!((before, now), (Some(a), Ok(b)) if same(a, b));
+        if !keep {
+            self.store.tell_kernel(node(ino));
+        }
+        let flags = if keep {
+            FopenFlags::FOPEN_KEEP_CACHE
+        } else {
+            FopenFlags::empty()
+        };
+        reply.opened(fh, flags);
+    }
+    fn read(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut buffer = vec![0; size as usize];
+        match self
+            .handle(fh)
+            .and_then(|h| self.store.read(&h.live, offset, &mut buffer))
+        {
+            Ok(n) => reply.data(&buffer[..n]),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+    fn write(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write: WriteFlags,
+        flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let durable = rustix::fs::OFlags::from_bits_retain(flags.0 as u32)
+            .contains(rustix::fs::OFlags::DSYNC);
+        match self
+            .handle(fh)
+            .and_then(|h| self.store.write(&h.live, offset, data, durable))
+        {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        // Nothing is kept back, and locks are the kernel's: it need not ask again.
+        reply.error(errno(Errno::NOSYS));
+    }
+    fn release(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        let handle = self
+            .handles
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&fh.0);
+        if let Some(h) = handle {
+            if h.backing.is_some() && h.wrote {
+                self.store
+                    .placement
+                    .see(Seen::new(node(ino), true, 0, 1 << 16));
+            }
+            self.store.release(&h.live);
+        }
+        reply.ok();
+    }
+    fn fsync(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        Self::empty(
+            self.handle(fh)
+                .and_then(|h| self.store.sync(&h.live, datasync)),
+            reply,
+        );
+    }
+    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let list = self.store.cat().list(node(ino));
+        let fh = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.insert(fh, Arc::new(Mutex::new(list)));
+        reply.opened(FileHandle(fh), FopenFlags::empty());
+    }
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        self.listed(node(ino), fh, offset, |id, next, name| {
+            let mode = self.store.cat().get(id).map(|n| n.facts.mode);
+            mode.is_some_and(|m| reply.add(number(id), next, kind(m), OsStr::from_bytes(name)))
+        });
+        reply.ok();
+    }
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        self.listed(node(ino), fh, offset, |id, next, name| {
+            let dots = name == b"." || name == b"..";
+            let Ok((attr, generation)) = self.refer(id) else {
+                return false;
+            };
+            let full = reply.add(
+                number(id),
+                next,
+                OsStr::from_bytes(name),
+                &TTL,
+                &attr,
+                generation,
+            );
+            if full || dots {
+                self.forget_one(id, 1);
+            }
+            full
+        });
+        reply.ok();
+    }
+    fn releasedir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.lists
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&fh.0);
+        reply.ok();
+    }
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        Self::empty(self.store.sync_dir(node(ino)), reply);
+    }
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let (mut blocks, mut free, mut avail, mut files, mut ffree) = (0, 0, 0, 0, 0);
+        let mut devices = Vec::new();
+        for root in self.store.roots.iter() {
+            let Ok(s) = rustix::fs::fstatvfs(&root.fd) else {
+                continue;
+            };
+            // Two tiers on one file system share its room.
+            if devices.contains(&root.dev) {
+                continue;
+            }
+            devices.push(root.dev);
+            let scale = |n: u64| n * s.f_frsize / 4096;
+            blocks += scale(s.f_blocks);
+            free += scale(s.f_bfree);
+            avail += scale(s.f_bavail);
+            files += s.f_files;
+            ffree += s.f_ffree;
+        }
+        reply.statfs(blocks, free, avail, files, ffree, 4096, 255, 4096);
+    }
+    fn setxattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let (id, name) = (node(ino), name.as_bytes());
+        let done = match crate::control::ours(name) {
+            Some(what) => self
+                .may_order(req)
+                .and_then(|()| crate::control::order(&self.store, id, what, value)),
+            None => self.store.set_xattr(id, name, value, flags as u32),
+        };
+        Self::empty(done, reply);
+    }
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let (id, name) = (node(ino), name.as_bytes());
+        let value = match crate::control::ours(name) {
+            Some(_) if size == 0 => return reply.size(crate::control::ANSWER_MAX as u32),
+            Some(what) => crate::control::answer(&self.store, id, what),
+            None => {
+                let cat = self.store.cat();
+                let found = cat.xattrs(id).iter().find(|x| x.0 == name);
+                found.map(|x| x.1.clone()).ok_or(Errno::NODATA)
+            }
+        };
+        Self::sized(value, size, reply);
+    }
+    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let mut list = Vec::new();
+        for (name, _) in self.store.cat().xattrs(node(ino)) {
+            list.extend_from_slice(name);
+            list.push(0);
+        }
+        Self::sized(Ok(list), size, reply);
+    }
+    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        Self::empty(self.store.remove_xattr(node(ino), name.as_bytes()), reply);
+    }
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (id, live) =
+            match self
+                .store
+                .create(node(parent), name.as_bytes(), mode, Self::maker(req, umask))
+            {
+                Ok(made) => made,
+                Err(e) => return reply.error(errno(e)),
+            };
+        let backing = self.backing(&live, |fd| reply.open_backing(fd));
+        match self.refer(id) {
+            Ok((attr, generation)) => {
+                let fh = self.keep(Handle {
+                    live,
+                    backing: backing.clone(),
+                    wrote: true,
+                });
+                match backing {
+                    Some(b) => reply.created_passthrough(
+                        &TTL,
+                        &attr,
+                        generation,
+                        fh,
+                        FopenFlags::empty(),
+                        &b,
+                    ),
+                    None => {
+                        reply.created(&TTL, &attr, generation, fh, FopenFlags::FOPEN_KEEP_CACHE);
+                    }
+                }
+            }
+            Err(e) => {
+                self.store.release(&live);
+                reply.error(errno(e));
+            }
+        }
+    }
+    fn fallocate(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        Self::empty(
+            self.handle(fh)
+                .and_then(|h| self.store.fallocate(&h.live, offset, length, mode)),
+            reply,
+        );
+    }
+    fn lseek(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        // SEEK_DATA is 3, SEEK_HOLE 4; the kernel does the others by itself.
+        let found = match (u64::try_from(offset), whence) {
+            (Ok(at), 3 | 4) => self
+                .handle(fh)
+                .and_then(|h| self.store.seek(&h.live, at, whence == 4)),
+            _ => Err(Errno::INVAL),
+        };
+        match found {
+            Ok(at) => reply.offset(at as i64),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+    fn copy_file_range(
+        &self,
+        _req: &Request,
+        _ino_in: INodeNo,
+        fh_in: FileHandle,
+        offset_in: u64,
+        _ino_out: INodeNo,
+        fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let copied = self.handle(fh_in).and_then(|a| {
+            let b = self.handle(fh_out)?;
+            self.store
+                .copy(&a.live, offset_in, &b.live, offset_out, len.min(1 << 30))
+        });
+        match copied {
+            Ok(n) => reply.written(n as u32),
+            Err(e) => reply.error(errno(e)),
+        }
+    }
+}

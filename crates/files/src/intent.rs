@@ -1,0 +1,313 @@
+//! Changes that take more than one step, written down before the first: what a crash leaves half done is finished at the next mount.
+//!
+//! An intent is a list of [`Op`]s, each of which says of which file it speaks ([`Id`]). So each can be done again: if it was done, that is
+//! seen, and nothing happens. An intent whose first op neither was done nor can be is *void*: the change was given up.
+//!
+//! The rule for whoever makes such a change: (1) write the intent and sync it, (2) do the ops in order, (3) sync all
+//! directories that they touch, (4) take the intent away and sync that, (5) only then let others use these names.
+
+use crate::mutants::{Mutant, broken};
+use crate::tree::{At, INTENTS, Id, TEMPS, Tier, Tree, above, join, parent};
+use isotherm_core::crc32c::crc32c;
+use rustix::io::Errno;
+
+/// One step that can be done again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// The file goes from one name of its tier to another, over what is called so.
+    Rename(Id, At, Vec<u8>),
+    /// The file's name and another of its tier change places.
+    Exchange(Id, At, Vec<u8>),
+    /// The file gets one more name.
+    Link(Id, At, Vec<u8>),
+    /// The file loses a name.
+    Unlink(Id, At),
+}
+
+/// How an op went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redo {
+    /// Done now.
+    Now,
+    /// It was done already.
+    Before,
+    /// The file is at neither place.
+    Neither,
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// An intent as bytes: a head, its ops, a checksum.
+pub fn encode(ops: &[Op]) -> Vec<u8> {
+    let mut out = b"isotherm intent 1\n".to_vec();
+    out.extend_from_slice(&(ops.len() as u32).to_le_bytes());
+    for op in ops {
+        let (kind, id, at, to) = match op {
+            Op::Rename(id, at, to) => (1u8, id, at, &to[..]),
+            Op::Exchange(id, at, to) => (2, id, at, &to[..]),
+            Op::Link(id, at, to) => (3, id, at, &to[..]),
+            Op::Unlink(id, at) => (4, id, at, &b""[..]),
+        };
+        out.push(kind);
+        out.push(at.tier);
+        out.extend_from_slice(&id.ino.to_le_bytes());
+        out.extend_from_slice(&id.born.to_le_bytes());
+        put(&mut out, &at.path);
+        put(&mut out, to);
+    }
+    let sum = crc32c(&out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(head)
+    }
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+    fn blob(&mut self) -> Option<Vec<u8>> {
+        let n = self.u32()? as usize;
+        Some(self.take(n)?.to_vec())
+    }
+}
+
+/// An intent from its bytes; `None` if they are torn or foreign, or name what is outside of the tiers.
+pub fn decode(bytes: &[u8]) -> Option<Vec<Op>> {
+    let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
+    let whole = crc32c(body) == u32::from_le_bytes(sum.try_into().ok()?);
+    if !whole && !broken(Mutant::TrustTornIntent) {
+        return None;
+    }
+    let mut from = Bytes(body.strip_prefix(b"isotherm intent 1\n")?);
+    let count = from.u32()?;
+    let mut ops = Vec::new();
+    for _ in 0..count {
+        let (kind, tier) = (from.take(1)?[0], from.take(1)?[0]);
+        let id = Id {
+            ino: from.u64()?,
+            born: from.u64()?,
+        };
+        let (path, to) = (from.blob()?, from.blob()?);
+        let inside =
+            |p: &[u8]| !p.is_empty() && p.split(|b| *b == b'/').all(|w| !matches!(w, b"" | b".."));
+        if !inside(&path) || (kind != 4 && !inside(&to)) {
+            return None;
+        }
+        let at = At::new(tier, path);
+        ops.push(match kind {
+            1 => Op::Rename(id, at, to),
+            2 => Op::Exchange(id, at, to),
+            3 => Op::Link(id, at, to),
+            4 => Op::Unlink(id, at),
+            _ => return None,
+        });
+    }
+    from.0.is_empty().then_some(ops)
+}
+
+impl Op {
+    /// Where it happens.
+    pub fn at(&self) -> &At {
+        match self {
+            Op::Rename(_, at, _)
+            | Op::Exchange(_, at, _)
+            | Op::Link(_, at, _)
+            | Op::Unlink(_, at) => at,
+        }
+    }
+    /// The directories whose entries it changes.
+    pub fn dirs(&self) -> Vec<At> {
+        let mut dirs = vec![self.at().parent()];
+        if let Op::Rename(_, at, to) | Op::Exchange(_, at, to) | Op::Link(_, at, to) = self {
+            dirs.push(At::new(at.tier, parent(to)));
+        }
+        dirs
+    }
+    /// Do it if it was not done.
+    ///
+    /// # Errors
+    /// The tree's.
+    pub fn redo(&self, tree: &mut dyn Tree) -> Result<Redo, Errno> {
+        let mut is = |id: &Id, tier: Tier, path: &[u8]| {
+            let there = tree.stat(&At::new(tier, path))?;
+            Ok::<bool, Errno>(there.is_some_and(|f| f.id == *id))
+        };
+        let (at, to) = match self {
+            Op::Unlink(id, at) => {
+                if !is(id, at.tier, &at.path)? {
+                    return Ok(Redo::Before);
+                }
+                tree.unlink(at)?;
+                return Ok(Redo::Now);
+            }
+            Op::Rename(id, at, to) | Op::Exchange(id, at, to) | Op::Link(id, at, to) => {
+                if is(id, at.tier, to)? {
+                    return Ok(Redo::Before);
+                }
+                if !is(id, at.tier, &at.path)? {
+                    return Ok(Redo::Neither);
+                }
+                (at, to)
+            }
+        };
+        match self {
+            Op::Exchange(..) => tree.exchange(at, to)?,
+            Op::Link(..) => {
+                parents(tree, at.tier, to)?;
+                tree.link(at, to)?;
+            }
+            _ => {
+                parents(tree, at.tier, to)?;
+                tree.rename(at, to)?;
+            }
+        }
+        Ok(Redo::Now)
+    }
+}
+
+/// Directories above paths, each once, from the root down: in this order they become durable, so that none is in one that is not.
+pub fn chain<'a>(tier: Tier, paths: impl Iterator<Item = &'a [u8]>) -> Vec<At> {
+    let mut dirs: Vec<At> = Vec::new();
+    if broken(Mutant::SkipAncestors) {
+        return dirs;
+    }
+    for path in paths {
+        let above: Vec<&[u8]> = above(path).collect();
+        for dir in above.iter().rev().map(|d| At::new(tier, *d)) {
+            if !dirs.contains(&dir) {
+                dirs.push(dir);
+            }
+        }
+    }
+    dirs
+}
+
+/// The directories above a path, made and durable before anything is put into them.
+fn parents(tree: &mut dyn Tree, tier: Tier, path: &[u8]) -> Result<(), Errno> {
+    tree.make_parents(&At::new(tier, path))?;
+    for dir in chain(tier, std::iter::once(path)) {
+        tree.sync_dir(&dir)?;
+    }
+    Ok(())
+}
+
+/// Directories that ops touch, each once.
+pub fn dirs_of(ops: &[Op]) -> Vec<At> {
+    let mut dirs: Vec<At> = Vec::new();
+    for dir in ops.iter().flat_map(Op::dirs) {
+        if !dirs.contains(&dir) {
+            dirs.push(dir);
+        }
+    }
+    dirs
+}
+
+/// What recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Intents carried to their end.
+    pub finished: u32,
+    /// Intents that were given up before the crash, or torn.
+    pub dropped: u32,
+    /// Copies that had not become whole.
+    pub temps: u32,
+}
+
+/// Finish what a crash left half done. It may itself be cut off at any call and started again.
+///
+/// # Errors
+/// The tree's: nothing may be served then.
+pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
+    let mut report = Recovered::default();
+    for name in tree.list(&At::new(0, INTENTS))? {
+        let at = At::new(0, join(INTENTS, &name));
+        let ops = decode(&tree.read(&at)?);
+        let done = match &ops {
+            Some(ops) if ops.iter().all(|op| op.at().tier < tree.tiers()) => carry_out(tree, ops)?,
+            // It speaks of a tier that is not here: leave it, and let nobody write meanwhile.
+            Some(_) => return Err(Errno::NODEV),
+            None => false,
+        };
+        if done {
+            report.finished += 1;
+        } else {
+            report.dropped += 1;
+        }
+        tree.unlink(&at)?;
+        tree.sync_dir(&At::new(0, INTENTS))?;
+    }
+    for tier in 0..tree.tiers() {
+        for name in tree.list(&At::new(tier, TEMPS))? {
+            tree.unlink(&At::new(tier, join(TEMPS, &name)))?;
+            report.temps += 1;
+        }
+    }
+    Ok(report)
+}
+
+/// False if the intent is void. All is durable at the end. A copy's hidden name goes when its new ones are durable, not before.
+fn carry_out(tree: &mut dyn Tree, ops: &[Op]) -> Result<bool, Errno> {
+    let hidden = |op: &&Op| matches!(op, Op::Unlink(_, at) if parent(&at.path) == TEMPS);
+    for (i, op) in ops.iter().enumerate().filter(|(_, op)| !hidden(op)) {
+        let how = op.redo(tree)?;
+        if i == 0 && how == Redo::Neither && !broken(Mutant::TrustVoidIntent) {
+            return Ok(false);
+        }
+    }
+    sync(tree, ops)?;
+    for op in ops.iter().filter(hidden) {
+        op.redo(tree)?;
+        tree.sync_dir(&op.at().parent())?;
+    }
+    Ok(true)
+}
+
+fn sync(tree: &mut dyn Tree, ops: &[Op]) -> Result<(), Errno> {
+    for dir in dirs_of(ops) {
+        if tree.stat(&dir)?.is_some() {
+            tree.sync_dir(&dir)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intents_survive_and_damage_is_seen() {
+        let id = Id { ino: 7, born: 9 };
+        let ops = vec![
+            Op::Rename(id, At::new(1, ".isotherm/tmp/1"), b"a/b".to_vec()),
+            Op::Link(id, At::new(1, "x"), b"y\xff".to_vec()),
+            Op::Exchange(id, At::new(0, "x"), b"y".to_vec()),
+            Op::Unlink(id, At::new(0, "a/b")),
+        ];
+        let bytes = encode(&ops);
+        assert_eq!(decode(&bytes), Some(ops));
+        for cut in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..cut]), None);
+        }
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert_eq!(decode(&bad), None, "bit of byte {at}");
+        }
+        for bad in ["../x", "a//b", "", "a/../b"] {
+            assert_eq!(decode(&encode(&[Op::Unlink(id, At::new(0, bad))])), None);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Files in use: one descriptor each on the tier where the file is, shared by all handles, and swapped under a lock when the file moves.
+//!
+//! Who reads or writes holds the lock shared while the system call runs, so no call ever meets a closed descriptor; the mover holds it
+//! alone from the last comparison until the swap.
+
+use crate::catalogue::NodeId;
+use crate::disk::{Root, facts_of};
+use crate::store::Store;
+use crate::tree::{Facts, Tier};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+/// Where a file's data is now.
+#[derive(Debug)]
+pub struct Backing {
+    /// Its tier.
+    pub tier: Tier,
+    /// The file there.
+    pub fd: OwnedFd,
+    /// Can it be written?
+    pub writable: bool,
+}
+
+/// A file in use.
+#[derive(Debug)]
+pub struct Live {
+    /// Which.
+    pub node: NodeId,
+    /// Where it is; `None` until somebody opened it.
+    pub state: RwLock<Option<Backing>>,
+    /// Changes so far, counted when they are done.
+    pub changes: AtomicU64,
+    users: AtomicU32,
+    /// The kernel reads and writes it by itself.
+    pub passthrough: Mutex<Option<Arc<fuser::BackingId>>>,
+    /// There was such a one, so later handles must be alike until the last is closed.
+    pub passed: AtomicBool,
+}
+
+/// All files in use.
+#[derive(Debug, Default)]
+pub struct Lives(Mutex<HashMap<NodeId, Arc<Live>>>);
+
+impl Lives {
+    /// In use now, if it is.
+    pub fn get(&self, node: NodeId) -> Option<Arc<Live>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&node).cloned()
+    }
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// A file in use, for reading its descriptor.
+pub struct Held<'a>(RwLockReadGuard<'a, Option<Backing>>);
+
+impl Held<'_> {
+    /// Where it is.
+    ///
+    /// # Errors
+    /// It could not be opened.
+    pub fn backing(&self) -> Result<&Backing, Errno> {
+        self.0.as_ref().ok_or(Errno::IO)
+    }
+    /// Its descriptor.
+    ///
+    /// # Errors
+    /// It could not be opened.
+    pub fn fd(&self) -> Result<&OwnedFd, Errno> {
+        self.backing().map(|b| &b.fd)
+    }
+}
+
+impl Live {
+    /// The descriptor, for one system call.
+    pub fn hold(&self) -> Held<'_> {
+        Held(self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Something was changed; while [`Held`] is held.
+    pub fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+    /// Attributes as they are now.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn facts(&self) -> Result<Facts, Errno> {
+        facts_of(self.hold().fd()?)
+    }
+}
+
+impl Store {
+    /// Use a file: it is opened if nobody did. Ends with [`Store::release`].
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn live(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
+        let live = {
+            let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let live = all.entry(node).or_insert_with(|| {
+                Arc::new(Live {
+                    node,
+                    state: RwLock::new(None),
+                    changes: AtomicU64::new(0),
+                    users: AtomicU32::new(0),
+                    passthrough: Mutex::new(None),
+                    passed: AtomicBool::new(false),
+                })
+            });
+            live.users.fetch_add(1, Ordering::SeqCst);
+            Arc::clone(live)
+        };
+        let open = live.hold().0.is_some();
+        if !open {
+            let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
+            if state.is_none() {
+                match self.open_backing(node) {
+                    Ok(b) => *state = Some(b),
+                    Err(e) => {
+                        drop(state);
+                        self.release(&live);
+                        return Err(e);
+                    }
+                }
+            }
+        }
+        Ok(live)
+    }
+    /// A file that was just made and is open already.
+    pub(crate) fn live_new(&self, node: NodeId, backing: Backing) -> Arc<Live> {
+        let live = Arc::new(Live {
+            node,
+            state: RwLock::new(Some(backing)),
+            changes: AtomicU64::new(0),
+            users: AtomicU32::new(1),
+            passthrough: Mutex::new(None),
+            passed: AtomicBool::new(false),
+        });
+        let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(node, Arc::clone(&live));
+        live
+    }
+    /// Use of a file ends. With the last its attributes go to the catalogue.
+    pub fn release(&self, live: &Arc<Live>) {
+        let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if live.users.fetch_sub(1, Ordering::SeqCst) > 1 {
+            return;
+        }
+        // The number may be another file's by now.
+        if !all.get(&live.node).is_some_and(|l| Arc::ptr_eq(l, live)) {
+            return;
+        }
+        all.remove(&live.node);
+        let facts = live.hold().fd().and_then(facts_of);
+        if let Ok(facts) = facts {
+            self.seen(live.node, facts);
+        }
+    }
+    /// Attributes of a node as they are.
+    pub(crate) fn seen(&self, node: NodeId, facts: Facts) {
+        let mut cat = self.cat_mut();
+        if let Some(n) = cat.get_mut(node)
+            && n.facts.id == facts.id
+        {
+            let (nlink, before) = (n.facts.nlink, n.facts.blocks);
+            n.facts = Facts { nlink, ..facts };
+            if n.is_file() {
+                let on = &self.bytes_on[usize::from(n.tier)];
+                let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
+                    Some((b + facts.blocks * 512).saturating_sub(before * 512))
+                });
+            }
+        }
+    }
+    fn open_backing(&self, node: NodeId) -> Result<Backing, Errno> {
+        for last in [false, false, true] {
+            // A rename may come in between; with the names held still it cannot.
+            let names = last.then(|| self.names_or_wait());
+            let (path, tier, id) = {
+                let cat = self.cat();
+                let n = cat.get(node).ok_or(Errno::NOENT)?;
+                (cat.path(node), n.tier, n.facts.id)
+            };
+            let Some(path) = path else {
+                return Err(Errno::NOENT);
+            };
+            let root: &Root = &self.roots[usize::from(tier)];
+            let opened = root.open_data(&path);
+            let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
+            match (opened, facts) {
+                (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
+                    return Ok(Backing { tier, fd, writable });
+                }
+                (Ok((fd, writable)), Some(Ok(f))) if last && f.mode & 0o170_000 == 0o100_000 => {
+                    self.say(&format!(
+                        "{}: replaced underneath on {}; what is there now is shown",
+                        String::from_utf8_lossy(&path),
+                        self.tier_name(tier)
+                    ));
+                    self.cat_mut().replace(node, tier, f.id);
+                    self.seen(node, f);
+                    return Ok(Backing { tier, fd, writable });
+                }
+                (Err(e), _) | (_, Some(Err(e))) if last => {
+                    if e == Errno::NOENT {
+                        self.say(&format!(
+                            "{}: taken away underneath on {}",
+                            String::from_utf8_lossy(&path),
+                            self.tier_name(tier)
+                        ));
+                        return Err(Errno::STALE);
+                    }
+                    return Err(e);
+                }
+                _ => {}
+            }
+            drop(names);
+        }
+        Err(Errno::STALE)
+    }
+}

@@ -1,0 +1,178 @@
+//! A store in the tree of files of this machine.
+
+use crate::fuse::{Io, Served};
+use crate::store::{Refused, Settings, Store, refuse};
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The file system type that marks a mount as ours in the mount table.
+pub const SUBTYPE: &str = "isotherm-files";
+
+/// How it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Who reads and writes.
+    pub io: Io,
+    /// Session threads.
+    pub threads: usize,
+    /// Other users may use it; permissions decide as everywhere.
+    pub allow_other: bool,
+    /// Refuse all changes.
+    pub read_only: bool,
+}
+
+/// A mounted file system. Dropping it unmounts.
+pub struct Mounted {
+    /// What is served.
+    pub store: Arc<Store>,
+    /// Where.
+    pub dir: PathBuf,
+    session: Option<BackgroundSession>,
+    mover: Option<JoinHandle<()>>,
+}
+
+/// Mount the tiers on `dir`, an existing directory. Calls work when this returns.
+///
+/// # Errors
+/// In words.
+pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
+    let shown = dir.display();
+    let dir = match dir.canonicalize() {
+        Ok(dir) => dir,
+        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
+            return refuse(format!(
+                "{shown}: a file system whose server died is mounted there: `umount -l {shown}` first"
+            ));
+        }
+        Err(e) => return refuse(format!("{shown}: {e}: make the directory to mount on")),
+    };
+    let entries = std::fs::read_dir(&dir)
+        .map_err(|e| Refused(format!("{shown}: {e}: give a directory to mount on")))?;
+    if entries.count() > 0 {
+        return refuse(format!(
+            "{shown}: is not empty: mount on an empty directory"
+        ));
+    }
+    for tier in &settings.tiers {
+        if let Ok(tier) = tier.canonicalize()
+            && (dir.starts_with(&tier) || tier.starts_with(&dir))
+        {
+            return refuse(format!(
+                "{shown}: lies in the tier {}, or the tier in it: mount elsewhere",
+                tier.display()
+            ));
+        }
+    }
+    // Permissions of what is made come whole from the kernel.
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let store = Arc::new(Store::open(settings)?);
+    for (i, root) in store.roots.iter().enumerate() {
+        if store.roots[..i].iter().any(|r| r.dev == root.dev) {
+            store.say(&format!(
+                "{}: lies on the same file system as another tier: moving files there gains nothing",
+                root.path.display()
+            ));
+        }
+    }
+    let served = Served::new(
+        Arc::clone(&store),
+        options.io,
+        rustix::process::getuid().as_raw(),
+    );
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(format!("isotherm:{}", store.tier_name(0))),
+        MountOption::Subtype(SUBTYPE.into()),
+        MountOption::DefaultPermissions,
+    ];
+    if rustix::process::getuid().is_root() {
+        config
+            .mount_options
+            .extend([MountOption::Suid, MountOption::Dev]);
+    }
+    if options.read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    config.acl = if options.allow_other {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
+    };
+    config.n_threads = Some(options.threads.clamp(1, 64));
+    config.clone_fd = true;
+    let session = Session::new(served, &dir, &config).map_err(|e| {
+        Refused(format!(
+            "{shown}: cannot mount: {e} (is /dev/fuse there, and fusermount3 for users?)"
+        ))
+    })?;
+    let notifier = session.notifier();
+    let session = session
+        .spawn()
+        .map_err(|e| Refused(format!("{shown}: {e}")))?;
+    let _ = store.notifier.set(notifier);
+    let for_mover = Arc::clone(&store);
+    let mover = std::thread::Builder::new()
+        .name("mover".into())
+        .spawn(move || for_mover.attend())
+        .map_err(|e| Refused(e.to_string()))?;
+    Ok(Mounted {
+        store,
+        dir,
+        session: Some(session),
+        mover: Some(mover),
+    })
+}
+
+impl Mounted {
+    /// Has somebody else unmounted it?
+    pub fn is_over(&self) -> bool {
+        self.session.as_ref().is_none_or(|s| s.guard.is_finished())
+    }
+    /// Unmount. While files are open it stays, if `wait` is over.
+    ///
+    /// # Errors
+    /// It is in use.
+    pub fn unmount(mut self, wait: Duration) -> Result<(), Refused> {
+        let until = std::time::Instant::now() + wait;
+        while !self.is_over() {
+            match rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::NOFOLLOW) {
+                Err(rustix::io::Errno::BUSY) if std::time::Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(rustix::io::Errno::BUSY) => {
+                    return refuse(format!(
+                        "{}: still in use: it is taken out of the tree, and its users get errors",
+                        self.dir.display()
+                    ));
+                }
+                Ok(()) | Err(_) => break,
+            }
+        }
+        self.end();
+        Ok(())
+    }
+    fn end(&mut self) {
+        self.store.placement.stop.store(true, Ordering::SeqCst);
+        if let Some(mover) = self.mover.take() {
+            // It ends with the file under way.
+            let _ = mover.join();
+        }
+        if let Some(session) = self.session.take() {
+            let _ = session.umount_and_join();
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.session.is_some() && !self.is_over() {
+            let flags = rustix::mount::UnmountFlags::NOFOLLOW | rustix::mount::UnmountFlags::DETACH;
+            let _ = rustix::mount::unmount(&self.dir, flags);
+        }
+        self.end();
+    }
+}

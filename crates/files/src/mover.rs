@@ -1,0 +1,548 @@
+//! One file from one tier to another, as a value: answers go in, calls on the trees come out. It does no I/O and holds no lock, so the
+//! code that the hostile trees break is the code that moves files.
+//!
+//! ```text
+//!  look ─► copy beside ─► sync ─► FREEZE ─► same as copied? ─► intent ─► names to the copy ─► SWAP ─► old names away ─► sync ─► no intent
+//!             ▲                                  │ no
+//!             └──────────────────────────────────┘ (three times, then it is left alone)
+//! ```
+//!
+//! From FREEZE on nobody changes names, and until SWAP nobody writes to the file: the caller sees to both. Up to the intent, dropping
+//! everything is free. From the intent on recovery finishes what is left (`intent.rs`).
+
+use crate::intent::{Op, chain, dirs_of, encode};
+use crate::mutants::{Mutant, broken};
+use crate::tree::{At, Facts, INTENTS, Id, TEMPS, Tier, join};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+
+/// Bytes that one call copies at most.
+pub const CHUNK: u64 = 4 << 20;
+/// Copies of a file that is written meanwhile, before it is left alone.
+const TRIES: u32 = 3;
+
+/// What the caller is to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A call on the trees.
+    Call(Call),
+    /// Let nobody change names or write to the file, and say how it stands.
+    Freeze,
+    /// Names and data may change again: the copy is made anew, or nothing comes of it.
+    Thaw,
+    /// From now on the file is the copy: swap descriptors, let writers go on.
+    Swap(Id),
+    /// That was all; names may change again.
+    End(Outcome),
+}
+
+/// A call on the trees (see [`crate::tree::Tree`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named as the trait's functions")]
+pub enum Call {
+    Stat(At),
+    Create(At, u64),
+    Copy(At, At, u64),
+    CopyAttributes(At, At),
+    Write(At, Vec<u8>),
+    SyncFile(At),
+    SyncDir(At),
+    MakeParents(At),
+    Rename(At, Vec<u8>),
+    Link(At, Vec<u8>),
+    Unlink(At),
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// To `Stat`.
+    Facts(Option<Facts>),
+    /// To `Copy`: where to go on.
+    Copied(Option<u64>),
+    /// To `Freeze`: the file's names now, and whether anybody wrote since the last `Create`.
+    Frozen(Vec<Vec<u8>>, bool),
+    /// To `Freeze`: it must not move (deleted, in use in a way that forbids it).
+    Forbidden(Why),
+}
+
+/// Why a file stays where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It was written during every try.
+    Busy,
+    /// It has names outside of this namespace, so not all of them can be moved.
+    Links,
+    /// It is deleted, or no longer what it was when the move was asked for.
+    Gone,
+    /// Something else is called so on the target.
+    Clash,
+    /// The kernel writes to it without asking us (passthrough).
+    Passthrough,
+    /// The target has no room for it.
+    Full,
+    /// It cannot be written (immutable, append-only, verity).
+    Flags,
+}
+
+impl Why {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Why::Busy => "it was written during every try",
+            Why::Links => {
+                "it has hard links outside of this file system, and all names or none are moved"
+            }
+            Why::Gone => "it was deleted or replaced meanwhile",
+            Why::Clash => "another file has its name on the target tier",
+            Why::Passthrough => {
+                "it is open with passthrough, where the kernel writes without asking"
+            }
+            Why::Full => "the target tier has no room for it",
+            Why::Flags => "it is immutable or append-only",
+        }
+    }
+}
+
+/// How a move ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is on the target.
+    Done,
+    /// It stays.
+    Refused(Why),
+    /// A device failed before anything was decided: it stays.
+    Failed(Errno),
+    /// A device failed in a way that leaves open what is durable: names must not change any more until the next mount recovers.
+    Stuck(Errno),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Look,
+    Create,
+    Copy,
+    Attributes,
+    SyncCopy,
+    SyncTemps,
+    IdOfCopy,
+    Freeze,
+    Same,
+    Clash(usize),
+    Parents(usize),
+    Chain,
+    Intent,
+    SyncIntent,
+    SyncIntents,
+    Place,
+    Swap,
+    Clean,
+    SyncAll,
+    EndIntent,
+    SyncEnd,
+    End,
+    /// Give up: the calls that undo, then the end.
+    Undo,
+    Again,
+}
+
+/// See the module.
+pub struct Move {
+    state: State,
+    number: u64,
+    from: Tier,
+    to: Tier,
+    id: Id,
+    names: Vec<Vec<u8>>,
+    facts: Facts,
+    copy: Id,
+    ops: Vec<Op>,
+    calls: VecDeque<Call>,
+    offset: u64,
+    tries: u32,
+    frozen: bool,
+    intent: bool,
+    doomed: Option<Errno>,
+    outcome: Outcome,
+}
+
+impl Move {
+    /// Move the file `id` with these names; `number` is used by no other move of this mount.
+    pub fn new(number: u64, id: Id, names: Vec<Vec<u8>>, from: Tier, to: Tier) -> Move {
+        Move {
+            state: State::Look,
+            number,
+            from,
+            to,
+            id,
+            names,
+            facts: Facts::default(),
+            copy: Id::default(),
+            ops: Vec::new(),
+            calls: VecDeque::new(),
+            offset: 0,
+            tries: 0,
+            frozen: false,
+            intent: false,
+            doomed: None,
+            outcome: Outcome::Done,
+        }
+    }
+    fn temp(&self) -> At {
+        At::new(self.to, join(TEMPS, format!("m{}", self.number).as_bytes()))
+    }
+    fn intent_at(&self) -> At {
+        At::new(0, join(INTENTS, format!("m{}", self.number).as_bytes()))
+    }
+    fn source(&self) -> At {
+        At::new(self.from, self.names.first().cloned().unwrap_or_default())
+    }
+    /// Bytes to copy, known after the first look.
+    pub fn bytes(&self) -> u64 {
+        self.facts.size
+    }
+    /// Where the copying is.
+    pub fn copied(&self) -> u64 {
+        self.offset
+    }
+    /// The first step.
+    pub fn start(&mut self) -> Step {
+        self.state = State::Look;
+        Step::Call(Call::Stat(self.source()))
+    }
+    /// The next step, given what came of the last.
+    pub fn next(&mut self, answer: Result<Answer, Errno>) -> Step {
+        match answer {
+            Ok(answer) => self.went(answer),
+            Err(e) => self.failed(e),
+        }
+    }
+    fn failed(&mut self, e: Errno) -> Step {
+        match self.state {
+            // The copy is at its place, or may be: what is left is recovery's.
+            State::Swap | State::Clean | State::SyncAll | State::EndIntent | State::SyncEnd => {
+                self.end(Outcome::Stuck(e))
+            }
+            // It was not made, or is away already.
+            State::Undo | State::Again if e == Errno::NOENT => {
+                if self.state == State::Undo {
+                    self.undo()
+                } else {
+                    self.again()
+                }
+            }
+            State::Undo => {
+                if self.intent && self.doomed.is_some() {
+                    // Neither the copy nor the intent could be taken away for sure.
+                    return self.end(Outcome::Stuck(e));
+                }
+                self.doomed = Some(e);
+                self.undo()
+            }
+            State::Again => self.end(Outcome::Failed(e)),
+            State::Create if e == Errno::EXIST => self.give_up(Outcome::Failed(e)),
+            State::Look | State::Same if e == Errno::NOENT => self.refuse(Why::Gone),
+            _ if e == Errno::NOSPC || e == Errno::DQUOT => self.refuse(Why::Full),
+            _ => self.give_up(Outcome::Failed(e)),
+        }
+    }
+    fn refuse(&mut self, why: Why) -> Step {
+        self.give_up(Outcome::Refused(why))
+    }
+    /// Take away what was made, then end so. With an intent that may be durable either it or the copy must go for sure before anybody
+    /// writes again, else recovery would put an old copy into place.
+    fn give_up(&mut self, outcome: Outcome) -> Step {
+        self.outcome = outcome;
+        if self.state == State::Look || self.state == State::Create {
+            return self.end(outcome);
+        }
+        let temp = self.temp();
+        self.calls.clear();
+        if self.intent {
+            for op in &self.ops {
+                if let Op::Link(_, at, to) = op {
+                    self.calls
+                        .push_back(Call::Unlink(At::new(at.tier, &to[..])));
+                }
+            }
+        }
+        self.calls.push_back(Call::Unlink(temp.clone()));
+        if self.intent {
+            for dir in dirs_of(&self.ops) {
+                if dir.tier == self.to {
+                    self.calls.push_back(Call::SyncDir(dir));
+                }
+            }
+            self.calls.push_back(Call::SyncDir(temp.parent()));
+            self.calls.push_back(Call::Unlink(self.intent_at()));
+            self.calls
+                .push_back(Call::SyncDir(self.intent_at().parent()));
+        }
+        self.state = State::Undo;
+        self.undo()
+    }
+    fn undo(&mut self) -> Step {
+        match self.calls.pop_front() {
+            Some(call) => Step::Call(call),
+            None => self.end(self.outcome),
+        }
+    }
+    fn end(&mut self, outcome: Outcome) -> Step {
+        self.outcome = outcome;
+        self.state = State::End;
+        Step::End(outcome)
+    }
+    fn call(&mut self, state: State, call: Call) -> Step {
+        self.state = state;
+        Step::Call(call)
+    }
+    fn went(&mut self, answer: Answer) -> Step {
+        match (self.state, answer) {
+            (State::Look, Answer::Facts(Some(f))) => self.looked(f),
+            (State::Look, _) => self.refuse(Why::Gone),
+            (State::Create, _) => {
+                self.offset = 0;
+                self.call(State::Copy, Call::Copy(self.source(), self.temp(), 0))
+            }
+            (State::Copy, Answer::Copied(Some(next))) => {
+                self.offset = next;
+                self.call(State::Copy, Call::Copy(self.source(), self.temp(), next))
+            }
+            (State::Copy, _) => {
+                self.offset = self.facts.size;
+                if broken(Mutant::ForgetAttributes) {
+                    return self.call(State::SyncCopy, Call::SyncFile(self.temp()));
+                }
+                let call = Call::CopyAttributes(self.source(), self.temp());
+                self.call(State::Attributes, call)
+            }
+            (State::Attributes, _) if broken(Mutant::SkipCopySync) => {
+                self.call(State::SyncTemps, Call::SyncDir(self.temp().parent()))
+            }
+            (State::Attributes, _) => self.call(State::SyncCopy, Call::SyncFile(self.temp())),
+            (State::SyncCopy, _) if broken(Mutant::SkipTempDirSync) => {
+                self.call(State::IdOfCopy, Call::Stat(self.temp()))
+            }
+            (State::SyncCopy, _) => {
+                self.call(State::SyncTemps, Call::SyncDir(self.temp().parent()))
+            }
+            (State::SyncTemps, _) => self.call(State::IdOfCopy, Call::Stat(self.temp())),
+            (State::IdOfCopy, Answer::Facts(Some(f))) => {
+                self.copy = f.id;
+                self.state = State::Freeze;
+                Step::Freeze
+            }
+            (State::Freeze, Answer::Forbidden(why)) => self.refuse(why),
+            (State::Freeze, Answer::Frozen(names, written)) => self.frozen(names, written),
+            (State::Same, Answer::Facts(f)) => self.compared(f),
+            (State::Clash(_), Answer::Facts(Some(_))) => self.refuse(Why::Clash),
+            (State::Clash(i), _) => self.clear_of(i + 1),
+            (State::Parents(i), _) => self.parents(i + 1),
+            (State::Chain, _) => self.chained(),
+            (State::Again, _) => self.again(),
+            (State::Undo, _) => self.undo(),
+            _ => self.after_intent(),
+        }
+    }
+    fn looked(&mut self, f: Facts) -> Step {
+        if f.id != self.id {
+            return self.refuse(Why::Gone);
+        }
+        if f.nlink as usize != self.names.len() && !broken(Mutant::MoveOneName) {
+            return self.refuse(Why::Links);
+        }
+        self.facts = f;
+        self.call(State::Create, Call::Create(self.temp(), f.size))
+    }
+    fn frozen(&mut self, names: Vec<Vec<u8>>, written: bool) -> Step {
+        self.frozen = true;
+        self.names = names;
+        if self.names.is_empty() {
+            return self.refuse(Why::Gone);
+        }
+        if written && !broken(Mutant::TrustOldCopy) {
+            return self.try_again();
+        }
+        self.call(State::Same, Call::Stat(self.source()))
+    }
+    /// Is the source what was copied? Its access time does not count.
+    fn compared(&mut self, now: Option<Facts>) -> Step {
+        let Some(now) = now.filter(|n| n.id == self.id) else {
+            return self.refuse(Why::Gone);
+        };
+        let same = Facts {
+            atime: self.facts.atime,
+            blocks: self.facts.blocks,
+            ..now
+        } == self.facts;
+        if !same && !broken(Mutant::TrustOldCopy) {
+            return self.try_again();
+        }
+        if now.nlink as usize != self.names.len() && !broken(Mutant::MoveOneName) {
+            return self.refuse(Why::Links);
+        }
+        self.clear_of(0)
+    }
+    fn try_again(&mut self) -> Step {
+        self.tries += 1;
+        if self.tries >= TRIES {
+            return self.refuse(Why::Busy);
+        }
+        self.frozen = false;
+        self.calls = VecDeque::from([Call::Unlink(self.temp()), Call::Stat(self.source())]);
+        self.state = State::Again;
+        Step::Thaw
+    }
+    fn again(&mut self) -> Step {
+        match self.calls.pop_front() {
+            Some(call @ Call::Stat(_)) => self.call(State::Look, call),
+            Some(call) => Step::Call(call),
+            None => self.end(Outcome::Refused(Why::Busy)),
+        }
+    }
+    fn clear_of(&mut self, i: usize) -> Step {
+        match self.names.get(i) {
+            Some(name) => self.call(State::Clash(i), Call::Stat(At::new(self.to, &name[..]))),
+            None => self.parents(0),
+        }
+    }
+    fn parents(&mut self, i: usize) -> Step {
+        if let Some(name) = self.names.get(i) {
+            let at = At::new(self.to, &name[..]);
+            return self.call(State::Parents(i), Call::MakeParents(at));
+        }
+
+        let names = self.names.iter().map(|n| &n[..]);
+        self.calls = chain(self.to, names)
+            .into_iter()
+            .map(Call::SyncDir)
+            .collect();
+        if broken(Mutant::UnlinkFirst) {
+            self.calls.push_back(Call::Unlink(self.source()));
+        }
+        self.chained()
+    }
+    fn chained(&mut self) -> Step {
+        match self.calls.pop_front() {
+            Some(call) => self.call(State::Chain, call),
+            None => self.decide(),
+        }
+    }
+    /// All is checked: write the intent.
+    fn decide(&mut self) -> Step {
+        let (temp, names) = (self.temp(), self.names.clone());
+        let names = if broken(Mutant::MoveOneName) {
+            names[..1].to_vec()
+        } else {
+            names
+        };
+        let one = names.len() == 1;
+        self.ops = if one {
+            vec![Op::Rename(self.copy, temp.clone(), names[0].clone())]
+        } else {
+            let link = |n: &Vec<u8>| Op::Link(self.copy, temp.clone(), n.clone());
+            names.iter().map(link).collect()
+        };
+        for name in &self.names {
+            let old = At::new(self.from, &name[..]);
+            self.ops.push(Op::Unlink(self.id, old));
+        }
+        if !one {
+            // Last, and only when all new names are durable: until then recovery needs it.
+            self.ops.push(Op::Unlink(self.copy, temp));
+        }
+        if broken(Mutant::SkipIntent) {
+            return self.place();
+        }
+        self.intent = true;
+        let call = Call::Write(self.intent_at(), encode(&self.ops));
+        self.call(State::Intent, call)
+    }
+    fn place(&mut self) -> Step {
+        let new = self.ops.iter().filter(|op| !matches!(op, Op::Unlink(..)));
+        self.calls = new.map(as_call).collect();
+        self.state = State::Place;
+        self.after_intent()
+    }
+    fn after_intent(&mut self) -> Step {
+        match self.state {
+            State::Intent if broken(Mutant::SkipIntentSync) => self.place(),
+            State::Intent => self.call(State::SyncIntent, Call::SyncFile(self.intent_at())),
+            State::SyncIntent => {
+                self.call(State::SyncIntents, Call::SyncDir(self.intent_at().parent()))
+            }
+            State::SyncIntents => self.place(),
+            State::Place => {
+                if let Some(call) = self.calls.pop_front() {
+                    return Step::Call(call);
+                }
+                self.state = State::Swap;
+                Step::Swap(self.copy)
+            }
+            State::Swap => {
+                let old = self.ops.iter().filter(|op| op.at().tier == self.from);
+                self.calls = old.map(as_call).collect();
+                self.state = State::Clean;
+                self.after_intent()
+            }
+            State::Clean => {
+                if let Some(call) = self.calls.pop_front() {
+                    return Step::Call(call);
+                }
+
+                let dirs = dirs_of(&self.ops).into_iter();
+                let dirs = dirs.filter(|d| !broken(Mutant::ForgetTargetSync) || d.tier != self.to);
+                self.calls = dirs.map(Call::SyncDir).collect();
+                if let Some(last @ Op::Unlink(..)) = self.ops.last()
+                    && last.at().tier == self.to
+                {
+                    self.calls.push_back(as_call(last));
+                    self.calls.push_back(Call::SyncDir(last.at().parent()));
+                }
+                self.state = State::SyncAll;
+                self.after_intent()
+            }
+            State::SyncAll => match self.calls.pop_front() {
+                Some(call) => Step::Call(call),
+                None if !self.intent => self.end(Outcome::Done),
+                None => self.call(State::EndIntent, Call::Unlink(self.intent_at())),
+            },
+            State::EndIntent => self.call(State::SyncEnd, Call::SyncDir(self.intent_at().parent())),
+            State::SyncEnd => self.end(Outcome::Done),
+            _ => self.give_up(Outcome::Failed(Errno::IO)),
+        }
+    }
+}
+
+fn as_call(op: &Op) -> Call {
+    match op {
+        Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Call::Rename(at.clone(), to.clone()),
+        Op::Link(_, at, to) => Call::Link(at.clone(), to.clone()),
+        Op::Unlink(_, at) => Call::Unlink(at.clone()),
+    }
+}
+
+/// Carry out a call.
+///
+/// # Errors
+/// The tree's.
+pub fn carry_out(tree: &mut dyn crate::tree::Tree, call: &Call) -> Result<Answer, Errno> {
+    match call {
+        Call::Stat(at) => return tree.stat(at).map(Answer::Facts),
+        Call::Copy(from, to, offset) => {
+            return tree.copy(from, to, *offset, CHUNK).map(Answer::Copied);
+        }
+        Call::Create(at, bytes) => tree.create(at, *bytes),
+        Call::CopyAttributes(from, to) => tree.copy_attributes(from, to),
+        Call::Write(at, bytes) => tree.write(at, bytes),
+        Call::SyncFile(at) => tree.sync_file(at),
+        Call::SyncDir(at) => tree.sync_dir(at),
+        Call::MakeParents(at) => tree.make_parents(at),
+        Call::Rename(from, to) => tree.rename(from, to),
+        Call::Link(from, to) => tree.link(from, to),
+        Call::Unlink(at) => tree.unlink(at),
+    }
+    .map(|()| Answer::Done)
+}

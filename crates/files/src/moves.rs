@@ -1,0 +1,257 @@
+//! The mover's caller: locks, descriptors, the catalogue.
+
+use crate::catalogue::{Names, NodeId};
+use crate::disk::{Disk, facts_of};
+use crate::live::Backing;
+use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
+use crate::store::Store;
+use crate::tree::{TEMPS, Tier, join};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Files under way, and how far.
+#[derive(Debug, Default)]
+pub struct Moving {
+    nodes: Mutex<HashSet<NodeId>>,
+    /// The last that is under way: path, bytes copied, bytes in all.
+    pub progress: Mutex<Option<(String, u64, u64)>>,
+}
+
+impl Moving {
+    fn nodes(&self) -> std::sync::MutexGuard<'_, HashSet<NodeId>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// How far the move under way is.
+    pub fn now(&self) -> Option<(String, u64, u64)> {
+        let now = self.progress.lock();
+        now.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Store {
+    /// Move a file to another tier, now.
+    pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {
+        if self.is_stuck() {
+            return Outcome::Failed(Errno::IO);
+        }
+        if !self.placement.moving.nodes().insert(node) {
+            return Outcome::Refused(Why::Busy);
+        }
+        // Its number must not be given to another file meanwhile.
+        let there = self.cat_mut().get_mut(node).map(|n| n.held += 1).is_some();
+        let outcome = if there {
+            self.move_alone(node, to)
+        } else {
+            Outcome::Refused(Why::Gone)
+        };
+        if there {
+            let mut cat = self.cat_mut();
+            if let Some(n) = cat.get_mut(node) {
+                n.held -= 1;
+            }
+            cat.drop_unused(node);
+        }
+        self.placement.moving.nodes().remove(&node);
+        self.placement.count(outcome);
+        outcome
+    }
+    fn move_alone(&self, node: NodeId, to: Tier) -> Outcome {
+        let live = match self.live(node) {
+            Ok(live) => live,
+            Err(Errno::NOENT | Errno::STALE) => return Outcome::Refused(Why::Gone),
+            Err(e) => return Outcome::Failed(e),
+        };
+        let outcome = self.drive(node, to, &live);
+        self.release(&live);
+        let mut progress = self.placement.moving.progress.lock();
+        if let Ok(p) = &mut progress {
+            **p = None;
+        }
+        drop(progress);
+        if let Outcome::Stuck(e) = outcome {
+            self.stick(&format!("a move to {} failed ({e})", self.tier_name(to)));
+        }
+        outcome
+    }
+    fn drive(&self, node: NodeId, to: Tier, live: &Arc<crate::live::Live>) -> Outcome {
+        let (id, from, paths, size) = {
+            let cat = self.cat();
+            let Some(n) = cat.get(node) else {
+                return Outcome::Refused(Why::Gone);
+            };
+            (n.facts.id, n.tier, cat.paths(node), n.facts.size)
+        };
+        if from == to {
+            return Outcome::Done;
+        }
+        if paths.is_empty() {
+            return Outcome::Refused(Why::Gone);
+        }
+        if self.room(to).0 < size {
+            return Outcome::Refused(Why::Full);
+        }
+        let shown = String::from_utf8_lossy(&paths[0]).into_owned();
+        let number = self.number();
+        let temp = join(TEMPS, format!("m{number}").as_bytes());
+        let mut disk = Disk::new(Arc::clone(&self.roots));
+        let mut m = Move::new(number, id, paths, from, to);
+        let (mut names, mut state, mut changes) = (None, None, 0);
+        let mut copy: Option<OwnedFd> = None;
+        let mut step = m.start();
+        loop {
+            let answer = match step {
+                Step::Call(call) => {
+                    if matches!(call, Call::Create(..)) {
+                        changes = Store::changes(live);
+                    }
+                    if matches!(call, Call::Copy(..))
+                        && let Ok(p) = &mut self.placement.moving.progress.lock()
+                    {
+                        **p = Some((shown.clone(), m.copied(), m.bytes()));
+                    }
+                    carry_out(&mut disk, &call)
+                }
+                Step::Freeze => match self.names() {
+                    Err(e) => Err(e),
+                    Ok(guard) => {
+                        names = Some(guard);
+                        let s = live.state.write().unwrap_or_else(PoisonError::into_inner);
+                        state = Some(s);
+                        self.frozen(node, live, changes, to, &temp, &mut copy)
+                    }
+                },
+                Step::Thaw => {
+                    (names, state, copy) = (None, None, None);
+                    Ok(Answer::Done)
+                }
+                Step::Swap(_) => {
+                    if let (Some(s), Some(fd)) = (&mut state, copy.take()) {
+                        self.swapped(node, from, to, &fd);
+                        **s = Some(Backing {
+                            tier: to,
+                            fd,
+                            writable: true,
+                        });
+                    }
+                    state = None;
+                    Ok(Answer::Done)
+                }
+                Step::End(outcome) => {
+                    drop((names, state));
+                    if outcome == Outcome::Done {
+                        self.tell_kernel(node);
+                        self.room_changed(from);
+                        self.room_changed(to);
+                        self.dir_times(node, from, to);
+                    }
+                    return outcome;
+                }
+            };
+            step = m.next(answer);
+        }
+    }
+    fn frozen(
+        &self,
+        node: NodeId,
+        live: &crate::live::Live,
+        changes: u64,
+        to: Tier,
+        temp: &[u8],
+        copy: &mut Option<OwnedFd>,
+    ) -> Result<Answer, Errno> {
+        if live.passed.load(std::sync::atomic::Ordering::SeqCst) {
+            return Ok(Answer::Forbidden(Why::Passthrough));
+        }
+        let paths = self.cat().paths(node);
+        if paths.is_empty() {
+            return Ok(Answer::Forbidden(Why::Gone));
+        }
+        *copy = Some(self.roots[usize::from(to)].open_at(temp, OFlags::RDWR, 0)?);
+        Ok(Answer::Frozen(paths, Store::changes(live) != changes))
+    }
+    fn swapped(&self, node: NodeId, from: Tier, to: Tier, fd: &OwnedFd) {
+        let facts = facts_of(fd);
+        let mut dirs = Vec::new();
+        {
+            let mut cat = self.cat_mut();
+            if let Ok(f) = facts {
+                cat.replace(node, to, f.id);
+                if let Some(n) = cat.get_mut(node) {
+                    let nlink = n.facts.nlink;
+                    n.facts = crate::tree::Facts { nlink, ..f };
+                }
+            }
+            match cat.get(node).map(|n| &n.names) {
+                Some(Names::One(d, _)) => dirs.push(*d),
+                Some(Names::Many(all)) => dirs.extend(all.iter().map(|x| x.0)),
+                _ => {}
+            }
+        }
+        for d in dirs {
+            self.mark_dirs(d, to);
+        }
+        let bytes = facts.map_or(0, |f| f.blocks * 512);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        self.bytes_on[usize::from(to)].fetch_add(bytes, order);
+        let _ = self.bytes_on[usize::from(from)]
+            .fetch_update(order, order, |b| Some(b.saturating_sub(bytes)));
+    }
+    /// The directories' times are what users made them, not what a move did.
+    fn dir_times(&self, node: NodeId, from: Tier, to: Tier) {
+        let dirs: Vec<(Vec<u8>, crate::tree::Facts)> = {
+            let cat = self.cat();
+            let ids = match cat.get(node).map(|n| &n.names) {
+                Some(Names::One(d, _)) => vec![*d],
+                Some(Names::Many(all)) => all.iter().map(|x| x.0).collect(),
+                _ => Vec::new(),
+            };
+            let known = ids
+                .iter()
+                .filter_map(|d| Some((cat.path(*d)?, cat.get(*d)?.facts)));
+            known.collect()
+        };
+        let spec = |t: crate::tree::Time| Timespec {
+            tv_sec: t.sec,
+            tv_nsec: i64::from(t.nsec),
+        };
+        for (path, f) in dirs {
+            let times = Timestamps {
+                last_access: spec(f.atime),
+                last_modification: spec(f.mtime),
+            };
+            for tier in [from, to] {
+                // Best effort: the catalogue has them until the next mount.
+                let fd = &self.roots[usize::from(tier)].fd;
+                let _ = rustix::fs::utimensat(fd, &path[..], &times, AtFlags::SYMLINK_NOFOLLOW);
+            }
+        }
+    }
+    /// A file's tier is full while it is written: to the next one that has room. True if it is worth trying again.
+    pub(crate) fn spill(&self, node: NodeId, from: Tier) -> bool {
+        for to in from + 1..self.roots.len() as Tier {
+            loop {
+                let now = self
+                    .lives
+                    .get(node)
+                    .and_then(|l| l.hold().backing().ok().map(|b| b.tier));
+                if now != Some(from) {
+                    return true;
+                }
+                match self.move_file(node, to) {
+                    Outcome::Done => return true,
+                    Outcome::Refused(Why::Busy)
+                        if self.placement.moving.nodes().contains(&node) =>
+                    {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    _ => break,
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,172 @@
+//! Pins and policies of directories in a file on tier 0, and the thread that lets files move.
+
+use crate::disk::{Disk, Root, write_all};
+use crate::mover::{Outcome, Why};
+use crate::placement::{Remembered, Wanted};
+use crate::store::{Refused, Store};
+use crate::tree::{At, HIDDEN, Tier, Tree};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const FILE: &[u8] = b".isotherm/settings.json";
+const NEW: &[u8] = b".isotherm/settings.new";
+/// Between two looks at what moved.
+const TURN: Duration = Duration::from_secs(1);
+
+pub(crate) fn load(root: &Root) -> Result<Remembered, Refused> {
+    let shown = format!("{}/.isotherm/settings.json", root.path.display());
+    let fd = match root.open_at(FILE, OFlags::RDONLY, 0) {
+        Err(Errno::NOENT) => return Ok(Remembered::default()),
+        Err(e) => return Err(Refused(format!("{shown}: cannot read: {e}"))),
+        Ok(fd) => fd,
+    };
+    let mut text = Vec::new();
+    std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut text)
+        .map_err(|e| Refused(format!("{shown}: cannot read: {e}")))?;
+    serde_json::from_slice(&text).map_err(|e| {
+        Refused(format!(
+            "{shown}: {e}: mend it, or remove it (pins and policies of directories are lost then)"
+        ))
+    })
+}
+
+impl Store {
+    /// Other pins or policies: in force and durable when this returns.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn remember(&self, change: impl FnOnce(&mut Remembered)) -> Result<(), Refused> {
+        let mut new = {
+            let brain = self.placement.brain.lock();
+            brain
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .remembered
+                .clone()
+        };
+        change(&mut new);
+        self.placement.remember(new.clone(), &self.cat())?;
+        let text = serde_json::to_vec_pretty(&new).map_err(|e| Refused(e.to_string()))?;
+        let root = &self.roots[0];
+        let mut disk = Disk::new(std::sync::Arc::clone(&self.roots));
+        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
+        root.open_at(NEW, flags, 0o600)
+            .and_then(|fd| write_all(&fd, &text, 0).and_then(|()| rustix::fs::fsync(&fd)))
+            .and_then(|()| rustix::fs::renameat(&root.fd, NEW, &root.fd, FILE))
+            .and_then(|()| disk.sync_dir(&At::new(0, HIDDEN)))
+            .map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
+    }
+    /// Tell the policy what happened.
+    pub fn listen(&self) {
+        self.placement.listen(|node| {
+            let facts = self.facts(node).ok()?;
+            let cat = self.cat();
+            let n = cat.get(node).filter(|n| n.is_file() && n.links() > 0)?;
+            Some((n.tier, facts, cat.path(node)?))
+        });
+    }
+    /// All moves that are wanted now: the policy's, rules', pins', watermarks'.
+    pub fn wanted(&self, all: bool) -> Vec<Wanted> {
+        let mut wanted = self.placement.wanted(&self.cat(), all);
+        for tier in 0..self.roots.len() as Tier - 1 {
+            if self.is_full(tier) {
+                let (free, total) = self.room(tier);
+                let keep = u128::from(total) * u128::from(100 - self.marks.0.min(100)) / 100;
+                let over = (keep as u64).saturating_sub(free);
+                let coldest = self.placement.overflow(&self.cat(), tier, over);
+                wanted.retain(|w| !coldest.iter().any(|c| c.node == w.node));
+                wanted.splice(0..0, coldest);
+            }
+        }
+        wanted
+    }
+    /// What `migrate --dry-run` shows: as if plans were made now; nothing is moved, and the policy is told so.
+    pub fn would_move(&self) -> Vec<Wanted> {
+        self.listen();
+        self.placement.plan_now();
+        let wanted = self.wanted(true);
+        for w in &wanted {
+            self.correct(w, true);
+        }
+        wanted
+    }
+    fn correct(&self, w: &Wanted, moved: bool) {
+        let at = {
+            let cat = self.cat();
+            cat.get(w.node)
+                .and_then(|n| Some((n.tier, n.facts, cat.path(w.node)?)))
+        };
+        if let Some((tier, facts, path)) = at {
+            self.placement.settled(w.node, tier, &facts, &path, moved);
+        }
+    }
+    /// Carry out moves until `until`; how many were done.
+    pub fn carry_out(&self, wanted: &[Wanted], until: Option<Instant>) -> usize {
+        let mut done = 0;
+        for w in wanted {
+            if self.placement.stop.load(Ordering::SeqCst)
+                || until.is_some_and(|u| Instant::now() >= u)
+            {
+                break;
+            }
+            let fits = |tier: Tier| {
+                let size = self.cat().get(w.node).map_or(0, |n| n.facts.size);
+                let (free, all) = self.room(tier);
+                let spare = u128::from(all) * u128::from(100 - self.marks.1.min(100)) / 100;
+                tier + 1 == self.roots.len() as Tier || free.saturating_sub(spare as u64) >= size
+            };
+            let outcome = if w.to > w.from || fits(w.to) {
+                self.move_file(w.node, w.to)
+            } else {
+                Outcome::Refused(Why::Full)
+            };
+            done += usize::from(outcome == Outcome::Done);
+            if let Outcome::Failed(e) = outcome {
+                let path = self.cat().path(w.node).unwrap_or_default();
+                self.say(&format!(
+                    "{}: cannot be moved to {}: {e}",
+                    String::from_utf8_lossy(&path),
+                    self.tier_name(w.to)
+                ));
+            }
+            // Of watermarks and rules the policy has to hear, too.
+            self.correct(w, outcome == Outcome::Done);
+        }
+        done
+    }
+    /// Move everything that belongs elsewhere, plans made now. How many files moved.
+    pub fn migrate_now(&self) -> usize {
+        self.listen();
+        self.placement.plan_now();
+        let mut all = 0;
+        for _ in 0..8 {
+            let done = self.carry_out(&self.wanted(true), None);
+            all += done;
+            if done == 0 {
+                break;
+            }
+        }
+        all
+    }
+    /// The thread that lets files move, until the file system is unmounted.
+    pub fn attend(&self) {
+        let mut before = Instant::now();
+        while !self.placement.stop.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(50));
+            if self.placement.hurry.load(Ordering::SeqCst) {
+                self.migrate_now();
+                self.placement.hurry.store(false, Ordering::SeqCst);
+            }
+            if before.elapsed() < TURN {
+                continue;
+            }
+            self.listen();
+            if self.placement.moves {
+                let wanted = self.wanted(false);
+                self.carry_out(&wanted, Some(Instant::now() + TURN));
+            }
+            before = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Arguments of the commands about whole files: `mount` and `files`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::json::JsonArg;
+use crate::size;
+
+/// `isotherm mount`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm mount --fast /ssd/files --slow /hdd/files /mnt/files\n  \
+    isotherm mount --fast /ssd --slow /nfs --tier /hdd --policy hro --rule '*.iso=slow' --quota 0=50G /mnt/files\n\n\
+    Existing directories full of files can be mounted as they are; when unmounted they are plain directories again. \
+    See `isotherm files --help` for what can be asked of a mounted file system."
+)]
+pub struct MountArgs {
+    /// Directory of the fast tier
+    #[arg(long, value_name = "DIR")]
+    pub fast: PathBuf,
+    /// Directory of the slow tier
+    #[arg(long, value_name = "DIR")]
+    pub slow: PathBuf,
+    /// Directory of a tier in between, faster ones first; repeatable
+    #[arg(long, value_name = "DIR")]
+    pub tier: Vec<PathBuf>,
+    /// Empty directory to mount on
+    pub mountpoint: PathBuf,
+    /// Policy with parameters, NAME,KEY=VALUE,... (see `isotherm policies`)
+    #[arg(long, default_value = isotherm_files::placement::DEFAULT)]
+    pub policy: String,
+    /// MATCH=TIER: files that belong on a tier whatever the policy thinks; MATCH is a pattern of the path, size>N, size<N,
+    /// age>DAYS or owner:UID; TIER is fast, slow or a number; repeatable, the first that matches counts
+    #[arg(long, value_name = "MATCH=TIER", value_parser = isotherm_files::rules::Rule::parse)]
+    pub rule: Vec<isotherm_files::rules::Rule>,
+    /// TIER=SIZE: bytes of files that a tier (by number, 0 the fast one) may hold; repeatable
+    #[arg(long, value_name = "TIER=SIZE", value_parser = quota)]
+    pub quota: Vec<(u8, u64)>,
+    /// LOW,HIGH in per cent: new files go elsewhere where a tier is fuller than HIGH, and the coldest leave down to LOW
+    #[arg(long, value_name = "LOW,HIGH", default_value = "80,90", value_parser = marks)]
+    pub watermarks: (u8, u8),
+    /// Let the kernel read and write files by itself: as fast as the file below, but an open file cannot move
+    #[arg(long)]
+    pub passthrough: bool,
+    /// Move nothing by itself, only with `isotherm files migrate --now`
+    #[arg(long)]
+    pub no_moves: bool,
+    /// Session threads
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub threads: u8,
+    /// Refuse all changes
+    #[arg(long)]
+    pub read_only: bool,
+    /// Only the user who mounts may use it
+    #[arg(long)]
+    pub private: bool,
+}
+
+fn quota(text: &str) -> Result<(u8, u64), String> {
+    let form = "TIER=SIZE, as 0=50G";
+    let (tier, bytes) = text.split_once('=').ok_or(form)?;
+    let tier = tier.parse().map_err(|_| form)?;
+    Ok((tier, size::absolute(bytes).map_err(|e| e.to_string())?))
+}
+
+fn marks(text: &str) -> Result<(u8, u8), String> {
+    let form = || "two numbers, LOW,HIGH, up to 100, the first not above the second".to_owned();
+    let (low, high) = text.split_once(',').ok_or_else(form)?;
+    match (low.parse(), high.parse()) {
+        (Ok(low), Ok(high)) if low <= high && high <= 100 => Ok((low, high)),
+        _ => Err(form()),
+    }
+}
+
+/// `isotherm files`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm files status /mnt/files\n  isotherm files why /mnt/files/a.db\n  isotherm files migrate /mnt/files --dry-run"
+)]
+pub struct FilesArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: FilesCommand,
+}
+
+/// What can be asked of a mounted file system.
+#[derive(Debug, Subcommand)]
+pub enum FilesCommand {
+    /// Say what is mounted and how it does
+    #[command(after_help = "Example:\n  isotherm files status /mnt/files --json")]
+    Status(PathArgs),
+    /// Print its figures
+    #[command(after_help = "Example:\n  isotherm files stats /mnt/files --json")]
+    Stats(PathArgs),
+    /// Say on which tier a file is, and its path there
+    #[command(
+        name = "where",
+        after_help = "Example:\n  isotherm files where /mnt/files/a.db"
+    )]
+    Where(PathArgs),
+    /// Say what decides where a file is
+    #[command(after_help = "Example:\n  isotherm files why /mnt/files/a.db")]
+    Why(PathArgs),
+    /// Keep a file, or all below a directory, on a tier
+    #[command(after_help = "Example:\n  isotherm files pin /mnt/files/db --to fast")]
+    Pin(PinArgs),
+    /// Let the policy decide again
+    #[command(after_help = "Example:\n  isotherm files unpin /mnt/files/db")]
+    Unpin(PathArgs),
+    /// Move what belongs elsewhere, or show what would move
+    #[command(
+        after_help = "Examples:\n  isotherm files migrate /mnt/files --dry-run\n  isotherm files migrate /mnt/files --now"
+    )]
+    Migrate(MigrateArgs),
+    /// Compare names and attributes with what lies on the tiers
+    #[command(
+        after_help = "Example:\n  isotherm files check /mnt/files --repair   # what is there counts from then on"
+    )]
+    Check(FilesCheckArgs),
+    /// Give all below a directory a policy of its own, with a share of the fast tier
+    #[command(
+        after_help = "Examples:\n  isotherm files policy /mnt/files/db hro --share 30\n  isotherm files policy /mnt/files/db --none"
+    )]
+    Policy(PolicyArgs),
+}
+
+/// A path in a mounted file system.
+#[derive(Debug, Args)]
+pub struct PathArgs {
+    /// The mount point, or something in it
+    pub path: PathBuf,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm files pin`.
+#[derive(Debug, Args)]
+pub struct PinArgs {
+    /// A file or directory
+    pub path: PathBuf,
+    /// fast, slow or a number
+    #[arg(long, value_name = "TIER", default_value = "fast")]
+    pub to: String,
+}
+
+/// `isotherm files migrate`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("when").required(true).args(["now", "dry_run"]))]
+pub struct MigrateArgs {
+    /// The mount point
+    pub path: PathBuf,
+    /// Make plans now, and move
+    #[arg(long)]
+    pub now: bool,
+    /// Make plans now, show what would move, and move nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm files check`.
+#[derive(Debug, Args)]
+pub struct FilesCheckArgs {
+    /// The mount point
+    pub path: PathBuf,
+    /// Show what lies on the tiers from then on
+    #[arg(long)]
+    pub repair: bool,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm files policy`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["preset", "none"]))]
+pub struct PolicyArgs {
+    /// A directory in the mounted file system
+    pub dir: PathBuf,
+    /// Policy with parameters, NAME,KEY=VALUE,...
+    pub preset: Option<String>,
+    /// Per cent of the fast tier
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub share: u8,
+    /// No policy of its own any more
+    #[arg(long)]
+    pub none: bool,
+}

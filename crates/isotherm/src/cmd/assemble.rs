@@ -1,0 +1,194 @@
+//! `isotherm assemble`: which volumes are complete, and their services started.
+//!
+//! A volume is assembled only if a description in the configuration directories names its identity: a disk that somebody plugs
+//! in does not serve itself.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use isotherm_core::store::superblock::SuperblockError;
+use isotherm_live::VolumeConfig;
+use isotherm_live::config::{format_uuid, parse_uuid};
+use isotherm_live::members::{self, probe::Second, probe::probe};
+use isotherm_live::volume::description;
+use serde_json::{Value, json};
+
+use crate::args::AssembleArgs;
+use crate::control::client::connect;
+use crate::table::table;
+use crate::{Failure, place};
+
+/// Assemble.
+///
+/// # Errors
+/// A device that was named cannot be read, or a service cannot be started.
+pub fn run(args: &AssembleArgs) -> Result<(), Failure> {
+    let mut wanted = BTreeSet::new();
+    for device in &args.devices {
+        let seen = probe(device, Second::Anywhere);
+        match seen.map_err(|e| Failure::file(device, "open it", &e))? {
+            Ok(sb) => drop(wanted.insert(format_uuid(&sb.uuid))),
+            Err(_) => eprintln!("isotherm: {}: carries no volume", device.display()),
+        }
+    }
+    let mut list = Vec::new();
+    let mut failures = Vec::new();
+    for volume in place::described_volumes() {
+        let config = match VolumeConfig::load(&description(&volume)) {
+            Ok(config) => config,
+            Err(e) => {
+                failures.push(e.to_string());
+                continue;
+            }
+        };
+        let named = config.uuid.as_ref().is_some_and(|u| wanted.contains(u));
+        if args.devices.is_empty() || named {
+            let mut one = judge(&volume, &config);
+            if args.start && one["state"] == json!("complete") {
+                match start(&volume) {
+                    Ok(()) => one["state"] = json!("started"),
+                    Err(e) => failures.push(e.to_string()),
+                }
+            }
+            wanted.remove(config.uuid.as_deref().unwrap_or_default());
+            list.push(one);
+        }
+    }
+    for uuid in wanted {
+        eprintln!(
+            "isotherm: volume {uuid}: no description of it in {}: `isotherm find` prints one",
+            place::SYSTEM_CONFIG
+        );
+    }
+    args.json.print(&list, || text(&list))?;
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::failed(failures.join("; ")))
+    }
+}
+
+fn judge(volume: &Path, config: &VolumeConfig) -> Value {
+    let (mut state, mut missing, mut note) = ("served", Vec::new(), Value::Null);
+    if !matches!(connect(volume), Ok(Some(_))) {
+        match absent(config.clone(), volume) {
+            Ok(list) => {
+                state = if list.is_empty() {
+                    "complete"
+                } else {
+                    "incomplete"
+                };
+                missing = list;
+            }
+            Err(e) => {
+                state = "refused";
+                note = json!(e.to_string());
+            }
+        }
+    }
+    json!({
+        "name": config.name, "volume": volume, "uuid": config.uuid, "state": state,
+        "members": config.members.len(), "missing": missing, "note": note,
+    })
+}
+
+/// Paths of members of `volume` that are not there, looked for by identity.
+///
+/// # Errors
+/// The description cannot be read.
+pub fn missing_members(volume: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |e: isotherm_live::Error| Failure::failed(e.to_string());
+    let config = VolumeConfig::load(&description(volume)).map_err(failed)?;
+    absent(config, volume).map_err(failed)
+}
+
+fn absent(mut config: VolumeConfig, volume: &Path) -> Result<Vec<PathBuf>, isotherm_live::Error> {
+    members::find(&mut config, &description(volume))?;
+    let uuid = config.uuid.as_deref().and_then(parse_uuid);
+    let is_there = |path: &Path| match probe(path, Second::At(&[])) {
+        Ok(Ok(sb)) => uuid.is_none_or(|u| u == sb.uuid),
+        // It is one of ours that needs mending, which is for whoever opens the volume to say.
+        Ok(Err(SuperblockError::Foreign)) | Err(_) => false,
+        Ok(Err(_)) => true,
+    };
+    let paths = config.members.into_iter().map(|m| m.path);
+    Ok(paths.filter(|p| !is_there(p)).collect())
+}
+
+/// The unit of a volume, for names that a unit's name can hold.
+///
+/// # Errors
+/// The name holds something else.
+pub fn unit(volume: &Path) -> Result<String, Failure> {
+    let name = volume
+        .file_name()
+        .and_then(|n| n.to_str())
+        .unwrap_or_default();
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    if name.is_empty() || !name.chars().all(fits) {
+        return Err(Failure::failed(format!(
+            "`{name}`: the name of a service can have letters, digits and - _ . : only: make the volume under such a name"
+        )));
+    }
+    Ok(format!("isotherm@{name}.service"))
+}
+
+fn start(volume: &Path) -> Result<(), Failure> {
+    let unit = unit(volume)?;
+    let ran = Command::new("systemctl")
+        .args(["start", "--no-block", &unit])
+        .output();
+    match ran {
+        Ok(out) if out.status.success() => Ok(()),
+        Ok(out) => Err(Failure::failed(format!(
+            "{unit}: not started: {}",
+            String::from_utf8_lossy(&out.stderr).trim()
+        ))),
+        Err(e) => Err(Failure::failed(format!(
+            "{unit}: not started: systemctl: {}: without systemd run `isotherm serve {} --loop`",
+            crate::failure::reason(&e),
+            volume.display()
+        ))),
+    }
+}
+
+fn text(list: &[Value]) -> String {
+    if list.is_empty() {
+        return "no volume of this machine is concerned\n".into();
+    }
+    let rows: Vec<Vec<String>> = list
+        .iter()
+        .map(|v| {
+            let missing: Vec<&str> = (v["missing"].as_array().into_iter().flatten())
+                .filter_map(Value::as_str)
+                .collect();
+            let all = v["members"].as_u64().unwrap_or(0) as usize;
+            vec![
+                v["name"].as_str().unwrap_or_default().to_owned(),
+                v["state"].as_str().unwrap_or_default().to_owned(),
+                format!("{} of {all}", all - missing.len().min(all)),
+                v["note"]
+                    .as_str()
+                    .map_or_else(|| missing.join(", "), str::to_owned),
+            ]
+        })
+        .collect();
+    table(&["name", "state", "members", "missing"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_made_of_names_that_fit() {
+        let of = |p: &str| unit(Path::new(p)).ok();
+        assert_eq!(
+            of("/etc/isotherm/my-vol.1").as_deref(),
+            Some("isotherm@my-vol.1.service")
+        );
+        assert_eq!(of("a b"), None);
+        assert_eq!(of("/"), None);
+    }
+}

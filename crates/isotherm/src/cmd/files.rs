@@ -1,0 +1,197 @@
+//! `isotherm mount`, and `isotherm files`, which asks a mounted file system through extended attributes.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use isotherm_files::fuse::Io;
+use isotherm_files::mount::{Options, mount};
+use isotherm_files::store::Settings;
+use rustix::fs::XattrFlags;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::{FilesCheckArgs, FilesCommand, MigrateArgs, MountArgs, PathArgs, PolicyArgs};
+use crate::failure::reason;
+
+/// After a signal its users have so long to go.
+const LEAVE: Duration = Duration::from_secs(10);
+
+/// `isotherm mount`: in the foreground until it is unmounted, or a signal comes.
+///
+/// # Errors
+/// In words, before anything is mounted; or it was in use at the end.
+pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
+    let mut tiers = vec![args.fast.clone()];
+    tiers.extend(args.tier.iter().cloned());
+    tiers.push(args.slow.clone());
+    let mut quotas = vec![None; tiers.len()];
+    for (tier, bytes) in &args.quota {
+        match quotas.get_mut(usize::from(*tier)) {
+            Some(q) => *q = Some(*bytes),
+            None => {
+                return Err(Failure::usage(format!(
+                    "--quota {tier}: there are only {} tiers, 0 the fast one",
+                    tiers.len()
+                )));
+            }
+        }
+    }
+    let settings = Settings {
+        tiers,
+        policy: args.policy.clone(),
+        marks: args.watermarks,
+        quotas,
+        rules: args.rule.clone(),
+        moves: !args.no_moves,
+    };
+    let io = if args.passthrough {
+        Io::Passthrough
+    } else {
+        Io::Cached
+    };
+    let options = Options {
+        io,
+        threads: usize::from(args.threads),
+        allow_other: !args.private && rustix::process::getuid().is_root(),
+        read_only: args.read_only,
+    };
+    let mut signals = signal_hook::iterator::Signals::new([
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGHUP,
+    ])
+    .map_err(|e| Failure::failed(format!("cannot listen to signals: {e}")))?;
+    let mounted = mount(&settings, &args.mountpoint, &options).map_err(|e| Failure::failed(e.0))?;
+    println!("ready");
+    // Whoever started us may not listen.
+    let _ = std::io::stdout().flush();
+    while !mounted.is_over() {
+        if signals.pending().next().is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    mounted.unmount(LEAVE).map_err(|e| Failure::failed(e.0))
+}
+
+/// `isotherm files`.
+///
+/// # Errors
+/// Nothing of ours is mounted there, or it refuses.
+pub fn run(command: &FilesCommand) -> Result<(), Failure> {
+    match command {
+        FilesCommand::Status(a) => show(a, "status"),
+        FilesCommand::Stats(a) => show(a, "stats"),
+        FilesCommand::Where(a) => show(a, "where"),
+        FilesCommand::Why(a) => show(a, "why"),
+        FilesCommand::Pin(a) => order(&a.path, "pin", &a.to),
+        FilesCommand::Unpin(a) => order(&a.path, "pin", ""),
+        FilesCommand::Migrate(a) => migrate(a),
+        FilesCommand::Check(a) => check(a),
+        FilesCommand::Policy(a) => policy(a),
+    }
+}
+
+fn name(what: &str) -> String {
+    format!("user.isotherm.{what}")
+}
+
+fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
+    let mut buffer = vec![0; isotherm_files::control::ANSWER_MAX];
+    let n = rustix::fs::getxattr(path, name(what), &mut buffer[..]).map_err(|e| match e {
+        rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP => Failure::failed(format!(
+            "{}: no tiering file system is mounted there (see `isotherm mount --help`)",
+            path.display()
+        )),
+        e => Failure::file(path, "ask", &e.into()),
+    })?;
+    serde_json::from_slice(&buffer[..n]).map_err(|e| {
+        Failure::failed(format!(
+            "{}: answers something else than Isotherm does: {e}",
+            path.display()
+        ))
+    })
+}
+
+fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure> {
+    // Nobody but ours answers this; else the attribute would be set on a plain file.
+    ask(path, "where")?;
+    rustix::fs::setxattr(path, name(what), value.as_bytes(), XattrFlags::empty()).map_err(|e| {
+        let said = ask(path, "status").ok();
+        let said = said.as_ref().and_then(|s| s["said"][0].as_str());
+        let why = match (e, said) {
+            (rustix::io::Errno::INVAL, Some(said)) => said.to_owned(),
+            (e, _) => reason(&e.into()),
+        };
+        Failure::failed(format!("{}: cannot {what} {value}: {why}", path.display()))
+    })
+}
+
+fn show(args: &PathArgs, what: &str) -> Result<(), Failure> {
+    let answer = ask(&args.path, what)?;
+    args.json.print(&answer, || super::ask::lines(&answer, ""))
+}
+
+fn migrate(args: &MigrateArgs) -> Result<(), Failure> {
+    if args.dry_run {
+        let answer = ask(&args.path, "migrate")?;
+        return args.json.print(&answer, || super::ask::lines(&answer, ""));
+    }
+    let before = ask(&args.path, "stats")?;
+    order(&args.path, "migrate", "now")?;
+    let bar = crate::progress::Progress::files();
+    loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let status = ask(&args.path, "status")?;
+        if let (Some(path), Some(done), Some(all)) = (
+            status["moving"]["path"].as_str(),
+            status["moving"]["copied_bytes"].as_u64(),
+            status["moving"]["bytes"].as_u64(),
+        ) {
+            bar.file(path, done, all);
+        }
+        if status["migrating"] != json!(true) {
+            break;
+        }
+    }
+    bar.finish();
+    let after = ask(&args.path, "stats")?;
+    let moved = |how: &str| {
+        let n = |s: &Value| s["moves"][how].as_u64().unwrap_or(0);
+        n(&after).saturating_sub(n(&before))
+    };
+    let answer =
+        json!({"done": moved("done"), "refused": moved("refused"), "failed": moved("failed")});
+    args.json
+        .print(&answer, || super::ask::lines(&answer, ""))?;
+    if moved("failed") > 0 {
+        Err(Failure::Bad)
+    } else {
+        Ok(())
+    }
+}
+
+fn check(args: &FilesCheckArgs) -> Result<(), Failure> {
+    let mut answer = ask(&args.path, "check")?;
+    let ok = answer["ok"] == json!(true);
+    if args.repair && !ok {
+        order(&args.path, "check", "repair")?;
+        answer["repaired"] = json!(true);
+    }
+    args.json
+        .print(&answer, || super::ask::lines(&answer, ""))?;
+    if ok || args.repair {
+        Ok(())
+    } else {
+        Err(Failure::Bad)
+    }
+}
+
+fn policy(args: &PolicyArgs) -> Result<(), Failure> {
+    let value = args
+        .preset
+        .as_ref()
+        .map_or_else(String::new, |p| format!("{p}:{}", args.share));
+    order(&args.dir, "policy", &value)
+}

@@ -1,0 +1,154 @@
+//! `isotherm list`: all volumes of the machine, wherever it is called.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use isotherm_live::VolumeConfig;
+use isotherm_live::config::format_uuid;
+use isotherm_live::members::scan;
+use isotherm_live::volume::description;
+use serde_json::{Value, json};
+
+use crate::args::VolumesArgs;
+use crate::control::Request;
+use crate::control::client::connect;
+use crate::table::table;
+use crate::{Failure, human, place};
+
+/// A server that does not answer in this time is listed as one.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// List them.
+///
+/// # Errors
+/// Standard output cannot be written. What is wrong with one volume is in its line.
+pub fn run(args: &VolumesArgs) -> Result<(), Failure> {
+    let mut paths = place::described_volumes();
+    paths.extend(place::served_volumes());
+    let mut all: BTreeMap<PathBuf, Value> = BTreeMap::new();
+    for path in paths {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        if !all.contains_key(&path) {
+            let one = describe(&path);
+            all.insert(path, one);
+        }
+    }
+    let mut list: Vec<Value> = all.into_values().collect();
+    if args.all {
+        list.extend(undescribed(&list));
+    }
+    args.json.print(&list, || text(&list))
+}
+
+/// One volume; never an error, so that one that is broken does not hide the others.
+pub fn describe(volume: &Path) -> Value {
+    let file = description(volume);
+    let config = VolumeConfig::load(&file);
+    let name = volume.file_name().unwrap_or_default().to_string_lossy();
+    let mut one = json!({
+        "name": name, "volume": volume, "description": file, "uuid": null, "state": "stopped", "degraded": null,
+        "volume_bytes": null, "policy": null, "device": null, "front_ends": [], "pid": null, "note": null,
+    });
+    match &config {
+        Ok(c) => {
+            one["uuid"] = json!(c.uuid);
+            one["policy"] = json!(c.policy);
+        }
+        Err(e) => {
+            one["state"] = json!("unusable");
+            one["note"] = json!(e.to_string());
+        }
+    }
+    let asked = connect(volume).and_then(|client| match client {
+        None => Ok(None),
+        Some(client) => client.with_limit(PATIENCE).ask(&Request::Status).map(Some),
+    });
+    match asked {
+        Ok(None) => {}
+        Ok(Some(status)) => {
+            for key in [
+                "state",
+                "degraded",
+                "volume_bytes",
+                "policy",
+                "device",
+                "pid",
+            ] {
+                one[key] = status[key].clone();
+            }
+            one["front_ends"] = status["front_ends"].clone();
+            one["note"] = status["failure"]["reason"].clone();
+        }
+        Err(e) => {
+            one["state"] = json!("unreachable");
+            one["note"] = json!(e.to_string());
+        }
+    }
+    one
+}
+
+/// Volumes on attached devices that nobody described here.
+fn undescribed(known: &[Value]) -> Vec<Value> {
+    let found = scan::probe_all(scan::block_devices(), &[], false).found;
+    let mut others: BTreeMap<String, (String, String, Vec<PathBuf>)> = BTreeMap::new();
+    for (path, sb) in found {
+        let uuid = format_uuid(&sb.uuid);
+        if known.iter().all(|k| k["uuid"] != json!(uuid)) {
+            let of = others
+                .entry(uuid)
+                .or_insert((sb.name.clone(), sb.policy.clone(), Vec::new()));
+            of.2.push(path);
+        }
+    }
+    let one = |(uuid, (name, policy, on)): (String, (String, String, Vec<PathBuf>))| {
+        let on: Vec<String> = on.iter().map(|p| p.display().to_string()).collect();
+        json!({
+            "name": name, "volume": null, "description": null, "uuid": uuid, "state": "undescribed", "degraded": null,
+            "volume_bytes": null, "policy": policy, "device": null, "front_ends": [], "pid": null,
+            "note": format!("on {}: `isotherm find {}` prints a description", on.join(", "), on.join(" ")),
+        })
+    };
+    others.into_iter().map(one).collect()
+}
+
+fn text(list: &[Value]) -> String {
+    if list.is_empty() {
+        return format!(
+            "no volumes: none is served, and there is no description in {}\n",
+            place::config_dirs()
+                .iter()
+                .map(|d| d.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+    }
+    let word = |v: &Value| v.as_str().unwrap_or("-").to_owned();
+    let rows: Vec<Vec<String>> = list
+        .iter()
+        .map(|v| {
+            let state = if v["degraded"] == json!(true) {
+                format!("{}, degraded", word(&v["state"]))
+            } else {
+                word(&v["state"])
+            };
+            let size = v["volume_bytes"].as_u64();
+            vec![
+                word(&v["name"]),
+                state,
+                size.map_or_else(|| "-".to_owned(), human::bytes),
+                word(&v["policy"]),
+                word(&v["device"]["link"]),
+                v["note"]
+                    .as_str()
+                    .or(v["volume"].as_str())
+                    .unwrap_or("-")
+                    .to_owned(),
+            ]
+        })
+        .collect();
+    table(
+        &["name", "state", "size", "policy", "device", "where"],
+        &rows,
+    )
+}

@@ -1,0 +1,289 @@
+//! `devices measure`: a bounded series of reads (and writes, where that is asked for) on a device, and a sheet fitted to it.
+//!
+//! Reads bypass the page cache where the file system lets them; each run ends after its share of the time or of the operations.
+//! Nothing is written without `--destructive`, and then only to a block device that nothing has mounted (O_EXCL), or a file.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use isotherm_models::fit::{Measured, Writes, fit};
+use rustix::fs::{Mode, OFlags};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::args::MeasureArgs;
+use crate::table::table;
+
+/// Runs of the series, reads; as many again with writes.
+const RUNS: f64 = 6.0;
+/// Operations in flight for rates.
+const DEPTH: u32 = 32;
+/// Blocks are aligned to this, which suits every device's sectors.
+const ALIGN: usize = 4096;
+/// Smaller devices say nothing.
+const SMALLEST: u64 = 16 << 20;
+
+/// The device under test.
+struct Target {
+    file: File,
+    bytes: u64,
+}
+
+/// One run.
+struct Series {
+    write: bool,
+    len: usize,
+    /// Uniform over `from..from + span`; else one after the other.
+    random: bool,
+    from: u64,
+    span: u64,
+    depth: u32,
+    time: Duration,
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    mean_us: f64,
+    iops: f64,
+    mb_s: f64,
+}
+
+/// A buffer whose begin is aligned.
+struct Buffer {
+    bytes: Vec<u8>,
+    at: usize,
+    len: usize,
+}
+
+impl Buffer {
+    fn new(len: usize) -> Buffer {
+        let bytes = vec![0x5a; len + ALIGN];
+        let at = bytes.as_ptr().align_offset(ALIGN);
+        Buffer { bytes, at, len }
+    }
+    fn get(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.at..self.at + self.len]
+    }
+}
+
+/// The splitmix64 sequence.
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Target {
+    fn open(path: &Path, destructive: bool) -> Result<(Target, bool), Failure> {
+        let refuse = |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
+        let block = std::fs::metadata(path).map_err(refuse)?.file_type();
+        let mut flags = OFlags::CLOEXEC
+            | if destructive {
+                OFlags::RDWR
+            } else {
+                OFlags::RDONLY
+            };
+        if destructive && block.is_block_device() {
+            // Fails where the device, or a part of it, is mounted or a member of something.
+            flags |= OFlags::EXCL;
+        }
+        let open = |f| rustix::fs::open(path, f, Mode::empty());
+        let (fd, direct) = match open(flags | OFlags::DIRECT) {
+            Ok(fd) => (fd, true),
+            Err(rustix::io::Errno::INVAL) => (open(flags).map_err(|e| refuse(e.into()))?, false),
+            Err(e) => return Err(refuse(e.into())),
+        };
+        let mut file = File::from(fd);
+        let bytes = file.seek(SeekFrom::End(0)).map_err(refuse)? / ALIGN as u64 * ALIGN as u64;
+        if bytes < SMALLEST {
+            return Err(Failure::usage(format!(
+                "{}: {bytes} bytes are too few to measure, at least {SMALLEST} are needed",
+                path.display()
+            )));
+        }
+        Ok((Target { file, bytes }, direct))
+    }
+
+    fn run(&self, s: &Series) -> std::io::Result<Outcome> {
+        let blocks = (s.span / s.len as u64).max(1);
+        let begun = Instant::now();
+        let (issued, waited) = (AtomicU64::new(0), AtomicU64::new(0));
+        let finished = AtomicU64::new(0);
+        let work = |seed: u64| -> std::io::Result<()> {
+            let (mut seed, mut buffer) = (seed, Buffer::new(s.len));
+            while begun.elapsed() < s.time {
+                let i = issued.fetch_add(1, Ordering::Relaxed);
+                let block = if s.random {
+                    next(&mut seed) % blocks
+                } else {
+                    i % blocks
+                };
+                let offset = s.from + block * s.len as u64;
+                let before = Instant::now();
+                if s.write {
+                    self.file.write_all_at(buffer.get(), offset)?;
+                } else {
+                    self.file.read_exact_at(buffer.get(), offset)?;
+                }
+                let us = before.elapsed().as_nanos() as u64;
+                waited.fetch_add(us, Ordering::Relaxed);
+                finished.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let spawned: Vec<_> = (0..u64::from(s.depth))
+                .map(|i| scope.spawn(move || work(1 + i)))
+                .collect();
+            spawned.into_iter().try_for_each(|t| {
+                t.join()
+                    .unwrap_or_else(|_| Err(std::io::Error::other("a thread ended early")))
+            })
+        })?;
+        let n = finished.into_inner().max(1) as f64;
+        let iops = n / begun.elapsed().as_secs_f64();
+        Ok(Outcome {
+            mean_us: waited.into_inner() as f64 / 1e3 / n,
+            iops,
+            mb_s: iops * s.len as f64 / 1e6,
+        })
+    }
+
+    /// The whole series: random at depth 1, over a hundredth, at depth; sequential in 4 KiB, in 128 KiB outside and inside.
+    fn series(&self, write: bool, time: Duration) -> std::io::Result<[Outcome; 6]> {
+        let part = (self.bytes / 100).max(4 << 20) / (128 << 10) * (128 << 10);
+        let all = Series {
+            write,
+            len: 4096,
+            random: true,
+            from: 0,
+            span: self.bytes,
+            depth: 1,
+            time,
+        };
+        let large = |from: u64, span: u64| Series {
+            len: 128 << 10,
+            random: false,
+            depth: 4,
+            from,
+            span,
+            ..all
+        };
+        let end = (self.bytes - part) / ALIGN as u64 * ALIGN as u64;
+        Ok([
+            self.run(&all)?,
+            self.run(&Series { span: part, ..all })?,
+            self.run(&Series {
+                depth: DEPTH,
+                ..all
+            })?,
+            self.run(&Series {
+                random: false,
+                ..all
+            })?,
+            self.run(&large(0, self.bytes))?,
+            self.run(&large(end, part))?,
+        ])
+    }
+
+    /// Mean of a write's flush.
+    fn flushes(&self, time: Duration) -> std::io::Result<f64> {
+        let (begun, mut n, mut us) = (Instant::now(), 0u32, 0.0);
+        let mut buffer = Buffer::new(4096);
+        while begun.elapsed() < time {
+            self.file
+                .write_all_at(buffer.get(), u64::from(n % 1024) * 4096)?;
+            let before = Instant::now();
+            self.file.sync_data()?;
+            us += before.elapsed().as_secs_f64() * 1e6;
+            n += 1;
+        }
+        Ok(us / f64::from(n.max(1)))
+    }
+}
+
+/// `isotherm devices measure`.
+///
+/// # Errors
+/// The device cannot be opened, read or written, is in use, or its figures make no sheet.
+pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
+    let path = &args.path;
+    let (target, direct) = Target::open(path, args.destructive)?;
+    if !direct {
+        eprintln!(
+            "NOTE: {}: cannot be read past the page cache, so memory is measured with it",
+            path.display()
+        );
+    }
+    let time = Duration::from_secs_f64(args.seconds / RUNS);
+    let failed = |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
+    let [random, short, deep, sequential, outer, inner] =
+        target.series(false, time).map_err(failed)?;
+    let writes = if args.destructive {
+        let [random, _, deep, sequential, outer, _] = target.series(true, time).map_err(failed)?;
+        Some(Writes {
+            random_us: random.mean_us,
+            random_iops: deep.iops,
+            sequential_us: sequential.mean_us,
+            mb_s: outer.mb_s,
+            flush_us: target.flushes(time).map_err(failed)?,
+        })
+    } else {
+        None
+    };
+    let measured = Measured {
+        capacity: target.bytes,
+        random_read_us: random.mean_us,
+        short_read_us: short.mean_us,
+        random_read_iops: deep.iops,
+        depth: DEPTH,
+        sequential_read_us: sequential.mean_us,
+        outer_mb_s: outer.mb_s,
+        inner_mb_s: inner.mb_s,
+        writes,
+    };
+    let (sheet, residuals) =
+        fit(&args.name, &measured).map_err(|e| Failure::failed(e.to_string()))?;
+    std::fs::write(&args.out, &sheet)
+        .map_err(|e| Failure::failed(format!("{}: {e}", args.out.display())))?;
+    let figures: Vec<Value> = residuals
+        .iter()
+        .map(|r| {
+            json!({
+                "figure": r.published.what.name(), "depth": r.published.depth,
+                "measured": r.published.value, "modelled": r.modelled, "error": r.error(),
+            })
+        })
+        .collect();
+    let answer = json!({
+        "path": path, "bytes": target.bytes, "direct": direct, "destructive": args.destructive,
+        "sheet": args.out, "figures": figures,
+    });
+    args.json.print(&answer, || {
+        let rows: Vec<Vec<String>> = residuals
+            .iter()
+            .map(|r| {
+                vec![
+                    r.published.what.name().to_owned(),
+                    r.published.depth.to_string(),
+                    format!("{:.2}", r.published.value),
+                    format!("{:.2}", r.modelled),
+                    format!("{:+.1}%", r.error() * 100.0),
+                ]
+            })
+            .collect();
+        let head = ["figure", "depth", "measured", "by the sheet", "residual"];
+        format!(
+            "{}\nwritten to {}; `isotherm sim --fast {}` and `paced` take it in place of a preset\n",
+            table(&head, &rows),
+            args.out.display(),
+            args.out.display()
+        )
+    })
+}

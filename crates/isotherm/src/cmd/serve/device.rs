@@ -1,0 +1,195 @@
+//! `serve --loop`: the volume as a block device with a stable name, and `serve --wait`.
+//!
+//! ```text
+//! block file in NAME.mnt ─► /dev/loopN (direct I/O) ─► /dev/isotherm/NAME
+//! ```
+//! Taken away in the opposite order, and not while somebody uses it. A device that a killed server left behind is released
+//! before a new one is attached: its file is gone, it answers errors.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use isotherm_live::loop_device::{self, LoopDevice};
+use serde_json::{Value, json};
+
+use super::ending::End;
+use crate::args::ServeArgs;
+use crate::cmd::assemble::missing_members;
+use crate::{Failure, notify, place};
+
+/// How often members that are not there are looked for.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The volume as a loop device.
+pub(super) struct Shown {
+    device: LoopDevice,
+    link: PathBuf,
+}
+
+/// The directory of the block file: what was asked for, or one of our own for `--loop`. True: of our own.
+pub(super) fn block_dir(args: &ServeArgs, name: &str) -> Result<Option<(PathBuf, bool)>, Failure> {
+    if let Some(dir) = &args.block_file {
+        return Ok(Some((dir.clone(), false)));
+    }
+    if !args.loop_device {
+        return Ok(None);
+    }
+    let runtime = place::runtime_dir().ok_or_else(|| {
+        Failure::failed("--loop: there is no $XDG_RUNTIME_DIR: give --block-file")
+    })?;
+    let dir = runtime.join(format!("{name}.mnt"));
+    // A killed server's mount answers ENOTCONN here; whoever mounts next clears it.
+    match place::make_dir(&dir) {
+        Err(e) if fs::symlink_metadata(&dir).is_err() && !dead(&e) => {
+            Err(Failure::file(&dir, "make it", &e))
+        }
+        _ => Ok(Some((dir, true))),
+    }
+}
+
+fn dead(e: &std::io::Error) -> bool {
+    e.kind() == std::io::ErrorKind::NotConnected
+}
+
+/// Releases devices that a killed server of this volume left behind. Before the block file is mounted.
+pub(super) fn clear_stale(file: &Path) {
+    for device in loop_device::showing(file) {
+        match loop_device::release(&device) {
+            Ok(()) => eprintln!(
+                "isotherm: {}: was left behind by a server that was killed: released; what is mounted from it must be unmounted",
+                device.display()
+            ),
+            Err(e) => eprintln!("isotherm: {}: cannot be released: {e}", device.display()),
+        }
+    }
+}
+
+impl Shown {
+    /// Attach and link. `file` is the block file.
+    pub(super) fn start(
+        file: &Path,
+        name: &str,
+        read_only: bool,
+        block_bytes: u32,
+    ) -> Result<Shown, Failure> {
+        let dir = place::device_dir();
+        let link = dir.join(name);
+        if let Ok(target) = fs::read_link(&link) {
+            let target = dir.join(target);
+            let other = fs::read_to_string(sys_backing(&target)).unwrap_or_default();
+            if !other.is_empty() && other.trim_end() != file.to_string_lossy() {
+                return Err(Failure::failed(format!(
+                    "{}: is {} already, another volume of this name ({}): stop that one or serve this one without --loop",
+                    link.display(),
+                    target.display(),
+                    other.trim_end()
+                )));
+            }
+        }
+        let device = LoopDevice::attach(file, read_only, block_bytes).map_err(|e| {
+            let why = crate::failure::reason(&e);
+            Failure::failed(format!(
+                "--loop: no loop device over {}: {why}: it takes root and the kernel's loop driver; or use --nbd",
+                file.display()
+            ))
+        })?;
+        let shown = Shown { device, link };
+        match shown.put_link(&dir) {
+            Ok(()) => Ok(shown),
+            Err(e) => {
+                let failure = Failure::file(&shown.link, "make the link", &e);
+                shown.device.abandon();
+                Err(failure)
+            }
+        }
+    }
+
+    /// In one step, so that the name is never without its device. udev makes the same link.
+    fn put_link(&self, dir: &Path) -> std::io::Result<()> {
+        place::make_dir(dir)?;
+        let target = Path::new("..").join(self.device.path().file_name().unwrap_or_default());
+        let target = if dir == Path::new(place::SYSTEM_DEVICES) {
+            target
+        } else {
+            self.device.path().to_owned()
+        };
+        let new = dir.join(format!(".{}.new", std::process::id()));
+        let _ = fs::remove_file(&new);
+        std::os::unix::fs::symlink(target, &new)?;
+        fs::rename(&new, &self.link)
+    }
+
+    /// For `status`.
+    pub(super) fn describe(&self) -> Value {
+        json!({"path": self.device.path(), "link": self.link})
+    }
+
+    /// The stable name.
+    pub(super) fn link(&self) -> &Path {
+        &self.link
+    }
+
+    /// Take it away unless it is in use. True if it is gone.
+    pub(super) fn detach(&mut self) -> bool {
+        let gone = self.device.detach();
+        if gone {
+            self.unlink();
+        }
+        gone
+    }
+
+    fn unlink(&self) {
+        let ours = fs::read_link(&self.link)
+            .is_ok_and(|t| t.file_name() == self.device.path().file_name());
+        if ours {
+            // udev may have been faster.
+            let _ = fs::remove_file(&self.link);
+        }
+    }
+
+    /// Its users get errors from now on.
+    pub(super) fn abandon(mut self) {
+        if !self.detach() {
+            self.unlink();
+            self.device.abandon();
+        }
+    }
+}
+
+fn sys_backing(device: &Path) -> PathBuf {
+    let name = device.file_name().unwrap_or_default();
+    Path::new("/sys/block").join(name).join("loop/backing_file")
+}
+
+/// Waits until every member is there, at most as long as `--wait` says; then whoever opens the volume says what is wrong.
+pub(super) fn wait_for_members(args: &ServeArgs, ended: &Receiver<End>) -> Result<(), Failure> {
+    let deadline = Instant::now() + Duration::from_secs(args.wait);
+    let mut said = Vec::new();
+    loop {
+        let missing = missing_members(&args.volume)?;
+        if missing.is_empty() || Instant::now() >= deadline {
+            return Ok(());
+        }
+        if missing != said {
+            let words: Vec<String> = missing.iter().map(|p| p.display().to_string()).collect();
+            let words = words.join(", ");
+            eprintln!(
+                "isotherm: waiting up to {} s for members that are not there: {words}",
+                args.wait
+            );
+            notify::tell(&format!("STATUS=waiting for members: {words}"));
+            said = missing;
+        }
+        match ended.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(End::Signal(name)) => {
+                return Err(Failure::failed(format!(
+                    "{name} while waiting for members: nothing was opened"
+                )));
+            }
+            _ => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `isotherm stats` and `isotherm why`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use isotherm_classify::files::extents;
+use serde_json::{Value, json};
+
+use super::ask::lines;
+use super::top::sample;
+use crate::Failure;
+use crate::args::{StatsArgs, WhyArgs};
+use crate::control::Request;
+use crate::control::client::{Client, served};
+use crate::human::bytes;
+use crate::overview::Overview;
+use crate::table::table;
+
+/// So many extents of a file are asked about one by one; a larger file is looked at in as many places, evenly.
+const ASKED_MAX: usize = 4096;
+/// So many lines are printed.
+const SHOWN_MAX: usize = 20;
+
+/// `isotherm stats`.
+///
+/// # Errors
+/// Not served.
+pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
+    let volume = &args.of.volume;
+    if args.of.json.json.is_some() || args.all {
+        let answer = served(volume)?.ask(&Request::Stats)?;
+        return args.of.json.print(&answer, || {
+            let label = if answer["paced"] == json!(true) {
+                "paced: times are those of device models\n"
+            } else {
+                ""
+            };
+            format!("{label}{}", lines(&answer, ""))
+        });
+    }
+    // Says why not in the words that all commands use.
+    served(volume)?;
+    let mut last = None;
+    loop {
+        let now = sample(volume)?;
+        let text = Overview::new(&now, last.as_ref()).lines();
+        crate::json::to_stdout(&text)?;
+        let Some(seconds) = args.watch else {
+            return Ok(());
+        };
+        last = Some(now);
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        crate::json::to_stdout("\n")?;
+    }
+}
+
+/// `isotherm why`.
+///
+/// # Errors
+/// Not served, beyond the volume, or a file that does not lie on it.
+pub fn why(args: &WhyArgs) -> Result<(), Failure> {
+    let mut client = served(&args.volume)?;
+    match (&args.file, args.offset) {
+        (Some(file), _) => {
+            let answer = of_file(&mut client, &args.volume, file)?;
+            args.json.print(&answer, || file_text(&answer))
+        }
+        (None, offset) => {
+            let offset = offset.unwrap_or_default();
+            let answer = client.ask(&Request::Why { offset })?;
+            args.json.print(&answer, || lines(&answer, ""))
+        }
+    }
+}
+
+/// Where the parts of a file of the mounted file system are.
+fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Failure> {
+    let file = File::open(path).map_err(|e| Failure::file(path, "open it", &e))?;
+    let meta = file
+        .metadata()
+        .map_err(|e| Failure::file(path, "look at it", &e))?;
+    if !meta.is_file() {
+        return Err(Failure::failed(format!("{}: is no file", path.display())));
+    }
+    // What was written a moment ago has no place until it is written out.
+    file.sync_data()
+        .map_err(|e| Failure::file(path, "write it out", &e))?;
+    let place = super::classify::placed(client, path, volume, false)?;
+    let pieces = extents(&file)
+        .map_err(|e| Failure::file(path, "ask its file system where it is (FIEMAP)", &e))?;
+    let status = client.ask(&Request::Status)?;
+    let size = status["extent_bytes"]
+        .as_u64()
+        .filter(|n| *n > 0)
+        .unwrap_or(1 << 16);
+    // Bytes of the file by extent of the volume.
+    let mut parts: BTreeMap<u64, u64> = BTreeMap::new();
+    for (at, len) in pieces {
+        let (mut from, end) = (at + place.offset, at + place.offset + len);
+        while from < end {
+            let to = end.min((from / size + 1) * size);
+            *parts.entry(from / size).or_default() += to - from;
+            from = to;
+        }
+    }
+    let step = parts.len().div_ceil(ASKED_MAX).max(1);
+    let mut by_tier: BTreeMap<String, u64> = BTreeMap::new();
+    let mut list = Vec::new();
+    for (extent, n) in parts.iter().step_by(step) {
+        let mut why = client.ask(&Request::Why {
+            offset: extent * size,
+        })?;
+        let tier = why["copy"]["tier"].as_u64().or(why["tier"].as_u64());
+        let tier = tier.map_or_else(|| "none".to_owned(), |t| t.to_string());
+        *by_tier.entry(tier).or_default() += n;
+        why["bytes_of_file"] = json!(n);
+        list.push(why);
+    }
+    Ok(json!({
+        "file": path, "file_bytes": meta.len(), "mapped_bytes": parts.values().sum::<u64>(), "extents": parts.len(),
+        "asked": list.len(), "bytes_by_tier": by_tier, "parts": list,
+    }))
+}
+
+fn file_text(answer: &Value) -> String {
+    let n = |k: &str| answer[k].as_u64().unwrap_or(0);
+    let mut text = format!(
+        "{}: {}, {} of it in {} extents of the volume\n",
+        answer["file"].as_str().unwrap_or_default(),
+        bytes(n("file_bytes")),
+        bytes(n("mapped_bytes")),
+        n("extents"),
+    );
+    if n("asked") < n("extents") {
+        text += &format!(
+            "a large file: {} of its extents were asked for\n",
+            n("asked")
+        );
+    }
+    for (tier, b) in answer["bytes_by_tier"].as_object().into_iter().flatten() {
+        text += &format!(
+            "read from tier {tier}: {}\n",
+            bytes(b.as_u64().unwrap_or(0))
+        );
+    }
+    let parts = answer["parts"].as_array().map_or(&[][..], Vec::as_slice);
+    let word = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+    let rows: Vec<Vec<String>> = parts
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|w| {
+            let copy = if w["copy"].is_null() {
+                "-".into()
+            } else {
+                w["copy"]["tier"].to_string()
+            };
+            let why = word(&w["why"]);
+            vec![
+                w["extent"].to_string(),
+                bytes(w["bytes_of_file"].as_u64().unwrap_or(0)),
+                w["tier"].to_string(),
+                copy,
+                why,
+            ]
+        })
+        .collect();
+    text += &table(&["extent", "bytes", "tier", "copy on", "why"], &rows);
+    if parts.len() > SHOWN_MAX {
+        text += &format!("and {} more: --json has them\n", parts.len() - SHOWN_MAX);
+    }
+    text
+}

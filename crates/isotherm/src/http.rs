@@ -1,0 +1,386 @@
+//! A very small HTTP server for pages that only answer `GET`: on a Unix socket or on an address of this machine.
+//!
+//! No runtime beside the engine's threads, no state of clients, every limit fixed: eight peers at once, heads of 8 KiB, ten
+//! seconds for each. A peer that stalls holds one of the eight places for that long and nothing else.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+
+/// Peers at once.
+const PEERS_MAX: usize = 8;
+/// Bytes of a request's head.
+const HEAD_MAX: usize = 8 << 10;
+/// A peer has so long for its request, and for taking the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `unix:PATH`
+    Unix(PathBuf),
+    /// An address of this machine that others cannot reach.
+    Loopback(SocketAddr),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|p| !p.is_empty()) {
+            return Ok(Address::Unix(path.into()));
+        }
+        let address: SocketAddr = text
+            .replacen("localhost:", "127.0.0.1:", 1)
+            .parse()
+            .map_err(|_| format!("`{text}`: write unix:PATH or 127.0.0.1:PORT"))?;
+        if !address.ip().is_loopback() {
+            return Err(format!(
+                "`{text}`: other machines could connect, and there is no password: write 127.0.0.1:PORT or unix:PATH, and put a proxy with TLS before it"
+            ));
+        }
+        Ok(Address::Loopback(address))
+    }
+}
+
+/// What is answered.
+pub struct Response {
+    /// Status line behind `HTTP/1.1`.
+    pub status: &'static str,
+    /// `Content-Type`.
+    pub kind: &'static str,
+    /// The page.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// There is no such page.
+    pub fn not_found() -> Response {
+        Response::plain("404 Not Found", "no such page\n")
+    }
+
+    /// A line of text.
+    pub fn plain(status: &'static str, text: &str) -> Response {
+        Response {
+            status,
+            kind: "text/plain; charset=utf-8",
+            body: text.as_bytes().to_vec(),
+        }
+    }
+}
+
+/// Answers `GET` of a path without its query.
+pub type Pages = Arc<dyn Fn(&str) -> Response + Send + Sync>;
+
+enum Listener {
+    Unix(UnixListener, PathBuf, (u64, u64)),
+    Tcp(TcpListener),
+}
+
+/// A running server. Dropping it ends it and takes its socket away.
+pub struct HttpServer {
+    listener: Arc<Listener>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+trait Peer: Read + Write {
+    fn limit(&self, time: Duration) -> io::Result<()>;
+}
+
+impl Peer for UnixStream {
+    fn limit(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))?;
+        self.set_write_timeout(Some(time))
+    }
+}
+
+impl Peer for TcpStream {
+    fn limit(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))?;
+        self.set_write_timeout(Some(time))
+    }
+}
+
+impl Listener {
+    fn bind(address: &Address) -> Result<Listener, Failure> {
+        match address {
+            Address::Loopback(a) => match TcpListener::bind(a) {
+                Ok(listener) => Ok(Listener::Tcp(listener)),
+                Err(e) => Err(Failure::failed(format!(
+                    "{a}: cannot listen there: {}",
+                    crate::failure::reason(&e)
+                ))),
+            },
+            Address::Unix(path) => {
+                let failed = |e: io::Error| Failure::file(path, "listen there", &e);
+                match fs::symlink_metadata(path) {
+                    Ok(m) if !m.file_type().is_socket() => {
+                        return Err(Failure::failed(format!(
+                            "{}: exists and is no socket: move it away",
+                            path.display()
+                        )));
+                    }
+                    Ok(_) if UnixStream::connect(path).is_ok() => {
+                        return Err(Failure::failed(format!(
+                            "{}: somebody listens there already",
+                            path.display()
+                        )));
+                    }
+                    // Left behind by a process that was killed.
+                    Ok(_) => fs::remove_file(path).map_err(failed)?,
+                    Err(_) => {}
+                }
+                let listener = UnixListener::bind(path).map_err(failed)?;
+                // Who may enter the directory may ask.
+                fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
+                let m = fs::symlink_metadata(path).map_err(failed)?;
+                Ok(Listener::Unix(listener, path.clone(), (m.dev(), m.ino())))
+            }
+        }
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn Peer + Send>> {
+        Ok(match self {
+            Listener::Unix(l, ..) => Box::new(l.accept()?.0),
+            Listener::Tcp(l) => Box::new(l.accept()?.0),
+        })
+    }
+
+    /// Wakes whoever waits in `accept`.
+    fn ring(&self) {
+        // If it fails the thread has ended already.
+        match self {
+            Listener::Unix(_, path, _) => drop(UnixStream::connect(path)),
+            Listener::Tcp(l) => {
+                if let Ok(a) = l.local_addr() {
+                    drop(TcpStream::connect_timeout(&a, PATIENCE));
+                }
+            }
+        }
+    }
+}
+
+impl HttpServer {
+    /// Listen and answer with `pages`.
+    ///
+    /// # Errors
+    /// The address is taken or may not be used.
+    pub fn start(address: &Address, pages: Pages) -> Result<HttpServer, Failure> {
+        let listener = Arc::new(Listener::bind(address)?);
+        let over = Arc::new(AtomicBool::new(false));
+        let (l, o) = (Arc::clone(&listener), Arc::clone(&over));
+        let thread = std::thread::Builder::new()
+            .name("http".into())
+            .spawn(move || serve(&l, &o, &pages))
+            .map_err(|e| Failure::failed(format!("no thread for HTTP: {e}")))?;
+        Ok(HttpServer {
+            listener,
+            over,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens; with port 0 the port that the system chose.
+    pub fn address(&self) -> String {
+        match &*self.listener {
+            Listener::Unix(_, path, _) => format!("unix:{}", path.display()),
+            Listener::Tcp(l) => l
+                .local_addr()
+                .map_or_else(|e| e.to_string(), |a| a.to_string()),
+        }
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.listener.ring();
+        if let Listener::Unix(_, path, inode) = &*self.listener {
+            let ours = fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == *inode);
+            if ours {
+                // Left behind, it would only be replaced by the next server.
+                let _ = fs::remove_file(path);
+            }
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages) {
+    let peers = Arc::new(AtomicUsize::new(0));
+    loop {
+        let accepted = listener.accept();
+        if over.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(mut peer) = accepted else {
+            // Out of descriptors: they come back; do not spin meanwhile.
+            std::thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        if peers.fetch_add(1, Ordering::SeqCst) >= PEERS_MAX {
+            peers.fetch_sub(1, Ordering::SeqCst);
+            let _ = peer.limit(Duration::from_millis(100));
+            let busy = Response::plain("503 Service Unavailable", "too many at once\n");
+            let _ = send(&mut *peer, &busy, true);
+            continue;
+        }
+        let (count, pages) = (Arc::clone(&peers), Arc::clone(pages));
+        let started = std::thread::Builder::new()
+            .name("http-peer".into())
+            .spawn(move || {
+                // A peer that breaks the protocol or goes away ends its own connection and nothing else.
+                let _ = converse(&mut *peer, &pages);
+                count.fetch_sub(1, Ordering::SeqCst);
+            });
+        if started.is_err() {
+            peers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+fn converse(peer: &mut dyn Peer, pages: &Pages) -> io::Result<()> {
+    let Some(head) = read_head(peer)? else {
+        let long = Response::plain("431 Request Header Fields Too Large", "too long\n");
+        return send(peer, &long, true);
+    };
+    let (response, with_body) = answer(&head, pages);
+    send(peer, &response, with_body)
+}
+
+/// Up to the empty line; none if that does not come within the limit of size.
+fn read_head(peer: &mut dyn Peer) -> io::Result<Option<String>> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut head = Vec::new();
+    let mut some = [0; 1024];
+    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        peer.limit(left)?;
+        match peer.read(&mut some)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => head.extend_from_slice(&some[..n]),
+        }
+        if head.len() > HEAD_MAX {
+            return Ok(None);
+        }
+    }
+    Ok(Some(String::from_utf8_lossy(&head).into_owned()))
+}
+
+fn answer(head: &str, pages: &Pages) -> (Response, bool) {
+    let mut words = head.lines().next().unwrap_or_default().split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next());
+    let is_http = words.next().is_some_and(|v| v.starts_with("HTTP/1."));
+    let path = target.and_then(|t| t.split('?').next()).filter(|_| is_http);
+    let Some(path) = path.filter(|p| p.starts_with('/')) else {
+        return (Response::plain("400 Bad Request", "not HTTP\n"), true);
+    };
+    match method {
+        "GET" => (pages(path), true),
+        "HEAD" => (pages(path), false),
+        _ => {
+            let text = "only GET: nothing can be changed here\n";
+            (Response::plain("405 Method Not Allowed", text), true)
+        }
+    }
+}
+
+fn send(peer: &mut dyn Peer, r: &Response, with_body: bool) -> io::Result<()> {
+    peer.limit(PATIENCE)?;
+    let head = format!(
+        "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+        r.status,
+        r.kind,
+        r.body.len()
+    );
+    peer.write_all(head.as_bytes())?;
+    if with_body {
+        peer.write_all(&r.body)?;
+    }
+    peer.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(server: &HttpServer, request: &[u8]) -> String {
+        let mut peer = TcpStream::connect(server.address()).expect("connects");
+        peer.write_all(request).expect("written");
+        let mut text = String::new();
+        peer.read_to_string(&mut text).expect("read");
+        text
+    }
+
+    #[test]
+    fn only_pages_are_answered_and_only_here() {
+        for refused in [
+            "0.0.0.0:9100",
+            "192.0.2.1:80",
+            "[::]:1",
+            "9100",
+            "unix:",
+            "nonsense",
+        ] {
+            assert!(refused.parse::<Address>().is_err(), "{refused}");
+        }
+        let address: Address = "localhost:0".parse().expect("an address");
+        let pages: Pages = Arc::new(|path| match path {
+            "/metrics" => Response::plain("200 OK", "yes\n"),
+            _ => Response::not_found(),
+        });
+        let server = HttpServer::start(&address, pages).expect("listens");
+        let ok = ask(&server, b"GET /metrics?x=1 HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert!(
+            ok.starts_with("HTTP/1.1 200 OK\r\n") && ok.ends_with("\r\n\r\nyes\n"),
+            "{ok}"
+        );
+        let head = ask(&server, b"HEAD /metrics HTTP/1.0\r\n\r\n");
+        assert!(head.ends_with("\r\n\r\n"), "{head}");
+        for (request, status) in [
+            (&b"GET /x HTTP/1.1\r\n\r\n"[..], "404"),
+            (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            (b"\xff\xfe\r\n\r\n", "400"),
+            (b"GET metrics HTTP/1.1\r\n\r\n", "400"),
+        ] {
+            let text = ask(&server, request);
+            assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
+        }
+        // One that says nothing holds nobody up.
+        let stalled = TcpStream::connect(server.address()).expect("connects");
+        assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").contains("200"));
+        drop(stalled);
+    }
+
+    #[test]
+    fn sockets_of_dead_servers_are_replaced_and_ours_is_taken_away() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("m");
+        drop(UnixListener::bind(&path).expect("binds"));
+        let pages: Pages = Arc::new(|_| Response::not_found());
+        let address = Address::Unix(path.clone());
+        let server = HttpServer::start(&address, Arc::clone(&pages)).expect("replaces it");
+        assert!(HttpServer::start(&address, Arc::clone(&pages)).is_err());
+        drop(server);
+        assert!(!path.exists());
+        fs::write(&path, "precious").expect("written");
+        assert!(HttpServer::start(&address, pages).is_err());
+    }
+}

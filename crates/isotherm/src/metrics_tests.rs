@@ -1,0 +1,38 @@
+//! What a scrape gets.
+
+use super::*;
+use serde_json::json;
+
+#[test]
+fn a_snapshot_is_openmetrics() {
+    let mut h = Histogram::default();
+    for us in [5, 80, 4_000, 90_000_000] {
+        h.add(Nanos(us * 1000));
+    }
+    let stats = json!({
+        "volume": "a\"b\\c\nd", "policy": "lru,write-mode=x", "volume_bytes": 10, "reads": 3, "failure": null, "energy_j": null,
+        "members": [{"tier": 0, "path": "/dev/sda", "errors": 2, "energy_j": null}],
+    });
+    let text = text(Snapshot {
+        stats,
+        degraded: true,
+        read_only: false,
+        asleep: vec![true],
+        latency: vec![Latency::of("read", &h)],
+    })
+    .expect("text");
+    for line in [
+        r#"isotherm_volume_info{volume="a\"b\\c\nd",policy="lru",version=""#,
+        r#"isotherm_requests_total{op="read"} 3"#,
+        "isotherm_degraded 1",
+        r#"isotherm_member_errors_total{member="0",tier="0"} 2"#,
+        r#"isotherm_member_asleep{member="0",tier="0"} 1"#,
+        r#"isotherm_request_latency_seconds_bucket{le="0.0001",op="read"} 2"#,
+        r#"isotherm_request_latency_seconds_bucket{le="+Inf",op="read"} 4"#,
+        r#"isotherm_request_latency_seconds_count{op="read"} 4"#,
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(!text.contains("NaN") && !text.contains("energy"), "{text}");
+    assert!(text.ends_with("# EOF\n"));
+}

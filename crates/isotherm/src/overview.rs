@@ -1,0 +1,358 @@
+//! What `stats` and `top` show of a volume: a page of figures for people, from the answers of the control socket.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::human::{bytes, count, percent, rate, time};
+
+/// The answers of one moment.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// When they came.
+    pub at: Instant,
+    /// Of `stats`.
+    pub stats: Value,
+    /// Of `status`.
+    pub status: Value,
+}
+
+/// A tier in words and figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TierLine {
+    /// Its number.
+    pub tier: u64,
+    /// Bytes that hold data.
+    pub used: u64,
+    /// Room for data.
+    pub size: u64,
+    /// Share of the accesses that it served.
+    pub served: Option<f64>,
+    /// How many of its members sleep, of how many.
+    pub asleep: (usize, usize),
+}
+
+/// Figures of a volume, over the time between two samples or since serving began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Overview {
+    /// Name, state, policy.
+    pub name: String,
+    /// In one sentence.
+    pub sentence: String,
+    /// Nothing is wrong.
+    pub well: bool,
+    /// Policy with parameters.
+    pub policy: String,
+    /// Times are those of device models.
+    pub paced: bool,
+    /// Seconds that the rates are of.
+    pub seconds: f64,
+    /// Since serving began.
+    pub whole: bool,
+    /// By tier, fastest first.
+    pub tiers: Vec<TierLine>,
+    /// Reads, writes and flushes a second.
+    pub per_s: [f64; 3],
+    /// Bytes read and written a second.
+    pub bytes_per_s: [f64; 2],
+    /// Mean latency of reads and writes in that time, seconds; none without any.
+    pub mean_s: [Option<f64>; 2],
+    /// 99th percentiles since serving began.
+    pub p99_s: [f64; 2],
+    /// Moves of each kind: name, a second, how many were refused of those proposed.
+    pub moves: Vec<(&'static str, f64, u64, u64)>,
+    /// Moves under way.
+    pub moving: u64,
+    /// Bytes that only the cache holds.
+    pub dirty: u64,
+    /// Requests not answered yet.
+    pub queue: u64,
+    /// Watts, where all members are modelled.
+    pub power_w: Option<f64>,
+    /// Errors that requests got since serving began.
+    pub errors: u64,
+    /// The reasons for which most moves were refused: name, how many.
+    pub refusals: Vec<(String, u64)>,
+}
+
+/// What moves are called in `stats`.
+pub const KINDS: [&str; 5] = [
+    "promotions",
+    "demotions",
+    "fetches",
+    "evictions",
+    "writebacks",
+];
+
+fn int(v: &Value) -> u64 {
+    v.as_u64().unwrap_or(0)
+}
+
+fn num(v: &Value) -> f64 {
+    v.as_f64().unwrap_or(0.0)
+}
+
+fn items(v: &Value) -> impl Iterator<Item = &Value> {
+    v.as_array().into_iter().flatten()
+}
+
+/// State in one sentence, and whether all is well.
+pub fn sentence(status: &Value, stats: &Value) -> (String, bool) {
+    if let Some(reason) = status["failure"]["reason"].as_str() {
+        return (
+            format!("FAILED: {reason}. Writes are refused until it is served anew."),
+            false,
+        );
+    }
+    let missing = items(&status["missing_members"]).count();
+    if missing > 0 {
+        return (
+            format!("Degraded: {missing} of its members missing."),
+            false,
+        );
+    }
+    let how = if status["read_only"].as_bool() == Some(true) {
+        "read-only"
+    } else {
+        "well"
+    };
+    let since = time(num(&stats["elapsed_s"]));
+    (format!("Serving {how} for {since}."), true)
+}
+
+impl Overview {
+    /// Of `now`; rates since `before`, or since serving began.
+    pub fn new(now: &Sample, before: Option<&Sample>) -> Overview {
+        let s = &now.stats;
+        // A volume that was served anew meanwhile counts from zero.
+        let before = before.filter(|b| num(&b.stats["elapsed_s"]) < num(&s["elapsed_s"]));
+        let nothing = Value::Null;
+        let old = before.map_or(&nothing, |b| &b.stats);
+        let seconds = num(&s["elapsed_s"]) - num(&old["elapsed_s"]);
+        let since = |p: &str| {
+            let of = |v: &Value| v.pointer(p).map_or(0.0, num);
+            (of(s) - of(old)).max(0.0)
+        };
+        let per_s = |p: &str| {
+            if seconds > 0.0 {
+                since(p) / seconds
+            } else {
+                0.0
+            }
+        };
+        let mean = |op: &str| {
+            let n = since(&format!("/latency/{op}/count"));
+            let total =
+                |v: &Value| num(&v["latency"][op]["mean_s"]) * num(&v["latency"][op]["count"]);
+            (n > 0.0).then(|| ((total(s) - total(old)) / n).max(0.0))
+        };
+        let (sentence, well) = sentence(&now.status, s);
+        let mut refusals: Vec<(String, u64)> = Vec::new();
+        for kind in KINDS {
+            for (why, n) in s["moves"][kind]["refused"]
+                .as_object()
+                .into_iter()
+                .flatten()
+            {
+                match refusals.iter_mut().find(|r| r.0 == *why) {
+                    Some(r) => r.1 += int(n),
+                    None => refusals.push((why.clone(), int(n))),
+                }
+            }
+        }
+        refusals.retain(|r| r.1 > 0);
+        refusals.sort_by_key(|r| std::cmp::Reverse(r.1));
+        Overview {
+            name: s["volume"].as_str().unwrap_or_default().to_owned(),
+            sentence,
+            well,
+            policy: s["policy"].as_str().unwrap_or_default().to_owned(),
+            paced: s["paced"].as_bool() == Some(true),
+            seconds,
+            whole: before.is_none(),
+            tiers: tiers(s, old, &now.status, since("/accesses")),
+            per_s: [per_s("/reads"), per_s("/writes"), per_s("/flushes")],
+            bytes_per_s: [per_s("/bytes_read"), per_s("/bytes_written")],
+            mean_s: [mean("read"), mean("write")],
+            p99_s: ["read", "write"].map(|op| num(&s["latency"][op]["p99_s"])),
+            moves: KINDS
+                .into_iter()
+                .map(|k| {
+                    let refused = s["moves"][k]["refused"].as_object().into_iter().flatten();
+                    let refused = refused.map(|(_, n)| int(n)).sum();
+                    let proposed = int(&s["moves"][k]["proposed"]);
+                    (k, per_s(&format!("/moves/{k}/done")), refused, proposed)
+                })
+                .collect(),
+            moving: int(&s["moves"]["active"]),
+            dirty: int(&s["copies"]["dirty_bytes"]),
+            queue: int(&s["in_flight"]),
+            power_w: s["energy_j"].as_f64().map(|_| per_s("/energy_j")),
+            errors: int(&s["errors"]),
+            refusals,
+        }
+    }
+
+    /// A few lines for a terminal or a screen reader.
+    pub fn lines(&self) -> String {
+        let mut text = format!("{}: {}\n", self.name, self.sentence);
+        text += &format!("policy     {}\n", self.policy);
+        if self.paced {
+            text += "times      those of device models (paced)\n";
+        }
+        let of = if self.whole {
+            format!("mean of {}, since serving began", time(self.seconds))
+        } else {
+            format!("the last {}", time(self.seconds))
+        };
+        text += &format!("figures    {of}\n");
+        for t in &self.tiers {
+            text += &format!("tier {}     {}\n", t.tier, t.words());
+        }
+        for (i, op) in ["reads", "writes"].into_iter().enumerate() {
+            text += &format!(
+                "{op:<9}  {}/s, {}, mean {}, p99 {}\n",
+                count(self.per_s[i]),
+                rate(self.bytes_per_s[i]),
+                self.mean_s[i].map_or_else(|| "-".to_owned(), time),
+                time(self.p99_s[i]),
+            );
+        }
+        text += &format!("flushes    {}/s\n", count(self.per_s[2]));
+        text += &format!("queue      {} requests\n", self.queue);
+        text += &format!("moves      {}\n", self.moves_words());
+        if let Some((why, n)) = self.refusals.first() {
+            text += &format!("refused    {} moves, most often: {why}\n", count(*n as f64));
+        }
+        text += &format!("dirty      {}\n", bytes(self.dirty));
+        if let Some(w) = self.power_w {
+            text += &format!("power      {w:.1} W\n");
+        }
+        if self.errors > 0 {
+            text += &format!("errors     {} requests since serving began\n", self.errors);
+        }
+        text
+    }
+
+    /// Moves a second of each kind that there was.
+    pub fn moves_words(&self) -> String {
+        let some: Vec<String> = (self.moves.iter())
+            .filter(|m| m.1 > 0.0)
+            .map(|m| format!("{} {}/s", m.0, count(m.1)))
+            .collect();
+        let done = if some.is_empty() {
+            "none".to_owned()
+        } else {
+            some.join(", ")
+        };
+        format!("{done}; {} under way", self.moving)
+    }
+}
+
+impl TierLine {
+    /// As in `1.20 GiB of 4.00 GiB used, served 93.1 %`.
+    pub fn words(&self) -> String {
+        let asleep = match self.asleep {
+            (0, _) => String::new(),
+            (n, all) if n == all => ", asleep".to_owned(),
+            (n, all) => format!(", {n} of {all} asleep"),
+        };
+        format!(
+            "{} of {} used, served {}{asleep}",
+            bytes(self.used),
+            bytes(self.size),
+            percent(self.served)
+        )
+    }
+}
+
+fn tiers(s: &Value, old: &Value, status: &Value, accesses: f64) -> Vec<TierLine> {
+    let extent = int(&s["extent_bytes"]);
+    let before = |t: usize| int(&old["tiers"][t]["hits"]);
+    let one = |(i, t): (usize, &Value)| {
+        let members = || items(&status["members"]).filter(|m| m["tier"] == t["tier"]);
+        let asleep = members()
+            .filter(|m| m["asleep"].as_bool() == Some(true))
+            .count();
+        TierLine {
+            tier: int(&t["tier"]),
+            used: int(&t["slots"]).saturating_sub(int(&t["free_slots"])) * extent,
+            size: int(&t["slots"]) * extent,
+            served: (accesses > 0.0)
+                .then(|| int(&t["hits"]).saturating_sub(before(i)) as f64 / accesses),
+            asleep: (asleep, members().count()),
+        }
+    };
+    items(&s["tiers"]).enumerate().map(one).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Ten seconds after the start, and `n` times as much as in the first second.
+    pub(crate) fn sample(elapsed_s: f64, n: u64) -> Sample {
+        let kind = |done: u64| json!({"proposed": done + n, "done": done, "refused": {"room": n, "asleep": 0}});
+        let latency =
+            |count: u64, mean: f64| json!({"count": count, "mean_s": mean, "p99_s": 0.009});
+        Sample {
+            at: Instant::now(),
+            stats: json!({
+                "volume": "v", "policy": "benefit", "paced": true, "elapsed_s": elapsed_s, "extent_bytes": 65536,
+                "accesses": 100 * n, "reads": 80 * n, "writes": 20 * n, "flushes": n,
+                "bytes_read": 80 * n << 12, "bytes_written": 20 * n << 12, "energy_j": 6.5 * elapsed_s, "errors": 0,
+                "in_flight": 3, "copies": {"dirty_bytes": 5 << 20},
+                "latency": {"read": latency(80 * n, 0.001), "write": latency(20 * n, 0.0002)},
+                "tiers": [
+                    {"tier": 0, "slots": 1024, "free_slots": 24, "hits": 90 * n},
+                    {"tier": 1, "slots": 16384, "free_slots": 1024, "hits": 10 * n},
+                ],
+                "moves": {
+                    "promotions": kind(0), "demotions": kind(0), "fetches": kind(2 * n), "evictions": kind(n),
+                    "writebacks": kind(0), "active": 2,
+                },
+            }),
+            status: json!({
+                "failure": null, "missing_members": [], "read_only": false,
+                "members": [{"tier": 0, "asleep": false}, {"tier": 1, "asleep": true}],
+            }),
+        }
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between_two_samples() {
+        let o = Overview::new(&sample(10.0, 100), None);
+        assert!(o.whole && o.well);
+        assert_eq!(o.per_s, [800.0, 200.0, 10.0]);
+        let o = Overview::new(&sample(12.0, 300), Some(&sample(10.0, 100)));
+        assert_eq!((o.seconds, o.per_s[0]), (2.0, 8000.0));
+        assert!((o.power_w.expect("modelled") - 6.5).abs() < 1e-9);
+        let text = o.lines();
+        for line in [
+            "v: Serving well for 12.0 s.",
+            "tier 0     62.5 MiB of 64.0 MiB used, served 90.0 %",
+            "tier 1     960 MiB of 1.00 GiB used, served 10.0 %, asleep",
+            "moves      fetches 200/s, evictions 100/s; 2 under way",
+            "dirty      5.00 MiB",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        // Served anew in between: no negative rates.
+        let o = Overview::new(&sample(1.0, 1), Some(&sample(10.0, 100)));
+        assert!(o.whole && o.per_s[0] == 80.0);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_first() {
+        let mut bad = sample(1.0, 1);
+        bad.status["missing_members"] = json!([1]);
+        assert_eq!(
+            Overview::new(&bad, None).sentence,
+            "Degraded: 1 of its members missing."
+        );
+        bad.status["failure"] = json!({"reason": "flush of member 0 failed"});
+        let o = Overview::new(&bad, None);
+        assert!(!o.well && o.sentence.starts_with("FAILED: flush of member 0 failed."));
+    }
+}

@@ -1,0 +1,174 @@
+//! What is shown of a volume, and that asking for it wakes no disk.
+
+use std::io::{Read, Write};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::machine::{Machine, free_port, get, has, wait_for};
+
+#[test]
+fn figures_are_readable_and_exact() {
+    let m = Machine::new();
+    m.create("v");
+    let socket = m.0.path("metrics");
+    let served = m.serve(&format!(
+        "v --nbd unix:n --metrics unix:{}",
+        socket.display()
+    ));
+    let page = m.ok("stats v");
+    assert!(page.lines().count() <= 15, "{page}");
+    for word in [
+        "v: Serving well for",
+        "tier 0 ",
+        "tier 1 ",
+        "moves ",
+        "dirty ",
+        "queue ",
+    ] {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+    let all = m.ok("stats v --all");
+    assert!(
+        all.lines().count() > 150 && all.contains("moves.promotions.proposed  0\n"),
+        "{all}"
+    );
+    m.json("stats v", "stats");
+    let plain = m.ok("top v --plain --count 2 --every 0.1");
+    assert_eq!(plain.matches("v: Serving well").count(), 2, "{plain}");
+    assert!(plain.contains("the last "), "{plain}");
+    assert!(m.ok("top --plain --count 1").contains("Serving well"));
+    let mut peer = std::os::unix::net::UnixStream::connect(&socket).expect("connects");
+    peer.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        .expect("written");
+    let mut text = String::new();
+    peer.read_to_string(&mut text).expect("read");
+    assert!(
+        text.contains("isotherm_tier_bytes{tier=\"0\"}") && text.ends_with("# EOF\n"),
+        "{text}"
+    );
+    assert_eq!(served.terminate(), Some(0));
+    assert!(!socket.exists());
+    let out = m.run("serve v --nbd unix:n --metrics 0.0.0.0:9100");
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("other machines could connect"));
+}
+
+/// Nothing that only asks wakes a disk that sleeps; what does is told.
+#[test]
+fn questions_let_disks_sleep() {
+    if !has("nbdcopy") {
+        return;
+    }
+    let m = Machine::new();
+    let etc = m.0.path("etc").display().to_string();
+    let out = m.run(&format!("create {etc}/x --slow {etc}/x:64M --sleep 1s"));
+    assert_eq!(out.status.code(), Some(2), "one tier");
+    m.ok(&format!(
+        "create {etc}/v --fast {etc}/f:16M --slow {etc}/s:64M --paced slow=wd5000aaks --sleep 1s --policy greendm"
+    ));
+    let (nbd, port) = (m.0.path("n").display().to_string(), free_port());
+    let served = m.serve(&format!("v --nbd unix:{nbd} --metrics 127.0.0.1:{port}"));
+    let data = m.0.path("data");
+    // More than the fast tier holds, so that some of it lies on the disk.
+    std::fs::write(&data, vec![5; 40 << 20]).expect("written");
+    let uri = format!("nbd+unix:///?socket={nbd}");
+    let put = m.0.tool(
+        "nbdcopy",
+        &["--flush", "--", &data.display().to_string(), &uri],
+    );
+    assert!(
+        put.status.success(),
+        "{}",
+        String::from_utf8_lossy(&put.stderr)
+    );
+    let disk = |status: &Value| status["members"][1]["sleep"].clone();
+    let sleeps = || {
+        let status = m.status("v");
+        status["members"][1]["asleep"] == json!(true)
+    };
+    wait_for("the disk sleeps", sleeps);
+    // What was written settles with its records; from then on nothing is to do.
+    std::thread::sleep(Duration::from_secs(2));
+    wait_for("the disk sleeps", sleeps);
+    let before = disk(&m.status("v"));
+    assert!(before["asleep_s"].as_f64().is_some(), "{before}");
+    for _ in 0..3 {
+        m.ok("list");
+        m.ok("status v");
+        m.ok("stats v");
+        m.ok("top v --plain --count 1");
+        m.ok("why v 0");
+        m.ok("why v 20M");
+        m.ok("assemble");
+        let body = get(&format!("127.0.0.1:{port}"), "/metrics");
+        assert!(
+            body.contains("isotherm_member_asleep{member=\"1\",tier=\"1\"} 1"),
+            "{body}"
+        );
+    }
+    let after = disk(&m.status("v"));
+    assert_eq!(after["wake_ups"], before["wake_ups"], "{after}");
+    assert!(
+        after["asleep_s"].as_f64() > before["asleep_s"].as_f64(),
+        "{before} {after}"
+    );
+    let got = m.0.tool("nbdcopy", &["--", &uri, "null:"]);
+    assert!(
+        got.status.success(),
+        "{}",
+        String::from_utf8_lossy(&got.stderr)
+    );
+    let woken = disk(&m.status("v"));
+    assert!(
+        woken["wake_ups"].as_u64() > before["wake_ups"].as_u64(),
+        "{woken}"
+    );
+    assert_eq!(woken["last_wake"]["by"], json!("read"), "{woken}");
+    assert!(woken["last_wake"]["offset"].as_u64().is_some(), "{woken}");
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn a_bare_call_shows_the_short_help() {
+    let m = Machine::new();
+    let out = m.run("");
+    assert_eq!(out.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(
+        text.lines().count() <= 16 && text.contains("isotherm COMMAND --help"),
+        "{text}"
+    );
+}
+
+#[test]
+fn man_pages_and_completions_are_made_for_every_command() {
+    let m = Machine::new();
+    m.ok("generate out");
+    let dir = m.0.path("away/out");
+    for file in [
+        "man/isotherm.1",
+        "man/isotherm-serve.1",
+        "man/isotherm-classes-set.1",
+        "completions/isotherm.bash",
+        "completions/_isotherm",
+        "completions/isotherm.fish",
+    ] {
+        let text = std::fs::read_to_string(dir.join(file)).unwrap_or_default();
+        assert!(text.contains("isotherm"), "{file}");
+    }
+    let page = std::fs::read_to_string(dir.join("man/isotherm-serve.1")).expect("a page");
+    assert!(
+        page.contains("isotherm\\-serve") && page.contains("\\-\\-loop"),
+        "{page}"
+    );
+    let bash = Command::new("bash")
+        .arg("-n")
+        .arg(dir.join("completions/isotherm.bash"))
+        .status();
+    assert!(
+        bash.is_ok_and(|s| s.success()),
+        "bash takes its completions"
+    );
+}

@@ -1,0 +1,308 @@
+//! A volume as part of a machine: found by name, watched, mounted, ended in order; and what happens when it is not.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod figures;
+mod machine;
+mod prometheus;
+
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{Place, Served, fits};
+use machine::{LIMIT, Machine, has_loops, loops, wait_for};
+use serde_json::{Value, json};
+
+#[test]
+fn volumes_are_found_by_name_from_anywhere() {
+    let m = Machine::new();
+    assert!(m.ok("list").starts_with("no volumes"));
+    m.create("one");
+    m.create("two");
+    let list = m.json("list", "list");
+    assert_eq!(list.as_array().map(Vec::len), Some(2), "{list}");
+    assert_eq!(list[0]["state"], json!("stopped"));
+    let nbd = m.0.path("nbd").display().to_string();
+    let served = m.serve(&format!("one --nbd unix:{nbd}"));
+    assert!(m.0.path("run/one.sock").exists() && !m.0.path("etc/one.sock").exists());
+    assert_eq!(m.status("one")["state"], json!("serving"));
+    // Its path means the same volume.
+    let path = m.0.path("etc/one").display().to_string();
+    assert_eq!(m.status(&path)["pid"], json!(served.child.id()));
+    assert_eq!(m.json("list", "list")[0]["state"], json!("serving"));
+    // One of that name in the working directory comes first.
+    let here = m.0.path("away").display().to_string();
+    m.ok(&format!("create {here}/one --slow {here}/s:64M"));
+    assert_eq!(m.status("one")["state"], json!("stopped"));
+    std::fs::remove_file(m.0.path("away/one.toml")).expect("removed");
+    // A server that hangs does not hang those who ask for all.
+    served.signal("STOP");
+    let list = m.json("list", "list");
+    served.signal("CONT");
+    assert_eq!(list[0]["state"], json!("unreachable"), "{list}");
+    m.ok("stop one");
+    assert_eq!(m.json("list", "list")[0]["state"], json!("stopped"));
+    // Killed: what it left behind is in nobody's way.
+    m.serve(&format!("two --nbd unix:{nbd}")).kill();
+    assert_eq!(m.json("list", "list")[1]["state"], json!("stopped"));
+    let again = m.serve(&format!("two --nbd unix:{nbd}"));
+    assert_eq!(again.terminate(), Some(0));
+    assert!(!m.0.path("run/two.sock").exists());
+}
+
+#[test]
+fn volumes_served_elsewhere_and_broken_ones_are_listed_too() {
+    let m = Machine::new();
+    m.create("fine");
+    std::fs::write(m.0.path("etc/broken.toml"), "polcy = \"lru\"\n").expect("written");
+    let away = m.0.path("away").display().to_string();
+    m.ok(&format!("create {away}/v --slow {away}/s:64M"));
+    let served = m.serve("v --nbd unix:n");
+    let list = m.json("list", "list");
+    let states: Vec<_> = list
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|v| (v["name"].as_str(), v["state"].as_str()))
+        .collect();
+    assert_eq!(
+        states,
+        [
+            (Some("v"), Some("serving")),
+            (Some("broken"), Some("unusable")),
+            (Some("fine"), Some("stopped"))
+        ]
+    );
+    assert!(
+        list[1]["note"]
+            .as_str()
+            .is_some_and(|n| n.contains("did you mean `policy`")),
+        "{list}"
+    );
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn members_are_assembled_by_identity() {
+    let m = Machine::new();
+    m.create("v");
+    let stranger = m.0.path("etc/v.slow");
+    let away = m.0.path("moved");
+    std::fs::rename(&stranger, &away).expect("moved");
+    // Not near: neither the description nor the hints know the place.
+    let nested = m.0.path("mnt/deep");
+    std::fs::create_dir(&nested).expect("made");
+    std::fs::rename(&away, nested.join("x")).expect("moved");
+    let seen = m.json("assemble", "assemble");
+    assert_eq!(
+        (
+            &seen[0]["state"],
+            seen[0]["missing"].as_array().map(Vec::len)
+        ),
+        (&json!("incomplete"), Some(1))
+    );
+    // `serve --wait` goes on as soon as the member is back, under another name.
+    let mut waiting = m.command("serve v --nbd unix:n --wait 300");
+    let mut child = waiting
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut err = std::io::BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut err, &mut line).expect("read");
+    assert!(
+        line.contains("waiting up to 300 s") && line.contains("v.slow"),
+        "{line}"
+    );
+    assert!(!m.0.path("run/v.sock").exists());
+    std::fs::rename(nested.join("x"), m.0.path("etc/other-name")).expect("moved");
+    wait_for("it serves", || {
+        m.run("status v").status.success() && m.0.path("run/v.sock").exists()
+    });
+    wait_for("it is served", || {
+        m.status("v")["state"] == json!("serving")
+    });
+    let mut served = Served { child };
+    assert_eq!(m.json("assemble", "assemble")[0]["state"], json!("served"));
+    m.ok("stop v");
+    wait_for("it ends", || served.has_ended());
+    // Started by its service, once, and only if one of its members was named.
+    let bin = m.0.path("bin");
+    std::fs::create_dir(&bin).expect("made");
+    let log = m.0.path("log");
+    std::fs::write(
+        bin.join("systemctl"),
+        format!("#!/bin/sh\necho \"$@\" >>{}\n", log.display()),
+    )
+    .expect("written");
+    std::fs::set_permissions(bin.join("systemctl"), PermissionsExt::from_mode(0o755)).expect("set");
+    let path = format!(
+        "{}:{}",
+        bin.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let fast = m.0.path("etc/v.fast").display().to_string();
+    let out = m
+        .command(&format!("assemble --start {fast} --json"))
+        .env("PATH", path)
+        .output()
+        .expect("runs");
+    let seen: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    fits(&seen, "assemble");
+    assert_eq!(seen[0]["state"], json!("started"));
+    assert_eq!(
+        std::fs::read_to_string(&log).expect("asked"),
+        "start --no-block isotherm@v.service\n"
+    );
+    let empty = m.0.path("nothing");
+    std::fs::write(&empty, vec![0; 1 << 20]).expect("written");
+    assert_eq!(
+        m.json(&format!("assemble {}", empty.display()), "assemble"),
+        json!([])
+    );
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let m = Machine::new();
+    m.create("v");
+    let path = m.0.path("notify");
+    let socket = UnixDatagram::bind(&path).expect("bound");
+    socket.set_read_timeout(Some(LIMIT)).expect("set");
+    let mut heard = String::new();
+    let mut hear = |what: &str| {
+        let mut b = [0; 1024];
+        while !heard.contains(what) {
+            let n = socket
+                .recv(&mut b)
+                .unwrap_or_else(|e| panic!("{what} was not told: {e}: {heard}"));
+            heard += &format!("{}\n", String::from_utf8_lossy(&b[..n]));
+        }
+    };
+    let mut command = m.command("serve v --nbd unix:n");
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "400000");
+    let served = Place::wait_ready(command, "v");
+    hear("READY=1");
+    hear("STATUS=serving");
+    hear("WATCHDOG=1");
+    assert_eq!(served.terminate(), Some(0));
+    hear("STOPPING=1");
+}
+
+#[test]
+fn a_device_under_a_stable_name_comes_and_goes() {
+    if !has_loops() {
+        return;
+    }
+    let m = Machine::new();
+    m.create("v");
+    let served = m.serve("v --loop");
+    let link = m.0.path("dev/v");
+    let device = std::fs::canonicalize(&link).expect("a device");
+    assert_eq!(
+        m.status("v")["device"],
+        json!({"path": device, "link": link})
+    );
+    assert_eq!(m.json("list", "list")[0]["device"]["link"], json!(link));
+    let open = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&link)
+        .expect("opens");
+    let out = m.run("stop v");
+    assert_eq!(out.status.code(), Some(1));
+    let words = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(words.contains("is in use"), "{words}");
+    assert!(link.exists(), "it stays");
+    drop(open);
+    // Another volume of the name does not take the link away.
+    let away = m.0.path("away").display().to_string();
+    m.ok(&format!("create {away}/v --slow {away}/s:64M"));
+    let out = m.run("serve v --loop --block-file ../mnt");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("another volume of this name"));
+    std::fs::remove_file(m.0.path("away/v.toml")).expect("removed");
+    // Killed: the next server releases what it left behind.
+    served.kill();
+    let again = m.serve("v --loop");
+    let now = std::fs::canonicalize(&link).expect("a device");
+    let head = std::fs::File::open(&now).and_then(|mut f| f.read_exact(&mut [0; 4096]));
+    assert!(head.is_ok(), "{head:?}");
+    m.ok("stop v");
+    drop(again);
+    wait_for("no device is left", || {
+        loops(&m.0.path("run").display().to_string()).is_empty()
+    });
+    assert!(std::fs::symlink_metadata(&link).is_err());
+    assert!(!m.0.path("run/v.mnt").exists());
+}
+
+#[test]
+fn mount_serves_and_mounts_and_a_file_is_explained() {
+    if !has_loops() {
+        return;
+    }
+    let m = Machine::new();
+    m.create("v");
+    let first = m.serve("v --loop");
+    let made = m.0.tool("mkfs.ext4", &["-q", "dev/v"]);
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    m.ok("stop v");
+    drop(first);
+    // As mount(8) calls its helper: nobody serves the volume yet.
+    let helper = m.0.path("mount.isotherm");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_isotherm"), &helper).expect("linked");
+    let mut call = Command::new(&helper);
+    m.set(&mut call);
+    let mnt = m.0.path("mnt");
+    let out = call
+        .arg("v")
+        .arg(&mnt)
+        .args(["-o", "rw,noatime"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    assert!(out.expect("runs").success());
+    let pid = m.status("v")["pid"].to_string();
+    let file = mnt.join("data");
+    std::fs::write(&file, vec![7; 3 << 20]).expect("written");
+    let why = m.json(&format!("why v --file {}", file.display()), "why-file");
+    assert_eq!(why["mapped_bytes"], json!(3 << 20));
+    let by_tier = why["bytes_by_tier"].as_object().expect("tiers");
+    assert_eq!(
+        by_tier.values().filter_map(Value::as_u64).sum::<u64>(),
+        3 << 20
+    );
+    assert!(
+        m.ok(&format!("why v --file {}", file.display()))
+            .contains("3.00 MiB of it in")
+    );
+    let out = m.run("why v --file /proc/self/status");
+    assert_eq!(out.status.code(), Some(1));
+    let out = m.run("stop v");
+    assert!(String::from_utf8_lossy(&out.stderr).contains("unmount what is on it first"));
+    let unmounted = Command::new("umount").arg(&mnt).status().expect("runs");
+    assert!(unmounted.success());
+    m.ok("stop v");
+    wait_for("it ends", || {
+        !Path::new("/proc").join(&pid).join("exe").exists()
+    });
+    let checked = m.ok("check v");
+    assert!(!checked.is_empty());
+    let line = m.ok("fstab v /srv/a_dir");
+    assert!(
+        line.contains("/dev/isotherm/v  /srv/a_dir  auto  defaults,nofail,x-systemd.requires=isotherm@v.service,x-systemd.device-timeout=20min  0  2\n"),
+        "{line}"
+    );
+    assert_eq!(m.run("fstab v relative").status.code(), Some(2));
+}

@@ -1,0 +1,218 @@
+//! Copies: dirty blocks, cleans, discards.
+
+use super::stage::{Shape, Stage, nothing, stage};
+use isotherm_core::engine::{Mutant, Params};
+use isotherm_core::policy::{Uses, WriteTo};
+use isotherm_core::store::OpenError;
+use isotherm_core::store::open::Mode;
+use isotherm_core::{BufRef, Nanos, OpKind};
+
+/// A copy became dirty on record through a checkpoint alone, since the journal had no room for it. It is given up, and its slot is
+/// not used again before a record says so.
+pub(super) fn named_by_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
+    let shape = Shape {
+        extents: 120,
+        slots: vec![110, 130],
+        ring: 4,
+    };
+    let pieces = |p: &mut Params| p.piece_blocks = 4;
+    let mut s = Stage::with(mutant, &shape, pieces)?;
+    for e in 0..110 {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    for e in 0..110 {
+        s.allocate(e)?;
+    }
+    s.write(115, (0, 8))?;
+    s.flush()?;
+    s.write(116, (0, 8))?;
+    s.hold(s.is_ring());
+    s.send_flush()?;
+    for e in 0..110 {
+        s.write(e, (0, 1))?;
+    }
+    // The round ends, and one begins that carries a checkpoint and as many records as there is room for; then its header.
+    let header = s.is_region(0);
+    s.hold(header.clone());
+    s.pump()?;
+    if !s.flies(&header) {
+        return Err(String::from("the scene has no checkpoint"));
+    }
+    s.discard(100, (0, 8))?;
+    s.high([117]);
+    s.write(117, (0, 8))?;
+    s.hold(s.is_ring());
+    s.pump()?;
+    let slot = s.is_slot();
+    s.lose_power(slot);
+    s.open()?;
+    s.verify()
+}
+
+/// An extent with a copy whose first block is dirty on record, and a clean of it whose write has not ended.
+fn cleaning(mutant: Option<Mutant>) -> Result<Stage, String> {
+    let mut s = stage(mutant)?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.allocate(1)?;
+    s.write(1, (0, 1))?;
+    s.flush()?;
+    let data = s.is_data();
+    s.hold(move |op| data(op) && op.member.0 == 1);
+    s.clean(1)?;
+    if !s.flies(s.is_data()) {
+        return Err(String::from("the scene has no clean"));
+    }
+    Ok(s)
+}
+
+/// Another block is written to a copy that is being cleaned: the record of the clean tells of it, and so it must be durable.
+pub(super) fn clean_beside_write(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cleaning(mutant)?;
+    s.write(1, (4, 5))?;
+    s.hold(s.is_ring());
+    s.pump()?;
+    if !s.flies(s.is_ring()) {
+        return Err(String::from("the scene has no round"));
+    }
+    let slot = s.is_slot();
+    s.lose_power(move |m, at| !slot(m, at));
+    s.open()?;
+    s.verify()
+}
+
+/// The same, and then the extent is discarded: its copy's slot, which that record names, is not used again before another says so.
+pub(super) fn overtaken_in_part(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cleaning(mutant)?;
+    s.write(1, (4, 5))?;
+    s.release()?;
+    s.hold(s.is_ring());
+    s.discard(1, (0, 8))?;
+    s.high([2]);
+    s.write(2, (0, 8))?;
+    let slot = s.is_slot();
+    s.lose_power(slot);
+    s.open()?;
+    s.verify()
+}
+
+/// A clean is through, and the round has no room for its record: the copy counts until there is one. (A write that passes the copy
+/// by, and its FLUSH, come meanwhile; and so many other changes that the next round has no room for the record either.)
+pub(super) fn no_room(mutant: Option<Mutant>) -> Result<(), String> {
+    let shape = Shape {
+        extents: 600,
+        slots: vec![10, 620],
+        ring: 4,
+    };
+    let pieces = |p: &mut Params| p.piece_blocks = 8;
+    let mut s = Stage::with(mutant, &shape, pieces)?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.allocate(1)?;
+    s.write(1, (0, 1))?;
+    s.flush()?;
+    s.write(2, (0, 8))?;
+    let home = s.sb.members[1].data_offset;
+    let (ring, data, piece) = (s.is_ring(), s.is_data(), s.is_region(1));
+    let clean =
+        move |op: &isotherm_core::DeviceOp| data(op) && op.member.0 == 1 && op.offset < home + 4096;
+    let held = clean.clone();
+    s.hold(move |op| ring(op) || held(op));
+    s.send_flush()?;
+    s.clean(1)?;
+    s.write(3, (0, 8))?;
+    // The next round fills the ring, and waits for its piece of a checkpoint.
+    let (held, block) = (clean.clone(), piece.clone());
+    s.hold(move |op| block(op) || held(op));
+    s.pump()?;
+    s.hold(piece.clone());
+    s.pump()?;
+    // The one behind it has no room at all, and waits for the header.
+    let header = s.is_region(0);
+    s.hold(header.clone());
+    s.pump()?;
+    if !s.flies(&header) || s.flies(&clean) {
+        return Err(String::from("the scene has no checkpoint, or no clean"));
+    }
+    s.write_to(WriteTo::Home);
+    s.write(1, (0, 1))?;
+    let last = s.send_flush()?;
+    for e in 10..400 {
+        s.write(e, (0, 1))?;
+    }
+    s.hold(piece);
+    s.pump()?;
+    if s.answer(last) != Some(Ok(())) {
+        return Err(String::from("a FLUSH is not answered"));
+    }
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// Blocks of an extent with a copy are discarded: they read as zeros, in the copy as well.
+pub(super) fn discarded_in_part(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.allocate(1)?;
+    s.write(1, (0, 6))?;
+    s.discard(1, (2, 4))?;
+    s.read(1)?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()?;
+    s.read(1)
+}
+
+/// An extent is discarded while a clean writes to its home: that write must not land on whoever gets the slot.
+pub(super) fn discarded_under_clean(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = cleaning(mutant)?;
+    s.hold(|op| op.kind == OpKind::Write && matches!(op.buf, BufRef::Move { .. }));
+    let discard = s.send_discard(1, (0, 8))?;
+    s.send_flush()?;
+    for _ in 0..3 {
+        s.pass(Nanos::from_secs(10))?;
+    }
+    for e in 2..6 {
+        s.write(e, (0, 8))?;
+    }
+    s.release()?;
+    if s.answer(discard) != Some(Ok(())) {
+        return Err(String::from("a discard is not answered"));
+    }
+    for e in 1..6 {
+        s.read(e)?;
+    }
+    Ok(())
+}
+
+/// The cache is gone, and held what the home lacks: the mirror knows as much, and the volume does not go on as if nothing were
+/// lost.
+pub(super) fn dirty_cache_gone(mutant: Option<Mutant>) -> Result<(), String> {
+    let shape = Shape {
+        slots: vec![10, 30],
+        ..Shape::default()
+    };
+    let mut s = Stage::new(mutant, &shape)?;
+    s.uses(Uses::Copies);
+    s.write(1, (0, 8))?;
+    s.close(None)?;
+    s.open()?;
+    s.allocate(1)?;
+    s.write(1, (0, 1))?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.gone = true;
+    let without = |epoch| Mode::Degraded {
+        epoch,
+        accept_loss: false,
+    };
+    match s.try_open(without, None) {
+        Err(OpenError::LostWrites { .. }) => Ok(()),
+        Err(e) => Err(format!("without its cache: {e}")),
+        Ok(()) => s.verify(),
+    }
+}

@@ -1,0 +1,91 @@
+//! Directed scenes: a volume is brought, step by step, into exactly the state in which a safety rule matters. What random
+//! scenarios meet once in thousands of seeds, or never, these meet every time, in milliseconds.
+//!
+//! | file | scenes about |
+//! |---|---|
+//! | `stage.rs`, `ends.rs`, `wished.rs` | (the volume, its members, its clients, its policy: all led by hand) |
+//! | `recovery.rs` | opening: what power lost during recovery, or a spoilt block, may not do |
+//! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
+//! | `copies.rs` | copies: dirty blocks, cleans, discards |
+
+mod copies;
+mod ends;
+mod recovery;
+mod rounds;
+mod stage;
+mod wished;
+
+use isotherm_core::engine::Mutant;
+
+/// A scene, played with a rule taken out or with all of them.
+///
+/// # Errors
+/// What was wrong at its end.
+pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
+
+/// All scenes, by name.
+pub const SCENES: [(&str, Scene); 26] = [
+    (
+        "a process dies while it closes",
+        recovery::dies_while_closing,
+    ),
+    ("a lost session comes back", recovery::lost_session),
+    (
+        "power is lost while the mirror is mended",
+        recovery::mending_is_cut,
+    ),
+    ("a spoilt checkpoint's number", recovery::spoilt_checkpoint),
+    (
+        "an older first superblock",
+        recovery::older_first_superblock,
+    ),
+    ("what was mended is durable", recovery::mended_is_durable),
+    (
+        "power is lost at each step of an opening",
+        recovery::opening_is_cut,
+    ),
+    ("a member that was left behind", recovery::left_behind),
+    (
+        "a failed round and somebody who waits for a slot",
+        rounds::fails_and_starves,
+    ),
+    (
+        "a slot of the primary used again",
+        rounds::primary_slot_again,
+    ),
+    ("a slow slot used again", rounds::slow_slot_again),
+    ("moves side by side", rounds::joined_moves),
+    ("a joined operation that fails", rounds::joined_failure),
+    ("a FLUSH that comes during a round", rounds::late_flush),
+    ("a write that ends during a flush", rounds::late_write),
+    ("a mirror with a gap", rounds::mirror_gap),
+    (
+        "a change while a checkpoint is written",
+        rounds::change_meanwhile,
+    ),
+    ("a checkpoint of full blocks", rounds::full_blocks),
+    ("a first write that fails", rounds::failed_write),
+    (
+        "a copy that only a checkpoint names",
+        copies::named_by_checkpoint,
+    ),
+    ("a clean beside a new write", copies::clean_beside_write),
+    ("a clean overtaken in part", copies::overtaken_in_part),
+    ("a clean without room for its record", copies::no_room),
+    ("a discard of part of a copy", copies::discarded_in_part),
+    (
+        "a discard while a clean writes",
+        copies::discarded_under_clean,
+    ),
+    ("a dirty cache that is gone", copies::dirty_cache_gone),
+];
+
+/// Plays all scenes in order: the first that goes wrong, and how. A scene that ends in an assertion of the engine went wrong.
+#[must_use]
+pub fn first_failure(mutant: Option<Mutant>) -> Option<(&'static str, String)> {
+    SCENES.iter().find_map(|(name, scene)| {
+        let end = std::panic::catch_unwind(|| scene(mutant));
+        let end = end.unwrap_or_else(|_| Err(String::from("an assertion of the engine")));
+        Some((*name, end.err()?))
+    })
+}

@@ -1,0 +1,210 @@
+//! Opening: what power lost during recovery, or a spoilt block, may not do.
+
+use super::stage::{Shape, Stage, everything, nothing, stage};
+use isotherm_core::engine::Mutant;
+use isotherm_core::policy::Uses;
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::{BLOCK, OpenError};
+
+fn small() -> Shape {
+    Shape {
+        ring: 8,
+        ..Shape::default()
+    }
+}
+
+/// The process dies in the last step of a clean close: a counter was raised, and is in the cache of its device. Recovery reads it,
+/// and names it elsewhere; then power is lost. Nothing that recovery read may be gone.
+pub(super) fn dies_while_closing(mutant: Option<Mutant>) -> Result<(), String> {
+    for died in 1..8 {
+        let mut s = Stage::new(mutant, &small())?;
+        s.write(1, (0, 8))?;
+        s.flush()?;
+        s.close(Some(died))?;
+        for cut in 0..12 {
+            let mut t = s.fork();
+            t.open_cut(cut, nothing);
+            t.open()
+                .map_err(|e| format!("died at {died}, power lost at {cut}: {e}"))?;
+            t.verify()?;
+        }
+    }
+    Ok(())
+}
+
+/// A session's block is torn: all its sectors landed but the last. The next session writes its own block there, and of that one
+/// the last sector alone lands, in which both have the same bytes: the block that was lost is whole again.
+pub(super) fn lost_session(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    let area = s.sb.area;
+    let ring = move |at: u64| (area.ring_offset(0)..area.region_offset(0)).contains(&at);
+    let is_last = |at: u64| at % BLOCK as u64 == 7 * 512;
+    for (extent, last) in [(1, false), (2, true)] {
+        s.write(extent, (0, 8))?;
+        s.hold(s.is_ring());
+        s.send_flush()?;
+        if !s.flies(s.is_ring()) {
+            return Err(String::from("the scene has no block to tear"));
+        }
+        s.lose_power(move |m, at| m.0 == 0 && ring(at) && is_last(at) == last);
+        s.open()?;
+        s.verify()?;
+    }
+    Ok(())
+}
+
+/// The mirror's checkpoint is damaged, opening writes it anew, and power is lost meanwhile: of what was not flushed the header
+/// alone lands. Who opens next must not take that header for a whole checkpoint.
+pub(super) fn mending_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = Stage::new(mutant, &small())?;
+    for e in 0..6 {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    s.close(None)?;
+    let area = s.sb.area;
+    for region in [0, 1] {
+        let at = area.region_offset(region);
+        s.disks[1].rot(at, BLOCK);
+        s.disks[1].rot(at + BLOCK as u64, BLOCK);
+    }
+    let header = move |at: u64| {
+        let block = at / BLOCK as u64 * BLOCK as u64;
+        [0, 1].iter().any(|&r| area.region_offset(r) == block)
+    };
+    for cut in 0..14 {
+        let mut t = s.fork();
+        t.open_cut(cut, move |m, at| m.0 == 1 && header(at));
+        t.open()?;
+        t.verify()?;
+        t.die();
+        let left = t.mend()?;
+        if left > 0 {
+            return Err(format!(
+                "power lost at {cut}: opened, and {left} parts are still damaged"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The first data block of the newest checkpoint is spoilt on both sides, and the one before it will do. The next checkpoint lies in
+/// the place of the spoilt one, with other extents in each block. Power is lost when half of it is there: what is left of the
+/// spoilt one must not complete it.
+pub(super) fn spoilt_checkpoint(mutant: Option<Mutant>) -> Result<(), String> {
+    let shape = Shape {
+        extents: 300,
+        slots: vec![10, 310],
+        ring: 64,
+    };
+    let mut s = Stage::new(mutant, &shape)?;
+    for e in 0..300 {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    s.close(None)?;
+    // Number 2: in the first region.
+    let block = s.sb.area.region_offset(0) + BLOCK as u64;
+    for d in &mut s.disks {
+        d.rot(block, 64);
+    }
+    s.open()?;
+    s.verify()?;
+    for e in 0..126 {
+        s.discard(e, (0, 1))?;
+    }
+    s.flush()?;
+    let second = s.is_region(2);
+    s.hold(second.clone());
+    s.shut()?;
+    if !s.flies(second) {
+        return Err(String::from(
+            "the scene has no second block of a checkpoint",
+        ));
+    }
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// The write of a member's first superblock was lost by the device, and the second tells of the newer session.
+pub(super) fn older_first_superblock(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    s.write(1, (0, 8))?;
+    s.close(None)?;
+    let old = s.disks[1].read(0, BLOCK).to_vec();
+    s.open()?;
+    s.write(2, (0, 8))?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.disks[1].write_through(0, &old);
+    s.open()?;
+    s.verify()
+}
+
+/// What was mended without a session is still mended after power was lost.
+pub(super) fn mended_is_durable(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    for e in 0..4 {
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    s.lose_power(everything);
+    if s.mend()? == 0 {
+        return Err(String::from("the scene has nothing to mend"));
+    }
+    s.lose_power(nothing);
+    match s.mend()? {
+        0 => Ok(()),
+        n => Err(format!("mended, and {n} parts are damaged again")),
+    }
+}
+
+/// Power is lost after each step of an opening, and again in the next one: the volume opens.
+pub(super) fn opening_is_cut(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = Stage::new(mutant, &small())?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.write(2, (0, 8))?;
+    s.flush()?;
+    s.lose_power(nothing);
+    for cut in 0..14 {
+        let mut t = s.fork();
+        t.open_cut(cut, if cut % 2 == 0 { nothing } else { everything });
+        t.open_cut(cut / 2, nothing);
+        t.open().map_err(|e| format!("power lost at {cut}: {e}"))?;
+        t.verify()?;
+    }
+    Ok(())
+}
+
+/// A volume goes on without its cache, and the cache comes back: it is left out, and refused by who insists on all members.
+pub(super) fn left_behind(mutant: Option<Mutant>) -> Result<(), String> {
+    let shape = Shape {
+        slots: vec![10, 30],
+        ..Shape::default()
+    };
+    let mut s = Stage::new(mutant, &shape)?;
+    s.uses(Uses::Copies);
+    s.write(1, (0, 8))?;
+    s.close(None)?;
+    let without = |epoch| Mode::Degraded {
+        epoch,
+        accept_loss: false,
+    };
+    s.gone = true;
+    s.try_open(without, None)
+        .map_err(|e| format!("without its cache: {e}"))?;
+    s.write(2, (0, 8))?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.gone = false;
+    match s.try_open(|epoch| Mode::ReadWrite { epoch }, None) {
+        Err(OpenError::Stale { .. }) => {}
+        Err(e) => return Err(format!("with the cache back: {e}")),
+        Ok(()) => return Err(String::from("a member that missed writes is taken back")),
+    }
+    s.try_open(without, None)
+        .map_err(|e| format!("with the cache back, and without it: {e}"))?;
+    s.verify()
+}

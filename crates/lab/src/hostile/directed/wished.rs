@@ -1,0 +1,69 @@
+//! A policy that does what a scene wishes.
+
+use isotherm_core::policy::{
+    Access, Action, Outcome, ParamError, Place, Policy, Uses, View, WriteTo,
+};
+use isotherm_core::{ExtentId, Nanos, TierId};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the policy of a scene does.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) wanted: Vec<Action>,
+    pub(super) write: WriteTo,
+    pub(super) high: BTreeSet<u32>,
+    pub(super) uses: Uses,
+}
+
+/// A policy that does what the scene wishes, and nothing else.
+#[derive(Clone, Debug)]
+pub(super) struct Wished(Arc<Mutex<Wish>>);
+
+impl Wished {
+    pub(super) fn new(uses: Uses) -> Wished {
+        Wished(Arc::new(Mutex::new(Wish {
+            wanted: Vec::new(),
+            write: WriteTo::Copy,
+            high: BTreeSet::new(),
+            uses,
+        })))
+    }
+    pub(super) fn with<T>(&self, f: impl FnOnce(&mut Wish) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Policy for Wished {
+    fn name(&self) -> &'static str {
+        "wished"
+    }
+    fn uses(&self) -> Uses {
+        self.with(|w| w.uses)
+    }
+    fn attach(&mut self, _view: &mut View<'_>) {}
+    fn first_touch(&mut self, view: &mut View<'_>, e: ExtentId) -> Place {
+        let high = self.with(|w| w.high.contains(&e.0));
+        Place::Tier(if high { TierId(0) } else { view.slowest() })
+    }
+    fn on_access(&mut self, _view: &mut View<'_>, _a: &Access, _wanted: &mut Vec<Action>) {}
+    fn write_to(&mut self, _view: &mut View<'_>, _access: &Access) -> WriteTo {
+        self.with(|w| w.write)
+    }
+    fn on_settled(&mut self, _: &mut View<'_>, _: Action, _: Outcome, _: &mut Vec<Action>) {}
+    fn tick(&mut self, _view: &mut View<'_>, wanted: &mut Vec<Action>) {
+        self.with(|w| wanted.append(&mut w.wanted));
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        None
+    }
+    fn set(&mut self, _key: &str, _value: f64) -> Result<(), ParamError> {
+        Err(ParamError::Unknown(String::new()))
+    }
+    fn params(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+    fn explain(&self, _view: &View<'_>, _extent: ExtentId) -> String {
+        String::from("wished")
+    }
+}

@@ -1,0 +1,108 @@
+//! Tests of `pump`.
+
+use std::sync::atomic::Ordering;
+
+use super::*;
+use crate::block_file::testing::MemPort;
+use crate::port::Completion;
+
+/// A port that forgets whom to tell.
+struct Forgetful(MemPort);
+
+impl Port for Forgetful {
+    fn volume_bytes(&self) -> u64 {
+        self.0.volume_bytes()
+    }
+    fn block_bytes(&self) -> u32 {
+        self.0.block_bytes()
+    }
+    fn read_only(&self) -> bool {
+        self.0.read_only()
+    }
+    fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        self.0.buffer(offset, len)
+    }
+    fn submit(
+        &self,
+        _: RequestOp,
+        _: u64,
+        _: u32,
+        _: bool,
+        _: u8,
+        _: Option<Buffer>,
+        _: Completion,
+    ) {
+    }
+    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
+        self.0.block_status(offset, len, max)
+    }
+}
+
+/// A pump whose replies can be read from the pipe.
+fn pump(port: Arc<dyn Port>) -> (Pump, io::PipeReader) {
+    let (replies, device) = io::pipe().unwrap();
+    let device = Arc::new(File::from(OwnedFd::from(device)));
+    let (socket, _) = socket::socketpair(
+        socket::AddressFamily::Unix,
+        SockType::SeqPacket,
+        None,
+        SockFlag::SOCK_CLOEXEC,
+    )
+    .unwrap();
+    let slow = Arc::new(Slow::new(socket, Arc::clone(&device)));
+    let size = port.volume_bytes();
+    (
+        Pump {
+            device,
+            slow,
+            port,
+            size,
+            buffer: Box::default(),
+        },
+        replies,
+    )
+}
+
+fn write_message(unique: u64, len: u32) -> Vec<u8> {
+    let mut message = vec![0; IN_HEADER + IO_HEADER + len as usize];
+    message[4..8].copy_from_slice(&FUSE_WRITE.to_ne_bytes());
+    message[8..16].copy_from_slice(&unique.to_ne_bytes());
+    message[IN_HEADER + 16..IN_HEADER + 20].copy_from_slice(&len.to_ne_bytes());
+    message
+}
+
+fn reply(replies: &mut io::PipeReader, payload: usize) -> (i32, u64, Vec<u8>) {
+    let mut reply = vec![0; OUT_HEADER + payload];
+    replies.read_exact(&mut reply).unwrap();
+    assert_eq!(u32_at(&reply, 0), Some(reply.len() as u32));
+    (
+        u32_at(&reply, 4).unwrap() as i32,
+        u64_at(&reply, 8).unwrap(),
+        reply.split_off(OUT_HEADER),
+    )
+}
+
+#[test]
+fn a_message_that_is_cut_short_is_never_taken_for_a_hot_one() {
+    let port = Arc::new(MemPort::new(1 << 20, 512));
+    let (pump, mut replies) = pump(Arc::clone(&port) as Arc<dyn Port>);
+    let write = write_message(7, 512);
+    for len in 0..write.len() {
+        assert_eq!(pump.hot(&write[..len]), None, "{len} bytes");
+    }
+    assert_eq!(pump.hot(&write), Some(()));
+    assert_eq!(port.counts.writes.load(Ordering::Relaxed), 1);
+    let (error, unique, out) = reply(&mut replies, 8);
+    assert_eq!(
+        (error, unique, u32_at(&out, 0)),
+        (0, 7, Some(512)),
+        "one answer, to the whole message"
+    );
+}
+
+#[test]
+fn a_lost_completion_is_an_error_for_the_caller() {
+    let (pump, mut replies) = pump(Arc::new(Forgetful(MemPort::new(1 << 20, 512))));
+    assert_eq!(pump.hot(&write_message(9, 512)), Some(()));
+    assert_eq!(reply(&mut replies, 0), (-libc::EIO, 9, vec![]));
+}

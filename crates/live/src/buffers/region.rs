@@ -1,0 +1,77 @@
+//! Memory that is mapped, locked and aligned.
+
+use super::{ALIGNMENT, HUGE};
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Anonymous memory, mapped once and unmapped when the last user is gone.
+pub struct Region {
+    pub(super) base: NonNull<u8>,
+    len: usize,
+    mapped: (usize, usize),
+}
+
+// SAFETY: plain memory; whoever hands out parts of it makes sure that they do not overlap.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps `len` bytes (rounded up to 4 KiB) of zeros.
+    ///
+    /// # Errors
+    /// The system refuses the memory.
+    pub fn new(len: usize) -> io::Result<Arc<Region>> {
+        let len = len.max(ALIGNMENT).next_multiple_of(ALIGNMENT);
+        let whole = len + HUGE;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                whole,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = at as usize;
+        let base = start.next_multiple_of(HUGE);
+        // SAFETY: base … base + len lies inside the mapping. Advice only: a refusal costs speed, nothing else.
+        unsafe { libc::madvise(base as *mut libc::c_void, len, libc::MADV_HUGEPAGE) };
+        let base = NonNull::new(base as *mut u8).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Arc::new(Region {
+            base,
+            len,
+            mapped: (start, whole),
+        }))
+    }
+
+    /// Address of the first byte.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.len
+    }
+
+    /// Does `len` bytes at `at` lie inside?
+    pub fn contains(&self, at: *const u8, len: usize) -> bool {
+        let (at, base) = (at as usize, self.base.as_ptr() as usize);
+        at >= base && at + len <= base + self.len
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `new` mapped; all users hold an `Arc`, so none is left.
+        unsafe { libc::munmap(self.mapped.0 as *mut libc::c_void, self.mapped.1) };
+    }
+}

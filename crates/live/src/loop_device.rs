@@ -1,0 +1,272 @@
+//! A loop device over a file, by the kernel's own calls (`linux/loop.h`): attached with direct I/O in one step, told from
+//! another's, and taken away again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const GET_FREE: libc::Ioctl = 0x4C82;
+const CONFIGURE: libc::Ioctl = 0x4C0A;
+const CLEAR: libc::Ioctl = 0x4C01;
+const SET_STATUS: libc::Ioctl = 0x4C04;
+const GET_STATUS: libc::Ioctl = 0x4C05;
+
+const READ_ONLY: u32 = 1;
+const AUTOCLEAR: u32 = 4;
+const PARTSCAN: u32 = 8;
+const DIRECT_IO: u32 = 16;
+
+/// Somebody else may take the free device between the question and the answer; so often it is asked again.
+const TRIES: u32 = 16;
+/// udev looks at a device that goes away; so long that is waited for.
+const GONE: Duration = Duration::from_secs(2);
+
+/// `struct loop_info64`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Info {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`.
+#[repr(C)]
+struct Config {
+    fd: u32,
+    block_size: u32,
+    info: Info,
+    reserved: [u64; 8],
+}
+
+impl Info {
+    fn new(flags: u32) -> Info {
+        Info {
+            device: 0,
+            inode: 0,
+            rdevice: 0,
+            offset: 0,
+            size_limit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_size: 0,
+            flags,
+            file_name: [0; 64],
+            crypt_name: [0; 64],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        }
+    }
+}
+
+/// A loop device that we attached. Dropping it leaves it attached: whoever ends must say so with [`LoopDevice::detach`].
+#[derive(Debug)]
+pub struct LoopDevice {
+    path: PathBuf,
+    /// Held open while attached: nobody else can take it away under us.
+    file: Option<File>,
+}
+
+/// What a loop device shows now, if anything.
+fn backing_of(device: &Path) -> Option<String> {
+    let name = device.file_name()?;
+    let sys = Path::new("/sys/block").join(name).join("loop/backing_file");
+    fs::read_to_string(sys)
+        .ok()
+        .map(|s| s.trim_end_matches('\n').to_owned())
+}
+
+/// Loop devices that show `backing`, those of a server that was killed among them.
+pub fn showing(backing: &Path) -> Vec<PathBuf> {
+    let wanted = backing.as_os_str().to_string_lossy().into_owned();
+    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = all
+        .filter(|d| d.file_name().to_string_lossy().starts_with("loop"))
+        .map(|d| Path::new("/dev").join(d.file_name()))
+        .filter(|d| backing_of(d).is_some_and(|b| b.trim_end_matches(" (deleted)") == wanted))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Takes away a loop device that another process attached; if it is in use, the kernel does so when the last user has gone.
+///
+/// # Errors
+/// It cannot be opened, or shows nothing.
+pub fn release(device: &Path) -> io::Result<()> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_CLOEXEC)
+        .open(device)?;
+    clear(&file)
+}
+
+fn clear(device: &File) -> io::Result<()> {
+    // SAFETY: no pointers.
+    if unsafe { libc::ioctl(device.as_raw_fd(), CLEAR, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+impl LoopDevice {
+    /// Shows `backing` as a loop device with direct I/O, partitions in it as devices of their own.
+    ///
+    /// # Errors
+    /// No right to (`EACCES`, `EPERM`: root has it), no loop devices in this kernel, or the file cannot be opened.
+    pub fn attach(backing: &Path, read_only: bool, block_bytes: u32) -> io::Result<LoopDevice> {
+        let control = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/loop-control")?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(!read_only)
+            .open(backing)?;
+        let flags = DIRECT_IO | PARTSCAN | if read_only { READ_ONLY } else { 0 };
+        let mut last = io::Error::from_raw_os_error(libc::EBUSY);
+        for _ in 0..TRIES {
+            // SAFETY: no pointers.
+            let number = unsafe { libc::ioctl(control.as_raw_fd(), GET_FREE) };
+            if number < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            let device = OpenOptions::new()
+                .read(true)
+                .write(!read_only)
+                .open(&path)?;
+            let mut config = Config {
+                fd: file.as_raw_fd() as u32,
+                block_size: block_bytes,
+                info: Info::new(flags),
+                reserved: [0; 8],
+            };
+            let name = backing.as_os_str().as_encoded_bytes();
+            let n = name.len().min(63);
+            config.info.file_name[..n].copy_from_slice(&name[..n]);
+            // SAFETY: `config` is a `struct loop_config` that lives as long as the call.
+            if unsafe { libc::ioctl(device.as_raw_fd(), CONFIGURE, &raw const config) } == 0 {
+                return Ok(LoopDevice {
+                    path,
+                    file: Some(device),
+                });
+            }
+            last = io::Error::last_os_error();
+            if last.raw_os_error() != Some(libc::EBUSY) {
+                break;
+            }
+        }
+        Err(last)
+    }
+
+    /// `/dev/loopN`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Is a file system on it mounted, or does another device stand on it?
+    pub fn is_claimed(&self) -> bool {
+        let open = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_EXCL)
+            .open(&self.path);
+        open.is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))
+    }
+
+    /// Takes it away unless it is in use; then it stays as it is. True if it is gone.
+    pub fn detach(&mut self) -> bool {
+        let Some(file) = self.file.take() else {
+            return true;
+        };
+        if self.is_claimed() {
+            self.file = Some(file);
+            return false;
+        }
+        let before = backing_of(&self.path);
+        // Who else has it open only shows by the device staying: the kernel then waits for the last one to close it.
+        let cleared = clear(&file);
+        drop(file);
+        let asked = Instant::now();
+        while cleared.is_ok() && before.is_some() && backing_of(&self.path) == before {
+            if asked.elapsed() > GONE {
+                self.keep();
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+
+    /// Somebody has it open: it stays after all, also when he closes it.
+    fn keep(&mut self) {
+        let Ok(file) = File::open(&self.path) else {
+            return;
+        };
+        let mut info = Info::new(0);
+        // SAFETY: `info` is a `struct loop_info64` that lives as long as the calls.
+        let kept = unsafe {
+            libc::ioctl(file.as_raw_fd(), GET_STATUS, &raw mut info) == 0 && {
+                info.flags &= !AUTOCLEAR;
+                libc::ioctl(file.as_raw_fd(), SET_STATUS, &raw const info) == 0
+            }
+        };
+        // It went away meanwhile, which is what was wanted.
+        if kept {
+            self.file = Some(file);
+        }
+    }
+
+    /// Takes it away as soon as its users let go: they get errors until then.
+    pub fn abandon(mut self) {
+        if let Some(file) = self.file.take() {
+            // Whoever ends cannot do more.
+            let _ = clear(&file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_structures_have_the_kernels_sizes() {
+        assert_eq!(size_of::<Info>(), 232);
+        assert_eq!(size_of::<Config>(), 8 + 232 + 64);
+    }
+
+    #[test]
+    fn a_file_is_shown_found_and_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("image");
+        File::create(&file).unwrap().set_len(1 << 20).unwrap();
+        let mut device = match LoopDevice::attach(&file, false, 512) {
+            Ok(device) => device,
+            Err(e) => {
+                eprintln!("skipped: no loop devices for us here: {e}");
+                return;
+            }
+        };
+        assert_eq!(showing(&file), [device.path().to_owned()]);
+        let user = File::open(device.path()).unwrap();
+        assert!(!device.detach(), "in use");
+        drop(user);
+        assert_eq!(showing(&file), [device.path().to_owned()], "it stays");
+        assert!(device.detach());
+        assert!(showing(&file).is_empty());
+    }
+}

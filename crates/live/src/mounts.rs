@@ -1,0 +1,191 @@
+//! File systems whose answers come from somebody else: FUSE, network file systems. If that somebody hangs, so does whoever looks
+//! at a file there, and cannot even be killed. So another process looks first, and is left behind if it does not come back.
+//!
+//! What lies where is known from the mount table and from links, read on the way down: nothing on such a mount is touched before
+//! its server has answered. Mounts of other kinds cost a look at the mount table.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A server that has not said how full its file system is by then is taken to be dead.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// For how long an answer counts, and for how long that there was none.
+const FRESH: Duration = Duration::from_secs(1);
+const STALE: Duration = Duration::from_secs(30);
+/// Most links on the way to a file, as in the kernel.
+const LINKS_MAX: usize = 40;
+
+/// When a mount was last asked, and whether it answered.
+static ASKED: Mutex<BTreeMap<PathBuf, (Instant, bool)>> = Mutex::new(BTreeMap::new());
+
+/// Where file systems with servers are mounted.
+fn served() -> Vec<PathBuf> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let lines = table.split(|&b| b == b'\n');
+    lines.filter_map(mount_point).collect()
+}
+
+/// The mount point of a line of the mount table, if its file system has a server.
+fn mount_point(line: &[u8]) -> Option<PathBuf> {
+    let mut words = line.split(|&b| b == b' ');
+    let point = words.nth(4)?;
+    let kind = words.skip_while(|w| *w != b"-").nth(1)?;
+    let kinds: [&[u8]; 8] = [
+        b"fuse", b"fuseblk", b"nfs", b"nfs4", b"cifs", b"smb3", b"9p", b"ceph",
+    ];
+    (kinds.contains(&kind) || kind.starts_with(b"fuse.")).then(|| unescaped(point))
+}
+
+/// Space, tab, newline and backslash are written as a backslash and three octal digits.
+fn unescaped(text: &[u8]) -> PathBuf {
+    let (mut out, mut at) = (Vec::new(), 0);
+    while let Some(&b) = text.get(at) {
+        let digits = text.get(at + 1..at + 4).filter(|_| b == b'\\');
+        let code = digits.and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
+        out.push(code.unwrap_or(b));
+        at += if code.is_some() { 4 } else { 1 };
+    }
+    PathBuf::from(OsString::from_vec(out))
+}
+
+/// On which of `mounts` the way to `path` comes first. Links before it are followed; nothing on it is touched.
+fn first_on(path: &Path, mounts: &[PathBuf]) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let parts = |p: &Path| -> Vec<OsString> {
+        let parts = p.components().map(|c| c.as_os_str().to_owned());
+        parts.collect()
+    };
+    let mut ahead: VecDeque<OsString> = parts(&path).into();
+    let (mut here, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = ahead.pop_front() {
+        match Path::new(&part).components().next() {
+            Some(Component::ParentDir) => {
+                here.pop();
+                continue;
+            }
+            Some(Component::Normal(name)) => here.push(name),
+            _ => continue,
+        }
+        if mounts.contains(&here) {
+            return Some(here);
+        }
+        if let Ok(target) = std::fs::read_link(&here) {
+            links += 1;
+            if links > LINKS_MAX {
+                return None;
+            }
+            here.pop();
+            if target.is_absolute() {
+                here = PathBuf::from("/");
+            }
+            let target = parts(&target).into_iter().rev();
+            target.for_each(|p| ahead.push_front(p));
+        }
+    }
+    None
+}
+
+/// Asks the file system at `point`, by a process that can be left behind.
+fn asked(point: &Path) -> bool {
+    let child = Command::new("stat")
+        .args(["-f", "--"])
+        .arg(point)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    // Without that program nobody knows.
+    let Ok(mut child) = child else { return true };
+    let (tell, told) = mpsc::channel();
+    let waiter = std::thread::Builder::new().name("mount".into());
+    let waits = waiter.spawn(move || {
+        let _ = child.wait();
+        // Nobody listens after the deadline.
+        let _ = tell.send(());
+    });
+    waits.is_err() || told.recv_timeout(PATIENCE).is_ok()
+}
+
+/// The mount on the way to `path` whose server does not answer, if there is one. May take 5 s the first time.
+#[must_use]
+pub fn dead(path: &Path) -> Option<PathBuf> {
+    let mounts = served();
+    if mounts.is_empty() {
+        return None;
+    }
+    let point = first_on(path, &mounts)?;
+    let mut known = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = known.get(&point).copied().filter(|(when, alive)| {
+        let counts = if *alive { FRESH } else { STALE };
+        when.elapsed() < counts
+    });
+    let alive = before.map_or_else(|| asked(&point), |(_, alive)| alive);
+    if before.is_none() {
+        known.insert(point.clone(), (Instant::now(), alive));
+    }
+    (!alive).then_some(point)
+}
+
+/// Nothing, unless [`dead`] says so of `path`.
+///
+/// # Errors
+/// Names the mount, and what to do.
+pub fn answers(path: &Path) -> io::Result<()> {
+    dead(path).map_or(Ok(()), |point| {
+        let what = format!(
+            "lies on the file system at {}, whose server does not answer: restart that, or unmount it (umount -l)",
+            point.display()
+        );
+        Err(io::Error::new(io::ErrorKind::TimedOut, what))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn mounts_with_servers_are_known_by_their_kind() {
+        let line = |kind: &str| {
+            format!("36 35 98:0 /root /mnt/a\\040b rw,noatime shared:1 - {kind} src rw")
+        };
+        let point = Some(PathBuf::from("/mnt/a b"));
+        for kind in ["fuse", "fuse.sshfs", "nfs4"] {
+            assert_eq!(mount_point(line(kind).as_bytes()), point, "{kind}");
+        }
+        for kind in ["ext4", "fusectl", "nfsd"] {
+            assert_eq!(mount_point(line(kind).as_bytes()), None, "{kind}");
+        }
+        assert_eq!(mount_point(b""), None);
+    }
+
+    #[test]
+    fn the_way_down_follows_links() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("mnt/in")).unwrap();
+        std::os::unix::fs::symlink("mnt/in", root.join("link")).unwrap();
+        let mounts = [root.join("mnt")];
+        for (path, on) in [
+            ("mnt", true),
+            ("mnt/in/x", true),
+            ("link/x", true),
+            ("other", false),
+            ("mnt2/x", false),
+        ] {
+            assert_eq!(first_on(&root.join(path), &mounts).is_some(), on, "{path}");
+        }
+        std::os::unix::fs::symlink("loop", root.join("loop")).unwrap();
+        assert_eq!(first_on(&root.join("loop/x"), &mounts), None);
+        assert!(answers(&root).is_ok());
+    }
+}

@@ -1,0 +1,214 @@
+//! The flash below a drive: the translation layer, what it costs in time, and how a large drive is represented by a sample.
+//!
+//! A layer of its own for every page of a drive takes gigabytes a terabyte. So of a drive of more than [`PAGES_MAX`] pages
+//! one page in each group of 2ⁿ neighbours is followed, chosen by a hash of the group's number, on flash with the same share of
+//! spare space. Every page written then pays what the sample's recent writes cost on average, which begins with the closed
+//! form's figure on a preconditioned drive. Uniform writes and runs longer than a group amplify as on the whole drive; how a
+//! workload on fewer pages than some thousand groups amplifies is known to the sample's noise.
+
+use super::ftl::{Ftl, greedy_write_amplification};
+use super::sheet::{FtlSheet, Rated, SsdSheet};
+use crate::preset::{FlashState, Options};
+
+/// Logical pages followed at most: 2 to 3 MiB of memory, whatever the size of the drive.
+const PAGES_MAX: u64 = 1 << 18;
+/// A layer has at least so many blocks; of a small member, blocks are smaller than the sheet's. Greedy collection over a
+/// handful of blocks says nothing about a drive.
+const BLOCKS_MIN: u64 = 64;
+/// Pages of a block at least.
+const BLOCK_PAGES_MIN: u64 = 8;
+/// Of a rate in the steady state, collection takes this share at most.
+const COLLECTION_MAX: f64 = 0.9;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Flash {
+    layer: Ftl,
+    page_bytes: u64,
+    /// log2 of the pages that each followed page stands for.
+    shift: u32,
+    copy: u64,
+    erase: u64,
+    pe_cycles: f64,
+    /// The member's share of the drive, over all of which the drive levels its wear.
+    share: f64,
+    /// Pages programmed for the host.
+    host_pages: u64,
+    /// The page that the last write ended in, if it ended within it: the drive's buffer joins what comes next.
+    open_page: Option<u64>,
+    last_end: u64,
+    /// Copies and erases for a host page, where only a sample is followed: a mean that forgets over `memory` followed writes.
+    copies: f64,
+    erases: f64,
+    memory: f64,
+    /// What came of these so far.
+    copied: f64,
+    erased: f64,
+    /// Blocks of the drive by its sheet.
+    blocks: f64,
+    /// Nanoseconds of a unit that a host page takes without collection.
+    programming: u64,
+}
+
+impl Flash {
+    /// The flash of a drive that programmes a random host page in `occupied` unit-nanoseconds, by its sheet; `None` where
+    /// the sheet has none or the options want it ideal.
+    pub fn new(sheet: &SsdSheet, options: &Options, occupied: u64) -> Option<Flash> {
+        let f = sheet.ftl.as_ref()?;
+        if options.flash == FlashState::Ideal {
+            return None;
+        }
+        let bytes = if options.size == 0 {
+            sheet.capacity
+        } else {
+            options.size.min(sheet.capacity)
+        };
+        let page_bytes = u64::from(f.page_kib) * 1024;
+        let pages = bytes.div_ceil(page_bytes).max(1);
+        let shift = pages.div_ceil(PAGES_MAX).next_power_of_two().ilog2();
+        let spare = options.over_provisioning.unwrap_or(f.over_provisioning);
+        let logical = pages.div_ceil(1 << shift);
+        let physical = (logical as f64 * (1.0 + spare)) as u64;
+        let sheets = u64::from(f.pages_per_block);
+        let block = sheets.min((physical / BLOCKS_MIN).max(BLOCK_PAGES_MIN));
+        let (programming, scale) = programming(f, occupied as f64);
+        let mut layer = Ftl::new(logical as u32, block as u32, spare);
+        let (mut copies, mut erases) = (0.0, 0.0);
+        if options.flash == FlashState::Preconditioned {
+            layer.age();
+            let amplification = greedy_write_amplification(spare);
+            (copies, erases) = (amplification - 1.0, amplification / block as f64);
+        }
+        let ns = |us: f64| (us * 1e3 * scale) as u64;
+        Some(Flash {
+            layer,
+            page_bytes,
+            shift,
+            copy: ns(f.copy_us),
+            // Smaller blocks are erased more often, and cost as much a page.
+            erase: ns(f.erase_us) * block / sheets,
+            pe_cycles: f.pe_cycles,
+            share: bytes as f64 / sheet.capacity as f64,
+            host_pages: 0,
+            open_page: None,
+            last_end: 0,
+            copies,
+            erases,
+            memory: 4.0 * block as f64,
+            copied: 0.0,
+            erased: 0.0,
+            blocks: (pages as f64 * (1.0 + spare) / block as f64).max(1.0),
+            programming: programming as u64,
+        })
+    }
+
+    /// Unit-nanoseconds that a random host page takes besides collection.
+    pub fn left_for_programming(&self) -> u64 {
+        self.programming
+    }
+
+    /// The host writes `len` bytes from `offset` on: nanoseconds of collection that a unit has to do now.
+    #[inline]
+    pub fn write(&mut self, offset: u64, len: u32) -> u64 {
+        if len == 0 {
+            return 0;
+        }
+        let end = offset + u64::from(len);
+        let (mut first, last) = (offset / self.page_bytes, (end - 1) / self.page_bytes);
+        // The rest of a page whose begin is still in the buffer costs no programming of its own.
+        if offset == self.last_end && self.open_page == Some(first) {
+            first += 1;
+        }
+        self.last_end = end;
+        self.open_page = (!end.is_multiple_of(self.page_bytes)).then_some(last);
+        if first > last {
+            return 0;
+        }
+        self.host_pages += last - first + 1;
+        if self.shift == 0 {
+            let work = self.layer.write(first, last);
+            return u64::from(work.copies) * self.copy + u64::from(work.erases) * self.erase;
+        }
+        self.write_sample(first, last)
+    }
+
+    /// Pages `first..=last` of a drive of which a sample is followed.
+    fn write_sample(&mut self, first: u64, last: u64) -> u64 {
+        for group in first >> self.shift..=last >> self.shift {
+            if (first..=last).contains(&followed(group, self.shift)) {
+                let work = self.layer.write(group, group);
+                self.copies += (f64::from(work.copies) - self.copies) / self.memory;
+                self.erases += (f64::from(work.erases) - self.erases) / self.memory;
+            }
+        }
+        let pages = (last - first + 1) as f64;
+        let (copies, erases) = (pages * self.copies, pages * self.erases);
+        self.copied += copies;
+        self.erased += erases;
+        (copies * self.copy as f64 + erases * self.erase as f64) as u64
+    }
+
+    /// The host gives a range up: only whole pages are.
+    pub fn discard(&mut self, offset: u64, len: u32) {
+        let first = offset.div_ceil(self.page_bytes);
+        let end = (offset + u64::from(len)) / self.page_bytes;
+        if first >= end {
+            return;
+        }
+        for group in first >> self.shift..=(end - 1) >> self.shift {
+            if self.shift == 0 || (first..end).contains(&followed(group, self.shift)) {
+                self.layer.discard(group, group + 1);
+            }
+        }
+    }
+
+    /// Pages programmed and blocks erased since the drive was made, as many as the whole drive's.
+    pub fn programmed_and_erased(&self) -> (u64, u64) {
+        let (copied, erases) = if self.shift == 0 {
+            self.layer.copied_and_erased()
+        } else {
+            (self.copied as u64, self.erased as u64)
+        };
+        (self.host_pages + copied, erases)
+    }
+
+    /// Bytes of the pages programmed.
+    pub fn bytes_programmed(&self) -> u64 {
+        self.programmed_and_erased().0 * self.page_bytes
+    }
+
+    /// Life of the drive used in 10⁻⁶, by the mean number of erases; `None` where the sheet states no cycles.
+    pub fn wear_eu(&self) -> Option<f64> {
+        let mean = if self.shift == 0 {
+            self.layer.mean_erases()
+        } else {
+            self.erased / self.blocks
+        };
+        (self.pe_cycles > 0.0).then(|| mean * self.share * 1e6 / self.pe_cycles)
+    }
+
+    /// Bytes of the layer's tables.
+    pub fn memory_bytes(&self) -> usize {
+        self.layer.memory_bytes()
+    }
+}
+
+/// The page that is followed in a group.
+#[inline]
+fn followed(group: u64, shift: u32) -> u64 {
+    let hash = group.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (group << shift) | (hash & ((1 << shift) - 1))
+}
+
+/// What is left of `occupied` for a host page's programming, and by how much collection has to be cheaper than the sheet's
+/// typical times say, so that a rate stated for the steady state comes out with collection under uniform random writes.
+fn programming(f: &FtlSheet, occupied: f64) -> (f64, f64) {
+    if f.rated == Rated::Fresh {
+        return (occupied, 1.0);
+    }
+    let amplification = greedy_write_amplification(f.over_provisioning);
+    let ns = (amplification - 1.0) * f.copy_us * 1e3
+        + amplification / f64::from(f.pages_per_block) * f.erase_us * 1e3;
+    let scale = (COLLECTION_MAX * occupied / ns).min(1.0);
+    (occupied - ns * scale, scale)
+}

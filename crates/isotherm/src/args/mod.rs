@@ -107,12 +107,14 @@ pub enum Command {
     /// Look into trace files
     Trace(TraceArgs),
     /// List policies with parameters and source
+    #[command(after_help = "Example:\n  isotherm policies --json")]
     Policies(ListArgs),
     /// List device models, or try them against published figures
     Devices(DevicesArgs),
     /// Price a system: purchase, energy, power, wear, service
     Cost(CostArgs),
     /// List trace formats
+    #[command(after_help = "Example:\n  isotherm formats --json")]
     Formats(ListArgs),
     /// Show the main job in one go
     Demo(DemoArgs),

@@ -273,6 +273,7 @@ pub enum TraceCommand {
     /// Write a trace in another format
     Convert(TraceConvertArgs),
     /// List workload generators with parameters and source
+    #[command(after_help = "Example:\n  isotherm trace generators --json")]
     Generators(ListArgs),
 }
 
@@ -326,7 +327,6 @@ pub struct TraceInfoArgs {
 
 /// A command that only lists.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm policies --json")]
 pub struct ListArgs {
     /// Where the list goes.
     #[command(flatten)]

@@ -118,6 +118,7 @@ pub enum Command {
     /// Price a system: purchase, energy, power, wear, service
     Cost(CostArgs),
     /// List trace formats
+    #[command(after_help = "Example:\n  isotherm formats --json")]
     Formats(ListArgs),
     /// Mount a fast and a slow directory as one, with files that move between them
     Mount(MountArgs),

@@ -137,8 +137,8 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
     if called_as(&words, "mount.isotherm") {
         words.insert(1, "mount-helper".into());
     }
-    if words.len() < 2 {
-        // Nobody has to know `--help` to get some.
+    if words.len() < 2 && std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        // Programs get one line as for every wrong call; nobody at a terminal has to know `--help` to get some.
         crate::json::to_stdout(SHORT_HELP)?;
     }
     let text: Option<Vec<String>> = words

@@ -208,7 +208,6 @@ pub struct TopArgs {
 /// `isotherm why`.
 #[derive(Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("where").required(true).args(["offset", "file"]),
     after_help = "Examples:\n  isotherm why v 1536M\n  isotherm why v --file /mnt/db/base.dat   # the volume holds the file system"
 )]
 pub struct WhyArgs {
@@ -216,7 +215,7 @@ pub struct WhyArgs {
     #[arg(value_parser = crate::place::parser())]
     pub volume: PathBuf,
     /// Byte of the volume (64K, 3G or plain)
-    #[arg(value_parser = crate::member::offset)]
+    #[arg(required_unless_present = "file", conflicts_with = "file", value_parser = crate::member::offset)]
     pub offset: Option<u64>,
     /// A file of the mounted file system that the volume holds: where its parts are
     #[arg(long, value_name = "PATH")]

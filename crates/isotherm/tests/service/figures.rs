@@ -145,7 +145,11 @@ fn questions_let_disks_sleep() {
 #[test]
 fn a_bare_call_shows_the_short_help() {
     let m = Machine::new();
-    let out = m.run("");
+    // `script` gives it a terminal; without one it is a wrong call as any other (tests/usage.rs).
+    let mut call = Command::new("script");
+    call.args(["-qec", env!("CARGO_BIN_EXE_isotherm"), "/dev/null"]);
+    m.set(&mut call);
+    let out = call.output().expect("script is installed");
     assert_eq!(out.status.code(), Some(2));
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(

@@ -102,7 +102,7 @@ fn what_was_flushed_survives_kill_9_for_a_client_that_comes_back() {
         i.begin(
             &Initiator::blocks(WRITE, 50_000, 64, 0, false),
             0,
-            &[round; 32 << 10],
+            &vec![round; 32 << 10],
         )
         .expect("sent");
         served.kill();
@@ -168,7 +168,7 @@ fn ublk_works_or_is_said_to_be_missing() {
         );
     };
     let data = place.path("data");
-    std::fs::write(&data, [0xa5; 1 << 20]).expect("written");
+    std::fs::write(&data, vec![0xa5; 1 << 20]).expect("written");
     dd(&[
         &format!("if={}", data.display()),
         &format!("of={name}"),
@@ -184,7 +184,7 @@ fn ublk_works_or_is_said_to_be_missing() {
         "count=1",
         "iflag=direct",
     ]);
-    assert!(std::fs::read(back).expect("read") == [0xa5; 1 << 20]);
+    assert!(std::fs::read(back).expect("read") == vec![0xa5; 1 << 20]);
     place.ok("stop v");
     assert!(!std::path::Path::new(name).exists(), "the device is gone");
     drop(served);

@@ -23,9 +23,10 @@ demo: build
 deps:
 	@scripts/install-deps
 
-# Format, lints, tests, documentation; warnings are errors.
+# Format, the tree's own checks, lints, tests, documentation; warnings are errors.
 test: deps
 	$(CARGO) fmt --all --check
+	scripts/tidy
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	rm -f target/suites-run-twice
 	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) $(LIMITED) test --workspace --locked

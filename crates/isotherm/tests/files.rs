@@ -63,11 +63,10 @@ fn a_mounted_pair_of_directories_answers_and_obeys() {
             "*.iso=slow"
         );
         place.ok("files policy mnt/d hro --share 30");
-        assert!(
-            place
-                .fails("files policy mnt/d hro --share 101")
-                .contains("101")
-        );
+        // Wrong usage, found before anything is asked.
+        let refused = place.run("files policy mnt/d hro --share 101");
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("101"));
         place.ok("files unpin mnt/d");
         assert_eq!(place.json("files check mnt", "files-check")["ok"], true);
         assert_eq!(

@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-power soak-fuzz vm-test dist report-check python-test python-check fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-power soak-fuzz vm-test dist report-check python-test python-check fmt doc bench deps
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -23,9 +23,10 @@ demo: build
 deps:
 	@scripts/install-deps
 
-# Format, lints, tests, documentation; warnings are errors.
+# Format, the tree's own checks, lints, tests, documentation; warnings are errors.
 test: deps
 	$(CARGO) fmt --all --check
+	scripts/tidy
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	rm -f target/suites-run-twice
 	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) $(LIMITED) test --workspace --locked
@@ -45,6 +46,11 @@ soak:
 # kill -9 of the server under load, fio --verify after each (root)
 soak-kill9:
 	ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture
+
+# kill -9 a hundred times under sqlite on ext4, raw durable writes and PostgreSQL, with changes of policy (root)
+soak-kills:
+	ISOTHERM_KILLS=100 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture a_database
+	ISOTHERM_KILLS=10 $(CARGO) test --locked -p isotherm --test postgres -- --nocapture
 
 # The power fails under the real world; members drop what was not flushed (root)
 soak-power:

@@ -13,6 +13,7 @@ written by hand and left alone.
 import json
 import pathlib
 import sys
+import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"
@@ -26,6 +27,12 @@ ENOUGH = 5
 
 def cell(text):
     return text.replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
+
+
+def listed(words, ids):
+    """A sentence that ends with these identifiers, in lines of 120 columns; identifiers are not broken."""
+    text = words + " " + ", ".join(f"`{i}`" for i in ids) + "."
+    return textwrap.wrap(text, 120, break_on_hyphens=False, break_long_words=False)
 
 
 def kept(outcome):
@@ -58,9 +65,9 @@ def page(outcomes, missing):
              f"{n['cannot-be-judged']} cannot be judged; not counted: {n['fitted']} fitted, {n['vacuous']} vacuous. `*`: arithmetic. "
              "Made by `bench/reproduce/tables.py`.", ""]
     if few:
-        lines += [f"**With fewer than {ENOUGH} seeds**, so not settled: " + ", ".join(f"`{i}`" for i in few) + ".", ""]
+        lines += [*listed(f"**With fewer than {ENOUGH} seeds**, so not settled:", few), ""]
     if missing:
-        lines += ["**Not run since models and judging changed:** " + ", ".join(f"`{i}`" for i in missing) + ".", ""]
+        lines += [*listed("**Not run since models and judging changed:**", missing), ""]
     lines += ["| experiment | scale | seeds | " + " | ".join(v.strip("*") for v in VERDICTS.values()) + " |",
               "|---|---|--:|" + "--:|" * len(VERDICTS)]
     for o in outcomes:

@@ -2,6 +2,7 @@
 
 pub mod classify;
 pub mod events;
+pub mod iscsi;
 pub mod nbd;
 pub mod store;
 pub mod words;

@@ -34,6 +34,9 @@ pub const DB_RANDOM: u8 = 23;
 pub const DB_SEQUENTIAL: u8 = 24;
 /// Indexes.
 pub const DB_INDEX: u8 = 25;
+/// Said by front ends that know no more than that it is metadata (`REQ_META` of the kernel): a layout that knows which kind says
+/// that; else it counts as [`INODES`].
+pub const METADATA: u8 = 0x40 | INODES;
 /// The largest class there can be.
 pub const CLASS_MAX: u8 = 63;
 

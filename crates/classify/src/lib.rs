@@ -30,6 +30,9 @@ pub use watch::Watch;
 use isotherm_core::{RequestOp, io::QUIET};
 use std::sync::Arc;
 
+/// Set in a class that a source knowing more should replace: see [`classes::METADATA`].
+const VAGUE: u8 = 0x40;
+
 /// How often requests were classified, and by whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -95,9 +98,11 @@ impl Classifier {
         if op != RequestOp::Read {
             self.watch.written(offset, len, found);
         }
-        if told != 0 && self.front_end {
+        let is_metadata = (classes::SUPERBLOCK..=classes::JOURNAL).contains(&found.mark.class());
+        let better = told & VAGUE != 0 && is_metadata && !(found.mixed && spans);
+        if told != 0 && self.front_end && !better {
             self.counts.front_end += 1;
-            return told;
+            return told & classes::CLASS_MAX;
         }
         self.counts.mixed += u64::from(found.mixed);
         match found.mark.source() {
@@ -114,6 +119,26 @@ impl Classifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_vague_word_counts_where_nobody_knows_better() {
+        let mut layers = Layers::new(1 << 20);
+        layers.say(Source::Layout, 0, 4, classes::DIRECTORY);
+        layers.say(Source::Ranges, 4, 8, 40);
+        layers.settle(u64::MAX);
+        let mut c = Classifier::new(Arc::clone(layers.shared()), Arc::default(), 16);
+        let mut of = |at, told| c.class(RequestOp::Read, at, 4096, told);
+        assert_eq!(of(0, classes::METADATA), classes::DIRECTORY);
+        assert_eq!(of(16 << 10, classes::METADATA), classes::INODES);
+        assert_eq!(of(64 << 10, classes::METADATA), classes::INODES);
+        assert_eq!(of(0, 9), 9, "a plain word is believed");
+        assert_eq!((c.counts.front_end, c.counts.unknown), (3, 0));
+        c.set_front_end(false);
+        assert_eq!(
+            c.class(RequestOp::Read, 64 << 10, 4096, classes::METADATA),
+            0
+        );
+    }
 
     #[test]
     fn who_says_is_counted_and_a_mixed_request_has_no_class_over_extents() {

@@ -35,6 +35,8 @@ impl World {
         let mut settings = Settings {
             tiers: vec![root.join("fast"), root.join("slow")],
             moves: false,
+            // The disk below may be as full as it likes.
+            marks: (100, 100),
             ..Settings::default()
         };
         change(&mut settings);
@@ -339,6 +341,7 @@ P", &dir);
 fn new_files_spill_pins_hold_and_policies_move() {
     let Some(w) = World::new(
         |s| {
+            s.marks = (80, 90);
             s.quotas = vec![Some(4 << 20), None];
             s.rules = vec![isotherm_files::rules::Rule::parse("*.iso=slow").unwrap()];
             s.policy = "hot-dst-dynamic".into();

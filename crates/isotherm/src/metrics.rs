@@ -170,7 +170,7 @@ fn escaped(labels: &Labels) -> Vec<(&'static str, String)> {
     labels.iter().map(|(k, v)| (*k, clean(v))).collect()
 }
 
-fn label(key: &'static str, value: impl ToString) -> (&'static str, String) {
+fn label(key: &'static str, value: &(impl ToString + ?Sized)) -> (&'static str, String) {
     (key, value.to_string())
 }
 
@@ -215,9 +215,9 @@ impl Snapshot {
         let policy = word("policy");
         let name = policy.split(',').next().unwrap_or_default().to_owned();
         let about = vec![
-            label("volume", word("volume")),
-            label("policy", name),
-            label("version", env!("CARGO_PKG_VERSION")),
+            label("volume", &word("volume")),
+            label("policy", &name),
+            label("version", &env!("CARGO_PKG_VERSION")),
         ];
         w.gauge("volume_info", "What is served, always 1", [(about, 1.0)])?;
         w.gauge(
@@ -292,8 +292,12 @@ impl Snapshot {
             self.one("/commit/checkpoints"),
         )?;
         let memory = s["memory"].as_object().into_iter().flatten();
-        let memory =
-            memory.map(|(k, v)| (vec![label("part", k.trim_end_matches("_bytes"))], number(v)));
+        let memory = memory.map(|(k, v)| {
+            (
+                vec![label("part", &k.trim_end_matches("_bytes"))],
+                number(v),
+            )
+        });
         w.gauge("memory_bytes", "Memory of the engine", memory)?;
         let budget = "/wear_budget/bytes_per_day";
         w.gauge(
@@ -313,7 +317,7 @@ impl Snapshot {
         let s = &self.stats;
         let by_op = |ops: &[(&'static str, &'static str)]| -> Vec<(Labels, f64)> {
             let one = |(op, key): &(&'static str, &'static str)| {
-                (vec![label("op", op)], number(&s[*key]))
+                (vec![label("op", &op)], number(&s[*key]))
             };
             ops.iter().map(one).collect()
         };
@@ -350,11 +354,11 @@ impl Snapshot {
         let mut refused = Vec::new();
         for kind in crate::overview::KINDS {
             for how in ["proposed", "done", "stale", "failed"] {
-                let labels = vec![label("kind", kind), label("outcome", how)];
+                let labels = vec![label("kind", &kind), label("outcome", &how)];
                 ended.push((labels, number(&moves[kind][how])));
             }
             for (why, n) in moves[kind]["refused"].as_object().into_iter().flatten() {
-                refused.push((vec![label("kind", kind), label("reason", why)], number(n)));
+                refused.push((vec![label("kind", &kind), label("reason", &why)], number(n)));
             }
         }
         w.counter("moves", "Moves of extents, by what became of them", ended)?;
@@ -369,7 +373,7 @@ impl Snapshot {
             ("fetched", "fetched_bytes"),
             ("written_back", "written_back_bytes"),
         ];
-        let bytes = bytes.map(|(how, key)| (vec![label("how", how)], number(&self.stats[key])));
+        let bytes = bytes.map(|(how, key)| (vec![label("how", &how)], number(&self.stats[key])));
         w.counter("moved_bytes", "Bytes that moves carried", bytes)
     }
 
@@ -398,10 +402,10 @@ impl Snapshot {
 
     fn members(&self, w: &mut Writer<'_>) -> fmt::Result {
         let all: Vec<(usize, &Value)> = list(&self.stats["members"]).enumerate().collect();
-        let of = |i: usize, m: &Value| vec![label("member", i), label("tier", &m["tier"])];
+        let of = |i: usize, m: &Value| vec![label("member", &i), label("tier", &m["tier"])];
         let info = all.iter().map(|(i, m)| {
             let mut labels = of(*i, m);
-            labels.push(label("path", m["path"].as_str().unwrap_or_default()));
+            labels.push(label("path", &m["path"].as_str().unwrap_or_default()));
             (labels, 1.0)
         });
         w.gauge("member_info", "Where a member is, always 1", info)?;
@@ -461,7 +465,7 @@ impl Snapshot {
         let empty = Map::new();
         let all = self.stats["by_class"].as_object().unwrap_or(&empty);
         let of = |key: &str| -> Vec<(Labels, f64)> {
-            let one = |(i, c): (&String, &Value)| (vec![label("class", i)], number(&c[key]));
+            let one = |(i, c): (&String, &Value)| (vec![label("class", &i)], number(&c[key]));
             all.iter().map(one).collect()
         };
         w.counter("class_accesses", "Accesses by kind of data", of("accesses"))?;

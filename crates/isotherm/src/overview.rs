@@ -195,43 +195,49 @@ impl Overview {
 
     /// A few lines for a terminal or a screen reader.
     pub fn lines(&self) -> String {
-        let mut text = format!("{}: {}\n", self.name, self.sentence);
-        text += &format!("policy     {}\n", self.policy);
+        let mut out = vec![format!("{}: {}\n", self.name, self.sentence)];
+        out.push(format!("policy     {}\n", self.policy));
         if self.paced {
-            text += "times      those of device models (paced)\n";
+            out.push("times      those of device models (paced)\n".to_owned());
         }
         let of = if self.whole {
             format!("mean of {}, since serving began", time(self.seconds))
         } else {
             format!("the last {}", time(self.seconds))
         };
-        text += &format!("figures    {of}\n");
+        out.push(format!("figures    {of}\n"));
         for t in &self.tiers {
-            text += &format!("tier {}     {}\n", t.tier, t.words());
+            out.push(format!("tier {}     {}\n", t.tier, t.words()));
         }
         for (i, op) in ["reads", "writes"].into_iter().enumerate() {
-            text += &format!(
+            out.push(format!(
                 "{op:<9}  {}/s, {}, mean {}, p99 {}\n",
                 count(self.per_s[i]),
                 rate(self.bytes_per_s[i]),
                 self.mean_s[i].map_or_else(|| "-".to_owned(), time),
                 time(self.p99_s[i]),
-            );
+            ));
         }
-        text += &format!("flushes    {}/s\n", count(self.per_s[2]));
-        text += &format!("queue      {} requests\n", self.queue);
-        text += &format!("moves      {}\n", self.moves_words());
+        out.push(format!("flushes    {}/s\n", count(self.per_s[2])));
+        out.push(format!("queue      {} requests\n", self.queue));
+        out.push(format!("moves      {}\n", self.moves_words()));
         if let Some((why, n)) = self.refusals.first() {
-            text += &format!("refused    {} moves, most often: {why}\n", count(*n as f64));
+            out.push(format!(
+                "refused    {} moves, most often: {why}\n",
+                count(*n as f64)
+            ));
         }
-        text += &format!("dirty      {}\n", bytes(self.dirty));
+        out.push(format!("dirty      {}\n", bytes(self.dirty)));
         if let Some(w) = self.power_w {
-            text += &format!("power      {w:.1} W\n");
+            out.push(format!("power      {w:.1} W\n"));
         }
         if self.errors > 0 {
-            text += &format!("errors     {} requests since serving began\n", self.errors);
+            out.push(format!(
+                "errors     {} requests since serving began\n",
+                self.errors
+            ));
         }
-        text
+        out.concat()
     }
 
     /// Moves a second of each kind that there was.
@@ -301,7 +307,7 @@ pub(crate) mod tests {
             stats: json!({
                 "volume": "v", "policy": "benefit", "paced": true, "elapsed_s": elapsed_s, "extent_bytes": 65536,
                 "accesses": 100 * n, "reads": 80 * n, "writes": 20 * n, "flushes": n,
-                "bytes_read": 80 * n << 12, "bytes_written": 20 * n << 12, "energy_j": 6.5 * elapsed_s, "errors": 0,
+                "bytes_read": (80 * n) << 12, "bytes_written": (20 * n) << 12, "energy_j": 6.5 * elapsed_s, "errors": 0,
                 "in_flight": 3, "copies": {"dirty_bytes": 5 << 20},
                 "latency": {"read": latency(80 * n, 0.001), "write": latency(20 * n, 0.0002)},
                 "tiers": [
@@ -324,9 +330,10 @@ pub(crate) mod tests {
     fn rates_are_of_the_time_between_two_samples() {
         let o = Overview::new(&sample(10.0, 100), None);
         assert!(o.whole && o.well);
-        assert_eq!(o.per_s, [800.0, 200.0, 10.0]);
+        let rates = o.per_s.map(|r| r.round() as u64);
+        assert_eq!(rates, [800, 200, 10]);
         let o = Overview::new(&sample(12.0, 300), Some(&sample(10.0, 100)));
-        assert_eq!((o.seconds, o.per_s[0]), (2.0, 8000.0));
+        assert_eq!((o.seconds as u64, o.per_s[0].round() as u64), (2, 8000));
         assert!((o.power_w.expect("modelled") - 6.5).abs() < 1e-9);
         let text = o.lines();
         for line in [
@@ -340,7 +347,7 @@ pub(crate) mod tests {
         }
         // Served anew in between: no negative rates.
         let o = Overview::new(&sample(1.0, 1), Some(&sample(10.0, 100)));
-        assert!(o.whole && o.per_s[0] == 80.0);
+        assert!(o.whole && (o.per_s[0] - 80.0).abs() < 1e-9);
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! The entry functions of `fuzz/` for descriptions, control lines and NBD peers, with seeded inputs for some seconds.
+//! The entry functions of `fuzz/` for descriptions, control lines, NBD peers and iSCSI initiators, with seeded inputs for some seconds.
 //! `ISOTHERM_FUZZ_SECONDS=N` runs longer, `ISOTHERM_SEED=X` repeats one input.
 
+#[path = "../../../fuzz/src/iscsi.rs"]
+mod iscsi;
 #[path = "../../../fuzz/src/nbd.rs"]
 mod nbd;
 #[path = "../../../fuzz/src/seeded.rs"]
@@ -80,6 +82,34 @@ fn nbd_peers_of_any_kind() {
         |rng| noise(rng, 3000),
         |d| {
             nbd::session(d);
+        },
+    );
+}
+
+#[test]
+fn iscsi_initiators_of_any_kind() {
+    let valid = iscsi::valid_session();
+    assert_eq!(iscsi::session(&valid), 7, "the valid session is understood");
+    for how in 0..4u8 {
+        let mut valid = valid.clone();
+        valid[0] = how;
+        run(
+            "iscsi_session",
+            1,
+            300,
+            |rng| bent(rng, &valid),
+            |d| {
+                iscsi::session(d);
+            },
+        );
+    }
+    run(
+        "iscsi_session noise",
+        0,
+        300,
+        |rng| noise(rng, 3000),
+        |d| {
+            iscsi::session(d);
         },
     );
 }

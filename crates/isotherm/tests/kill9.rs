@@ -6,7 +6,7 @@
 mod proof;
 
 use isotherm_lab::hostile::Rng;
-use proof::{Place, Shape, able, output, seed, wait};
+use proof::{Loop, Mounted, Place, Shape, able, output, run, seed, wait};
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -213,4 +213,122 @@ fn survives(policy: &'static str) {
     place.check();
     println!("{kills} kills, {total} durable writes");
     assert!(total > 0);
+}
+
+/// A database on ext4 in the first part of the volume.
+const FS_MB: u64 = VERIFIED_MB + CHURNED_MB;
+
+fn sqlite(db: &Path, text: &str) -> Option<String> {
+    // Before each answer the journal's deletion is durable, too.
+    let text = format!("PRAGMA synchronous=EXTRA; {text}");
+    let out = output(Command::new("sqlite3").arg("-batch").arg(db).arg(text));
+    let said = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    out.status.success().then_some(said)
+}
+
+/// Inserts rows from `from` on, each a transaction, until the volume is gone; the last that was acknowledged.
+fn insert_until_killed(db: &Path, from: u64) -> u64 {
+    let mut sure = from;
+    for n in from + 1.. {
+        let row = format!("INSERT INTO t VALUES({n}, hex(randomblob(400)));");
+        if sqlite(db, &row).is_none() {
+            break;
+        }
+        sure = n;
+    }
+    sure
+}
+
+/// Rows 1 to at least `sure` are there, without a gap, in a whole database; how many.
+fn check_rows(db: &Path, sure: u64) -> u64 {
+    let ask = "PRAGMA integrity_check; SELECT count(*) || ' ' || ifnull(max(n), 0) FROM t;";
+    let said = sqlite(db, ask).expect("the database opens");
+    let mut lines = said.lines();
+    assert_eq!(lines.next(), Some("ok"), "{said}");
+    let figures = lines.next().and_then(|l| l.split_once(' '));
+    let (count, last) = figures.expect("two figures");
+    assert_eq!(count, last, "rows are missing");
+    let count: u64 = count.parse().expect("a number");
+    assert!(count >= sure, "{count} rows, {sure} were acknowledged");
+    count
+}
+
+/// Policies of all kinds, one after another.
+const POLICIES: [&str; 8] = [
+    "policy=lru",
+    "policy=greendm",
+    "policy=s3-fifo",
+    "policy=hot-dst-recency",
+    "policy=linear",
+    "policy=arc",
+    "policy=hystor",
+    "policy=benefit",
+];
+
+/// sqlite on ext4, durable writes beside it, and another policy all the time: kill -9, and everything acknowledged is there.
+#[test]
+fn a_database_survives_kill_9_and_changes_of_policy() {
+    if !able(&["sqlite3", "mkfs.ext4", "losetup"], true) {
+        return;
+    }
+    let seed = seed();
+    let kills = std::env::var("ISOTHERM_KILLS").ok();
+    let kills: u64 = kills.and_then(|k| k.parse().ok()).unwrap_or(2);
+    let mut rng = Rng::new(seed ^ 0x5017);
+    // Made for caching, so that every policy can serve it.
+    let shape = Shape {
+        policy: "lru",
+        ..Shape::default()
+    };
+    let mut place = Place::new(&shape);
+    let mut held = vec![Held::default(); BLOCKS];
+    let (mut rows, mut total, mut switches) = (0, 0, 0);
+    for kill in 0..=kills {
+        let file = place.serve_file();
+        check_ours(&file, &mut held);
+        let disk = Loop::over(&file);
+        if kill == 0 {
+            run("mkfs.ext4", &["-q", &disk.0, &format!("{FS_MB}M")]);
+        }
+        let mounted = Mounted::new(&disk.0, place.path("fs"));
+        let db = mounted.0.join("db");
+        if kill == 0 {
+            let table = sqlite(&db, "CREATE TABLE t(n INTEGER PRIMARY KEY, v TEXT);");
+            assert!(table.is_some(), "no table");
+        }
+        rows = check_rows(&db, rows);
+        if kill == kills {
+            mounted.unmount();
+            drop(disk);
+            break;
+        }
+        let ours = {
+            let (file, held, seed) = (file.clone(), held.clone(), rng.draw() >> 40);
+            std::thread::spawn(move || write_until_killed(file, held, seed | 1))
+        };
+        let inserts = {
+            let db = db.clone();
+            std::thread::spawn(move || insert_until_killed(&db, rows))
+        };
+        for _ in 0..2 + rng.below(2) {
+            std::thread::sleep(Duration::from_millis(50 + rng.below(500)));
+            let policy = POLICIES[rng.below(POLICIES.len() as u64) as usize];
+            let set = output(&mut place.isotherm(&format!("set v {policy}")));
+            let why = String::from_utf8_lossy(&set.stderr);
+            assert!(set.status.success(), "{policy}: {why}");
+            switches += 1;
+        }
+        assert!(place.is_serving(), "the server ended by itself");
+        place.kill();
+        let written;
+        (held, written) = ours.join().expect("the writer");
+        rows = inserts.join().expect("the database's client");
+        total += written;
+        drop(mounted);
+        drop(disk);
+    }
+    place.stop();
+    place.check();
+    println!("{kills} kills, {switches} changes of policy, {rows} rows, {total} durable writes");
+    assert!(total + rows > 0);
 }

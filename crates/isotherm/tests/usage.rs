@@ -99,7 +99,12 @@ fn wrong_calls_say_in_one_line_what_to_do() {
             1,
             "c: ",
         ),
-        ("serve v --ublk", 1, "not in this build"),
+        (
+            "serve v --iscsi 127.0.0.1:1 --iscsi-allow-remote",
+            2,
+            "--iscsi-chap",
+        ),
+        ("serve v --iscsi 127.0.0.1:1 --iscsi-chap c", 1, "c: "),
         ("serve v --nbd unix:s", 1, "v.toml"),
         ("stop v", 1, "no such volume"),
         ("stats v", 1, "no such volume"),

@@ -1,7 +1,7 @@
 //! The real world below and above the engine: devices, buffers, front ends.
 //!
 //! ```text
-//!  nbd · block file · ublk          front ends: know their protocol, never the extent map
+//!  block file · NBD · ublk · iSCSI   front ends (front_end.rs): know their protocol, never the extent map
 //!        │ Port: op, offset, len, buffer, completion
 //!        ▼
 //!  engine thread (core + io_uring)
@@ -16,7 +16,9 @@ pub mod config;
 pub mod contents;
 pub mod device;
 pub mod error;
+pub mod front_end;
 pub mod inbox;
+pub mod iscsi;
 pub mod loop_device;
 pub mod loss;
 pub mod media;
@@ -32,6 +34,7 @@ pub mod server;
 pub mod shares;
 pub mod stack;
 mod stamp;
+pub mod ublk;
 pub mod volume;
 pub mod world;
 

@@ -84,7 +84,7 @@ impl Table {
         });
         let class = match &mut self.classifier {
             Some(c) => c.class(s.op, s.offset, s.len, s.class),
-            None => s.class,
+            None => s.class & !0x40,
         };
         Some(Request {
             tag: Tag(tag),

@@ -22,6 +22,7 @@ pub struct ClassesArgs {
 #[derive(Debug, Subcommand)]
 pub enum ClassesCommand {
     /// Say what kinds of data a served volume holds, who says so, and how they fare
+    #[command(after_help = "Example:\n  isotherm classes show v")]
     Show(VolumeArgs),
     /// Say what ranges are, and which sources count
     Set(ClassesSetArgs),

@@ -118,6 +118,7 @@ pub enum Command {
     /// Price a system: purchase, energy, power, wear, service
     Cost(CostArgs),
     /// List trace formats
+    #[command(after_help = "Example:\n  isotherm formats --json")]
     Formats(ListArgs),
     /// Mount a fast and a slow directory as one, with files that move between them
     Mount(MountArgs),
@@ -136,8 +137,8 @@ pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Cli>, Failu
     if called_as(&words, "mount.isotherm") {
         words.insert(1, "mount-helper".into());
     }
-    if words.len() < 2 {
-        // Nobody has to know `--help` to get some.
+    if words.len() < 2 && std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        // Programs get one line as for every wrong call; nobody at a terminal has to know `--help` to get some.
         crate::json::to_stdout(SHORT_HELP)?;
     }
     let text: Option<Vec<String>> = words

@@ -283,6 +283,7 @@ pub enum TraceCommand {
     /// Write a trace in another format
     Convert(TraceConvertArgs),
     /// List workload generators with parameters and source
+    #[command(after_help = "Example:\n  isotherm trace generators --json")]
     Generators(ListArgs),
 }
 
@@ -350,7 +351,6 @@ pub struct PoliciesArgs {
 
 /// A command that only lists.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  isotherm formats --json")]
 pub struct ListArgs {
     /// Where the list goes.
     #[command(flatten)]

@@ -63,10 +63,12 @@ pub struct CreateArgs {
 /// `isotherm serve`.
 #[derive(Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["block_file", "nbd", "ublk", "loop_device"]),
+    group = clap::ArgGroup::new("front end").required(true).multiple(true).args(["block_file", "nbd", "ublk", "iscsi", "loop_device"]),
     after_help = "Examples:\n  isotherm serve v --loop                  # then: mount /dev/isotherm/v /mnt\n  \
     isotherm serve v --block-file mnt        # then: losetup --direct-io=on -f mnt/v\n  \
+    isotherm serve v --ublk                  # then: mkfs.ext4 /dev/isotherm/v\n  \
     isotherm serve v --nbd unix:v.nbd --nbd 127.0.0.1:10809\n  \
+    isotherm serve v --iscsi 127.0.0.1:3260 --iscsi-chap secrets   # a line `NAME SECRET` for each initiator\n  \
     isotherm serve v --nbd 0.0.0.0:10809 --nbd-allow-remote --nbd-tls-cert server-cert.pem \\\n    \
     --nbd-tls-key server-key.pem --nbd-tls-clients ca-cert.pem"
 )]
@@ -92,9 +94,28 @@ pub struct ServeArgs {
     /// Who signs certificates of clients (PEM): whoever holds one of these may read and write the volume
     #[arg(long, value_name = "FILE", requires = "nbd_tls_cert")]
     pub nbd_tls_clients: Option<PathBuf>,
-    /// Serve as /dev/ublkbN (not in this build)
+    /// Serve as the block device /dev/ublkbN, with the link /dev/isotherm/NAME (root; Linux 6.5 with ublk_drv)
     #[arg(long)]
     pub ublk: bool,
+    /// Queues of that device, each with a thread
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "ublk", value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub ublk_queues: u16,
+    /// Remove that device if this program is killed: its users get errors then, and until then writes are faster. Without it the
+    /// device stays, its users wait for the next `serve`, and every write is durable before it is answered
+    #[arg(long, requires = "ublk")]
+    pub ublk_no_recovery: bool,
+    /// Serve as an iSCSI target on HOST:PORT of this machine; repeatable
+    #[arg(long, value_name = "ADDRESS")]
+    pub iscsi: Vec<String>,
+    /// Name of that target [default: iqn.2026-01.local.isotherm:NAME]
+    #[arg(long, value_name = "IQN", requires = "iscsi")]
+    pub iscsi_name: Option<String>,
+    /// Only initiators with a name and secret of this file log in (CHAP): lines NAME SECRET, and mutual NAME SECRET for the target
+    #[arg(long, value_name = "FILE", requires = "iscsi")]
+    pub iscsi_chap: Option<PathBuf>,
+    /// Serve iSCSI also on addresses that other machines can reach. Nothing is encrypted: only on networks that are yours
+    #[arg(long, requires_all = ["iscsi", "iscsi_chap"])]
+    pub iscsi_allow_remote: bool,
     /// Show the volume as a loop device under the stable name /dev/isotherm/NAME (root); taken away again at the end
     #[arg(long = "loop")]
     pub loop_device: bool,
@@ -187,7 +208,6 @@ pub struct TopArgs {
 /// `isotherm why`.
 #[derive(Debug, Args)]
 #[command(
-    group = clap::ArgGroup::new("where").required(true).args(["offset", "file"]),
     after_help = "Examples:\n  isotherm why v 1536M\n  isotherm why v --file /mnt/db/base.dat   # the volume holds the file system"
 )]
 pub struct WhyArgs {
@@ -195,7 +215,7 @@ pub struct WhyArgs {
     #[arg(value_parser = crate::place::parser())]
     pub volume: PathBuf,
     /// Byte of the volume (64K, 3G or plain)
-    #[arg(value_parser = crate::member::offset)]
+    #[arg(required_unless_present = "file", conflicts_with = "file", value_parser = crate::member::offset)]
     pub offset: Option<u64>,
     /// A file of the mounted file system that the volume holds: where its parts are
     #[arg(long, value_name = "PATH")]

@@ -109,15 +109,18 @@ pub fn placed(
         let mut shown = shown.map(|file| std::fs::canonicalize(Path::new(&from).join(file)).ok());
         known.is_some() && shown.any(|s| s == known)
     });
-    // A client of NBD on this machine shows no more than its name.
-    let is_nbd = place.disk.to_string_lossy().starts_with("/dev/nbd");
+    // The kernel's own device of the volume; a client of NBD or iSCSI on this machine shows no more than its name.
+    let disk = place.disk.to_string_lossy();
+    let is_ublk = (status["front_ends"].as_array().into_iter().flatten())
+        .any(|f| f.as_str().and_then(|f| f.strip_prefix("ublk:")) == Some(&*disk));
+    let is_nbd = disk.starts_with("/dev/nbd");
     // The block file of a service is in a name space of its own; its device is not.
     let is_device = status["device"]["path"].as_str().map(Path::new) == Some(&*place.disk);
-    if is_it || is_nbd || is_device || force {
+    if is_it || is_ublk || is_nbd || is_device || force {
         return Ok(place);
     }
     Err(Failure::failed(format!(
-        "{}: its file system lies on {}{}, which is not the block file of {}: name the volume below it, or give --force if it is that",
+        "{}: its file system lies on {}{}, which is neither the block file nor the ublk device of {}: name the volume below it, or give --force if it is that",
         path.display(),
         place.disk.display(),
         place

@@ -73,13 +73,14 @@ fn escaped(path: &Path) -> String {
 /// # Errors
 /// The volume cannot be served, or shows no device.
 pub fn mount(args: &MountHelperArgs) -> Result<(), Failure> {
-    let device = match device(&args.volume)? {
-        Some(device) => device,
-        None => {
-            serve(&args.volume)?;
-            device(&args.volume)?.ok_or_else(|| no_device(&args.volume))?
-        }
+    let shown = device(&args.volume)?;
+    let shown = if shown.is_some() {
+        shown
+    } else {
+        serve(&args.volume)?;
+        device(&args.volume)?
     };
+    let device = shown.ok_or_else(|| no_device(&args.volume))?;
     let (fs_type, options) = split_options(&args.o, args.of_type.as_deref());
     let mut command = Command::new("mount");
     if let Some(t) = fs_type {

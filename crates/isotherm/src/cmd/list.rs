@@ -29,10 +29,7 @@ pub fn run(args: &VolumesArgs) -> Result<(), Failure> {
     let mut all: BTreeMap<PathBuf, Value> = BTreeMap::new();
     for path in paths {
         let path = std::path::absolute(&path).unwrap_or(path);
-        if !all.contains_key(&path) {
-            let one = describe(&path);
-            all.insert(path, one);
-        }
+        all.entry(path).or_insert_with_key(|path| describe(path));
     }
     let mut list: Vec<Value> = all.into_values().collect();
     if args.all {

@@ -275,7 +275,7 @@ fn cells(t: &Table) -> String {
             let of = r.cells.iter().map(|c| {
                 let mut ours = c.ours.map_or_else(|| "-".to_owned(), figure);
                 if let Some([low, high]) = c.spread.filter(|[low, high]| low < high) {
-                    ours += &format!(" [{} to {}]", figure(low), figure(high));
+                    let _ = write!(ours, " [{} to {}]", figure(low), figure(high));
                 }
                 c.paper
                     .as_ref()

@@ -126,24 +126,24 @@ fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Fai
 
 fn file_text(answer: &Value) -> String {
     let n = |k: &str| answer[k].as_u64().unwrap_or(0);
-    let mut text = format!(
+    let mut out = vec![format!(
         "{}: {}, {} of it in {} extents of the volume\n",
         answer["file"].as_str().unwrap_or_default(),
         bytes(n("file_bytes")),
         bytes(n("mapped_bytes")),
         n("extents"),
-    );
+    )];
     if n("asked") < n("extents") {
-        text += &format!(
+        out.push(format!(
             "a large file: {} of its extents were asked for\n",
             n("asked")
-        );
+        ));
     }
     for (tier, b) in answer["bytes_by_tier"].as_object().into_iter().flatten() {
-        text += &format!(
+        out.push(format!(
             "read from tier {tier}: {}\n",
             bytes(b.as_u64().unwrap_or(0))
-        );
+        ));
     }
     let parts = answer["parts"].as_array().map_or(&[][..], Vec::as_slice);
     let word = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
@@ -166,9 +166,12 @@ fn file_text(answer: &Value) -> String {
             ]
         })
         .collect();
-    text += &table(&["extent", "bytes", "tier", "copy on", "why"], &rows);
+    out.push(table(&["extent", "bytes", "tier", "copy on", "why"], &rows));
     if parts.len() > SHOWN_MAX {
-        text += &format!("and {} more: --json has them\n", parts.len() - SHOWN_MAX);
+        out.push(format!(
+            "and {} more: --json has them\n",
+            parts.len() - SHOWN_MAX
+        ));
     }
-    text
+    out.concat()
 }

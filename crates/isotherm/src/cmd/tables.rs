@@ -1,5 +1,7 @@
 //! `policies` and `formats`: what there is.
 
+use std::fmt::Write;
+
 use isotherm_core::policy::{PRESETS, Preset, nearest};
 use isotherm_traces::Format;
 use serde_json::{Value, json};
@@ -65,7 +67,7 @@ fn overview(all: &[&Preset]) -> String {
 fn in_full(p: &Preset) -> String {
     let mut text = format!("{} ({})\n", p.name, p.kind());
     for line in wrapped(p.what, WIDE - 2) {
-        text += &format!("  {line}\n");
+        let _ = writeln!(text, "  {line}");
     }
     let params: Vec<_> = p.parameters().collect();
     let name = params.iter().map(|q| q.name.len()).max().unwrap_or(0);
@@ -76,12 +78,12 @@ fn in_full(p: &Preset) -> String {
         let words = format!("{}; default {}", q.what, q.default);
         for (i, line) in wrapped(&words, WIDE - name - 4).into_iter().enumerate() {
             let key = if i == 0 { q.name } else { "" };
-            text += &format!("  {key:<name$}  {line}\n");
+            let _ = writeln!(text, "  {key:<name$}  {line}");
         }
     }
     text += "\nsource\n";
     for line in wrapped(p.source, WIDE - 2) {
-        text += &format!("  {line}\n");
+        let _ = writeln!(text, "  {line}");
     }
     text
 }

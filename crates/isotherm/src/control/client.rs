@@ -62,6 +62,7 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
 
 impl Client {
     /// From now on an answer must come within `limit`: for whoever asks many, so that one that hangs does not hold up the rest.
+    #[must_use]
     pub fn with_limit(self, limit: std::time::Duration) -> Client {
         // Without it the answer is waited for, as by others.
         let _ = self.stream.get_ref().set_read_timeout(Some(limit));

@@ -143,7 +143,8 @@ pub fn has(program: &str) -> bool {
 
 pub fn get(address: &str, path: &str) -> String {
     let mut peer = TcpStream::connect(address).expect("connects");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    peer.set_read_timeout(Some(LIMIT)).expect("set");
     peer.write_all(request.as_bytes()).expect("written");
     let mut text = String::new();
     peer.read_to_string(&mut text).expect("read");

@@ -180,7 +180,8 @@ fn the_service_manager_is_told() {
             let n = socket
                 .recv(&mut b)
                 .unwrap_or_else(|e| panic!("{what} was not told: {e}: {heard}"));
-            heard += &format!("{}\n", String::from_utf8_lossy(&b[..n]));
+            heard.push_str(&String::from_utf8_lossy(&b[..n]));
+            heard.push('\n');
         }
     };
     let mut command = m.command("serve v --nbd unix:n");

@@ -1,5 +1,7 @@
 //! What an experiment gives: tables, claims and their verdicts.
 
+use std::fmt::Write;
+
 use serde::Serialize;
 
 use super::paper::{Entry, Printed};
@@ -229,13 +231,12 @@ impl Claim {
         let e = &self.evidence;
         let mut text = self.why.clone();
         if e.seeds > 1 {
-            text += &match &e.printed {
+            let _ = match &e.printed {
                 Some(_) => {
-                    let (low, high) = e
-                        .figures
-                        .iter()
-                        .fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
-                    format!(
+                    let low = e.figures.iter().copied().fold(f64::MAX, f64::min);
+                    let high = e.figures.iter().copied().fold(f64::MIN, f64::max);
+                    write!(
+                        text,
                         "; over {} seeds {low:.3} to {high:.3} {}, {} of {} within 20 %, {:.0} % needed",
                         e.seeds,
                         e.unit,
@@ -244,11 +245,11 @@ impl Claim {
                         ENOUGH * 100.0
                     )
                 }
-                None => format!("; with {} of {} seeds", e.passed, e.seeds),
+                None => write!(text, "; with {} of {} seeds", e.passed, e.seeds),
             };
         }
         if let Some(why) = &self.not_counted {
-            text += &format!("; not counted: {why}");
+            let _ = write!(text, "; not counted: {why}");
         }
         text
     }

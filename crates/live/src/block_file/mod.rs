@@ -51,6 +51,7 @@
 //! the engine's thread; see `bench/block-file/handoff.sh`. Neither through io_uring.
 
 mod error;
+pub mod front;
 mod mountpoint;
 mod pump;
 pub(crate) mod ring;

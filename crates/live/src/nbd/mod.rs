@@ -9,6 +9,7 @@
 //! The protocol is that of <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle
 //! handshake, simple and structured replies, `base:allocation`.
 
+pub mod front;
 mod outbox;
 pub mod proto;
 mod relay;

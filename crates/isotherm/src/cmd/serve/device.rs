@@ -6,11 +6,14 @@
 //! Taken away in the opposite order, and not while somebody uses it. A device that a killed server left behind is released
 //! before a new one is attached: its file is gone, it answers errors.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
+use isotherm_live::block_file::{self, Mount};
+use isotherm_live::front_end::{Can, FrontEnd, Kind, Way};
 use isotherm_live::loop_device::{self, LoopDevice};
 use serde_json::{Value, json};
 
@@ -21,6 +24,102 @@ use crate::{Failure, notify, place};
 
 /// How often members that are not there are looked for.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// What `status` tells of the device: nothing until there is one.
+pub(super) type Told = Arc<Mutex<Value>>;
+
+/// `--loop`: a block file and a loop device over it.
+pub(super) struct Wanted {
+    pub dir: PathBuf,
+    /// The directory is ours and goes with the block file.
+    pub own: bool,
+    pub options: block_file::Options,
+    pub told: Told,
+}
+
+impl Kind for Wanted {
+    fn names(&self, name: &str) -> Vec<String> {
+        vec![format!("block-file:{}", self.dir.join(name).display())]
+    }
+
+    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
+        let words = |e: &dyn std::fmt::Display| io::Error::other(e.to_string());
+        let names = self.names(&way.name);
+        clear_stale(&self.dir.join(&way.name));
+        let port = Arc::clone(&way.port);
+        let mount =
+            block_file::mount_on_engine(&way.engine, port, &self.dir, &way.name, &self.options)
+                .map_err(|e| words(&e))?;
+        let (read_only, block) = (way.port.read_only(), way.port.block_bytes());
+        let shown =
+            Shown::start(mount.file(), &way.name, read_only, block).map_err(|e| words(&e))?;
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = shown.describe();
+        Ok(Box::new(Looped {
+            names,
+            shown: Some(shown),
+            mount,
+            own_dir: self.own.then_some(self.dir),
+        }))
+    }
+}
+
+/// A block file with a loop device over it, which goes before it.
+struct Looped {
+    names: Vec<String>,
+    shown: Option<Shown>,
+    mount: Mount,
+    own_dir: Option<PathBuf>,
+}
+
+impl FrontEnd for Looped {
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    fn can(&self) -> Can {
+        Can {
+            fua: false,
+            discard: true,
+            write_zeroes: true,
+            classes: false,
+            resize: false,
+        }
+    }
+
+    fn refuse_new(&mut self) {
+        self.mount.refuse_new();
+    }
+
+    fn users(&mut self) -> Option<String> {
+        self.leave().err()?;
+        Some(match &self.shown {
+            Some(shown) => format!("{} is in use", shown.link().display()),
+            None => format!("{} is open", self.mount.file().display()),
+        })
+    }
+
+    fn leave(&mut self) -> Result<(), String> {
+        if let Some(shown) = &mut self.shown {
+            if !shown.detach() {
+                let link = shown.link().display();
+                return Err(format!("{link} is in use: unmount what is on it first"));
+            }
+            self.shown = None;
+        }
+        self.mount.unmount().map_err(|e| e.to_string())
+    }
+
+    fn stop(self: Box<Self>) {
+        if let Some(shown) = self.shown {
+            shown.abandon();
+        }
+        drop(self.mount);
+        if let Some(dir) = self.own_dir {
+            // Empty again, unless somebody put something there.
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
 
 /// The volume as a loop device.
 pub(super) struct Shown {

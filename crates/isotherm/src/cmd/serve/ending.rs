@@ -6,17 +6,14 @@
 //!                                        │ no: look again, until --stop-timeout or a second signal: cut them off ─┘
 //! ```
 
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use isotherm_core::RequestOp;
-use isotherm_live::nbd::server::Server as NbdServer;
-use isotherm_live::{Server, block_file};
-use serde_json::Value;
+use isotherm_live::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::device::Shown;
+use super::fronts::Fronts;
 use crate::Failure;
 
 /// How often the main thread looks whether the engine's thread is still there.
@@ -33,89 +30,6 @@ pub(super) enum End {
     Signal(&'static str),
     /// Somebody waits for the outcome.
     Asked(Asker),
-}
-
-/// What shows the volume to clients.
-#[derive(Default)]
-pub(super) struct FrontEnds {
-    /// The loop device over the block file; goes before it.
-    pub device: Option<Shown>,
-    pub mount: Option<block_file::Mount>,
-    /// The directory of the block file, if it is ours.
-    pub own_dir: Option<PathBuf>,
-    pub nbd: Option<NbdServer>,
-}
-
-impl FrontEnds {
-    /// Shows the block file as a loop device; what `status` says of it.
-    pub(super) fn show(&mut self, name: &str, server: &Server) -> Result<Value, Failure> {
-        let Some(mount) = &self.mount else {
-            return Ok(Value::Null);
-        };
-        let port = server.port();
-        let shown = Shown::start(mount.file(), name, port.read_only(), port.block_bytes())?;
-        let words = shown.describe();
-        self.device = Some(shown);
-        Ok(words)
-    }
-
-    fn refuse_new(&mut self) {
-        if let Some(mount) = &self.mount {
-            mount.refuse_new();
-        }
-        if let Some(nbd) = &mut self.nbd {
-            nbd.refuse_new();
-        }
-    }
-
-    /// Takes the device and the block file away if nobody has them open; else who does.
-    fn unmount(&mut self) -> Result<(), String> {
-        if let Some(device) = &mut self.device {
-            if !device.detach() {
-                return Err(format!(
-                    "{} is in use: unmount what is on it first",
-                    device.link().display()
-                ));
-            }
-            self.device = None;
-        }
-        let Some(mount) = &mut self.mount else {
-            return Ok(());
-        };
-        mount.unmount().map_err(|e| e.to_string())
-    }
-
-    /// Who still uses the volume, in words; empty when nobody does.
-    fn users(&mut self) -> Vec<String> {
-        let mut users = Vec::new();
-        if let (Err(_), Some(device)) = (self.unmount(), &self.device) {
-            users.push(format!("{} is in use", device.link().display()));
-        } else if self.mount.as_mut().is_some_and(|m| m.unmount().is_err()) {
-            let file = self.mount.as_ref().map(|m| m.file().display().to_string());
-            users.push(format!("{} is open", file.unwrap_or_default()));
-        }
-        match self.nbd.as_ref().map_or(0, NbdServer::clients) {
-            0 => {}
-            1 => users.push("1 NBD client is connected".into()),
-            n => users.push(format!("{n} NBD clients are connected")),
-        }
-        users
-    }
-
-    /// No request comes after this. Who is still there gets errors.
-    pub(super) fn end(self) {
-        if let Some(device) = self.device {
-            device.abandon();
-        }
-        drop(self.mount);
-        if let Some(dir) = self.own_dir {
-            // Empty again, unless somebody put something there.
-            let _ = std::fs::remove_dir(dir);
-        }
-        if let Some(nbd) = self.nbd {
-            nbd.stop();
-        }
-    }
 }
 
 /// SIGHUP only if whoever started us did not have it ignored, as `nohup` does.
@@ -173,7 +87,7 @@ fn died(server: &Server) -> Result<(), Failure> {
 pub(super) fn wait(
     ended: &Receiver<End>,
     server: &Server,
-    front: &mut FrontEnds,
+    front: &Fronts,
     patience: Duration,
 ) -> Result<Vec<Asker>, Failure> {
     let mut said = false;
@@ -190,7 +104,7 @@ pub(super) fn wait(
                 say_failure(server, &mut said);
                 return drain(name, ended, server, front, patience);
             }
-            Ok(End::Asked(asker)) => match front.unmount() {
+            Ok(End::Asked(asker)) => match front.lock().leave() {
                 Ok(()) => return Ok(vec![asker]),
                 Err(e) => {
                     // Nobody listens any more: then it was not important.
@@ -206,16 +120,16 @@ fn drain(
     signal: &str,
     ended: &Receiver<End>,
     server: &Server,
-    front: &mut FrontEnds,
+    front: &Fronts,
     patience: Duration,
 ) -> Result<Vec<Asker>, Failure> {
     let deadline = Instant::now() + patience;
     let mut askers = Vec::new();
-    front.refuse_new();
+    front.lock().refuse_new();
     let flushed = flush(server);
     let mut told = false;
     loop {
-        let users = front.users();
+        let users = front.lock().users();
         if users.is_empty() {
             return Ok(askers);
         }

@@ -12,6 +12,7 @@ use isotherm_live::{Handle, VolumeConfig};
 use serde_json::{Value, json};
 
 use super::ending::End;
+use super::fronts::Fronts;
 use crate::classes;
 use crate::cmd::ask::describe;
 use crate::cmd::settings::{keep_value, with_param, with_words};
@@ -33,13 +34,13 @@ pub(super) struct Live {
     /// One change of settings at a time.
     pub(super) settings: Mutex<()>,
     pub(super) begun: Instant,
-    pub(super) front_ends: Vec<String>,
+    pub(super) fronts: Fronts,
     pub(super) read_only: bool,
     pub(super) missing: Vec<u8>,
     pub(super) recovery: Value,
     pub(super) ends: Mutex<Sender<End>>,
     /// The block device, once there is one.
-    pub(super) device: Mutex<Value>,
+    pub(super) device: super::device::Told,
 }
 
 impl Live {
@@ -48,10 +49,6 @@ impl Live {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
-    }
-
-    pub(super) fn set_device(&self, device: Value) {
-        *self.device.lock().unwrap_or_else(PoisonError::into_inner) = device;
     }
 
     /// Which members sleep, in their order.
@@ -129,7 +126,7 @@ impl Live {
             ("copies", copies),
             ("params", params),
             ("fast_bytes_by_class", self.fast_by_class()?),
-            ("front_ends", json!(self.front_ends)),
+            ("front_ends", json!(self.fronts.lock().names())),
             ("pid", json!(std::process::id())),
             ("program", json!(crate::cmd::ask::PROGRAM)),
             ("elapsed_s", json!(self.elapsed().as_secs_f64())),
@@ -325,6 +322,7 @@ impl Service for Live {
                 let mut stats =
                     self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
                 stats["failure"] = failure;
+                stats["front_ends"] = self.fronts.lock().figures();
                 let fast = classes::quick_contents(&self.handle)?;
                 let (counters, counts, front_end) = self.on_engine(|e, w| {
                     let c = w.classifier();

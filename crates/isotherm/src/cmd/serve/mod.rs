@@ -2,16 +2,16 @@
 
 mod device;
 mod ending;
+mod fronts;
 mod live;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use isotherm_live::classes::Keeper;
-use isotherm_live::nbd::server::{Address, Config, Server as NbdServer};
-use isotherm_live::nbd::tls::Tls;
-use isotherm_live::port::Port;
-use isotherm_live::{OpenMode, Volume, VolumeConfig, block_file};
+use isotherm_live::config::parse_uuid;
+use isotherm_live::front_end::Way;
+use isotherm_live::{OpenMode, Volume};
 use serde_json::{Value, json};
 
 use crate::args::ServeArgs;
@@ -20,7 +20,7 @@ use crate::events_file::EventsFile;
 use crate::place::Registered;
 use crate::tap::Tap;
 use crate::{Failure, notify};
-use ending::FrontEnds;
+use fronts::Fronts;
 use live::Live;
 
 /// Serve until stopped.
@@ -28,26 +28,7 @@ use live::Live;
 /// # Errors
 /// The volume cannot be opened or a front end not started; nothing stays mounted or listening then.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let addresses = args
-        .nbd
-        .iter()
-        .map(|a| {
-            a.parse::<Address>()
-                .map_err(|e| Failure::usage(e.to_string()))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    if args.ublk {
-        return Err(Failure::failed(
-            "ublk is not in this build: use --block-file DIR and a loop device, or --nbd",
-        ));
-    }
-    let tls = match (&args.nbd_tls_cert, &args.nbd_tls_key, &args.nbd_tls_clients) {
-        (Some(cert), Some(key), Some(clients)) => Some(
-            Tls::load(cert, key, clients)
-                .map_err(|e| Failure::failed(crate::failure::reason(&e)))?,
-        ),
-        _ => None,
-    };
+    fronts::check(args)?;
     if !isotherm_live::volume::description(&args.volume).exists() {
         // Says so in the words that all commands use.
         crate::control::client::served(&args.volume)?;
@@ -73,6 +54,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     report(&volume);
     judge_loss(&volume, args.accept_loss)?;
     let config = volume.config().clone();
+    let shown = device::Told::default();
+    let kinds = fronts::kinds(args, &config, &shown)?;
+    let fronts = Fronts::new(kinds.iter().flat_map(|k| k.names(&config.name)).collect());
     let recovery = recovery(&volume);
     let missing: Vec<u8> = volume.report().missing.iter().map(|m| m.0).collect();
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
@@ -98,12 +82,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         config: Mutex::new(config.clone()),
         settings: Mutex::default(),
         begun: Instant::now(),
-        front_ends: front_end_names(args, &config),
+        fronts: fronts.clone(),
         read_only: args.read_only,
         missing,
         recovery,
         ends: Mutex::new(ends),
-        device: Mutex::default(),
+        device: shown,
     });
     for source in &config.io.classes_off {
         crate::classes::switch(&server.handle(), source, false)
@@ -115,38 +99,19 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
     let control = Control::start(&socket, service.clone())?;
     let metrics = start_metrics(args, &service)?;
-    let port: Arc<dyn Port> = tap.clone();
-    let mut front = FrontEnds::default();
-    if !addresses.is_empty() {
-        let server = NbdServer::start_on_engine(
-            server.handle(),
-            Arc::clone(&port),
-            &addresses,
-            Config {
-                allow_remote: args.nbd_allow_remote,
-                tls,
-                ..Config::new(&config.name)
-            },
-        );
-        front.nbd = Some(server.map_err(|e| Failure::failed(crate::failure::reason(&e)))?);
-    }
-    let options = block_file::Options {
-        preferred_bytes: config.extent.0 as u32,
-        ring: config.io.fuse_ring,
-        ..block_file::Options::default()
+    let way = Way {
+        engine: server.handle(),
+        port: tap.clone(),
+        name: config.name.clone(),
+        uuid: (config.uuid.as_deref().and_then(parse_uuid)).unwrap_or_default(),
+        extent: config.extent.0 as u32,
     };
-    if let Some((dir, own)) = device::block_dir(args, &config.name)? {
-        if args.loop_device {
-            device::clear_stale(&dir.join(&config.name));
-        }
-        let mount =
-            block_file::mount_on_engine(&server.handle(), port, &dir, &config.name, &options);
-        front.mount = Some(mount.map_err(|e| Failure::failed(e.to_string()))?);
-        front.own_dir = own.then_some(dir);
-    }
-    if args.loop_device {
-        let shown = front.show(&config.name, &server)?;
-        service.set_device(shown);
+    // However this ends, front ends go before the engine does.
+    let _end = fronts.ended_with();
+    for kind in kinds {
+        let started = kind.start(&way);
+        let started = started.map_err(|e| Failure::failed(crate::failure::reason(&e)))?;
+        fronts.lock().add(started);
     }
     for note in &notes {
         eprintln!("isotherm: {note}");
@@ -156,14 +121,14 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     say("ready");
     notify::tell(&format!(
         "READY=1\nSTATUS=serving {}",
-        crate::human::bytes(server.handle().volume_bytes())
+        crate::human::bytes(server.port().volume_bytes())
     ));
     let patience = Duration::from_secs(args.stop_timeout);
-    let waiting = ending::wait(&ended, &server, &mut front, patience)?;
+    let waiting = ending::wait(&ended, &server, &fronts, patience)?;
     notify::tell("STOPPING=1\nSTATUS=writing everything down");
     drop((keeper, metrics, registered));
     // Front ends first, so that nothing new comes; then what was handed over is served and written down.
-    front.end();
+    fronts.end();
     tap.end();
     let stopped = server.stop().map_err(|e| e.to_string());
     if let Some(events) = events {
@@ -247,14 +212,4 @@ fn start_metrics(
     let server = crate::metrics::start(address, move || service.snapshot())?;
     eprintln!("isotherm: metrics at {}", server.address());
     Ok(Some(server))
-}
-
-fn front_end_names(args: &ServeArgs, config: &VolumeConfig) -> Vec<String> {
-    let own = || device::block_dir(args, &config.name).ok().flatten();
-    let dir = (args.block_file.clone()).or_else(|| own().map(|d| d.0));
-    let file = dir
-        .iter()
-        .map(|d| format!("block-file:{}", d.join(&config.name).display()));
-    file.chain(args.nbd.iter().map(|a| format!("nbd:{a}")))
-        .collect()
 }

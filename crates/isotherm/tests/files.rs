@@ -1,0 +1,91 @@
+//! `mount` and `files`: two directories as one, asked and given orders.
+
+mod common;
+
+use common::Place;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+#[test]
+fn a_mounted_pair_of_directories_answers_and_obeys() {
+    let place = Place::new();
+    for dir in ["fast", "slow", "mnt"] {
+        fs::create_dir(place.path(dir)).expect("made");
+    }
+    let said = place.fails("mount --fast fast --slow nowhere mnt");
+    assert!(said.contains("nowhere: this tier is missing"), "{said}");
+    let said = place.fails("files status mnt");
+    assert!(said.contains("no tiering file system"), "{said}");
+    if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
+        println!("SKIPPED: needs /dev/fuse and root");
+        return;
+    }
+    let call =
+        "mount --fast fast --slow slow --rule *.iso=slow --watermarks 100,100 --no-moves mnt";
+    let mut server = place.command(call).spawn().expect("starts");
+    let mounted = || {
+        fs::read_to_string("/proc/self/mounts")
+            .is_ok_and(|m| m.contains(&place.path("mnt").display().to_string()))
+    };
+    for _ in 0..600 {
+        if mounted() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        fs::create_dir(place.path("mnt/d")).expect("made");
+        fs::write(place.path("mnt/d/a"), "hello").expect("written");
+        fs::write(place.path("mnt/x.iso"), "disc").expect("written");
+        assert!(place.path("fast/d/a").exists());
+        place.json("files status mnt", "files-status");
+        place.ok("files pin mnt/d --to slow");
+        let wanted = place.json("files migrate mnt --dry-run", "files-dry-run");
+        assert_eq!(wanted["files"], 2, "{wanted}");
+        let moved = place.json("files migrate mnt --now", "files-migrate");
+        assert_eq!((&moved["done"], &moved["failed"]), (&2.into(), &0.into()));
+        assert_eq!(
+            fs::read_to_string(place.path("slow/d/a")).expect("moved"),
+            "hello"
+        );
+        assert_eq!(
+            fs::read_to_string(place.path("mnt/d/a")).expect("there"),
+            "hello"
+        );
+        assert_eq!(place.json("files where mnt/d/a", "files-where")["tier"], 1);
+        assert_eq!(
+            place.json("files why mnt/d/a", "files-why")["decided_by"],
+            "pin"
+        );
+        assert_eq!(
+            place.json("files why mnt/x.iso", "files-why")["rule"],
+            "*.iso=slow"
+        );
+        place.ok("files policy mnt/d hro --share 30");
+        // Wrong usage, found before anything is asked.
+        let refused = place.run("files policy mnt/d hro --share 101");
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("101"));
+        place.ok("files unpin mnt/d");
+        assert_eq!(place.json("files check mnt", "files-check")["ok"], true);
+        assert_eq!(
+            place.json("files stats mnt", "files-stats")["moves"]["done"],
+            2
+        );
+    }));
+    let pid = server.id().to_string();
+    place.tool("kill", &["-TERM", &pid]);
+    let ended = server.wait().expect("ends");
+    if mounted() {
+        place.tool("umount", &["-l", &place.path("mnt").display().to_string()]);
+    }
+    if let Err(e) = work {
+        std::panic::resume_unwind(e);
+    }
+    assert!(ended.success());
+    assert_eq!(
+        fs::read_to_string(place.path("slow/d/a")).expect("a plain file"),
+        "hello"
+    );
+}

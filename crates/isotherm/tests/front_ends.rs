@@ -1,0 +1,192 @@
+//! Several front ends of one volume at once, as the program serves them: iSCSI beside NBD, classes of requests, kill -9, and ublk
+//! where the kernel has it.
+
+mod common;
+
+use common::{Place, fits};
+use isotherm_live::iscsi::testing::Initiator;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+const WRITE: u8 = 0x8a;
+const READ: u8 = 0x88;
+const FLUSH: [u8; 16] = [0x91, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const TARGET: &str = "iqn.2026-01.local.isotherm:v";
+
+fn volume() -> Place {
+    let place = Place::new();
+    place.ok("create v --fast fast.img:16M --slow slow.img:64M");
+    place
+}
+
+/// An address that nobody listens on just now.
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound")
+}
+
+fn login(at: SocketAddr) -> Initiator {
+    Initiator::login(at, "iqn.x:a", TARGET, None).expect("logged in")
+}
+
+fn write(i: &mut Initiator, lba: u64, class: u8, data: &[u8]) {
+    let cdb = Initiator::blocks(WRITE, lba, (data.len() / 512) as u32, class, false);
+    let done = i.command(&cdb, 0, data).expect("answered");
+    assert_eq!((done.status, done.sense), (0, None));
+}
+
+fn read(i: &mut Initiator, lba: u64, class: u8, bytes: u32) -> Vec<u8> {
+    let cdb = Initiator::blocks(READ, lba, bytes / 512, class, false);
+    let done = i.command(&cdb, bytes, &[]).expect("answered");
+    assert_eq!((done.status, done.sense), (0, None));
+    done.data
+}
+
+#[test]
+fn group_numbers_become_classes_beside_nbd() {
+    let place = volume();
+    let at = free();
+    let served = place.serve(&format!("v --iscsi {at} --nbd unix:n"));
+    let mut i = login(at);
+    for class in [1u8, 7, 7, 25, 31] {
+        write(&mut i, u64::from(class) * 256, class, &[class; 8192]);
+        assert!(read(&mut i, u64::from(class) * 256, 0, 8192) == [class; 8192]);
+    }
+    let stats = place.json("stats v", "stats");
+    let sources = stats["classes"]["sources"].as_array().expect("sources");
+    assert_eq!(sources[0]["source"], "front-end");
+    assert_eq!(sources[0]["requests"], 5, "the reads came without a class");
+    for (class, writes) in [("1", 1), ("7", 2), ("25", 1), ("31", 1)] {
+        let row = &stats["by_class"][class];
+        assert_eq!(row["requests"].as_u64(), Some(writes), "{class}: {row}");
+    }
+    let fronts = stats["front_ends"].as_array().expect("front ends");
+    assert_eq!(fronts.len(), 2);
+    let can = |n: usize| fronts[n]["can"]["classes"].as_bool();
+    assert_eq!((can(0), can(1)), (Some(false), Some(true)));
+    assert_eq!(fronts[1]["counts"]["clients"], 1);
+    let status = place.json("status v", "status");
+    let names = status["front_ends"].to_string();
+    assert!(
+        names.contains("nbd:unix:n") && names.contains(&format!("iscsi:{at}/{TARGET}")),
+        "{names}"
+    );
+    // What one wrote the other reads.
+    let out = place.tool("nbdcopy", &["nbd+unix:///?socket=n", "all"]);
+    assert!(out.status.success());
+    let all = std::fs::read(place.path("all")).expect("read");
+    assert!(all[7 * 256 * 512..][..8192] == [7; 8192]);
+    i.logout().expect("left");
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn what_was_flushed_survives_kill_9_for_a_client_that_comes_back() {
+    let place = volume();
+    let at = free();
+    for round in 1..=3u8 {
+        let served = place.serve(&format!("v --iscsi {at}"));
+        let mut i = login(at);
+        for n in 1..round {
+            assert!(
+                read(&mut i, u64::from(n) * 2048, 0, 1 << 20) == vec![n; 1 << 20],
+                "{n}"
+            );
+        }
+        write(&mut i, u64::from(round) * 2048, 0, &vec![round; 1 << 20]);
+        assert_eq!(i.command(&FLUSH, 0, &[]).expect("answered").status, 0);
+        // Unflushed, and half sent: these may be lost, nothing else.
+        write(&mut i, 40_000, 0, &[round; 4096]);
+        i.immediate = 512;
+        i.begin(
+            &Initiator::blocks(WRITE, 50_000, 64, 0, false),
+            0,
+            &vec![round; 32 << 10],
+        )
+        .expect("sent");
+        served.kill();
+        assert!(i.is_closed());
+    }
+    place.ok("check v");
+}
+
+#[test]
+fn secrets_are_asked_for_and_kept() {
+    let place = volume();
+    let file = place.path("secrets");
+    std::fs::write(&file, "joe secret-of-joe\n").expect("written");
+    let mode =
+        |m| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(m)).expect("set");
+    let at = free();
+    let call = format!("v --iscsi {at} --iscsi-chap secrets");
+    mode(0o644);
+    assert!(place.fails(&format!("serve {call}")).contains("chmod 600"));
+    mode(0o600);
+    assert!(
+        place
+            .fails("serve v --iscsi 0.0.0.0:0")
+            .contains("--iscsi-allow-remote")
+    );
+    let _served = place.serve(&call);
+    assert!(Initiator::login(at, "iqn.x:a", TARGET, None).is_err());
+    let mut joe =
+        Initiator::login(at, "iqn.x:a", TARGET, Some(("joe", "secret-of-joe"))).expect("in");
+    write(&mut joe, 0, 0, &[1; 512]);
+    let out = place.tool(
+        "iscsi-ls",
+        &["-s", &format!("iscsi://joe%secret-of-joe@{at}")],
+    );
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains(TARGET) && text.contains("Lun:0"), "{text}");
+}
+
+#[test]
+fn ublk_works_or_is_said_to_be_missing() {
+    let place = volume();
+    if !std::path::Path::new("/dev/ublk-control").exists() {
+        let why = place.fails("serve v --ublk");
+        assert!(
+            why.contains("/dev/ublk-control") && why.contains("--block-file"),
+            "{why}"
+        );
+        println!("skipped: this kernel has no ublk");
+        return;
+    }
+    let served = place.serve("v --ublk");
+    let status = place.json("status v", "status");
+    let name = status["front_ends"][0]
+        .as_str()
+        .and_then(|n| n.strip_prefix("ublk:"))
+        .expect("ublk");
+    let dd = |args: &[&str]| {
+        let out = Command::new("dd").args(args).output().expect("dd");
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+    };
+    let data = place.path("data");
+    std::fs::write(&data, vec![0xa5; 1 << 20]).expect("written");
+    dd(&[
+        &format!("if={}", data.display()),
+        &format!("of={name}"),
+        "bs=1M",
+        "oflag=direct",
+        "conv=fsync",
+    ]);
+    let back = place.path("back");
+    dd(&[
+        &format!("if={name}"),
+        &format!("of={}", back.display()),
+        "bs=1M",
+        "count=1",
+        "iflag=direct",
+    ]);
+    assert!(std::fs::read(back).expect("read") == vec![0xa5; 1 << 20]);
+    place.ok("stop v");
+    assert!(!std::path::Path::new(name).exists(), "the device is gone");
+    drop(served);
+    fits(&status, "status");
+}

@@ -1,0 +1,71 @@
+//! The block file as a [`FrontEnd`].
+
+use super::{Mount, Options, mount_on_engine};
+use crate::front_end::{Can, FrontEnd, Kind, Way};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A block file in `dir`.
+#[derive(Debug)]
+pub struct Wanted {
+    /// An empty directory.
+    pub dir: PathBuf,
+    /// See there.
+    pub options: Options,
+}
+
+impl Kind for Wanted {
+    fn names(&self, name: &str) -> Vec<String> {
+        vec![format!("block-file:{}", self.dir.join(name).display())]
+    }
+
+    fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>> {
+        let name = self.names(&way.name);
+        let mount = mount_on_engine(
+            &way.engine,
+            Arc::clone(&way.port),
+            &self.dir,
+            &way.name,
+            &self.options,
+        );
+        let mount = mount.map_err(|e| io::Error::other(e.to_string()))?;
+        Ok(Box::new(Shown { name, mount }))
+    }
+}
+
+struct Shown {
+    name: Vec<String>,
+    mount: Mount,
+}
+
+impl FrontEnd for Shown {
+    fn names(&self) -> Vec<String> {
+        self.name.clone()
+    }
+
+    fn can(&self) -> Can {
+        Can {
+            fua: false,
+            discard: true,
+            write_zeroes: true,
+            classes: false,
+            resize: false,
+        }
+    }
+
+    fn refuse_new(&mut self) {
+        self.mount.refuse_new();
+    }
+
+    fn users(&mut self) -> Option<String> {
+        let file = self.mount.file().display().to_string();
+        self.leave().err().map(|_| format!("{file} is open"))
+    }
+
+    fn leave(&mut self) -> Result<(), String> {
+        self.mount.unmount().map_err(|e| e.to_string())
+    }
+
+    fn stop(self: Box<Self>) {}
+}

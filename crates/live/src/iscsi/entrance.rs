@@ -1,0 +1,109 @@
+//! The login of a peer on its connection.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::input::Input;
+use super::login::{Login, Step, Terms, numbered};
+use super::outbox::{Outbox, WINDOW};
+use super::pdu::{Incoming, What, put_data_len};
+use super::server::{End, Shared};
+use super::session::Session;
+
+/// A session that has begun; the status number with which its writer goes on.
+pub(super) struct Begun {
+    pub session: Session,
+    pub stat_sn: u32,
+    pub terms: Terms,
+}
+
+/// Lets a peer log in.
+pub(super) fn login(
+    shared: &Arc<Shared>,
+    outbox: &Arc<Outbox>,
+    tsih: u16,
+    challenge: (u8, [u8; 16]),
+) -> Result<Begun, End> {
+    let socket = || outbox.socket().try_clone().map_err(|_| End::Lost);
+    let mut input = Input::new(socket()?);
+    let patience = shared.config.patience;
+    input.until = Some(Instant::now() + patience.handshake);
+    let target = shared.target();
+    let mut login = Login::new(target, tsih, challenge.0, challenge.1);
+    let mut stat_sn = None;
+    let lost = |e: io::Error| match e.kind() {
+        io::ErrorKind::TimedOut => End::Stalled,
+        _ => End::Lost,
+    };
+    loop {
+        input
+            .set_patience(patience.handshake)
+            .map_err(|_| End::Lost)?;
+        let b = input.header(false).map_err(lost)?.ok_or(End::Eof)?;
+        let incoming = Incoming::parse(&b).map_err(|v| End::Violation(v.0))?;
+        let What::Login(request) = incoming.what else {
+            return Err(End::Violation("a request before the login"));
+        };
+        let mut text = vec![0; incoming.data.min(16 << 10)];
+        if text.len() != incoming.data {
+            return Err(End::Violation("a login with too much text"));
+        }
+        input.skip(incoming.more_header).map_err(lost)?;
+        input.fill(&mut text).map_err(lost)?;
+        input.skip(incoming.padding).map_err(lost)?;
+        let step = login.step(&request, &text);
+        if let Step::Begin(..) = step {
+            outbox.begin(request.cmd_sn);
+            let terms = login.terms();
+            shared.enter(outbox, &terms.initiator, request.isid, terms.discovery);
+        }
+        let stat = stat_sn.get_or_insert(request.exp_stat_sn);
+        let window = (request.cmd_sn, request.cmd_sn.wrapping_add(WINDOW - 1));
+        let (mut b, text, ends) = match step {
+            Step::Reply(b, text) => (numbered(b, *stat, window.0, window.1), text, None),
+            Step::Begin(b, text) => (numbered(b, *stat, window.0, window.1), text, Some(Ok(()))),
+            Step::Refuse(b, why) => (
+                numbered(b, *stat, window.0, window.1),
+                Vec::new(),
+                Some(Err(why)),
+            ),
+        };
+        *stat = stat.wrapping_add(1);
+        put_data_len(&mut b, text.len());
+        let mut bytes = b.to_vec();
+        bytes.extend_from_slice(&text);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        let mut to = outbox.socket();
+        to.write_all(&bytes).map_err(|_| End::Lost)?;
+        match ends {
+            None => {}
+            Some(Err(why)) => return Err(End::Refused(why)),
+            Some(Ok(())) => {
+                input.until = None;
+                input
+                    .set_patience(patience.transmission)
+                    .map_err(|_| End::Lost)?;
+                let (terms, stat_sn) = (login.terms().clone(), *stat);
+                let session = Session {
+                    shared: Arc::clone(shared),
+                    share: shared.port.share(),
+                    input,
+                    outbox: Arc::clone(outbox),
+                    terms: terms.clone(),
+                    transfers: Vec::new(),
+                    held: VecDeque::new(),
+                    next_ttt: 1,
+                    text: Vec::new(),
+                    logged_out: false,
+                };
+                return Ok(Begun {
+                    session,
+                    stat_sn,
+                    terms,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Bytes of one initiator as they come, with limits on how long they may take.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::pdu::{HEADER, Header};
+
+/// Bytes received at once.
+const CHUNK: usize = 64 << 10;
+/// Data from which on it is received in place.
+const IN_PLACE: usize = 16 << 10;
+
+pub(super) struct Input {
+    socket: TcpStream,
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// All that is asked for must be here by then.
+    pub until: Option<Instant>,
+}
+
+impl Input {
+    pub(super) fn new(socket: TcpStream) -> Input {
+        Input {
+            socket,
+            bytes: vec![0; CHUNK].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            until: None,
+        }
+    }
+
+    /// How long the peer may send nothing, at least a millisecond.
+    pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        let patience = patience.max(Duration::from_millis(1));
+        self.socket.set_read_timeout(Some(patience))
+    }
+
+    fn receive(socket: &TcpStream, until: Option<Instant>, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if until.is_some_and(|u| Instant::now() >= u) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let mut socket = socket;
+            match socket.read(to) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The next header; `None` at the end of the stream. With `idle` a peer may take as long as it likes to begin one.
+    pub(super) fn header(&mut self, idle: bool) -> io::Result<Option<Header>> {
+        while self.end - self.start < HEADER {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            let may_wait = idle && self.end == 0;
+            let until = if may_wait { None } else { self.until };
+            match Self::receive(&self.socket, until, &mut self.bytes[self.end..]) {
+                Ok(0) if self.end == 0 => return Ok(None),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.end += n,
+                Err(e) if may_wait && e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(stalled(e)),
+            }
+        }
+        let mut b = [0; HEADER];
+        b.copy_from_slice(&self.bytes[self.start..self.start + HEADER]);
+        self.start += HEADER;
+        Ok(Some(b))
+    }
+
+    /// Fills `to`.
+    pub(super) fn fill(&mut self, to: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < to.len() {
+            if self.start == self.end {
+                (self.start, self.end) = (0, 0);
+                let rest = &mut to[done..];
+                if rest.len() >= IN_PLACE {
+                    match Self::receive(&self.socket, self.until, rest).map_err(stalled)? {
+                        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        n => done += n,
+                    }
+                    continue;
+                }
+                match Self::receive(&self.socket, self.until, &mut self.bytes).map_err(stalled)? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    n => self.end = n,
+                }
+            }
+            let n = (to.len() - done).min(self.end - self.start);
+            to[done..done + n].copy_from_slice(&self.bytes[self.start..self.start + n]);
+            self.start += n;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Passes over some bytes.
+    pub(super) fn skip(&mut self, mut bytes: usize) -> io::Result<()> {
+        let mut nothing = [0; 4096];
+        while bytes > 0 {
+            let n = bytes.min(nothing.len());
+            self.fill(&mut nothing[..n])?;
+            bytes -= n;
+        }
+        Ok(())
+    }
+}
+
+fn stalled(e: io::Error) -> io::Error {
+    if e.kind() == io::ErrorKind::WouldBlock {
+        io::ErrorKind::TimedOut.into()
+    } else {
+        e
+    }
+}

@@ -1,0 +1,467 @@
+//! Commands of SPC-4 and SBC-3: what is asked, and what goes wrong. No I/O.
+
+use super::pdu::{u32_at, u64_at};
+use isotherm_core::IoError;
+
+/// Most bytes of one read, write or write-same.
+pub const MAX_TRANSFER: u32 = 4 << 20;
+/// Most bytes that are compared with what an initiator sends.
+pub const MAX_COMPARE: u32 = 256 << 10;
+/// Most bytes of one unmap.
+pub const MAX_UNMAP: u64 = 512 << 20;
+/// Most ranges of one unmap.
+pub const MAX_RANGES: usize = 256;
+/// Bytes of sense data.
+pub const SENSE: usize = 18;
+
+/// What the logical unit is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Name of the volume.
+    pub name: String,
+    /// Name of the target, `iqn.…`.
+    pub target: String,
+    /// Identity of the volume; the same wherever and whenever it is served.
+    pub uuid: [u8; 16],
+    /// Logical blocks.
+    pub blocks: u64,
+    /// Bytes of one, a power of two from 512 to 4096.
+    pub block: u32,
+    /// Preferred bytes of a transfer.
+    pub preferred: u32,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+/// Why a command fails: key, additional code and qualifier (SPC-4, tables 48 and 49).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sense(pub u8, pub u8, pub u8);
+
+impl Sense {
+    /// The operation is not offered.
+    pub const OPCODE: Sense = Sense(5, 0x20, 0);
+    /// A field of the command is wrong.
+    pub const FIELD: Sense = Sense(5, 0x24, 0);
+    /// A field of the command's data is wrong.
+    pub const PARAMETER: Sense = Sense(5, 0x26, 0);
+    /// The data is shorter than it says.
+    pub const LENGTH: Sense = Sense(5, 0x1a, 0);
+    /// Beyond the last block.
+    pub const RANGE: Sense = Sense(5, 0x21, 0);
+    /// No such logical unit.
+    pub const UNIT: Sense = Sense(5, 0x25, 0);
+    /// Writes are refused.
+    pub const PROTECTED: Sense = Sense(7, 0x27, 0);
+    /// What was read is not what it should be.
+    pub const DIFFERS: Sense = Sense(14, 0x1d, 0);
+
+    /// Of an error of the volume.
+    pub fn of(error: IoError, reading: bool) -> Sense {
+        match error {
+            IoError::Invalid => Sense::RANGE,
+            IoError::ReadOnly => Sense::PROTECTED,
+            // Space allocation failed write protect.
+            IoError::NoSpace => Sense(7, 0x27, 7),
+            // Logical unit not ready.
+            IoError::Gone => Sense(2, 4, 0),
+            IoError::Io if reading => Sense(3, 0x11, 0),
+            IoError::Io => Sense(3, 0xc, 0),
+        }
+    }
+
+    /// In fixed format.
+    pub fn bytes(self) -> [u8; SENSE] {
+        let mut b = [0; SENSE];
+        (b[0], b[2], b[7], b[12], b[13]) = (0x70, self.0, 10, self.1, self.2);
+        b
+    }
+}
+
+/// A stretch of the disk, and how it is to be treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+    /// Durable before the reply.
+    pub fua: bool,
+    /// The group number, 0 to 31.
+    pub class: u8,
+}
+
+/// A command, understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Done as soon as it is understood: an answer of at most so many bytes.
+    Say(Vec<u8>, usize),
+    /// Nothing to do, nothing to say.
+    Nothing,
+    /// Send these bytes.
+    Read(Extent),
+    /// Take these bytes.
+    Write(Extent),
+    /// Are these bytes readable?
+    Verify(Extent),
+    /// Are these bytes the same as those that follow?
+    Compare(Extent),
+    /// Make everything durable.
+    Flush {
+        /// The group number.
+        class: u8,
+    },
+    /// Ranges follow as so many bytes of data: give them up.
+    Unmap {
+        /// Bytes of data.
+        data: u32,
+        /// The group number.
+        class: u8,
+    },
+    /// One block follows; write it everywhere there.
+    WriteSame {
+        /// Where.
+        extent: Extent,
+        /// No block follows: zeros.
+        zeros: bool,
+        /// Room may be given up.
+        unmap: bool,
+    },
+    /// Which blocks are mapped, from this byte on, in at most so many bytes?
+    Status {
+        /// First byte.
+        offset: u64,
+        /// Bytes of the answer.
+        room: usize,
+    },
+}
+
+impl Task {
+    /// Bytes that the initiator has for it.
+    pub fn data_in(&self, block: u32) -> u32 {
+        match self {
+            Task::Write(e) | Task::Compare(e) => e.len,
+            Task::Unmap { data, .. } => *data,
+            Task::WriteSame { zeros: false, .. } => block,
+            _ => 0,
+        }
+    }
+}
+
+fn u16_at(b: &[u8], at: usize) -> u32 {
+    u32::from(b[at]) << 8 | u32::from(b[at + 1])
+}
+
+/// What blocks a command names.
+struct Blocks {
+    lba: u64,
+    count: u32,
+    flags: u8,
+    group: u8,
+}
+
+impl Blocks {
+    /// By the length of the command, which its first byte tells.
+    fn of(cdb: &[u8; 16]) -> Blocks {
+        let (lba, count, group) = match cdb[0] >> 5 {
+            0 => {
+                let lba = u32_at(cdb, 0) & 0x1f_ffff;
+                let count = if cdb[4] == 0 { 256 } else { u32::from(cdb[4]) };
+                return Blocks {
+                    lba: lba.into(),
+                    count,
+                    flags: 0,
+                    group: 0,
+                };
+            }
+            4 => (u64_at(cdb, 2), u32_at(cdb, 10), cdb[14]),
+            5 => (u32_at(cdb, 2).into(), u32_at(cdb, 6), cdb[10]),
+            _ => (u32_at(cdb, 2).into(), u16_at(cdb, 7), cdb[6]),
+        };
+        Blocks {
+            lba,
+            count,
+            flags: cdb[1],
+            group: group & 0x1f,
+        }
+    }
+
+    /// The stretch, if it lies on the disk and is short enough.
+    fn extent(&self, disk: &Disk, most: u64) -> Result<Extent, Sense> {
+        let end = self.lba.checked_add(self.count.into());
+        if self.lba > disk.blocks || end.is_none_or(|e| e > disk.blocks) {
+            return Err(Sense::RANGE);
+        }
+        let bytes = u64::from(self.count) * u64::from(disk.block);
+        if bytes > most {
+            return Err(Sense::FIELD);
+        }
+        Ok(Extent {
+            offset: self.lba * u64::from(disk.block),
+            len: bytes as u32,
+            fua: self.flags & 8 != 0,
+            class: self.group,
+        })
+    }
+}
+
+/// Understands a command to the disk.
+///
+/// # Errors
+/// What the initiator is told.
+pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
+    let writes = matches!(
+        cdb[0],
+        0x0a | 0x2a | 0x8a | 0xaa | 0x2e | 0x8e | 0xae | 0x41 | 0x93 | 0x42
+    );
+    let task = match cdb[0] {
+        // TEST UNIT READY; START STOP UNIT: there is nothing that starts or stops.
+        0x00 | 0x1b => Task::Nothing,
+        0x03 => Task::Say(Sense(0, 0, 0).bytes().to_vec(), usize::from(cdb[4])),
+        0x12 => Task::Say(super::vpd::inquiry(disk, cdb)?, u16_at(cdb, 3) as usize),
+        0x1a => Task::Say(super::vpd::mode_sense(disk, cdb)?, usize::from(cdb[4])),
+        0x5a => Task::Say(super::vpd::mode_sense(disk, cdb)?, u16_at(cdb, 7) as usize),
+        0x25 => Task::Say(super::vpd::capacity_10(disk, cdb)?, 8),
+        0x9e => match cdb[1] & 0x1f {
+            0x10 => Task::Say(super::vpd::capacity_16(disk), u32_at(cdb, 10) as usize),
+            0x12 => status(disk, cdb)?,
+            _ => return Err(Sense::FIELD),
+        },
+        0xa0 => Task::Say(super::vpd::report_luns(cdb)?, u32_at(cdb, 6) as usize),
+        0x08 | 0x28 | 0x88 | 0xa8 => Task::Read(moved(disk, cdb)?),
+        0x0a | 0x2a | 0x8a | 0xaa => Task::Write(moved(disk, cdb)?),
+        // WRITE AND VERIFY: as a write that is durable, which the members' own checks vouch for.
+        0x2e | 0x8e | 0xae => {
+            let e = verified(disk, cdb, MAX_TRANSFER)?;
+            Task::Write(Extent { fua: true, ..e })
+        }
+        0x2f | 0x8f | 0xaf if cdb[1] & 2 != 0 => Task::Compare(verified(disk, cdb, MAX_COMPARE)?),
+        0x2f | 0x8f | 0xaf => Task::Verify(verified(disk, cdb, MAX_TRANSFER)?),
+        0x35 | 0x91 => {
+            let b = Blocks::of(cdb);
+            b.extent(disk, u64::MAX)?;
+            Task::Flush { class: b.group }
+        }
+        0x42 => Task::Unmap {
+            data: u16_at(cdb, 7),
+            class: cdb[6] & 0x1f,
+        },
+        0x41 | 0x93 => write_same(disk, cdb)?,
+        // Reservations (5e, 5f, 16, 17, 56, 57) among others: see docs/serving.md.
+        _ => return Err(Sense::OPCODE),
+    };
+    if writes && disk.read_only {
+        return Err(Sense::PROTECTED);
+    }
+    Ok(task)
+}
+
+/// Of a read or write. Protection information is not kept, so asking for it is wrong.
+fn moved(disk: &Disk, cdb: &[u8; 16]) -> Result<Extent, Sense> {
+    if cdb[0] >= 0x20 && cdb[1] & 0xe0 != 0 {
+        return Err(Sense::FIELD);
+    }
+    Blocks::of(cdb).extent(disk, MAX_TRANSFER.into())
+}
+
+fn verified(disk: &Disk, cdb: &[u8; 16], most: u32) -> Result<Extent, Sense> {
+    // Of BYTCHK 0 (the medium) and 1 (bytes against data), not 3 (one block against many).
+    if cdb[1] & 0xe4 != 0 {
+        return Err(Sense::FIELD);
+    }
+    Blocks::of(cdb).extent(disk, most.into())
+}
+
+fn write_same(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
+    let b = Blocks::of(cdb);
+    let is_16 = cdb[0] == 0x93;
+    let zeros = is_16 && cdb[1] & 1 != 0;
+    let unmap = cdb[1] & 8 != 0;
+    // Protection information, anchors, and counts that mean the rest of the disk are not offered.
+    if cdb[1] & 0xf6 != 0 || b.count == 0 {
+        return Err(Sense::FIELD);
+    }
+    let mut extent = b.extent(disk, MAX_TRANSFER.into())?;
+    extent.fua = false;
+    Ok(Task::WriteSame {
+        extent,
+        zeros,
+        unmap,
+    })
+}
+
+fn status(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
+    let lba = u64_at(cdb, 2);
+    if lba >= disk.blocks {
+        return Err(Sense::RANGE);
+    }
+    Ok(Task::Status {
+        offset: lba * u64::from(disk.block),
+        room: u32_at(cdb, 10) as usize,
+    })
+}
+
+/// The ranges of an unmap's data, as bytes.
+///
+/// # Errors
+/// Lengths that contradict each other, more than was said to be possible, beyond the last block.
+pub fn unmap_ranges(disk: &Disk, data: &[u8]) -> Result<Vec<(u64, u64)>, Sense> {
+    if data.is_empty() {
+        return Ok(Vec::new());
+    }
+    if data.len() < 8 {
+        return Err(Sense::LENGTH);
+    }
+    let said = u16_at(data, 2) as usize;
+    if !said.is_multiple_of(16) || said > data.len() - 8 {
+        return Err(Sense::PARAMETER);
+    }
+    if said / 16 > MAX_RANGES {
+        return Err(Sense::PARAMETER);
+    }
+    let (mut ranges, mut all) = (Vec::new(), 0u64);
+    for d in data[8..8 + said].chunks_exact(16) {
+        let (lba, count) = (u64_at(d, 0), u64::from(u32_at(d, 8)));
+        if lba.checked_add(count).is_none_or(|e| e > disk.blocks) {
+            return Err(Sense::RANGE);
+        }
+        let bytes = count * u64::from(disk.block);
+        all += bytes;
+        if all > MAX_UNMAP {
+            return Err(Sense::PARAMETER);
+        }
+        if count > 0 {
+            ranges.push((lba * u64::from(disk.block), bytes));
+        }
+    }
+    Ok(ranges)
+}
+
+/// The answer to GET LBA STATUS: runs of bytes that are mapped or not.
+pub fn lba_status(disk: &Disk, mut offset: u64, runs: &[(u32, bool)]) -> Vec<u8> {
+    let block = u64::from(disk.block);
+    let mut out = vec![0; 8];
+    for (bytes, mapped) in runs {
+        out.extend_from_slice(&(offset / block).to_be_bytes());
+        out.extend_from_slice(&(*bytes / disk.block).to_be_bytes());
+        out.extend_from_slice(&[u8::from(!mapped), 0, 0, 0]);
+        offset += u64::from(*bytes);
+    }
+    let len = out.len() as u32 - 4;
+    out[..4].copy_from_slice(&len.to_be_bytes());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn disk() -> Disk {
+        Disk {
+            name: "v".into(),
+            target: "iqn.2026-01.org.example:v".into(),
+            uuid: [1; 16],
+            blocks: 1 << 20,
+            block: 512,
+            preferred: 64 << 10,
+            read_only: false,
+        }
+    }
+
+    fn cdb(bytes: &[u8]) -> [u8; 16] {
+        let mut c = [0; 16];
+        c[..bytes.len()].copy_from_slice(bytes);
+        c
+    }
+
+    #[test]
+    fn every_length_of_read_and_write_names_the_same_blocks() {
+        let extent = |fua, class| Extent {
+            offset: 7 * 512,
+            len: 3 * 512,
+            fua,
+            class,
+        };
+        for (bytes, want) in [
+            (&[0x08, 0, 0, 7, 3, 0][..], Task::Read(extent(false, 0))),
+            (
+                &[0x28, 0, 0, 0, 0, 7, 0x25, 0, 3, 0],
+                Task::Read(extent(false, 5)),
+            ),
+            (
+                &[0x2a, 8, 0, 0, 0, 7, 31, 0, 3, 0],
+                Task::Write(extent(true, 31)),
+            ),
+            (
+                &[0xaa, 8, 0, 0, 0, 7, 0, 0, 0, 3, 9, 0],
+                Task::Write(extent(true, 9)),
+            ),
+            (
+                &[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 3, 1, 0],
+                Task::Write(extent(false, 1)),
+            ),
+        ] {
+            assert_eq!(task(&disk(), &cdb(bytes)), Ok(want), "{bytes:x?}");
+        }
+        let six = Blocks::of(&cdb(&[0x08, 0, 0, 7, 0, 0]));
+        assert_eq!(six.count, 256, "0 means 256 there");
+    }
+
+    #[test]
+    fn what_is_not_there_or_too_much_is_refused() {
+        let last = [0x28, 0, 0, 0x0f, 0xff, 0xff, 0, 0, 1, 0];
+        assert!(task(&disk(), &cdb(&last)).is_ok());
+        for (bytes, want) in [
+            (
+                &[0x28, 0, 0, 0x0f, 0xff, 0xff, 0, 0, 2, 0][..],
+                Sense::RANGE,
+            ),
+            (&[0x28, 0, 0, 0x10, 0, 1, 0, 0, 0, 0], Sense::RANGE),
+            (
+                &[0x88, 0, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 9],
+                Sense::RANGE,
+            ),
+            (&[0x88, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0], Sense::FIELD),
+            (&[0x28, 0x20, 0, 0, 0, 0, 0, 0, 1, 0], Sense::FIELD),
+            (&[0x5e, 0, 0, 0, 0, 0, 0, 0, 8, 0], Sense::OPCODE),
+            (&[0x93, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], Sense::FIELD),
+        ] {
+            assert_eq!(task(&disk(), &cdb(bytes)), Err(want), "{bytes:x?}");
+        }
+        let protected = Disk {
+            read_only: true,
+            ..disk()
+        };
+        let write = cdb(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(task(&protected, &write), Err(Sense::PROTECTED));
+    }
+
+    #[test]
+    fn ranges_of_an_unmap_are_checked_before_any_is_given_up() {
+        let list = |ranges: &[(u64, u32)]| {
+            let n = ranges.len() as u16 * 16;
+            let mut b = vec![0; 8];
+            b[..2].copy_from_slice(&(n + 6).to_be_bytes());
+            b[2..4].copy_from_slice(&n.to_be_bytes());
+            for (lba, count) in ranges {
+                b.extend_from_slice(&lba.to_be_bytes());
+                b.extend_from_slice(&count.to_be_bytes());
+                b.extend_from_slice(&[0; 4]);
+            }
+            b
+        };
+        assert_eq!(
+            unmap_ranges(&disk(), &list(&[(1, 2), (9, 0), (8, 1)])),
+            Ok(vec![(512, 1024), (4096, 512)])
+        );
+        assert_eq!(
+            unmap_ranges(&disk(), &list(&[(1, 2), (1 << 20, 1)])),
+            Err(Sense::RANGE)
+        );
+        assert_eq!(unmap_ranges(&disk(), &[0; 5]), Err(Sense::LENGTH));
+        let mut cut = list(&[(1, 2), (3, 4)]);
+        cut.pop();
+        assert_eq!(unmap_ranges(&disk(), &cut), Err(Sense::PARAMETER));
+        let many = vec![(0, 1); MAX_RANGES + 1];
+        assert_eq!(unmap_ranges(&disk(), &list(&many)), Err(Sense::PARAMETER));
+    }
+}

@@ -1,0 +1,159 @@
+//! Data of commands on its way in, and requests on their way to the volume.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use isotherm_core::{IoError, RequestOp};
+
+use super::outbox::{Body, Ends, Outbox};
+use super::pdu::Command;
+use super::scsi::{Sense, Task};
+use crate::port::{Buffer, Completion, Port};
+
+/// Largest piece of a range that is given up, bytes: a multiple of every block.
+const PIECE: u64 = 1 << 30;
+
+/// Where the data of a command goes.
+pub(super) enum Sink {
+    /// To the volume.
+    Memory(Buffer),
+    /// To whoever reads the command's parameters.
+    Bytes(Vec<u8>),
+}
+
+impl Sink {
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Sink::Memory(b) => b,
+            Sink::Bytes(b) => b,
+        }
+    }
+}
+
+/// A command whose data is not here yet.
+pub(super) struct Transfer {
+    pub command: Command,
+    pub task: Task,
+    pub sink: Sink,
+    pub residual: i64,
+    /// Bytes that are wanted, that are here, and up to which the initiator was asked.
+    pub want: u32,
+    pub have: u32,
+    pub asked: u32,
+    /// Our name for it, the number of the next request for data, and of the next PDU of data.
+    pub ttt: u32,
+    pub r2t_sn: u32,
+    pub data_sn: u32,
+    /// All of it must be here by then.
+    pub until: Instant,
+}
+
+/// A command that waits for memory.
+pub(super) struct Held {
+    pub command: Command,
+    pub task: Task,
+    pub immediate: Vec<u8>,
+}
+
+/// An answer that an initiator waits for. Dropped without one (the engine ended), it says so.
+pub(super) struct Owed {
+    pub outbox: Arc<Outbox>,
+    pub itt: u32,
+    pub ends: Ends,
+    pub read: bool,
+    pub residual: i64,
+    pub paid: bool,
+}
+
+impl Owed {
+    fn pay(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
+        self.paid = true;
+        let (itt, ends, residual) = (self.itt, self.ends, self.residual);
+        match (result, buffer) {
+            (Ok(()), Some(data)) if self.read => {
+                self.outbox.give(itt, ends, Body::Memory(data), residual);
+            }
+            (Ok(()), _) if !self.read => self.outbox.respond(itt, ends, None, residual),
+            // A read without its data is a fault of the port: no bytes are better than wrong ones.
+            (result, _) => {
+                let error = result.err().unwrap_or(IoError::Io);
+                let sense = Some(Sense::of(error, self.read));
+                self.outbox.respond(itt, ends, sense, 0);
+            }
+        }
+    }
+
+    /// Of a read whose bytes should be these.
+    pub(super) fn comparison(mut self, want: Vec<u8>) -> Completion {
+        Completion::new(move |result: Result<(), IoError>, buffer: Option<Buffer>| {
+            let same = buffer.as_deref().is_some_and(|b| *b == want[..]);
+            if result.is_ok() && !same {
+                self.paid = true;
+                let sense = Some(Sense::DIFFERS);
+                return self
+                    .outbox
+                    .respond(self.itt, self.ends, sense, self.residual);
+            }
+            self.pay(result, None);
+        })
+    }
+
+    pub(super) fn completion(self) -> Completion {
+        Completion::new(move |result, buffer| self.pay(result, buffer))
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if !self.paid {
+            let sense = Some(Sense::of(IoError::Gone, self.read));
+            self.outbox.respond(self.itt, self.ends, sense, 0);
+        }
+    }
+}
+
+/// Requests that are one command; the last one to end pays.
+struct Join {
+    left: AtomicU32,
+    state: Mutex<(Result<(), IoError>, Option<Owed>)>,
+}
+
+/// Zeros in place of ranges of bytes, with `owed` paid when all of them are.
+pub(super) fn zero(port: &dyn Port, ranges: &[(u64, u64)], op: RequestOp, class: u8, owed: Owed) {
+    let pieces: Vec<(u64, u32)> = ranges
+        .iter()
+        .flat_map(|&(from, len)| {
+            (0..len.div_ceil(PIECE)).map(move |i| {
+                let at = i * PIECE;
+                (from + at, (len - at).min(PIECE) as u32)
+            })
+        })
+        .collect();
+    if pieces.is_empty() {
+        return owed.pay(Ok(()), None);
+    }
+    let join = Arc::new(Join {
+        left: AtomicU32::new(pieces.len() as u32),
+        state: Mutex::new((Ok(()), Some(owed))),
+    });
+    for (offset, len) in pieces {
+        let join = Arc::clone(&join);
+        let done = Completion::new(move |result, _| join.ended(result));
+        port.submit(op, offset, len, false, class, None, done);
+    }
+}
+
+impl Join {
+    fn ended(&self, result: Result<(), IoError>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = state.0.and(result);
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let (result, owed) = (state.0, state.1.take());
+            drop(state);
+            if let Some(owed) = owed {
+                owed.pay(result, None);
+            }
+        }
+    }
+}

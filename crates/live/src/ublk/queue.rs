@@ -1,0 +1,416 @@
+//! One queue of a device: a thread that takes requests from the kernel, hands them on and answers.
+//!
+//! Data is copied between the request's pages and the engine's memory by pread and pwrite, on this thread. Completions come on
+//! the engine's thread, which only leaves a note and rings an eventfd.
+
+use super::abi::{self, COMMIT_AND_FETCH, DESCRIPTOR, Descriptor, FETCH};
+use crate::port::{Buffer, Completion, Port, Share};
+use io_uring::{IoUring, opcode, types};
+use isotherm_classify::classes;
+use isotherm_core::{IoError, RequestOp};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Name of the eventfd's entry in the ring; tags are smaller.
+const BELL: u64 = 1 << 32;
+
+/// Counts of all queues of a device.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+    pub flushes: AtomicU64,
+    pub discards: AtomicU64,
+    pub fua: AtomicU64,
+    /// Reads and writes that the file system calls metadata.
+    pub metadata: AtomicU64,
+    pub errors: AtomicU64,
+}
+
+fn count(which: &AtomicU64) {
+    which.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A request's tag, how it ended, and its buffer.
+type Note = (u16, Result<(), IoError>, Option<Buffer>);
+
+/// Requests that have ended, on their way back.
+struct Ended {
+    bell: OwnedFd,
+    is_rung: AtomicBool,
+    notes: Mutex<Vec<Note>>,
+}
+
+impl Ended {
+    fn tell(&self, tag: u16, result: Result<(), IoError>, buffer: Option<Buffer>) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.push((tag, result, buffer));
+        drop(notes);
+        if !self.is_rung.swap(true, Ordering::AcqRel) {
+            // Fails only when the count is at its end: then it was rung anyway.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// A request that the kernel waits for. Dropped without an answer (the engine ended), it says so.
+struct Owed {
+    ended: Arc<Ended>,
+    tag: u16,
+    paid: bool,
+}
+
+impl Owed {
+    fn pay(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
+        self.paid = true;
+        self.ended.tell(self.tag, result, buffer);
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if !self.paid {
+            self.ended.tell(self.tag, Err(IoError::Gone), None);
+        }
+    }
+}
+
+/// The descriptors of a queue, which the kernel writes.
+struct Descriptors {
+    at: *const u64,
+    len: usize,
+}
+
+// SAFETY: a mapping that lives as long as this; it is only read.
+unsafe impl Send for Descriptors {}
+
+impl Descriptors {
+    fn map(device: &File, queue: u16, depth: u16) -> io::Result<Descriptors> {
+        let len = (usize::from(depth) * DESCRIPTOR).next_multiple_of(4096);
+        let offset = abi::descriptors_at(queue) as libc::off_t;
+        // SAFETY: a new read-only mapping at an address of the kernel's choice touches nothing that exists.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                device.as_raw_fd(),
+                offset,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Descriptors { at: at.cast(), len })
+    }
+
+    /// The request of that tag, which has just come.
+    fn read(&self, tag: u16) -> Descriptor {
+        let at = self.at.wrapping_add(usize::from(tag) * DESCRIPTOR / 8);
+        // SAFETY: `tag` is below the depth, so three whole words are mapped there; the kernel does not write to them between the
+        // completion that told of the request and our answer.
+        let (first, first_sector) = unsafe { (at.read_volatile(), at.add(1).read_volatile()) };
+        let [a, b, c, d, e, f, g, h] = first.to_ne_bytes();
+        Descriptor {
+            op_flags: u32::from_ne_bytes([a, b, c, d]),
+            sectors: u32::from_ne_bytes([e, f, g, h]),
+            first_sector,
+        }
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `map` mapped; nobody else has its address.
+        unsafe { libc::munmap(self.at.cast_mut().cast(), self.len) };
+    }
+}
+
+/// What a queue's thread is started with.
+pub(super) struct Plan {
+    pub device: Arc<File>,
+    pub port: Arc<dyn Port>,
+    pub queue: u16,
+    pub depth: u16,
+    pub counts: Arc<Counts>,
+    /// Nothing is answered before it is durable: the device outlives us, and its users hear of no crash.
+    pub durable: bool,
+}
+
+struct Queue {
+    plan: Plan,
+    ring: IoUring,
+    descriptors: Descriptors,
+    share: Option<Arc<Share>>,
+    ended: Arc<Ended>,
+    /// What the bell's count is read into.
+    rung: Box<u64>,
+    /// Requests of the kernel that the volume has, and entries that the kernel will not use again.
+    at_work: u32,
+    over: u16,
+    /// Requests that wait for memory.
+    held: VecDeque<u16>,
+}
+
+/// Serves until the device is stopped. Tells `ready` once the kernel has all entries, or why not.
+pub(super) fn run(plan: Plan, ready: &SyncSender<io::Result<()>>) {
+    // Memory is freed by writing to this device: it must not wait for that itself.
+    crate::block_file::become_io_flusher();
+    let mut queue = match Queue::new(plan) {
+        Ok(queue) => queue,
+        Err(e) => {
+            // Whoever waits may have given up.
+            let _ = ready.send(Err(e));
+            return;
+        }
+    };
+    let fetched = queue.fetch_all();
+    let failed = fetched.is_err();
+    let _ = ready.send(fetched);
+    if failed {
+        return;
+    }
+    if let Err(e) = queue.serve() {
+        eprintln!(
+            "isotherm: ublk queue {}: {e}: its requests wait until the volume is served again",
+            queue.plan.queue
+        );
+    }
+    // What the volume still has comes back to nobody, and its memory must not be in use when it does.
+}
+
+impl Queue {
+    fn new(plan: Plan) -> io::Result<Queue> {
+        let ring = IoUring::builder().build(u32::from(plan.depth) + 1)?;
+        let descriptors = Descriptors::map(&plan.device, plan.queue, plan.depth)?;
+        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+        Ok(Queue {
+            share: plan.port.share(),
+            ring,
+            descriptors,
+            ended: Arc::new(Ended {
+                bell,
+                is_rung: AtomicBool::new(false),
+                notes: Mutex::default(),
+            }),
+            rung: Box::new(0),
+            at_work: 0,
+            over: 0,
+            held: VecDeque::new(),
+            plan,
+        })
+    }
+
+    fn push(&mut self, entry: &io_uring::squeue::Entry) -> io::Result<()> {
+        loop {
+            // SAFETY: commands carry their data; the bell's number lies in a box that lives as long as the ring.
+            let pushed = unsafe { self.ring.submission().push(entry) };
+            if pushed.is_ok() {
+                return Ok(());
+            }
+            self.ring.submit()?;
+        }
+    }
+
+    fn command(&mut self, command: u32, tag: u16, result: i32) -> io::Result<()> {
+        let fd = types::Fd(self.plan.device.as_raw_fd());
+        let bytes = abi::io_command(self.plan.queue, tag, result);
+        let entry = opcode::UringCmd16::new(fd, command).cmd(bytes).build();
+        self.push(&entry.user_data(tag.into()))
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        let fd = types::Fd(self.ended.bell.as_raw_fd());
+        let to = std::ptr::from_mut(&mut *self.rung).cast();
+        self.push(&opcode::Read::new(fd, to, 8).build().user_data(BELL))
+    }
+
+    /// Gives the kernel all entries.
+    fn fetch_all(&mut self) -> io::Result<()> {
+        self.listen()?;
+        for tag in 0..self.plan.depth {
+            self.command(FETCH, tag, -1)?;
+        }
+        self.ring.submit()?;
+        // What the kernel does not take comes back at once.
+        let refused = self
+            .ring
+            .completion()
+            .find(|c| c.user_data() != BELL && c.result() < 0);
+        match refused {
+            Some(c) => Err(io::Error::from_raw_os_error(-c.result())),
+            None => Ok(()),
+        }
+    }
+
+    fn serve(&mut self) -> io::Result<()> {
+        let mut came = Vec::with_capacity(usize::from(self.plan.depth) + 1);
+        while self.over < self.plan.depth || self.at_work > 0 {
+            match self.ring.submit_and_wait(1) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            came.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
+            for (name, result) in came.drain(..) {
+                if name == BELL {
+                    self.listen()?;
+                } else if result == 0 {
+                    self.held.push_back(name as u16);
+                } else {
+                    // -ENODEV: the device is stopped. Anything else will not come again either.
+                    self.over += 1;
+                }
+            }
+            self.answer()?;
+            self.take()?;
+        }
+        Ok(())
+    }
+
+    /// Requests go to the volume, as far as there is memory.
+    fn take(&mut self) -> io::Result<()> {
+        while let Some(&tag) = self.held.front() {
+            let d = self.descriptors.read(tag);
+            let op = d.op_flags & 0xff;
+            let moves = matches!(op, abi::OP_READ | abi::OP_WRITE);
+            if moves
+                && self.at_work > 0
+                && self
+                    .share
+                    .as_ref()
+                    .is_some_and(|s| !s.has((d.sectors as usize) << 9))
+            {
+                // Memory comes back only when this thread has answered what has ended.
+                return Ok(());
+            }
+            self.held.pop_front();
+            if let Err(error) = self.hand_over(tag, d) {
+                count(&self.plan.counts.errors);
+                self.command(COMMIT_AND_FETCH, tag, -error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An error's number.
+    fn hand_over(&mut self, tag: u16, d: Descriptor) -> Result<(), i32> {
+        let counts = &self.plan.counts;
+        let is_flush = d.op_flags & 0xff == abi::OP_FLUSH;
+        // A flush names no sectors: what stands there means nothing.
+        let (sectors, first) = if is_flush {
+            (0, 0)
+        } else {
+            (d.sectors, d.first_sector)
+        };
+        let len = sectors.checked_mul(512).ok_or(libc::EINVAL)?;
+        let offset = first.checked_mul(512).ok_or(libc::EINVAL)?;
+        let (op, which) = match d.op_flags & 0xff {
+            abi::OP_READ => (RequestOp::Read, &counts.reads),
+            abi::OP_WRITE => (RequestOp::Write, &counts.writes),
+            abi::OP_FLUSH => (RequestOp::Flush, &counts.flushes),
+            abi::OP_DISCARD => (RequestOp::Discard, &counts.discards),
+            abi::OP_ZEROES => {
+                let keep = d.op_flags & abi::IO_NOUNMAP != 0;
+                (RequestOp::WriteZeroes { keep }, &counts.discards)
+            }
+            _ => return Err(libc::EOPNOTSUPP),
+        };
+        count(which);
+        let moves = matches!(op, RequestOp::Read | RequestOp::Write);
+        let changes = !matches!(op, RequestOp::Read | RequestOp::Flush);
+        let fua = changes && (self.plan.durable || d.op_flags & abi::IO_FUA != 0);
+        let is_metadata = moves && d.op_flags & abi::IO_META != 0;
+        if fua {
+            count(&counts.fua);
+        }
+        if is_metadata {
+            count(&counts.metadata);
+        }
+        let buffer = match op {
+            RequestOp::Read => Some(self.buffer(offset, len)),
+            RequestOp::Write => {
+                let mut buffer = self.buffer(offset, len);
+                let from = abi::data_at(self.plan.queue, tag);
+                let read = self.plan.device.read_exact_at(&mut buffer, from);
+                read.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+                Some(buffer)
+            }
+            _ => None,
+        };
+        let owed = Owed {
+            ended: Arc::clone(&self.ended),
+            tag,
+            paid: false,
+        };
+        let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
+        let class = if is_metadata { classes::METADATA } else { 0 };
+        self.at_work += 1;
+        self.plan
+            .port
+            .submit(op, offset, len, fua, class, buffer, done);
+        Ok(())
+    }
+
+    /// Waits only while nothing of ours could come back from here.
+    fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        let block = self.plan.port.block_bytes();
+        match &self.share {
+            Some(s) if self.at_work > 0 => s.buffer_now(offset, len, block),
+            Some(s) => s.buffer(offset, len, block),
+            None => self.plan.port.buffer(offset, len),
+        }
+    }
+
+    /// What has ended goes back to the kernel.
+    fn answer(&mut self) -> io::Result<()> {
+        // Before looking: what ends behind the look rings again.
+        self.ended.is_rung.store(false, Ordering::Release);
+        let notes = {
+            let mut notes = self
+                .ended
+                .notes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *notes)
+        };
+        for (tag, result, buffer) in notes {
+            self.at_work -= 1;
+            let d = self.descriptors.read(tag);
+            let len = d.sectors.wrapping_shl(9) as i32;
+            let code = match (result, d.op_flags & 0xff, buffer) {
+                (Err(e), ..) => -errno(e),
+                (Ok(()), abi::OP_READ, Some(data)) if data.len() == len as usize => {
+                    let to = abi::data_at(self.plan.queue, tag);
+                    let written = self.plan.device.write_all_at(&data, to);
+                    written.map_or_else(|e| -e.raw_os_error().unwrap_or(libc::EIO), |()| len)
+                }
+                // A read without its data is a fault of the port: no bytes are better than wrong ones.
+                (Ok(()), abi::OP_READ, _) => -libc::EIO,
+                (Ok(()), abi::OP_WRITE, _) => len,
+                (Ok(()), ..) => 0,
+            };
+            if code < 0 {
+                count(&self.plan.counts.errors);
+            }
+            self.command(COMMIT_AND_FETCH, tag, code)?;
+        }
+        Ok(())
+    }
+}
+
+fn errno(error: IoError) -> i32 {
+    match error {
+        IoError::Io => libc::EIO,
+        IoError::NoSpace => libc::ENOSPC,
+        IoError::Invalid => libc::EINVAL,
+        IoError::ReadOnly => libc::EROFS,
+        IoError::Gone => libc::ENODEV,
+    }
+}

@@ -1,0 +1,5 @@
+//! See `iscsi::session`.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    isotherm_fuzz::iscsi::session(data);
+});

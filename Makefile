@@ -23,15 +23,15 @@ demo: build
 deps:
 	@scripts/install-deps
 
-# Format, the tree's own checks, lints, tests, documentation; warnings are errors.
+# Format, the tree's own checks, lints, documentation, tests, the quick ones first; warnings are errors.
 test: deps
 	$(CARGO) fmt --all --check
 	scripts/tidy
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	rm -f target/suites-run-twice
 	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) $(LIMITED) test --workspace --locked
 	@! [ -e target/suites-run-twice ] || { echo "these suites were run twice:"; cat target/suites-run-twice; }
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	cd python && $(CARGO) fmt --check && $(CARGO) metadata --locked --format-version 1 >/dev/null
 
 # Quick: does it compile without warnings?

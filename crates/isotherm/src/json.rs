@@ -59,12 +59,22 @@ impl JsonArg {
 /// # Errors
 /// Standard output cannot be written.
 pub fn to_stdout(text: &str) -> Result<(), Failure> {
+    is_read(text).map(|_| ())
+}
+
+/// As [`to_stdout`]; false: nobody reads any more, so whoever prints again and again should end.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn is_read(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {
         // `| head` has seen enough.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|e| Failure::file(Path::new("standard output"), "write", &e)),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        other => other
+            .map(|()| true)
+            .map_err(|e| Failure::file(Path::new("standard output"), "write", &e)),
     }
 }
 

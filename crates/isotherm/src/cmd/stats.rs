@@ -52,7 +52,9 @@ pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
         };
         last = Some(now);
         std::thread::sleep(Duration::from_secs_f64(seconds));
-        crate::json::to_stdout("\n")?;
+        if !crate::json::is_read("\n")? {
+            return Ok(());
+        }
     }
 }
 

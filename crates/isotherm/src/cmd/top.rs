@@ -131,7 +131,9 @@ fn plain(all: &mut [Followed], every: Duration, times: Option<u64>) -> Result<()
                 Ok(o) => o.lines(),
                 Err(e) => format!("{e}\n"),
             };
-            crate::json::to_stdout(&format!("{text}\n"))?;
+            if !crate::json::is_read(&format!("{text}\n"))? {
+                return Ok(());
+            }
         }
         left = left.map(|n| n.saturating_sub(1));
         if left == Some(0) {

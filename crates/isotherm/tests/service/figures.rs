@@ -1,7 +1,7 @@
 //! What is shown of a volume, and that asking for it wakes no disk.
 
 use std::io::{Read, Write};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -39,6 +39,9 @@ fn figures_are_readable_and_exact() {
     assert_eq!(plain.matches("v: Serving well").count(), 2, "{plain}");
     assert!(plain.contains("the last "), "{plain}");
     assert!(m.ok("top --plain --count 1").contains("Serving well"));
+    for call in ["top v --plain --every 0.1", "stats v --watch=0.1"] {
+        ends_with_its_reader(m.command(call), call);
+    }
     let mut peer = std::os::unix::net::UnixStream::connect(&socket).expect("connects");
     peer.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
         .expect("written");
@@ -53,6 +56,23 @@ fn figures_are_readable_and_exact() {
     let out = m.run("serve v --nbd unix:n --metrics 0.0.0.0:9100");
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("other machines could connect"));
+}
+
+/// As before `| head -1`.
+fn ends_with_its_reader(mut command: Command, call: &str) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
+    let mut byte = [0];
+    let mut out = child.stdout.take().expect("a pipe");
+    out.read_exact(&mut byte).expect("something is printed");
+    drop(out);
+    let ended = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        child.try_wait().expect("a child").is_some()
+    });
+    if !ended {
+        child.kill().expect("killed");
+    }
+    assert!(ended, "`{call}` goes on though nobody reads");
 }
 
 /// Nothing that only asks wakes a disk that sleeps; what does is told.

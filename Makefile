@@ -33,6 +33,7 @@ test: deps
 	PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) $(CARGO) $(LIMITED) test --workspace --locked
 	@! [ -e target/suites-run-twice ] || { echo "these suites were run twice:"; cat target/suites-run-twice; }
 	cd python && $(CARGO) fmt --check && $(CARGO) metadata --locked --format-version 1 >/dev/null
+	cd fuzz && $(CARGO) fmt --check && $(CARGO) metadata --locked --format-version 1 >/dev/null
 
 # Quick: does it compile without warnings?
 check:

@@ -90,3 +90,23 @@ fn ext4_and_postmark_leave_a_clean_file_system() {
     drop(disk);
     place.stop();
 }
+
+/// The main job of the README in small: all six runs end, and each has figures.
+#[test]
+fn the_demo_runs_from_end_to_end() {
+    if !able(&["postmark", "mkfs.ext4", "fsck.ext4", "losetup"], true) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let figures = dir.path().join("demo.json");
+    let small = "demo --quiet --files 1000 --transactions 100 --limit 200 --json";
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+    demo.args(small.split(' ')).arg(&figures);
+    let out = output(demo.current_dir(dir.path()));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    let text = std::fs::read_to_string(&figures).expect("figures");
+    let figures: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let runs = figures["rows"].as_array().map_or(0, Vec::len);
+    assert_eq!(runs, 6, "{text}");
+}

@@ -1,5 +1,6 @@
 //! The real program `postmark` on ext4 on a loop device on the block file of each set-up.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -236,19 +237,24 @@ fn create(place: &Place<'_>, kind: SetUp, plan: &Plan, args: &DemoArgs) -> Resul
     config
         .save(&file)
         .map_err(|e| Failure::failed(e.to_string()))?;
+    // Standard error may hold words beside the figures.
+    let figures = place.dir.join("created.json");
+    let mut json = OsString::from("--json=");
+    json.push(&figures);
     let words = [
         place.volume.as_os_str(),
         "--config".as_ref(),
         file.as_os_str(),
-        "--json".as_ref(),
+        &json,
     ];
-    let said = run(
+    run(
         command(&place.isotherm).arg("create").args(words),
         "",
         place.stop,
         &place.dir,
         &mut || {},
     )?;
+    let said = fs::read_to_string(&figures).map_err(|e| Failure::file(&figures, "read", &e))?;
     let made: serde_json::Value = serde_json::from_str(&said)
         .map_err(|e| Failure::failed(format!("isotherm create: {}: {e}", said.trim())))?;
     match made["volume_bytes"].as_u64() {

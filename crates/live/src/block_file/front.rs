@@ -6,6 +6,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// What users of a block file can ask for. FUSE tells neither FUA nor classes.
+pub const CAN: Can = Can {
+    fua: false,
+    discard: true,
+    write_zeroes: true,
+    classes: false,
+    resize: false,
+};
+
 /// A block file in `dir`.
 #[derive(Debug)]
 pub struct Wanted {
@@ -45,13 +54,7 @@ impl FrontEnd for Shown {
     }
 
     fn can(&self) -> Can {
-        Can {
-            fua: false,
-            discard: true,
-            write_zeroes: true,
-            classes: false,
-            resize: false,
-        }
+        CAN
     }
 
     fn refuse_new(&mut self) {

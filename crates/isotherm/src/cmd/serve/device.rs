@@ -77,13 +77,7 @@ impl FrontEnd for Looped {
     }
 
     fn can(&self) -> Can {
-        Can {
-            fua: false,
-            discard: true,
-            write_zeroes: true,
-            classes: false,
-            resize: false,
-        }
+        block_file::front::CAN
     }
 
     fn refuse_new(&mut self) {

@@ -41,7 +41,7 @@ impl Rig {
             policy: policy.into(),
             io: IoConfig {
                 buffers: Size(8 << 20),
-                commit_interval_ms: 200,
+                commit_interval_s: 0.2,
                 ..IoConfig::default()
             },
             members: vec![member("fast", 0, 8 << 20), member("slow", 1, 64 << 20)],

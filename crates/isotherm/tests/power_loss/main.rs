@@ -75,7 +75,7 @@ fn config(members: &Path, policy: &str) -> VolumeConfig {
         io: IoConfig {
             buffers: Size(8 << 20),
             move_buffers: 4,
-            commit_interval_ms: 20,
+            commit_interval_s: 0.02,
             ..IoConfig::default()
         },
         members: vec![member(0), member(1)],

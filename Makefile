@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-power soak-fuzz vm-test dist report-check python-test python-check fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-power soak-fuzz vm-test dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -82,6 +82,22 @@ python-test: python-check
 # Its Rust part alone
 python-check:
 	cd python && $(CARGO) fmt --check && $(CARGO) clippy --release --locked --all-targets -- -D warnings
+
+# Licences, sources and bans of everything that is linked in, with cargo-deny (deny.toml)
+deny:
+	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked --version 0.20.2
+	$(CARGO) deny check licenses bans sources
+
+# The oldest compiler that Cargo.toml promises
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+msrv:
+	rustup toolchain install $(MSRV).0 --profile minimal
+	$(CARGO) +$(MSRV).0 check --workspace --locked --target-dir target/msrv
+
+# The core without an operating system: 64 and 32 bits
+bare-metal:
+	rustup target add x86_64-unknown-none thumbv7em-none-eabi
+	$(CARGO) build -p isotherm-core --locked --target x86_64-unknown-none --target thumbv7em-none-eabi
 
 # The Debian package, the program, SBOM and checksums, in target/dist; see scripts/dist
 dist:

@@ -42,7 +42,7 @@ check:
 # The hostile world over many seeds: make soak SEEDS=100000
 soak:
 	@base=$$(date +%s); echo "seeds from $$base"; \
-	ISOTHERM_SEED_BASE=$$base ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p isotherm-lab -- --nocapture
+	ISOTHERM_SEED_BASE=$$base ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p isotherm-hostile -p isotherm-lab -- --nocapture
 
 # kill -9 of the server under load, fio --verify after each (root)
 soak-kill9:
@@ -60,9 +60,9 @@ soak-power:
 # The entry functions of fuzz/ with seeded inputs, a minute each. With a nightly compiler and cargo-fuzz:
 # cargo +nightly fuzz run checkpoint_and_recovery (fuzz/fuzz_targets has the list)
 soak-fuzz:
-	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-lab --test fuzz_store -- --nocapture
+	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-hostile --test fuzz_store -- --nocapture
 	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm --test fuzz_words -- --nocapture
-	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-lab --test fuzz_events -- --nocapture
+	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-hostile --test fuzz_events -- --nocapture
 
 # FLUSH on the kernel's block devices under dm-log-writes, in a guest: skipped unless ISOTHERM_VM names the program that runs it
 vm-test: build
@@ -71,7 +71,7 @@ vm-test: build
 # The pages of reports in a real browser; screenshots and pictures to look at stay in target/tmp
 report-check:
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium
-	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm-lab --test report_browser -- --nocapture
+	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm-report --test report_browser -- --nocapture
 
 # The Python package as users get it: built and installed by pip, its tests (a dask cluster among them), the example. Not in
 # `test`: built cold it takes longer than three minutes, and it needs an interpreter and a package index;

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use isotherm_core::{BufRef, Effect, IoError, Nanos, Request, RequestOp};
-use isotherm_lab::hostile::Rng;
+use isotherm_hostile::Rng;
 use isotherm_lab::parity::{Parity, ParityError, replay};
 use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::port::{Buffer, Completion, Port};

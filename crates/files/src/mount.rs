@@ -39,6 +39,7 @@ pub struct Mounted {
 ///
 /// # Errors
 /// In words.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
     let shown = dir.display();
     let dir = match dir.canonicalize() {

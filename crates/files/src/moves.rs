@@ -73,6 +73,7 @@ impl Store {
         }
         outcome
     }
+    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn drive(&self, node: NodeId, to: Tier, live: &Arc<crate::live::Live>) -> Outcome {
         let (id, from, paths, size) = {
             let cat = self.cat();

@@ -20,6 +20,7 @@ const EXTENT: u32 = 64 << 10;
 ///
 /// # Errors
 /// A wrong description, or devices that cannot be used.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let mut config = match &args.config {
         Some(file) => VolumeConfig::load(file).map_err(|e| Failure::failed(e.to_string()))?,

@@ -86,6 +86,7 @@ fn volumes_served_elsewhere_and_broken_ones_are_listed_too() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn members_are_assembled_by_identity() {
     let m = Machine::new();
     m.create("v");

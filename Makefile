@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-power soak-fuzz vm-test dist report-check python-test python-check fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-power soak-fuzz vm-test dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -42,7 +42,7 @@ check:
 # The hostile world over many seeds: make soak SEEDS=100000
 soak:
 	@base=$$(date +%s); echo "seeds from $$base"; \
-	ISOTHERM_SEED_BASE=$$base ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p isotherm-lab -- --nocapture
+	ISOTHERM_SEED_BASE=$$base ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p isotherm-hostile -p isotherm-lab -- --nocapture
 
 # kill -9 of the server under load, fio --verify after each (root)
 soak-kill9:
@@ -60,9 +60,9 @@ soak-power:
 # The entry functions of fuzz/ with seeded inputs, a minute each. With a nightly compiler and cargo-fuzz:
 # cargo +nightly fuzz run checkpoint_and_recovery (fuzz/fuzz_targets has the list)
 soak-fuzz:
-	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-lab --test fuzz_store -- --nocapture
+	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-hostile --test fuzz_store -- --nocapture
 	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm --test fuzz_words -- --nocapture
-	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-lab --test fuzz_events -- --nocapture
+	ISOTHERM_FUZZ_SECONDS=60 $(CARGO) test --locked -p isotherm-hostile --test fuzz_events -- --nocapture
 
 # FLUSH on the kernel's block devices under dm-log-writes, in a guest: skipped unless ISOTHERM_VM names the program that runs it
 vm-test: build
@@ -71,7 +71,7 @@ vm-test: build
 # The pages of reports in a real browser; screenshots and pictures to look at stay in target/tmp
 report-check:
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium
-	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm-lab --test report_browser -- --nocapture
+	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm-report --test report_browser -- --nocapture
 
 # The Python package as users get it: built and installed by pip, its tests (a dask cluster among them), the example. Not in
 # `test`: built cold it takes longer than three minutes, and it needs an interpreter and a package index;
@@ -82,6 +82,22 @@ python-test: python-check
 # Its Rust part alone
 python-check:
 	cd python && $(CARGO) fmt --check && $(CARGO) clippy --release --locked --all-targets -- -D warnings
+
+# Licences, sources and bans of everything that is linked in, with cargo-deny (deny.toml)
+deny:
+	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked --version 0.20.2
+	$(CARGO) deny check licenses bans sources
+
+# The oldest compiler that Cargo.toml promises
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+msrv:
+	rustup toolchain install $(MSRV).0 --profile minimal
+	$(CARGO) +$(MSRV).0 check --workspace --locked --target-dir target/msrv
+
+# The core without an operating system: 64 and 32 bits
+bare-metal:
+	rustup target add x86_64-unknown-none thumbv7em-none-eabi
+	$(CARGO) build -p isotherm-core --locked --target x86_64-unknown-none --target thumbv7em-none-eabi
 
 # The Debian package, the program, SBOM and checksums, in target/dist; see scripts/dist
 dist:

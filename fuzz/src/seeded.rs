@@ -1,6 +1,6 @@
 //! The short form of fuzzing for CI: seeded inputs, random or bent from a valid one. A failure prints its seed.
 
-use isotherm_lab::hostile::Rng;
+use isotherm_hostile::Rng;
 use std::time::{Duration, Instant};
 
 /// Feed `target` for `ISOTHERM_FUZZ_SECONDS` (else `seconds`), at least `least` inputs, made by `input`.

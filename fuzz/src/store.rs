@@ -8,8 +8,8 @@ use isotherm_core::store::codec::seal;
 use isotherm_core::store::counter::Counter;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::{BLOCK, Superblock, checkpoint, journal, record};
-use isotherm_lab::hostile::disk::Disk;
-use isotherm_lab::hostile::image;
+use isotherm_hostile::disk::Disk;
+use isotherm_hostile::image;
 use std::sync::OnceLock;
 
 /// Used volumes to start from: created and never used, crashed once, crashed three times.

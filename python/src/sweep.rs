@@ -79,7 +79,10 @@ impl Sweep {
     }
     /// Write the tables; gives the text of `cells.json`.
     fn finish(&self, py: Python<'_>) -> PyResult<String> {
-        json(py.detach(|| self.0.finish()).map_err(failed)?)
+        json(
+            py.detach(|| self.0.finish(|all| isotherm_report::sweep_page(all).html()))
+                .map_err(failed)?,
+        )
     }
 }
 

@@ -150,10 +150,10 @@ def main():
     # A short commit interval, so that the cuts meet the engine in the middle of writing down its map.
     with open("v.toml", encoding="utf-8") as file:
         text = file.read()
-    if "commit_interval_ms = 5000" not in text:
-        sys.exit("v.toml has no commit_interval_ms = 5000 to shorten")
+    if "commit_interval_s = 5.0" not in text:
+        sys.exit("v.toml has no commit_interval_s = 5.0 to shorten")
     with open("v.toml", "w", encoding="utf-8") as file:
-        file.write(text.replace("commit_interval_ms = 5000", "commit_interval_ms = 300"))
+        file.write(text.replace("commit_interval_s = 5.0", "commit_interval_s = 0.3"))
     shutil.copy("v.toml", out)
     with subprocess.Popen([isotherm, "serve", "v", "--nbd", "unix:/tmp/volume/sock"]) as server:
         load = Load(Nbd("/tmp/volume/sock", 60), random.Random(seed))

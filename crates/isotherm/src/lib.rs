@@ -28,6 +28,7 @@ pub mod overview;
 pub mod pages;
 pub mod place;
 pub mod progress;
+pub mod reference;
 pub mod table;
 pub mod tap;
 mod trace_plot;

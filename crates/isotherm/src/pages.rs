@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use isotherm_lab::report::{Chart, Page};
+use isotherm_report::{Chart, Page};
 
 use crate::Failure;
 use crate::json::to_file;
@@ -85,7 +85,7 @@ fn slug(title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_lab::report::{CostCurve, cost_chart};
+    use isotherm_report::{CostCurve, cost_chart};
 
     #[test]
     fn pages_and_pictures_are_written_whole() {

@@ -22,6 +22,24 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String {
     format!("{}\n", padded.join("  ").trim_end())
 }
 
+/// Lines of at most `wide` characters, broken between words.
+pub fn wrapped(text: &str, wide: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if line.is_empty() {
+            word.clone_into(line);
+        } else if line.chars().count() + 1 + word.chars().count() <= wide {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::table;

@@ -5,7 +5,7 @@
 
 mod proof;
 
-use isotherm_lab::hostile::Rng;
+use isotherm_hostile::Rng;
 use proof::{Loop, Mounted, Place, Shape, able, output, run, seed, wait};
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

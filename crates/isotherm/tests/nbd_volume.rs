@@ -3,7 +3,7 @@
 
 mod proof;
 
-use isotherm_lab::hostile::Rng;
+use isotherm_hostile::Rng;
 use proof::{Place, Shape, able, output, run, seed};
 use std::path::Path;
 use std::process::Command;

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use isotherm_core::{BufRef, Effect, IoError, Nanos, Request, RequestOp};
-use isotherm_lab::hostile::Rng;
+use isotherm_hostile::Rng;
 use isotherm_lab::parity::{Parity, ParityError, replay};
 use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::port::{Buffer, Completion, Port};
@@ -41,7 +41,7 @@ impl Rig {
             policy: policy.into(),
             io: IoConfig {
                 buffers: Size(8 << 20),
-                commit_interval_ms: 200,
+                commit_interval_s: 0.2,
                 ..IoConfig::default()
             },
             members: vec![member("fast", 0, 8 << 20), member("slow", 1, 64 << 20)],

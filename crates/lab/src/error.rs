@@ -21,7 +21,8 @@ pub enum LabError {
 }
 
 impl LabError {
-    pub(crate) fn setup(text: impl Into<String>) -> LabError {
+    /// Settings that do not fit, in words.
+    pub fn setup(text: impl Into<String>) -> LabError {
         LabError::Setup(text.into())
     }
 }

@@ -1,9 +1,7 @@
-//! The lab: worlds that are not real.
+//! The lab: policies over modelled devices, in virtual time.
 //!
 //! ```text
 //!  trace ─► sim: virtual time over device models ─► Report ─► compare, sweep
-//!                                                     └► report: pages and pictures
-//!           hostile: everything that may go wrong does, in seeded order (tests only)
 //! ```
 
 pub mod bound;
@@ -14,12 +12,8 @@ pub mod hit_only;
 mod kept;
 mod touched;
 
-#[cfg(feature = "hostile")]
-pub mod hostile;
 pub mod parity;
 pub mod pool;
-pub mod report;
-pub mod reproduce;
 pub mod sim;
 pub mod sweep;
 

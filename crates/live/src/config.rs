@@ -1,12 +1,15 @@
 //! The description of a volume, `p/v.toml`: read, checked as a whole, written.
 
 mod budgets;
+mod fields;
+mod knobs;
 mod size;
 
 use crate::error::{Error, ErrorKind};
+pub use fields::{Field, IO, MEMBER, TOP};
 use isotherm_core::engine::Params;
 use isotherm_core::load::Cost;
-use isotherm_core::policy::{BuildError, ParamError, Policy, nearest};
+use isotherm_core::policy::{BuildError, ParamError, Policy};
 use isotherm_models::{DeviceModel, Options, Sheet, SheetError, Span, sheet};
 use isotherm_words::policy_spec::PolicySpec;
 use serde::{Deserialize, Serialize};
@@ -97,24 +100,24 @@ pub struct IoConfig {
     pub fuse_ring: bool,
     /// Bypass the page cache where the file system allows.
     pub direct: bool,
-    /// Records wait at most so long for a FLUSH to carry them, milliseconds.
-    pub commit_interval_ms: u64,
+    /// Records wait at most so long for a FLUSH to carry them, seconds.
+    pub commit_interval_s: f64,
     /// Journal blocks kept in memory until the mirror has them.
     pub stage_blocks: u32,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
     /// Bandwidth for moves, bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub move_rate: Option<Size>,
-    /// Foreground 99th percentile that moves yield to, milliseconds.
+    pub move_bytes_per_s: Option<Size>,
+    /// Foreground 99th percentile that moves yield to, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub p99_limit_ms: Option<f64>,
+    pub p99_limit_s: Option<f64>,
     /// Moves under way at once at most, whatever the policy allows itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moves_max: Option<u16>,
     /// Wear budget: bytes that the fastest tier may be written in a day.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wear_per_day: Option<Size>,
+    pub wear_bytes_per_day: Option<Size>,
     /// Or: years that the fastest tier must last, ...
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear_years: Option<f64>,
@@ -160,13 +163,13 @@ impl Default for IoConfig {
             spin_us: 5,
             fuse_ring: true,
             direct: true,
-            commit_interval_ms: 5000,
+            commit_interval_s: 5.0,
             stage_blocks: 1024,
             pass_discards: true,
-            move_rate: None,
-            p99_limit_ms: None,
+            move_bytes_per_s: None,
+            p99_limit_s: None,
             moves_max: None,
-            wear_per_day: None,
+            wear_bytes_per_day: None,
             wear_years: None,
             wear_tbw: None,
             wear_burst_h: None,
@@ -205,62 +208,6 @@ fn default_extent() -> Size {
     Size(64 << 10)
 }
 
-const TOP: &[&str] = &["name", "uuid", "extent", "policy", "io", "members"];
-const MEMBER: &[&str] = &["path", "tier", "size", "paced", "span", "standby_s"];
-const IO: &[&str] = &[
-    "buffers",
-    "move_buffers",
-    "queue_depth",
-    "spin_us",
-    "fuse_ring",
-    "direct",
-    "commit_interval_ms",
-    "stage_blocks",
-    "pass_discards",
-    "move_rate",
-    "p99_limit_ms",
-    "moves_max",
-    "wear_per_day",
-    "wear_years",
-    "wear_tbw",
-    "wear_burst_h",
-    "sleep_hold_s",
-    "sleep_hold_bytes",
-    "join_bytes",
-    "join_s",
-    "classes_off",
-];
-
-/// Every key of `table` must be one of `valid`.
-fn known(table: &toml::Table, valid: &[&str], place: &str) -> Result<(), String> {
-    match table.keys().find(|k| !valid.contains(&k.as_str())) {
-        None => Ok(()),
-        Some(k) => Err(format!(
-            "{place}unknown field `{k}`: did you mean `{}`?",
-            nearest(k, valid.iter().copied())
-        )),
-    }
-}
-
-fn known_everywhere(t: &toml::Table) -> Result<(), String> {
-    known(t, TOP, "")?;
-    if let Some(toml::Value::Table(io)) = t.get("io") {
-        known(io, IO, "[io]: ")?;
-    }
-    for (i, m) in t
-        .get("members")
-        .and_then(toml::Value::as_array)
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        if let toml::Value::Table(m) = m {
-            known(m, MEMBER, &format!("member {i}: "))?;
-        }
-    }
-    Ok(())
-}
-
 impl VolumeConfig {
     /// Reads and checks a description; `file` is named in errors.
     ///
@@ -273,10 +220,16 @@ impl VolumeConfig {
                 format!("{}: {}", file.display(), what.trim_end()),
             )
         };
-        let table: toml::Table = toml::from_str(text).map_err(|e| bad(e.to_string()))?;
-        known_everywhere(&table).map_err(bad)?;
-        // Again from the text: so errors of type carry line and column.
-        let config: VolumeConfig = toml::from_str(text).map_err(|e| bad(e.to_string()))?;
+        let mut table: toml::Table = toml::from_str(text).map_err(|e| bad(e.to_string()))?;
+        let old = fields::renamed(&mut table).map_err(bad)?;
+        fields::known(&table).map_err(bad)?;
+        // From the text where that can be: so errors of type carry line and column.
+        let config: VolumeConfig = if old {
+            table.try_into()
+        } else {
+            toml::from_str(text)
+        }
+        .map_err(|e: toml::de::Error| bad(e.to_string()))?;
         config.check().map_err(bad)?;
         Ok(config)
     }
@@ -339,43 +292,7 @@ impl VolumeConfig {
             ));
         }
         build_policy(&self.policy)?;
-        let io = &self.io;
-        let range = |ok: bool, what: &str| {
-            if ok {
-                Ok(())
-            } else {
-                Err(format!("[io]: {what}"))
-            }
-        };
-        range(
-            (4 << 20..=16 << 30).contains(&io.buffers.0),
-            "buffers: from 4M to 16G",
-        )?;
-        range(
-            (1..=1024).contains(&io.move_buffers),
-            "move_buffers: from 1 to 1024",
-        )?;
-        range(
-            (8..=4096).contains(&io.queue_depth),
-            "queue_depth: from 8 to 4096",
-        )?;
-        range(io.spin_us <= 1000, "spin_us: from 0 to 1000")?;
-        range(
-            (1..=600_000).contains(&io.commit_interval_ms),
-            "commit_interval_ms: from 1 to 600000",
-        )?;
-        range(
-            (16..=65536).contains(&io.stage_blocks),
-            "stage_blocks: from 16 to 65536",
-        )?;
-        range(
-            io.move_rate.is_none_or(|r| r.0 > 0),
-            "move_rate: more than 0, or leave it out",
-        )?;
-        range(
-            io.p99_limit_ms.is_none_or(|p| p.is_finite() && p > 0.0),
-            "p99_limit_ms: more than 0, or leave it out",
-        )?;
+        self.io.check().map_err(|e| format!("[io]: {e}"))?;
         self.check_budgets().map_err(|e| format!("[io]: {e}"))?;
         if self.members.is_empty() || self.members.len() > 16 {
             return Err("members: a volume has 1 to 16".into());

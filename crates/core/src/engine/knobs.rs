@@ -18,8 +18,8 @@ pub struct Knob {
     pub limits: (f64, f64),
     /// Zero lifts the limit, even where that is below the lowest value.
     pub zero: bool,
-    get: fn(&Params) -> f64,
-    put: fn(&mut Params, f64),
+    read: fn(&Params) -> f64,
+    write: fn(&mut Params, f64),
 }
 
 /// Seconds of one hour.
@@ -46,8 +46,8 @@ pub const KNOBS: [Knob; 10] = [
         range: "move_bytes_per_s: bytes per second, 0 (no limit) to 10^12",
         limits: (0.0, 1e12),
         zero: true,
-        get: |p| number(p.move_bytes_per_s),
-        put: |p, v| p.move_bytes_per_s = unless_zero(v).map(|v| v as u64),
+        read: |p| number(p.move_bytes_per_s),
+        write: |p, v| p.move_bytes_per_s = unless_zero(v).map(|v| v as u64),
     },
     Knob {
         name: "p99_limit_s",
@@ -55,8 +55,8 @@ pub const KNOBS: [Knob; 10] = [
         range: "p99_limit_s: seconds, 0 (no limit) to 3600",
         limits: (0.0, HOUR),
         zero: true,
-        get: |p| seconds(p.p99_limit),
-        put: |p, v| p.p99_limit = unless_zero(v).map(nanos),
+        read: |p| seconds(p.p99_limit),
+        write: |p, v| p.p99_limit = unless_zero(v).map(nanos),
     },
     Knob {
         name: "commit_interval_s",
@@ -64,8 +64,8 @@ pub const KNOBS: [Knob; 10] = [
         range: "commit_interval_s: seconds, 0.01 to 3600",
         limits: (0.01, HOUR),
         zero: false,
-        get: |p| p.commit_interval.as_secs_f64(),
-        put: |p, v| p.commit_interval = nanos(v),
+        read: |p| p.commit_interval.as_secs_f64(),
+        write: |p, v| p.commit_interval = nanos(v),
     },
     Knob {
         name: "moves_max",
@@ -73,8 +73,8 @@ pub const KNOBS: [Knob; 10] = [
         range: "moves_max: whole number of moves, 0 (as many as there are buffers) to 65535",
         limits: (0.0, 65_535.0),
         zero: true,
-        get: |p| p.moves_max.map_or(0.0, f64::from),
-        put: |p, v| p.moves_max = unless_zero(v).map(|v| v as u16),
+        read: |p| p.moves_max.map_or(0.0, f64::from),
+        write: |p, v| p.moves_max = unless_zero(v).map(|v| v as u16),
     },
     Knob {
         name: "wear_bytes_per_day",
@@ -82,8 +82,8 @@ pub const KNOBS: [Knob; 10] = [
         range: "wear_bytes_per_day: bytes per day, 0 (no limit) or 1 to 10^16",
         limits: (1.0, 1e16),
         zero: true,
-        get: |p| number(p.wear_bytes_per_day),
-        put: |p, v| p.wear_bytes_per_day = unless_zero(v).map(|v| v as u64),
+        read: |p| number(p.wear_bytes_per_day),
+        write: |p, v| p.wear_bytes_per_day = unless_zero(v).map(|v| v as u64),
     },
     Knob {
         name: "wear_burst_h",
@@ -91,8 +91,8 @@ pub const KNOBS: [Knob; 10] = [
         range: "wear_burst_h: hours, 0.001 to 8760",
         limits: (0.001, 8760.0),
         zero: false,
-        get: |p| p.wear_burst.as_secs_f64() / HOUR,
-        put: |p, v| p.wear_burst = nanos(v * HOUR),
+        read: |p| p.wear_burst.as_secs_f64() / HOUR,
+        write: |p, v| p.wear_burst = nanos(v * HOUR),
     },
     Knob {
         name: "sleep_hold_s",
@@ -100,8 +100,8 @@ pub const KNOBS: [Knob; 10] = [
         range: "sleep_hold_s: seconds, 0 (does not wait) or 0.001 to 10^7",
         limits: (0.001, 1e7),
         zero: true,
-        get: |p| seconds(p.sleep_hold),
-        put: |p, v| p.sleep_hold = unless_zero(v).map(nanos),
+        read: |p| seconds(p.sleep_hold),
+        write: |p, v| p.sleep_hold = unless_zero(v).map(nanos),
     },
     Knob {
         name: "sleep_hold_bytes",
@@ -109,8 +109,8 @@ pub const KNOBS: [Knob; 10] = [
         range: "sleep_hold_bytes: bytes, 0 (no limit) to 10^16",
         limits: (0.0, 1e16),
         zero: true,
-        get: |p| number(p.sleep_hold_bytes),
-        put: |p, v| p.sleep_hold_bytes = unless_zero(v).map(|v| v as u64),
+        read: |p| number(p.sleep_hold_bytes),
+        write: |p, v| p.sleep_hold_bytes = unless_zero(v).map(|v| v as u64),
     },
     Knob {
         name: "join_bytes",
@@ -118,8 +118,8 @@ pub const KNOBS: [Knob; 10] = [
         range: "join_bytes: bytes, 0 (moves are not joined) to 10^9",
         limits: (0.0, 1e9),
         zero: true,
-        get: |p| p.join_bytes as f64,
-        put: |p, v| p.join_bytes = v as u64,
+        read: |p| p.join_bytes as f64,
+        write: |p, v| p.join_bytes = v as u64,
     },
     Knob {
         name: "join_s",
@@ -127,12 +127,22 @@ pub const KNOBS: [Knob; 10] = [
         range: "join_s: seconds, 0 (no matter how long) or 0.0001 to 3600",
         limits: (0.0001, HOUR),
         zero: true,
-        get: |p| p.join_time.as_secs_f64(),
-        put: |p, v| p.join_time = nanos(v),
+        read: |p| p.join_time.as_secs_f64(),
+        write: |p, v| p.join_time = nanos(v),
     },
 ];
 
 impl Knob {
+    /// Its value, in its unit; 0 where a limit is off.
+    pub fn get(&self, params: &Params) -> f64 {
+        (self.read)(params)
+    }
+
+    /// Give it a value that it takes ([`knob`] says so); 0 lifts a limit.
+    pub fn put(&self, params: &mut Params, value: f64) {
+        (self.write)(params, value);
+    }
+
     /// Is `value` one that it takes?
     fn takes(&self, value: f64) -> bool {
         (self.zero && value == 0.0) || (self.limits.0..=self.limits.1).contains(&value)
@@ -165,7 +175,7 @@ pub fn knob(name: &str, value: f64) -> Result<&'static Knob, ParamError> {
 impl Engine {
     /// The policy's parameters and the engine's knobs, with their values.
     pub fn knobs(&self) -> Vec<(&'static str, f64)> {
-        let own = KNOBS.iter().map(|k| (k.name, (k.get)(&self.ground.params)));
+        let own = KNOBS.iter().map(|k| (k.name, k.get(&self.ground.params)));
         self.ground.policy.params().into_iter().chain(own).collect()
     }
 
@@ -177,7 +187,7 @@ impl Engine {
         match knob(key, value) {
             Ok(k) => {
                 let g = &mut self.ground;
-                (k.put)(&mut g.params, value);
+                k.put(&mut g.params, value);
                 let p = &g.params;
                 self.relocation.set_rate(p.move_bytes_per_s);
                 g.devices.wear.set(p.wear_bytes_per_day, p.wear_burst);

@@ -1,7 +1,7 @@
 //! Safety rules that can be taken out, one at a time, to prove that the test suites notice.
 //!
 //! Only with the `mutants` feature can one be chosen; without it [`chosen`] is a constant `false` and the compiler
-//! removes the branches. The chaos and crash suites must fail under every one of these (`crates/lab/tests/mutants.rs`).
+//! removes the branches. The chaos and crash suites must fail under every one of these (`crates/hostile/tests/mutants.rs`).
 
 use super::Engine;
 

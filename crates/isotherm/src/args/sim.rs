@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use isotherm_core::engine::KNOBS;
 use isotherm_models::FlashState;
 
 use crate::json::JsonArg;
@@ -93,9 +94,8 @@ pub struct WorldArgs {
         conflicts_with = "hit_only"
     )]
     pub standby: Vec<f64>,
-    /// Setting of the engine, which works with every policy: move_bytes_per_s, p99_limit_s, moves_max (throttles),
-    /// wear_bytes_per_day, wear_burst_h (wear budget), sleep_hold_s, sleep_hold_bytes (work that waits for a sleeping disk),
-    /// join_bytes, join_s (how much goes into one operation), commit_interval_s; see docs/policies.md, "Budgets"
+    /// Setting of the engine, which works with every policy.
+    #[arg(help = engine_settings())]
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "hit_only", value_parser = setting)]
     pub set: Vec<(String, f64)>,
     /// Years that the fast tier must last: sets wear_bytes_per_day to what its data sheet (or --wear-tbw) allows
@@ -403,4 +403,13 @@ pub struct DemoArgs {
     /// No progress lines
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// Help of `--set`, with the names of all knobs.
+fn engine_settings() -> String {
+    let knobs: Vec<&str> = KNOBS.iter().map(|k| k.name).collect();
+    format!(
+        "Setting of the engine, which works with every policy: {}; docs/reference.md says units and ranges",
+        knobs.join(", ")
+    )
 }

@@ -90,6 +90,6 @@ pub struct MountHelperArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  isotherm generate target/generated")]
 pub struct GenerateArgs {
-    /// Where: man pages go to DIR/man, completions of bash, zsh and fish to DIR/completions
+    /// Where: man pages go to DIR/man, completions of bash, zsh and fish to DIR/completions, the reference to DIR/reference.md
     pub dir: PathBuf,
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use isotherm_core::engine::KNOBS;
 
 use crate::json::JsonArg;
 use crate::member::{MemberSpec, Setting};
@@ -229,11 +230,7 @@ pub struct WhyArgs {
 /// `isotherm set`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  isotherm set v PT=2 TW=30 move_bytes_per_s=50M\n  isotherm set v policy=lru\n  isotherm set v write-mode=write-around\n  isotherm set v wear_bytes_per_day=100G sleep_hold_s=3600\n\n\
-    The engine's own, for every policy (docs/policies.md, \"Budgets\"): move_bytes_per_s, p99_limit_s, moves_max, wear_bytes_per_day, \
-    wear_burst_h, sleep_hold_s, sleep_hold_bytes, join_bytes, join_s, commit_interval_s.\n\n\
-    A policy or a write mode takes over at once; what a mode leaves dirty no longer is written home in the background. What it has no use for (copies, or homes on the fast tier) is given up in the background; \
-    `isotherm stats` shows under `copies` how far that is."
+    after_help = set_help()
 )]
 pub struct SetArgs {
     /// The volume, which must be served
@@ -297,4 +294,18 @@ pub struct FindArgs {
     /// Where the list goes.
     #[command(flatten)]
     pub json: JsonArg,
+}
+
+/// Examples of `set`, and the knobs that every policy shares.
+fn set_help() -> String {
+    let knobs: Vec<&str> = KNOBS.iter().map(|k| k.name).collect();
+    format!(
+        "Examples:\n  isotherm set v PT=2 TW=30 move_bytes_per_s=50M\n  isotherm set v policy=lru\n  \
+         isotherm set v write-mode=write-around\n  isotherm set v wear_bytes_per_day=100G sleep_hold_s=3600\n\n\
+         The engine's own, for every policy (docs/reference.md says units and ranges): {}.\n\n\
+         A policy or a write mode takes over at once; what a mode leaves dirty no longer is written home in the background. \
+         What it has no use for (copies, or homes on the fast tier) is given up in the background; \
+         `isotherm stats` shows under `copies` how far that is.",
+        knobs.join(", ")
+    )
 }

@@ -1,7 +1,7 @@
 //! `isotherm compare`: policies side by side on a trace.
 
 use isotherm_lab::compare::{Comparison, compare};
-use isotherm_lab::report::comparison_page;
+use isotherm_report::comparison_page;
 
 use crate::Failure;
 use crate::args::CompareArgs;

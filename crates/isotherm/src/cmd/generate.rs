@@ -1,4 +1,4 @@
-//! `isotherm generate`: man pages and completions, from the same types that parse the command line.
+//! `isotherm generate`: man pages, completions and the reference page, from the same types that parse the command line.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,9 @@ pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
             .map_err(|e| Failure::file(&completions, "write", &e))?;
     }
     root.build();
-    page(&root, "isotherm", &man)
+    page(&root, "isotherm", &man)?;
+    let reference = args.dir.join("reference.md");
+    crate::json::to_file(&reference, crate::reference::page())
 }
 
 /// One page a command: `isotherm-classes-set.1`.

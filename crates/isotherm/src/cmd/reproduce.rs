@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-use isotherm_lab::report::outcomes_page;
-use isotherm_lab::reproduce::{
+use isotherm_experiments::{
     Claim, Ctx, EXPERIMENTS, Experiment, Outcome, PAPERS, Printed, SEEDS, Table, Verdict,
 };
+use isotherm_report::outcomes_page;
 use serde_json::{Value, json};
 
 use crate::Failure;

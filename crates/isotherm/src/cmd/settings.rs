@@ -4,32 +4,8 @@ use isotherm_live::VolumeConfig;
 
 /// An engine's knob, or a parameter of the policy that is a number.
 pub fn keep_value(config: &mut VolumeConfig, key: &str, value: f64) {
-    match key {
-        "move_bytes_per_s" => {
-            config.io.move_rate =
-                (value >= 1.0).then_some(isotherm_live::config::Size(value as u64));
-        }
-        "p99_limit_s" => config.io.p99_limit_ms = (value > 0.0).then_some(value * 1e3),
-        "commit_interval_s" => {
-            config.io.commit_interval_ms = ((value * 1e3) as u64).max(1);
-        }
-        "moves_max" => config.io.moves_max = (value > 0.0).then_some(value as u16),
-        "wear_bytes_per_day" => {
-            (config.io.wear_years, config.io.wear_tbw) = (None, None);
-            config.io.wear_per_day =
-                (value >= 1.0).then_some(isotherm_live::config::Size(value as u64));
-        }
-        "wear_burst_h" => config.io.wear_burst_h = Some(value),
-        "sleep_hold_s" => config.io.sleep_hold_s = (value > 0.0).then_some(value),
-        "sleep_hold_bytes" => {
-            config.io.sleep_hold_bytes =
-                (value >= 1.0).then_some(isotherm_live::config::Size(value as u64));
-        }
-        "join_bytes" => {
-            config.io.join_bytes = Some(isotherm_live::config::Size(value as u64));
-        }
-        "join_s" => config.io.join_s = Some(value),
-        _ => config.policy = with_param(&config.policy, key, value),
+    if !config.io.keep_knob(key, value) {
+        config.policy = with_param(&config.policy, key, value);
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use isotherm_lab::report::{cost_curve, run_page};
 use isotherm_lab::sim::{
     Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, Volumes, hit_only_file,
 };
 use isotherm_lab::size::Size;
+use isotherm_report::{cost_curve, run_page};
 use serde_json::Value;
 
 use crate::Failure;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use isotherm_lab::sweep::{parse, sweep};
+use isotherm_report::sweep_page;
 
 use crate::Failure;
 use crate::args::SweepArgs;
@@ -33,7 +34,10 @@ pub fn run(args: &SweepArgs) -> Result<(), Failure> {
     }
     let find = |name: &str| find(Path::new(name)).map_err(|e| e.to_string());
     let on_done = |done: usize, _all: usize| bar.set_position(done as u64);
-    let summary = sweep(&cells, &args.out, threads, &find, &on_done).map_err(|e| failed(&e))?;
+    let summary = sweep(&cells, &args.out, threads, &find, &on_done, |all| {
+        sweep_page(all).html()
+    })
+    .map_err(|e| failed(&e))?;
     bar.finish_and_clear();
     args.json.print(&summary, || {
         format!(

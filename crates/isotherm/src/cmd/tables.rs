@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::args::{ListArgs, PoliciesArgs};
-use crate::table::table;
+use crate::table::{table, wrapped};
 
 /// Columns that the list of policies takes at most.
 const WIDE: usize = 100;
@@ -86,24 +86,6 @@ fn in_full(p: &Preset) -> String {
         let _ = writeln!(text, "  {line}");
     }
     text
-}
-
-/// Lines of at most `wide` characters, broken between words.
-fn wrapped(text: &str, wide: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if line.is_empty() {
-            word.clone_into(line);
-        } else if line.chars().count() + 1 + word.chars().count() <= wide {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
 }
 
 /// `isotherm formats`.

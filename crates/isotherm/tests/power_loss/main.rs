@@ -8,9 +8,9 @@ mod rack;
 
 use isotherm_core::engine::Mutant;
 use isotherm_core::{IoError, RequestOp};
-use isotherm_lab::hostile::Rng;
-use isotherm_lab::hostile::disk::Disk;
-use isotherm_lab::hostile::truth::{self, CELL, Expect, Truth};
+use isotherm_hostile::Rng;
+use isotherm_hostile::disk::Disk;
+use isotherm_hostile::truth::{self, CELL, Expect, Truth};
 use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::port::{Buffer, Completion, Port};
 use isotherm_live::{MemberConfig, OpenMode, Volume, VolumeConfig};
@@ -75,7 +75,7 @@ fn config(members: &Path, policy: &str) -> VolumeConfig {
         io: IoConfig {
             buffers: Size(8 << 20),
             move_buffers: 4,
-            commit_interval_ms: 20,
+            commit_interval_s: 0.02,
             ..IoConfig::default()
         },
         members: vec![member(0), member(1)],

@@ -9,8 +9,8 @@ use fuser::{
     FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use isotherm_lab::hostile::Rng;
-use isotherm_lab::hostile::disk::Disk;
+use isotherm_hostile::Rng;
+use isotherm_hostile::disk::Disk;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;

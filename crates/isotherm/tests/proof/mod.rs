@@ -126,7 +126,7 @@ impl Default for Shape {
             slow: "256M",
             extent: "64K",
             policy: "greendm",
-            io: "buffers = \"16M\"\nmove_buffers = 8\ncommit_interval_ms = 200",
+            io: "buffers = \"16M\"\nmove_buffers = 8\ncommit_interval_s = 0.2",
         }
     }
 }

@@ -25,12 +25,14 @@ use serde_json::{Value, json};
 
 use crate::LabError;
 use crate::pool::parallel;
-use crate::report::sweep_page;
 use crate::sim::{Digest, Run, Source, Touched, TraceFile, Watch, touched};
 
 fn bad(key: &str, what: &str) -> LabError {
     LabError::setup(format!("{key}: {what}"))
 }
+
+/// The page of a sweep, as HTML, from the results of its cells.
+pub type PageOf = fn(&[Value]) -> String;
 
 /// What a sweep did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -196,11 +198,11 @@ impl Sweep {
     pub fn failure(&self, i: usize, why: &str) -> String {
         format!("isotherm {}: {why}", self.cells[i].args().join(" "))
     }
-    /// Write the tables of everything that there is; gives what `cells.json` holds.
+    /// Write the tables of everything that there is, and as `index.html` what `page` makes of it; gives what `cells.json` holds.
     ///
     /// # Errors
     /// They cannot be written.
-    pub fn finish(&self) -> Result<Vec<Value>, LabError> {
+    pub fn finish(&self, page: PageOf) -> Result<Vec<Value>, LabError> {
         let all: Vec<Value> = (0..self.cells.len())
             .filter_map(|i| {
                 let mut v = load(&self.place(i))?;
@@ -210,7 +212,7 @@ impl Sweep {
             .collect();
         durable(&self.out.join("cells.json"), &json!(all).to_string())?;
         table::write(&self.out.join("results.parquet"), &all)?;
-        durable(&self.out.join("index.html"), &sweep_page(&all).html())?;
+        durable(&self.out.join("index.html"), &page(&all))?;
         Ok(all)
     }
 }
@@ -225,6 +227,7 @@ pub fn sweep(
     threads: usize,
     find: Find<'_>,
     on_done: OnDone<'_>,
+    page: PageOf,
 ) -> Result<Summary, LabError> {
     let sweep = Sweep::open(cells.to_vec(), out, find)?;
     let runner = Runner::new(find);
@@ -240,7 +243,7 @@ pub fn sweep(
         result.map_err(|e| sweep.failure(i, &e.to_string()))
     });
     let failed: Vec<String> = results.into_iter().filter_map(Result::err).collect();
-    sweep.finish()?;
+    sweep.finish(page)?;
     Ok(Summary {
         cells: cells.len(),
         kept,

@@ -1,22 +1,11 @@
 //! Budgets and throttles of a description: as the engine takes them.
 
-use super::{IoConfig, VolumeConfig};
-use isotherm_core::Nanos;
+use super::VolumeConfig;
 use isotherm_core::engine::knob;
 use isotherm_core::policy::ParamError;
 
-/// Hours for which unused wear budget is kept where the description says nothing.
-const BURST_H: f64 = 24.0;
-
-impl IoConfig {
-    /// Time for which unused wear budget can be saved up.
-    pub fn wear_burst(&self) -> Nanos {
-        Nanos((self.wear_burst_h.unwrap_or(BURST_H) * 3.6e12) as u64)
-    }
-}
-
 impl VolumeConfig {
-    /// The wear budget, bytes a day: `wear_per_day`, or what `wear_tbw` (or the data sheets of the paced members of the
+    /// The wear budget, bytes a day: `wear_bytes_per_day`, or what `wear_tbw` (or the data sheets of the paced members of the
     /// fastest tier) allow for `wear_years`.
     ///
     /// # Errors
@@ -27,10 +16,10 @@ impl VolumeConfig {
             if io.wear_tbw.is_some() {
                 return Err("wear_tbw: only together with `wear_years`".into());
             }
-            return Ok(io.wear_per_day.map(|b| b.0));
+            return Ok(io.wear_bytes_per_day.map(|b| b.0));
         };
-        if io.wear_per_day.is_some() {
-            return Err("wear_years: leave it out, or `wear_per_day`".into());
+        if io.wear_bytes_per_day.is_some() {
+            return Err("wear_years: leave it out, or `wear_bytes_per_day`".into());
         }
         let limit = match io.wear_tbw {
             Some(tb) => tb * 1e12,
@@ -53,38 +42,16 @@ impl VolumeConfig {
     }
 
     pub(super) fn check_budgets(&self) -> Result<(), String> {
-        let io = &self.io;
-        let wear = self.wear_bytes_per_day()?;
-        let of = |key: &'static str, name: &str, value: Option<f64>| {
-            let Some(value) = value else { return Ok(()) };
-            match knob(name, value) {
-                Err(ParamError::Range(what)) => {
-                    let range = what.split_once(": ").map_or(what, |x| x.1);
-                    Err(format!("{key}: {range}"))
+        // By years, the range is that of the bytes that follow from them.
+        match self.wear_bytes_per_day()? {
+            Some(bytes) if self.io.wear_years.is_some() => {
+                match knob("wear_bytes_per_day", bytes as f64) {
+                    Err(ParamError::Range(what)) => Err(format!("wear_years: {what}")),
+                    _ => Ok(()),
                 }
-                _ => Ok(()),
             }
-        };
-        of("moves_max", "moves_max", io.moves_max.map(f64::from))?;
-        let key = if io.wear_years.is_some() {
-            "wear_years"
-        } else {
-            "wear_per_day"
-        };
-        of(key, "wear_bytes_per_day", wear.map(|b| b as f64))?;
-        of("wear_burst_h", "wear_burst_h", io.wear_burst_h)?;
-        of("sleep_hold_s", "sleep_hold_s", io.sleep_hold_s)?;
-        of(
-            "sleep_hold_bytes",
-            "sleep_hold_bytes",
-            io.sleep_hold_bytes.map(|b| b.0 as f64),
-        )?;
-        of(
-            "join_bytes",
-            "join_bytes",
-            io.join_bytes.map(|b| b.0 as f64),
-        )?;
-        of("join_s", "join_s", io.join_s)
+            _ => Ok(()),
+        }
     }
 }
 
@@ -107,7 +74,10 @@ mod tests {
             parse(io, paced).map(|c| c.wear_bytes_per_day().expect("checked"))
         };
         assert_eq!(rate("", ""), Ok(None));
-        assert_eq!(rate("wear_per_day = \"100G\"", ""), Ok(Some(100 << 30)));
+        assert_eq!(
+            rate("wear_bytes_per_day = \"100G\"", ""),
+            Ok(Some(100 << 30))
+        );
         // 365.25 TB in 1000 days of the calendar.
         let years = 1000.0 / 365.25;
         let by_tbw = format!("wear_years = {years}\nwear_tbw = 365.25");
@@ -123,8 +93,8 @@ mod tests {
             ("wear_years = 5.0", "wear_tbw"),
             ("wear_tbw = 5.0", "wear_years"),
             (
-                "wear_years = 5.0\nwear_tbw = 1.0\nwear_per_day = \"1G\"",
-                "wear_per_day",
+                "wear_years = 5.0\nwear_tbw = 1.0\nwear_bytes_per_day = \"1G\"",
+                "wear_bytes_per_day",
             ),
             ("wear_years = 0.0\nwear_tbw = 1.0", "wear_years"),
             ("wear_burst_h = 0.0", "wear_burst_h"),

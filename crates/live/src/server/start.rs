@@ -8,6 +8,7 @@ use crate::inbox::Inbox;
 use crate::recorder::Driver;
 use crate::volume::{OpenMode, Volume};
 use crate::world::{Command, Parts, UringWorld};
+use isotherm_core::engine::KNOBS;
 use isotherm_core::run::Loop;
 use isotherm_core::{Engine, Nanos, Params};
 use std::io;
@@ -120,12 +121,11 @@ impl Prepared {
             stamp,
             ..
         } = self.volume;
-        let (io, usual) = (&config.io, Params::default());
+        let io = &config.io;
         // With the core's `mutants` feature there is one field more.
         #[allow(clippy::needless_update)]
-        let params = Params {
+        let mut params = Params {
             move_buffers: io.move_buffers,
-            commit_interval: Nanos::from_millis(io.commit_interval_ms),
             stage_blocks: io.stage_blocks,
             map_on_read: false,
             read_only: mode == OpenMode::ReadOnly,
@@ -134,23 +134,18 @@ impl Prepared {
                 .iter()
                 .map(|m| m.standby_s.map(|s| Nanos((s * 1e9) as u64)))
                 .collect(),
-            move_bytes_per_s: io.move_rate.map(|r| r.0),
-            p99_limit: io.p99_limit_ms.map(|p| Nanos((p * 1e6) as u64)),
-            moves_max: io.moves_max,
-            wear_bytes_per_day: config
-                .wear_bytes_per_day()
-                .map_err(|e| Error::new(ErrorKind::Config, format!("[io]: {e}")))?,
-            wear_burst: io.wear_burst(),
-            sleep_hold: io.sleep_hold_s.map(|s| Nanos((s * 1e9) as u64)),
-            sleep_hold_bytes: io.sleep_hold_bytes.map(|b| b.0),
             pass_discards: io.pass_discards,
             costs,
-            join_bytes: io.join_bytes.map_or(usual.join_bytes, |b| b.0),
-            join_time: io
-                .join_s
-                .map_or(usual.join_time, |s| Nanos((s * 1e9) as u64)),
             ..Params::default()
         };
+        for knob in &KNOBS {
+            if let Some(value) = io.knob(knob.name) {
+                knob.put(&mut params, value);
+            }
+        }
+        params.wear_bytes_per_day = config
+            .wear_bytes_per_day()
+            .map_err(|e| Error::new(ErrorKind::Config, format!("[io]: {e}")))?;
         let devices = Arc::new(devices);
         let parts = Parts {
             devices: Arc::clone(&devices),

@@ -1,0 +1,287 @@
+//! The three weeks (II-B, Table I) as workloads, and the systems of IV under them.
+//!
+//! ```text
+//!  training ──────────────── plan, migration ─│─ what counts
+//! ```
+//! The paper replays day by day as fast as it can and migrates at midnight, at the pace of the trace, while nothing else goes
+//! on. Here the one planning instant and its migration fall into the end of the training, which does not count; the next
+//! instant would come after the end.
+
+use std::sync::Arc;
+
+use isotherm_traces::generate::{Campus, Week};
+use isotherm_traces::{Op, Record};
+
+use super::files::{By, choose, relocate};
+use crate::cell::{Cell, Store, simulate};
+use crate::{Ctx, Outcome, Work};
+use isotherm_lab::LabError;
+use isotherm_lab::sim::{Memory, Observe, Phase, Report};
+use isotherm_lab::size::Size;
+
+/// The SSD (Table III), as a preset.
+pub const SSD: &str = "ocz-agility2-60";
+/// The disk (Table III), as a preset.
+pub const DISK: &str = "wd7500aaks";
+/// The paper's names of the systems.
+///
+/// The first three are judged: HOT and HRO place files there, as in the paper. The others are this engine's policies, which
+/// place extents of one size.
+pub const SYSTEMS: [&str; 5] = ["HDD", "HOT", "HRO", "hot, extents", "hro, extents"];
+/// The workloads.
+pub const WEEKS: [&str; 3] = ["mail", "office", "research"];
+
+/// Share of the requests that is training.
+const TRAINING: f64 = 0.6;
+/// When the plan is made, as a share of the time that the disk alone takes for the training: the rest is for the migration.
+const PLAN: f64 = 0.8;
+/// The SSD's share of the image (IV): parts per million.
+const FAST: u32 = 50_000;
+/// Extents of the engine's policies: as large as a mean file. (With 4 KiB no request goes on inside an extent where the last one
+/// ended, so R is f and `hro` is `hot`.)
+const EXTENT: u32 = 64 << 10;
+/// Bins over the part that counts, at least.
+const BINS: u32 = 64;
+
+/// What stands for the paper's traces and machine, in words.
+pub const WORDS: [&str; 3] = [
+    "the week-long NFS traces of the paper by generators with the totals of Table I, at the scale: gen:mail-hro, gen:office-hro, gen:research-hro on an ext3-like layout; file sizes, locality and interleaving are assumed, the page cache has 512 MB of the server's 1 GB at the scale",
+    "HOT and HRO place whole files by the paper's Algorithms 1 and 2, once, between training and what counts; inodes of these files stay on the disk. Rows `extents`: the engine's hot and hro on extents of 64 KiB, metadata among them, which migrate at the end of the training",
+    "one wd7500aaks, the volume spread over all of it, for two; seven days with a migration at each midnight by a training of 60 % of the operations, then 40 % that count; one request in flight, each begun when the last one ended, as theirs",
+];
+
+/// A week: the whole of it, and what counts with the chosen files on the SSD.
+pub struct Bench {
+    /// All requests in two phases: training, what counts.
+    pub work: Work,
+    /// HOT and HRO by files: the requests that count, bytes on the SSD, files chosen.
+    by_file: [(Work, u64, usize); 2],
+    files: usize,
+}
+
+/// The workload of a week.
+pub fn bench(ctx: &Ctx<'_>, week: &str) -> Result<Arc<Bench>, LabError> {
+    let scale = ctx.scale_or(super::SCALE);
+    let name = format!("{week}-hro, scale {scale}, seed {}", ctx.seed);
+    ctx.once(&name, || {
+        (ctx.progress)(&format!("{name}: making the requests"));
+        let campus = match week {
+            "mail" => Campus::Mail,
+            "office" => Campus::Office,
+            _ => Campus::Research,
+        };
+        make(&name, Week::with(campus, scale, ctx.seed).map_err(broken)?)
+    })
+}
+
+fn broken(e: isotherm_traces::layout::LayoutError) -> LabError {
+    LabError::setup(format!("the generated file system: {e}"))
+}
+
+fn make(name: &str, mut week: Week) -> Result<Bench, LabError> {
+    let trained = (week.operations() as f64 * (1.0 - TRAINING)) as u64;
+    let mut records = Vec::new();
+    let mut plan = None;
+    while week.next_operation().map_err(broken)? {
+        week.file_system().drain(&mut records);
+        if plan.is_none() && week.left() <= trained {
+            let (uses, inodes) = (week.uses(), week.files().to_vec());
+            let owners = week.file_system().owners().map_err(LabError::Setup)?;
+            plan = Some((records.len(), uses, inodes, owners));
+        }
+    }
+    week.file_system().sync();
+    week.file_system().drain(&mut records);
+    let (training, uses, inodes, owners) = plan.ok_or_else(|| {
+        LabError::setup(format!("{name}: too few operations, take a larger scale"))
+    })?;
+    let reach = |of: &[Record]| {
+        let end = of.iter().map(Record::end).max().unwrap_or(0);
+        end.next_multiple_of(4 << 20)
+    };
+    let image: u64 = uses.iter().map(|u| u.size).sum();
+    let by_file = [("HOT", By::Frequency), ("HRO", By::Value)].map(|(system, by)| {
+        let chosen = choose(by, &uses, image / 20);
+        let inodes: Vec<_> = chosen.iter().map(|&i| inodes[i]).collect();
+        let (moved, fast) = relocate(&records[training..], &owners, &inodes);
+        let name = format!("{name}, files of {system}");
+        let work = Work {
+            bytes: reach(&moved),
+            memory: Memory::new(&name, moved),
+            name,
+            depth: 1,
+            phases: vec![0],
+        };
+        (work, fast, chosen.len())
+    });
+    Ok(Bench {
+        work: Work {
+            name: name.to_owned(),
+            bytes: reach(&records),
+            memory: Memory::new(name, records),
+            depth: 1,
+            phases: vec![0, training as u64],
+        },
+        by_file,
+        files: uses.len(),
+    })
+}
+
+fn disk() -> Store {
+    Store::all(DISK).spread()
+}
+
+fn measured(cell: Cell, warm_up: u64) -> Cell {
+    Cell {
+        warm_up,
+        observe: Observe {
+            time_bins: BINS,
+            address_bins: 0,
+        },
+        ..cell
+    }
+}
+
+/// A system under a week.
+pub struct System<'a> {
+    /// As [`SYSTEMS`].
+    pub name: &'static str,
+    /// What it was given.
+    pub work: &'a Work,
+    /// What came out.
+    pub report: Arc<Report>,
+}
+
+/// [`SYSTEMS`] under a week, in that order.
+pub fn systems<'a>(ctx: &Ctx<'_>, bench: &'a Bench) -> Result<Vec<System<'a>>, LabError> {
+    let work = &bench.work;
+    let warm_up = work.phases[1];
+    let alone = measured(
+        Cell {
+            tiers: vec![disk()],
+            ..Cell::alone(DISK)
+        },
+        warm_up,
+    );
+    let mut all: Vec<(&Work, Arc<Report>)> = Vec::new();
+    for report in simulate(ctx, work, &[alone])? {
+        all.push((work, report));
+    }
+    let training_s = all[0].1.phases.first().map_or(0.0, |p| p.elapsed_s);
+    for (work, fast, _) in &bench.by_file {
+        let tiers = vec![Store::new(SSD, Size::Bytes((*fast).max(4096))), disk()];
+        let cell = measured(Cell::hybrid("mylinear", tiers), 0);
+        for report in simulate(ctx, work, &[cell])? {
+            all.push((work, report));
+        }
+    }
+    let period = (training_s * PLAN).max(0.001);
+    let cells = ["hot", "hro"].map(|policy| {
+        let fast = Store::new(SSD, Size::Share(FAST));
+        let policy = format!("{policy},period={period:.3}");
+        Cell {
+            extent: EXTENT,
+            ..measured(Cell::hybrid(&policy, vec![fast, disk()]), warm_up)
+        }
+    });
+    for report in simulate(ctx, work, &cells)? {
+        all.push((work, report));
+    }
+    let named = SYSTEMS.iter().zip(all);
+    Ok(named
+        .map(|(name, (work, report))| System { name, work, report })
+        .collect())
+}
+
+/// The part that counts.
+pub fn counted(report: &Report) -> Phase {
+    report.phases.last().cloned().unwrap_or_default()
+}
+
+/// Say what was run.
+pub fn inputs(out: &mut Outcome, bench: &Bench, systems: &[System<'_>]) {
+    let work = &bench.work;
+    out.inputs.push(format!(
+        "{}: {} requests, {} of them training; a volume of {:.0} MB; of {} files HOT puts {} on the SSD, HRO {}",
+        work.name,
+        work.memory.records.len(),
+        work.phases[1],
+        work.bytes as f64 / 1e6,
+        bench.files,
+        bench.by_file[0].2,
+        bench.by_file[1].2,
+    ));
+    for s in systems.iter().skip(3) {
+        let moved: u64 = s.report.phases.iter().map(|p| p.migrated_bytes).sum();
+        out.inputs.push(format!(
+            "{}: {:.1} MB moved, {:.1} of it after the training; {} moves up refused",
+            s.name,
+            moved as f64 / 1e6,
+            counted(&s.report).migrated_bytes as f64 / 1e6,
+            s.report.phases.iter().map(|p| p.refused_up).sum::<u64>()
+        ));
+    }
+}
+
+/// Say what stands for what.
+pub fn substitutes(out: &mut Outcome) {
+    out.substitutes.extend(WORDS.map(str::to_owned));
+}
+
+/// What kind of operation a request belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Metadata, read or written.
+    Metadata,
+    /// File data, read.
+    Read,
+    /// File data, written.
+    Write,
+}
+
+/// Of a record.
+pub fn kind(record: &Record) -> Option<Kind> {
+    match record.op {
+        Op::Read | Op::Write if (1..=7).contains(&record.class) => Some(Kind::Metadata),
+        Op::Read => Some(Kind::Read),
+        Op::Write => Some(Kind::Write),
+        _ => None,
+    }
+}
+
+/// Mean seconds of the counted requests of that kind, or of all; `None` without any.
+pub fn latency(work: &Work, report: &Report, of: Option<Kind>) -> Option<f64> {
+    let from = work.phases.last().map_or(0, |p| *p as usize);
+    let records = work.memory.records.iter().zip(&report.replies).skip(from);
+    let (mut sum, mut n) = (0.0, 0u64);
+    for (record, reply) in records {
+        let Some(k) = kind(record) else { continue };
+        if of.is_none_or(|of| of == k) {
+            sum += reply.answered.saturating_sub(reply.begun) as f64 / 1e9;
+            n += 1;
+        }
+    }
+    (n > 0).then(|| sum / n as f64)
+}
+
+/// Megabytes a second of the part that counts.
+pub fn bandwidth(report: &Report) -> f64 {
+    let p = counted(report);
+    let all = p.all();
+    (all.read + all.written) as f64 / 1e6 / p.elapsed_s
+}
+
+/// Mean cylinders that the arm crosses for a request of the disk, and the requests of the disk.
+pub fn seek(report: &Report) -> (f64, u64) {
+    let p = counted(report);
+    let slow = p.usage.members.values().max_by_key(|m| m.tier);
+    slow.map_or((0.0, 0), |m| {
+        let n = m.reads + m.writes;
+        (m.seek_distance as f64 / n.max(1) as f64, n)
+    })
+}
+
+/// `a` under `b`, percent.
+pub fn under(a: f64, b: f64) -> f64 {
+    (1.0 - a / b) * 100.0
+}

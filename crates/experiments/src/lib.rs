@@ -1,0 +1,274 @@
+//! The published figures and tables, run again: our figure beside the paper's, and what becomes of each stated direction.
+//!
+//! ```text
+//!  data/PAPER.toml ─► paper: titles, claims, printed values ─┐
+//!  greendm/*.rs    ─► run: models, generators, sim ──────────┴─► Outcome: tables, claims, substitutes
+//! ```
+//! | file | what it owns |
+//! |---|---|
+//! | `paper.rs` | what the papers print, read from `data/` |
+//! | `outcome.rs` | tables and claims |
+//! | `verdict.rs` | how claims are judged over cells and seeds |
+//! | `grid.rs` | independent work on all cores |
+//! | `work.rs` | workloads in memory |
+//! | `cell.rs` | simulated cells, each run once |
+//! | `greendm/` | GreenDM's experiments |
+//! | `dss/` | those of DSS |
+//! | `hro/` | those of HRO |
+//! | `oodt/` | OODT's experiments |
+//! | `loris/` | Loris' experiments |
+//!
+//! To add an experiment: its claims and printed values in `data/PAPER.toml`, a function that fills an [`Outcome`], a row in
+//! [`EXPERIMENTS`]. Never made false: what is printed as ours was computed in this run, and every claim of an experiment that
+//! ran has a verdict.
+
+mod cell;
+mod dss;
+mod greendm;
+mod grid;
+mod hro;
+mod loris;
+mod oodt;
+mod outcome;
+mod paper;
+mod verdict;
+mod work;
+
+pub use outcome::{Cell, Claim, Outcome, Row, Table, Verdict};
+pub use paper::{Entry, How, PAPERS, Paper, Printed};
+pub use verdict::{Evidence, SEEDS};
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use isotherm_core::policy::nearest;
+
+use greendm::measure::Measured;
+use isotherm_lab::LabError;
+use isotherm_lab::sim::Report;
+use work::Work;
+
+/// What experiments are told.
+pub struct Ctx<'a> {
+    /// Sizes and counts of simulated workloads times this, instead of each experiment's usual scale; 1 is the paper's.
+    pub scale: Option<f64>,
+    /// Of everything random.
+    pub seed: u64,
+    /// Where traces outside the tree are, if anywhere.
+    pub traces: Option<PathBuf>,
+    /// Runs at the same time.
+    pub threads: usize,
+    /// Told what is being done, for people who wait.
+    pub progress: &'a (dyn Fn(&str) + Sync),
+    /// Simulated cells by what they are: experiments share them.
+    memo: Mutex<HashMap<String, Arc<Measured>>>,
+    /// The same of the experiments that measure drives alone.
+    reports: Mutex<HashMap<String, Arc<Report>>>,
+    /// Workloads and other things that several experiments take.
+    made: Mutex<HashMap<String, Arc<dyn Any + Send + Sync>>>,
+}
+
+impl<'a> Ctx<'a> {
+    /// All cores, the usual scales, seed 1.
+    pub fn new(progress: &'a (dyn Fn(&str) + Sync)) -> Ctx<'a> {
+        Ctx {
+            scale: None,
+            seed: 1,
+            traces: None,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            progress,
+            memo: Mutex::default(),
+            reports: Mutex::default(),
+            made: Mutex::default(),
+        }
+    }
+
+    /// What `make` gives, made once for all experiments that ask for `name`.
+    fn once<T: Any + Send + Sync>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Result<T, LabError>,
+    ) -> Result<Arc<T>, LabError> {
+        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = made().get(name).cloned();
+        if let Some(Ok(t)) = known.map(Arc::downcast::<T>) {
+            return Ok(t);
+        }
+        let t = Arc::new(make()?);
+        made().insert(name.to_owned(), t.clone());
+        Ok(t)
+    }
+
+    /// The scale to run at.
+    fn scale_or(&self, usual: f64) -> f64 {
+        self.scale.unwrap_or(usual)
+    }
+}
+
+/// An experiment of this build.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// As in the papers' data files.
+    pub id: &'static str,
+    /// Scale of the simulated workloads when none is asked for; `None`: nothing is scaled, or each workload has its own.
+    pub scale: Option<f64>,
+    run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
+}
+
+const fn plain(
+    id: &'static str,
+    run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
+) -> Experiment {
+    Experiment {
+        id,
+        scale: None,
+        run,
+    }
+}
+
+const fn scaled(
+    id: &'static str,
+    scale: f64,
+    run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
+) -> Experiment {
+    Experiment {
+        id,
+        scale: Some(scale),
+        run,
+    }
+}
+
+/// The experiments of this build, in the papers' order.
+pub const EXPERIMENTS: &[Experiment] = &[
+    plain("greendm-2.1", greendm::tables::capacity),
+    plain("greendm-4.4", greendm::tables::shelves),
+    plain("greendm-4.norm", greendm::tables::idle_per_tb),
+    plain("greendm-5.1", greendm::compress::run),
+    scaled("greendm-6.4", greendm::LBA_SCALE, greendm::lba::run),
+    scaled("greendm-6.5", greendm::SEARCH_SCALE, greendm::search::run),
+    scaled("greendm-6.6", greendm::ONLINE_SCALE, greendm::online::run),
+    scaled("greendm-6.7", greendm::FILES_SCALE, greendm::files::run),
+    plain("greendm-7.2", greendm::tables::worked_example),
+    plain("greendm-7.1-7.3", greendm::cost::run),
+    plain("greendm-8.3-8.8", greendm::caching::run),
+    plain("greendm-9.1-9.3", greendm::share::run),
+    scaled("hro-2", hro::SCALE, hro::motive::run),
+    scaled("hro-3", hro::SCALE, hro::uses::run),
+    scaled("hro-6", hro::SCALE, hro::latency::run),
+    scaled("hro-7", hro::SCALE, hro::seeks::run),
+    scaled("hro-8", hro::SCALE, hro::bandwidth::run),
+    scaled("hro-t2", hro::SCALE, hro::entry::run),
+    scaled("dss-2", dss::FILE_SCALE, dss::contents::run),
+    scaled("dss-3", dss::FILE_SCALE, dss::indicators::run),
+    scaled("dss-4", dss::FILE_SCALE, dss::latencies::run),
+    scaled("dss-email", dss::EMAIL_SCALE, dss::email::run),
+    scaled("dss-fs", dss::FILE_SCALE, dss::utilities::run),
+    scaled("dss-5", dss::TPCH_SCALE, dss::database::run),
+    scaled("dss-tco", dss::FILE_SCALE, dss::tco::run),
+    scaled("oodt-2", oodt::POSTMARK_SCALE, oodt::cost::run),
+    scaled("oodt-4a", oodt::POSTMARK_SCALE, oodt::time::postmark),
+    plain("oodt-4b", oodt::requests::sizes),
+    plain("oodt-4c", oodt::requests::by_files),
+    scaled("oodt-5a", oodt::TPCC_SCALE, oodt::time::tpcc),
+    plain("oodt-5c", oodt::requests::fragmented),
+    scaled("oodt-6a", oodt::TPCH_SCALE, oodt::time::tpch),
+    scaled("oodt-7b", oodt::IOZONE_SCALE, oodt::time::iozone),
+    scaled("oodt-8c", oodt::WEB_SCALE, oodt::time::web),
+    scaled("oodt-5.1", oodt::POSTMARK_SCALE, oodt::memory::run),
+    plain("oodt-9a-f", oodt::blocks::run),
+    plain("oodt-10a", oodt::weights::run),
+    plain("loris-t1", loris::table::run),
+    scaled("loris-2-5", loris::SCALE, loris::hot::run),
+    scaled("loris-6-9", loris::SCALE, loris::cold::run),
+    scaled("loris-10-13", loris::SCALE, loris::caching::run),
+    scaled("loris-14", loris::SCALE, loris::mixed::run),
+];
+
+impl Experiment {
+    /// The experiment called `id`: a figure's letters may be left out or added, and a figure may stand for its group.
+    ///
+    /// # Errors
+    /// There is none; names the nearest, or says that the build has it not.
+    pub fn find(id: &str) -> Result<&'static Experiment, String> {
+        let entry = paper::find(id).ok_or_else(|| {
+            let all = PAPERS.iter().flat_map(|p| p.experiments.iter());
+            let near = nearest(id, all.map(|e| e.id.as_str()));
+            format!("no experiment `{id}`; nearest: `{near}` (see `isotherm reproduce list`)")
+        })?;
+        EXPERIMENTS
+            .iter()
+            .find(|e| e.id == entry.id)
+            .ok_or_else(|| {
+                format!(
+                    "`{}` is known and not in this build (see `isotherm reproduce list`)",
+                    entry.id
+                )
+            })
+    }
+
+    /// Run it.
+    ///
+    /// # Errors
+    /// A simulation failed.
+    pub fn run(&self, ctx: &Ctx<'_>) -> Result<Outcome, LabError> {
+        let entry = paper::find(self.id)
+            .ok_or_else(|| LabError::setup(format!("{}: no such entry in the data", self.id)))?;
+        let begun = Instant::now();
+        let mut out = Outcome::new(entry);
+        out.scale = self.scale.map(|s| ctx.scale_or(s));
+        out.seed = ctx.seed;
+        out.seeds = vec![ctx.seed];
+        (self.run)(ctx, &mut out)?;
+        out.wall_s = begun.elapsed().as_secs_f64();
+        Ok(out)
+    }
+
+    /// Run it with each of these, which have the same scale and other seeds, and judge the claims over all.
+    ///
+    /// # Errors
+    /// A simulation failed.
+    pub fn run_seeds(&self, seeds: &[Ctx<'_>]) -> Result<Outcome, LabError> {
+        let (first, rest) = seeds
+            .split_first()
+            .ok_or_else(|| LabError::setup("seeds: at least one is needed"))?;
+        let mut out = self.run(first)?;
+        // What is arithmetic is the same with every seed.
+        if !out.claims.iter().all(|c| c.exact) {
+            for ctx in rest {
+                out.join(&self.run(ctx)?);
+            }
+        }
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_has_an_entry_and_ids_are_found_as_figures() {
+        for e in EXPERIMENTS {
+            assert_eq!(Experiment::find(e.id).map(|f| f.id), Ok(e.id));
+        }
+        for (typed, id) in [
+            ("greendm-6.5a", "greendm-6.5"),
+            ("greendm-6.5a-f", "greendm-6.5"),
+            ("GreenDM-6.5a–f", "greendm-6.5"),
+        ] {
+            assert_eq!(Experiment::find(typed).map(|f| f.id), Ok(id));
+        }
+        let said = |id: &str| Experiment::find(id).map(|f| f.id).unwrap_err();
+        assert!(said("greendm-6.55").contains("nearest: `greendm-6.5`"));
+        // All that the papers' data files know can be run.
+        for entry in PAPERS.iter().flat_map(|p| &p.experiments) {
+            assert_eq!(
+                Experiment::find(&entry.id).map(|e| e.id),
+                Ok(entry.id.as_str())
+            );
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! How sessions of a scene begin and end, and what is there then.
+
+use super::stage::{CELLS, EXTENT, Stage};
+use crate::Rng;
+use crate::disk::{Disk, Disks};
+use crate::run::read_all;
+use crate::truth::{CELL, Truth};
+use crate::world::{Fate, Faults, Hostile};
+use isotherm_core::run::Loop;
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::{BLOCK, OpenError, Superblock, choose_under, mark_clean, open};
+use isotherm_core::{Engine, Event, IoError, MemberId, Nanos};
+use std::collections::BTreeMap;
+
+impl Stage {
+    /// Power is lost; of each unflushed sector `keep` says whether it landed.
+    pub(super) fn lose_power(&mut self, keep: impl Fn(MemberId, u64) -> bool) {
+        self.forget();
+        if let Some(w) = self.world.take() {
+            self.disks = w.lose_power(&keep);
+        } else {
+            for (m, d) in (0u8..).zip(&mut self.disks) {
+                d.settle(&|at| keep(MemberId(m), at));
+            }
+        }
+    }
+    /// The process dies; what landed stays in the caches of the devices.
+    pub(super) fn die(&mut self) {
+        self.forget();
+        if let Some(mut w) = self.world.take() {
+            self.disks = std::mem::take(&mut w.disks);
+        }
+    }
+    fn forget(&mut self) {
+        self.engine = None;
+        self.asked.clear();
+    }
+    /// Closing begins.
+    pub(super) fn shut(&mut self) -> Result<(), String> {
+        if let Some((engine, world, run)) = self.both() {
+            run.tell(engine, world, Event::Closed);
+        }
+        self.pump()
+    }
+    /// Close cleanly; after `fuse` changes of the last step (marking the members) the process dies.
+    pub(super) fn close(&mut self, fuse: Option<u64>) -> Result<(), String> {
+        self.shut()?;
+        let (Some(engine), Some(world)) = (&self.engine, &mut self.world) else {
+            return Err(String::from("nobody serves"));
+        };
+        if !engine.is_closed() {
+            return Err(String::from("closing does not come to an end"));
+        }
+        let sb = self.session.clone().ok_or("no session")?;
+        let mutant = self.mutant;
+        let disks = &mut world.disks;
+        let all = &mut Disks {
+            disks,
+            fuse,
+            mutant,
+        };
+        let marked = mark_clean(all, &sb, &engine.closing(), Nanos::from_secs(1));
+        if fuse.is_none() {
+            marked.map_err(|e| format!("{e:?}"))?;
+            self.truth.settled();
+        }
+        self.die();
+        Ok(())
+    }
+    fn found(&self) -> Vec<Option<Superblock>> {
+        let decode = |d: &Disk, at| Superblock::decode(d.get(at, BLOCK).unwrap_or(&[]));
+        let both = |(i, d)| (decode(d, 0), decode(d, self.sb.copy_offset(MemberId(i))));
+        let each = (0u8..).zip(&self.disks).map(both);
+        let mut found: Vec<_> = each
+            .map(|(a, b)| choose_under(self.mutant, a, b).ok())
+            .collect();
+        if self.gone {
+            found[0] = None;
+        }
+        found
+    }
+    /// Open, or try to: power is lost after `fuse` changes.
+    pub(super) fn try_open(
+        &mut self,
+        mode: impl FnOnce(u64) -> Mode,
+        fuse: Option<u64>,
+    ) -> Result<(), OpenError> {
+        self.epochs += 1;
+        let (found, mutant) = (self.found(), self.mutant);
+        let disks = &mut self.disks;
+        let all = &mut Disks {
+            disks,
+            fuse,
+            mutant,
+        };
+        let opened = open(all, &found, mode(self.epochs))?;
+        let start = opened.time_base;
+        self.session = Some(opened.superblock.clone());
+        let mut params = self.params.clone();
+        params.read_only = opened.superblock.epoch != self.epochs;
+        let policy = Box::new(self.policy.clone());
+        self.engine = Some(Engine::new(opened, policy, params));
+        let disks = std::mem::take(&mut self.disks);
+        let faults = Faults::default();
+        let mut world = Hostile::new(disks, Rng::new(1), faults, EXTENT as usize, start);
+        world.script = Some(Box::new(|_| Fate::Go));
+        self.world = Some(world);
+        Ok(())
+    }
+    /// Open to go on; that must be possible.
+    pub(super) fn open(&mut self) -> Result<(), String> {
+        self.try_open(|epoch| Mode::ReadWrite { epoch }, None)
+            .map_err(|e| format!("recovery refused: {e}"))
+    }
+    /// Open for somebody who loses power after `fuse` changes; `keep` as above. It is not served.
+    pub(super) fn open_cut(&mut self, fuse: u64, keep: impl Fn(MemberId, u64) -> bool) {
+        let _ = self.try_open(|epoch| Mode::ReadWrite { epoch }, Some(fuse));
+        self.lose_power(keep);
+    }
+    /// All that is there, extent by extent.
+    pub(super) fn contents(&mut self) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
+        let volume = self.truth.cells() as u64 * CELL as u64;
+        let (engine, world, _) = self.both().ok_or("nobody serves")?;
+        read_all(engine, world, volume)
+    }
+    /// After a crash: every cell holds something that it may hold, and is held to that.
+    pub(super) fn verify(&mut self) -> Result<(), String> {
+        for (e, data) in self.contents()?.into_iter().enumerate() {
+            let data = data.map_err(|e| format!("a read after recovery fails: {e:?}"))?;
+            for (c, cell) in data.chunks_exact(CELL).enumerate() {
+                self.truth.check_crashed(e * CELLS + c, cell)?;
+            }
+        }
+        Ok(())
+    }
+    /// Nothing is shown but an extent's own bytes.
+    pub(super) fn own(&mut self) -> Result<(), String> {
+        for (e, data) in self.contents()?.into_iter().enumerate() {
+            let Ok(data) = data else { continue };
+            for (c, cell) in data.chunks_exact(CELL).enumerate() {
+                Truth::check_own(e * CELLS + c, cell)?;
+            }
+        }
+        Ok(())
+    }
+    /// Mend what is at rest; how much there was to mend.
+    pub(super) fn mend(&mut self) -> Result<usize, String> {
+        let (found, mutant) = (self.found(), self.mutant);
+        let (disks, fuse) = (&mut self.disks, None);
+        let all = &mut Disks {
+            disks,
+            fuse,
+            mutant,
+        };
+        let mended = isotherm_core::store::mend(all, &found).map_err(|e| format!("mend: {e}"))?;
+        Ok(mended.len())
+    }
+    /// A copy of what is at rest, to try something on.
+    pub(super) fn fork(&self) -> Stage {
+        Stage {
+            sb: self.sb.clone(),
+            mutant: self.mutant,
+            disks: self.disks.clone(),
+            engine: None,
+            world: None,
+            session: None,
+            run: Loop::new(),
+            truth: self.truth.clone(),
+            policy: self.policy.clone(),
+            params: self.params.clone(),
+            asked: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            tags: self.tags,
+            epochs: self.epochs,
+            gone: self.gone,
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Rounds, checkpoints, the mirror, slots that are used again.
+
+use super::stage::{Shape, Stage, everything, nothing, stage};
+use crate::world::Fate;
+use isotherm_core::engine::Mutant;
+use isotherm_core::policy::Action;
+use isotherm_core::store::BLOCK;
+use isotherm_core::store::journal;
+use isotherm_core::store::open::Mode;
+use isotherm_core::{BufRef, DeviceOp, Engine, ExtentId, IoError, MemberId, OpKind, TierId};
+
+fn is_flush(member: u8) -> impl Fn(&DeviceOp) -> bool + Clone {
+    move |op| op.kind == OpKind::Flush && op.member == MemberId(member)
+}
+
+fn up(e: u32) -> Action {
+    let (extent, to) = (ExtentId(e), TierId(0));
+    Action::Move { extent, to }
+}
+
+/// The flush behind a move's record fails while somebody waits for a slot. The record may be durable all the same: the slot that
+/// it names is nobody else's.
+pub(super) fn fails_and_starves(mutant: Option<Mutant>) -> Result<(), String> {
+    let shape = Shape {
+        extents: 8,
+        slots: vec![2, 6],
+        ..Shape::default()
+    };
+    let mut s = Stage::new(mutant, &shape)?;
+    s.high([0]);
+    for e in 0..7 {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    let data = s.is_data();
+    s.hold(move |op| data(op) && op.member.0 == 0);
+    s.wish(up(1))?;
+    let waits = s.send(7, (0, 8))?;
+    s.hold(s.is_ring());
+    s.pump()?;
+    if !s.flies(s.is_ring()) || s.answer(waits).is_some() {
+        return Err(String::from(
+            "the scene has no move and no writer that waits",
+        ));
+    }
+    let flush = is_flush(0);
+    s.script(move |op| if flush(op) { Fate::Fail } else { Fate::Go });
+    s.pump()?;
+    if !s.engine.as_ref().is_some_and(Engine::has_failed) {
+        return Err(String::from("a failed flush is not noticed"));
+    }
+    if s.answer(waits).is_none() {
+        return Err(String::from("who waits for a slot is not answered"));
+    }
+    s.lose_power(everything);
+    s.open()?;
+    s.verify()
+}
+
+fn has(s: &Stage, member: usize, seq: u64) -> bool {
+    let block = s.disks[member].read(s.sb.area.ring_offset(seq), BLOCK);
+    journal::decode(block, &s.sb.uuid).is_some_and(|h| h.seq == seq)
+}
+
+/// A slot of the primary is let go of, and the primary alone knows. Then its newest journal blocks are spoilt: nobody else's bytes
+/// may be in the slot.
+pub(super) fn primary_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    s.high([1, 2]);
+    for e in [1, 3] {
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    s.discard(1, (0, 8))?;
+    s.flush()?;
+    s.write(2, (0, 8))?;
+    s.flush()?;
+    s.lose_power(everything);
+    let lacked: Vec<u64> = (1..60)
+        .filter(|&q| has(&s, 0, q) && !has(&s, 1, q))
+        .collect();
+    if lacked.len() < 2 {
+        return Err(format!("the scene's mirror lacks {lacked:?} only"));
+    }
+    for seq in lacked {
+        let at = s.sb.area.ring_offset(seq);
+        s.disks[0].rot(at, 512);
+    }
+    s.open()?;
+    s.own()
+}
+
+/// A FLUSH comes while a round is under way, after writes that this round does not carry: it is not answered with it.
+pub(super) fn late_flush(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    for e in [1, 2] {
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    s.write(3, (0, 8))?;
+    s.hold(s.is_ring());
+    s.send_flush()?;
+    s.write(4, (0, 8))?;
+    s.send_flush()?;
+    s.hold(is_flush(1));
+    s.pump()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// A write ends after its device was asked to flush, and before it has: the next FLUSH asks again.
+pub(super) fn late_write(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    for e in [1, 2] {
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    s.write(3, (0, 8))?;
+    s.hold(is_flush(1));
+    s.send_flush()?;
+    s.write(1, (0, 8))?;
+    s.release()?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// The mirror lags, is told of a move, and the primary is lost: what the mirror was never told, it must not seem to know.
+pub(super) fn mirror_gap(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    for e in [1, 3, 4] {
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    s.discard(1, (0, 8))?;
+    s.flush()?;
+    s.wish(up(3))?;
+    // Of two free slots the lower one is taken.
+    s.write(2, (0, 8))?;
+    s.write(5, (0, 8))?;
+    s.lose_power(everything);
+    s.gone = true;
+    s.try_open(|_| Mode::ReadOnly, None)
+        .map_err(|e| format!("without the primary: {e}"))?;
+    s.own()
+}
+
+/// An extent that a checkpoint has told already changes before the checkpoint is whole: the journal says so to who starts there.
+pub(super) fn change_meanwhile(mutant: Option<Mutant>) -> Result<(), String> {
+    let shape = Shape {
+        extents: 300,
+        slots: vec![10, 310],
+        ring: 8,
+    };
+    let mut s = Stage::new(mutant, &shape)?;
+    for e in 0..300 {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    let first = s.is_region(1);
+    s.hold(first.clone());
+    for e in 100..108 {
+        if !s.flies(&first) {
+            s.discard(e, (7, 8))?;
+            s.flush()?;
+        }
+    }
+    if !s.flies(&first) {
+        return Err(String::from("the scene has no checkpoint"));
+    }
+    s.discard(0, (0, 8))?;
+    let last = s.send_flush()?;
+    s.release()?;
+    if s.answer(last) != Some(Ok(())) {
+        return Err(String::from("a FLUSH is not answered"));
+    }
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// A checkpoint whose blocks are full to the last unit tells of every extent.
+pub(super) fn full_blocks(mutant: Option<Mutant>) -> Result<(), String> {
+    let shape = Shape {
+        extents: 600,
+        slots: vec![10, 610],
+        ..Shape::default()
+    };
+    let mut s = Stage::new(mutant, &shape)?;
+    for e in 0..600 {
+        s.write(e, (0, if e > 400 { 7 } else { 8 }))?;
+    }
+    s.close(None)?;
+    s.open()?;
+    s.verify()
+}
+
+/// The first write of an extent fails: whatever was in its slot is not shown.
+pub(super) fn failed_write(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    let data = s.is_data();
+    s.script(move |op| if data(op) { Fate::Fail } else { Fate::Go });
+    let tag = s.send(1, (0, 8))?;
+    if s.answer(tag) != Some(Err(IoError::Io)) {
+        return Err(String::from(
+            "a write that failed is answered as if it had not",
+        ));
+    }
+    s.release()?;
+    s.read(1)?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// A slow slot is let go of, and the primary alone knows. Without the primary, the mirror shows nobody else's bytes there.
+pub(super) fn slow_slot_again(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    for e in [1, 3] {
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    s.discard(1, (0, 8))?;
+    s.flush()?;
+    s.write(2, (0, 8))?;
+    s.flush()?;
+    s.lose_power(everything);
+    s.gone = true;
+    s.try_open(|_| Mode::ReadOnly, None)
+        .map_err(|e| format!("without the primary: {e}"))?;
+    s.own()
+}
+
+/// Extents side by side, about to be moved.
+fn neighbours(mutant: Option<Mutant>) -> Result<Stage, String> {
+    let mut s = stage(mutant)?;
+    for e in 1..5 {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    Ok(s)
+}
+
+/// Moves whose writes were joined: power is lost when their records are there, and what was not flushed is gone.
+pub(super) fn joined_moves(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = neighbours(mutant)?;
+    s.hold(s.is_ring());
+    s.wish_all((1..5).map(up).collect())?;
+    if !s.flies(s.is_ring()) {
+        return Err(String::from("the scene has no round"));
+    }
+    let slot = s.is_slot();
+    s.lose_power(move |m, at| !slot(m, at));
+    s.open()?;
+    s.verify()
+}
+
+/// A joined operation fails, or ends after half of its bytes: each part is done again by itself.
+pub(super) fn joined_failure(mutant: Option<Mutant>) -> Result<(), String> {
+    for (kind, fate) in [
+        (OpKind::Read, Fate::Fail),
+        (OpKind::Read, Fate::Half),
+        (OpKind::Write, Fate::Fail),
+        (OpKind::Write, Fate::Half),
+    ] {
+        let mut s = neighbours(mutant)?;
+        let joined = move |op: &DeviceOp| {
+            op.kind == kind && op.len > 4096 && matches!(op.buf, BufRef::Move { .. })
+        };
+        s.hold(joined);
+        s.wish_all((1..5).map(up).collect())?;
+        if !s.flies(joined) {
+            return Err(format!("the scene has no joined {kind:?}"));
+        }
+        s.script(move |op| if joined(op) { fate } else { Fate::Go });
+        s.pump()?;
+        for e in 1..5 {
+            s.read(e)?;
+        }
+        s.flush()?;
+        s.lose_power(nothing);
+        s.open()?;
+        s.verify()?;
+    }
+    Ok(())
+}

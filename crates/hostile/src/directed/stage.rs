@@ -1,0 +1,412 @@
+//! A volume on a stage: every step of it is asked for, every device operation ends when the scene says so.
+
+use super::wished::Wished;
+use crate::disk::{Disk, Disks};
+use crate::truth::{self, CELL, Expect, Truth};
+use crate::world::{Fate, Hostile};
+use isotherm_core::engine::{Mutant, Params};
+use isotherm_core::policy::{Action, Uses, WriteTo};
+use isotherm_core::run::Loop;
+use isotherm_core::store::superblock::{self, MemberEntry};
+use isotherm_core::store::{BLOCK, MetaArea, Superblock, format};
+use isotherm_core::{
+    DeviceOp, Engine, Event, ExtentId, IoError, MemberId, Nanos, OpKind, Request, RequestOp, Tag,
+    TierId,
+};
+use std::collections::BTreeMap;
+
+/// Bytes of an extent, and logical blocks and cells in it.
+pub(super) const EXTENT: u64 = 4096;
+pub(super) const CELLS: usize = EXTENT as usize / CELL;
+const BLOCK_CELLS: usize = 512 / CELL;
+
+/// What a request in flight will have done.
+pub(super) enum Asked {
+    Read {
+        from: usize,
+        expect: Expect,
+    },
+    Change {
+        from: usize,
+        to: usize,
+        version: u64,
+    },
+    Flush {
+        moment: u64,
+    },
+}
+
+/// The volume of a scene: extents, slots by tier, journal blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) extents: u32,
+    pub(super) slots: Vec<u32>,
+    pub(super) ring: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            extents: 24,
+            slots: vec![10, 20],
+            ring: 64,
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Stage {
+    pub(super) sb: Superblock,
+    pub(super) mutant: Option<Mutant>,
+    /// The members, while nobody serves them.
+    pub(super) disks: Vec<Disk>,
+    pub(super) engine: Option<Engine>,
+    pub(super) world: Option<Hostile>,
+    /// As the session that serves began it.
+    pub(super) session: Option<Superblock>,
+    pub(super) run: Loop,
+    pub(super) truth: Truth,
+    pub(super) policy: Wished,
+    pub(super) params: Params,
+    pub(super) asked: BTreeMap<Tag, Asked>,
+    pub(super) answers: BTreeMap<Tag, Result<(), IoError>>,
+    pub(super) tags: u32,
+    pub(super) epochs: u64,
+    /// The first member is not to be found.
+    pub(super) gone: bool,
+}
+
+impl Stage {
+    /// A new volume, served.
+    pub(super) fn new(mutant: Option<Mutant>, shape: &Shape) -> Result<Stage, String> {
+        Stage::with(mutant, shape, |_| {})
+    }
+    /// The same with other parameters.
+    pub(super) fn with(
+        mutant: Option<Mutant>,
+        shape: &Shape,
+        set: impl FnOnce(&mut Params),
+    ) -> Result<Stage, String> {
+        let last = shape.slots.len() - 1;
+        let fast = shape.slots[..last].iter().sum();
+        let area = MetaArea {
+            ring_blocks: shape.ring,
+            ..MetaArea::for_volume(shape.extents, 8, 0).with_copies(shape.extents, fast, 8)
+        };
+        let entry = |(i, &slots): (usize, &u32)| {
+            let data_offset = area.end() + 8192;
+            MemberEntry {
+                uuid: [i as u8 + 1; 16],
+                tier: TierId(i as u8),
+                slots,
+                data_offset,
+                bytes: data_offset + u64::from(slots) * EXTENT,
+                ..MemberEntry::default()
+            }
+        };
+        let members: Vec<MemberEntry> = shape.slots.iter().enumerate().map(entry).collect();
+        let form = superblock::Shape {
+            extent_shift: 12,
+            block_shift: 9,
+            extents: shape.extents,
+            area,
+        };
+        let sb = Superblock {
+            policy: String::from("wished"),
+            name: String::from("stage"),
+            ..Superblock::new([0x53; 16], 1, form, members)
+        };
+        let sizes = sb.members.iter().map(|m| m.bytes as usize);
+        let mut disks: Vec<Disk> = sizes.map(Disk::new).collect();
+        format(&mut Disks::of(&mut disks), &sb).map_err(|e| format!("format: {e:?}"))?;
+        let mut stage = Stage {
+            truth: Truth::new(u64::from(shape.extents) * EXTENT),
+            sb,
+            mutant,
+            disks,
+            engine: None,
+            world: None,
+            session: None,
+            run: Loop::new(),
+            policy: Wished::new(Uses::Both),
+            params: Params {
+                stage_blocks: 64,
+                piece_blocks: 1,
+                pass_discards: false,
+                counter_every: None,
+                mutant,
+                ..Params::default()
+            },
+            asked: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            tags: 0,
+            epochs: 0x100,
+            gone: false,
+        };
+        set(&mut stage.params);
+        stage.open()?;
+        Ok(stage)
+    }
+
+    // The policy.
+
+    /// First homes of these extents are on the fastest tier.
+    pub(super) fn high(&self, extents: impl IntoIterator<Item = u32>) {
+        self.policy.with(|w| w.high.extend(extents));
+    }
+    pub(super) fn write_to(&self, to: WriteTo) {
+        self.policy.with(|w| w.write = to);
+    }
+    pub(super) fn uses(&self, uses: Uses) {
+        self.policy.with(|w| w.uses = uses);
+    }
+    /// The policy wants this, and what can be done about it is.
+    pub(super) fn wish(&mut self, action: Action) -> Result<(), String> {
+        self.policy.with(|w| w.wanted.push(action));
+        self.tick();
+        self.pump()
+    }
+    /// The same for several things that it wants at once.
+    pub(super) fn wish_all(&mut self, actions: Vec<Action>) -> Result<(), String> {
+        self.policy.with(|w| w.wanted.extend(actions));
+        self.tick();
+        self.pump()
+    }
+    pub(super) fn allocate(&mut self, e: u32) -> Result<(), String> {
+        let (extent, to) = (ExtentId(e), TierId(0));
+        self.wish(Action::Allocate { extent, to })
+    }
+    pub(super) fn clean(&mut self, e: u32) -> Result<(), String> {
+        let extent = ExtentId(e);
+        self.wish(Action::Clean { extent })
+    }
+
+    // Places.
+
+    pub(super) fn is_ring(&self) -> impl Fn(&DeviceOp) -> bool + Clone + use<> {
+        let area = self.sb.area;
+        let (a, z) = (area.ring_offset(0), area.region_offset(0));
+        move |op| changes(op) && (a..z).contains(&op.offset)
+    }
+    /// A write to block `block` (0: the header) of the regions of checkpoints.
+    pub(super) fn is_region(&self, block: u64) -> impl Fn(&DeviceOp) -> bool + Clone + use<> {
+        let area = self.sb.area;
+        let at = [0, 1].map(|r| area.region_offset(r) + block * BLOCK as u64);
+        move |op| changes(op) && at.contains(&op.offset)
+    }
+    pub(super) fn is_data(&self) -> impl Fn(&DeviceOp) -> bool + Clone + use<> {
+        let at: Vec<u64> = self.sb.members.iter().map(|m| m.data_offset).collect();
+        move |op| changes(op) && op.offset >= at[usize::from(op.member.0)]
+    }
+    /// Does that byte of a member belong to a slot?
+    pub(super) fn is_slot(&self) -> impl Fn(MemberId, u64) -> bool + Clone + use<> {
+        let at: Vec<u64> = self.sb.members.iter().map(|m| m.data_offset).collect();
+        move |m, offset| offset >= at[usize::from(m.0)]
+    }
+
+    // Time.
+
+    pub(super) fn both(&mut self) -> Option<(&mut Engine, &mut Hostile, &mut Loop)> {
+        let (e, w) = (self.engine.as_mut()?, self.world.as_mut()?);
+        Some((e, w, &mut self.run))
+    }
+    fn tick(&mut self) {
+        if let Some((engine, world, run)) = self.both() {
+            let now = isotherm_core::World::now(world);
+            run.call(engine, world, |e, out| e.tick(now, out));
+        }
+    }
+    /// From now on operations end as `script` says.
+    pub(super) fn script(&mut self, script: impl Fn(&DeviceOp) -> Fate + 'static) {
+        if let Some(w) = &mut self.world {
+            w.script = Some(Box::new(script));
+        }
+    }
+    /// Operations of which this is true do not end.
+    pub(super) fn hold(&mut self, which: impl Fn(&DeviceOp) -> bool + 'static) {
+        self.script(move |op| if which(op) { Fate::Hold } else { Fate::Go });
+    }
+    /// All end well.
+    pub(super) fn release(&mut self) -> Result<(), String> {
+        self.script(|_| Fate::Go);
+        self.pump()
+    }
+    /// Let happen what happens by itself, without time passing.
+    pub(super) fn pump(&mut self) -> Result<(), String> {
+        for _ in 0..100_000 {
+            self.hear()?;
+            let Some((engine, world, run)) = self.both() else {
+                return Ok(());
+            };
+            let now = isotherm_core::World::now(world);
+            if world.next_scripted().is_some() {
+                let wake = engine.next_wake().filter(|&t| t <= now);
+                run.turn(engine, world, wake, None);
+            } else if engine.next_wake().is_some_and(|t| t <= now) {
+                let before = world.flying().count();
+                run.call(engine, world, |e, out| e.tick(now, out));
+                if world.flying().count() == before && world.next_scripted().is_none() {
+                    return self.hear();
+                }
+            } else {
+                return Ok(());
+            }
+        }
+        Err(String::from("the scene does not come to rest"))
+    }
+    /// Time passes.
+    pub(super) fn pass(&mut self, t: Nanos) -> Result<(), String> {
+        if let Some(w) = &mut self.world {
+            w.pass(t);
+        }
+        self.tick();
+        self.pump()
+    }
+    /// Is an operation of this kind in flight?
+    pub(super) fn flies(&self, which: impl Fn(&DeviceOp) -> bool) -> bool {
+        let world = self.world.as_ref();
+        world.is_some_and(|w| w.flying().any(|op| which(&op)))
+    }
+
+    // Requests.
+
+    fn hear(&mut self) -> Result<(), String> {
+        let Some(world) = &mut self.world else {
+            return Ok(());
+        };
+        for (tag, result) in world.take_replies() {
+            let data = world.take(tag);
+            match self.asked.remove(&tag) {
+                Some(Asked::Read { from, expect }) if result.is_ok() => {
+                    self.truth.check_read(from, &expect, &data)?;
+                }
+                Some(Asked::Change { from, to, version }) => {
+                    self.truth.answered(from, to, version, result.is_ok());
+                }
+                Some(Asked::Flush { moment }) if result.is_ok() => self.truth.flushed(moment),
+                _ => {}
+            }
+            self.answers.insert(tag, result);
+        }
+        Ok(())
+    }
+    fn submit(&mut self, req: Request, asked: Asked) -> Result<Tag, String> {
+        let tag = req.tag;
+        self.asked.insert(tag, asked);
+        if let Some((engine, world, run)) = self.both() {
+            run.tell(engine, world, Event::Arrived(req));
+        }
+        self.pump()?;
+        Ok(tag)
+    }
+    fn tag(&mut self) -> Tag {
+        self.tags += 1;
+        Tag(self.tags)
+    }
+    fn change(&mut self, op: RequestOp, e: u32, (a, z): (u32, u32)) -> Result<Tag, String> {
+        let tag = self.tag();
+        let first = e as usize * CELLS;
+        let from = first + a as usize * BLOCK_CELLS;
+        let to = first + z as usize * BLOCK_CELLS;
+        let version = self.truth.issue(from, to, op != RequestOp::Write);
+        let payload = (op == RequestOp::Write).then(|| {
+            (from..to)
+                .flat_map(|c| truth::content(c, version))
+                .collect()
+        });
+        let len = (to - from) * CELL;
+        if let Some(w) = &mut self.world {
+            w.give(tag, len, 0, payload);
+        }
+        let req = Request {
+            tag,
+            op,
+            offset: (from * CELL) as u64,
+            len: len as u32,
+            fua: false,
+            class: 0,
+        };
+        let asked = Asked::Change { from, to, version };
+        self.submit(req, asked)
+    }
+    /// A write of some blocks of an extent is sent.
+    pub(super) fn send(&mut self, e: u32, blocks: (u32, u32)) -> Result<Tag, String> {
+        self.change(RequestOp::Write, e, blocks)
+    }
+    /// A write of some blocks, answered.
+    pub(super) fn write(&mut self, e: u32, blocks: (u32, u32)) -> Result<(), String> {
+        let tag = self.send(e, blocks)?;
+        self.answered(tag)
+    }
+    pub(super) fn send_discard(&mut self, e: u32, blocks: (u32, u32)) -> Result<Tag, String> {
+        self.change(RequestOp::Discard, e, blocks)
+    }
+    pub(super) fn discard(&mut self, e: u32, blocks: (u32, u32)) -> Result<(), String> {
+        let tag = self.send_discard(e, blocks)?;
+        self.answered(tag)
+    }
+    /// A FLUSH is sent.
+    pub(super) fn send_flush(&mut self) -> Result<Tag, String> {
+        let (tag, moment) = (self.tag(), self.truth.moment());
+        let req = Request {
+            tag,
+            op: RequestOp::Flush,
+            offset: 0,
+            len: 0,
+            fua: false,
+            class: 0,
+        };
+        self.submit(req, Asked::Flush { moment })
+    }
+    pub(super) fn flush(&mut self) -> Result<(), String> {
+        let tag = self.send_flush()?;
+        self.answered(tag)
+    }
+    pub(super) fn read(&mut self, e: u32) -> Result<(), String> {
+        let tag = self.tag();
+        let from = e as usize * CELLS;
+        if let Some(w) = &mut self.world {
+            w.give(tag, EXTENT as usize, 0, None);
+        }
+        let req = Request {
+            tag,
+            op: RequestOp::Read,
+            offset: u64::from(e) * EXTENT,
+            len: EXTENT as u32,
+            fua: false,
+            class: 0,
+        };
+        let expect = self.truth.expect(from, from + CELLS);
+        let tag = self.submit(req, Asked::Read { from, expect })?;
+        self.answered(tag)
+    }
+    /// How a request was answered, if it was.
+    pub(super) fn answer(&self, tag: Tag) -> Option<Result<(), IoError>> {
+        self.answers.get(&tag).copied()
+    }
+    fn answered(&self, tag: Tag) -> Result<(), String> {
+        match self.answer(tag) {
+            Some(Ok(())) => Ok(()),
+            other => Err(format!("a request of the scene ended so: {other:?}")),
+        }
+    }
+}
+
+fn changes(op: &DeviceOp) -> bool {
+    matches!(op.kind, OpKind::Write | OpKind::WriteZeroes)
+}
+
+/// Nothing that was not flushed landed.
+pub(super) fn nothing(_: MemberId, _: u64) -> bool {
+    false
+}
+
+/// All of it did.
+pub(super) fn everything(_: MemberId, _: u64) -> bool {
+    true
+}
+
+/// A stage of the usual shape.
+pub(super) fn stage(mutant: Option<Mutant>) -> Result<Stage, String> {
+    Stage::new(mutant, &Shape::default())
+}

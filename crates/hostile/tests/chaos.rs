@@ -1,0 +1,336 @@
+//! Chaos policy × hostile world × seeds. `ISOTHERM_SEEDS=N` runs more, `ISOTHERM_SEED=X` reruns one.
+//!
+//! Without these, each scenario has a number of seeds and `SECONDS` of time: on a slow machine it runs fewer of its seeds, never less
+//! than a quarter, and says how many it ran.
+
+use std::time::{Duration, Instant};
+
+use isotherm_hostile::run::{Did, Scenario, Shape, run};
+use isotherm_hostile::world::Faults;
+
+/// Time of a scenario after which no further seed is begun, unless seeds were asked for.
+const SECONDS: u64 = 12;
+
+fn var(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|v| v.parse().ok())
+}
+
+fn seeds(default: u64) -> Vec<u64> {
+    match (var("ISOTHERM_SEED"), var("ISOTHERM_SEEDS")) {
+        (Some(s), _) => vec![s],
+        (None, n) => {
+            // Fresh seeds when soaking, the same ones in CI.
+            let base = var("ISOTHERM_SEED_BASE").unwrap_or(0);
+            (base..base + n.unwrap_or(default)).collect()
+        }
+    }
+}
+
+/// Run a scenario for every seed, in two threads; the first failure is printed with its seed.
+fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
+    let list = seeds(default);
+    let asked = var("ISOTHERM_SEED").or(var("ISOTHERM_SEEDS")).is_some();
+    let end = (!asked).then(|| Instant::now() + Duration::from_secs(SECONDS));
+    let make = &make;
+    let results: Vec<Result<Did, String>> = std::thread::scope(|s| {
+        let halves = list.chunks(list.len().div_ceil(2)).map(|part| {
+            s.spawn(move || {
+                part.iter()
+                    .enumerate()
+                    .take_while(|(i, _)| {
+                        i * 4 < part.len() || end.is_none_or(|t| Instant::now() < t)
+                    })
+                    .map(|(_, &seed)| {
+                        run(make(seed)).map_err(|e| format!("{name}: ISOTHERM_SEED={seed}: {e}"))
+                    })
+                    .collect::<Vec<_>>()
+            })
+        });
+        halves
+            .collect::<Vec<_>>()
+            .into_iter()
+            .flat_map(|h| h.join().expect("a scenario panicked; see its seed above"))
+            .collect()
+    });
+    let (mut sum, ran) = (Did::default(), results.len());
+    for r in results {
+        let d = r.unwrap_or_else(|e| panic!("{e}"));
+        sum.answered += d.answered;
+        sum.moves += d.moves;
+        sum.stale += d.stale;
+        sum.fetches += d.fetches;
+        sum.evictions += d.evictions;
+        sum.writebacks += d.writebacks;
+        sum.switches += d.switches;
+        sum.checkpoints += d.checkpoints;
+        sum.edges += d.edges;
+        sum.from_ram += d.from_ram;
+        sum.crashes += d.crashes;
+        sum.losses += d.losses;
+        sum.accepted += d.accepted;
+        sum.refused += d.refused;
+        sum.rolled_back += d.rolled_back;
+        sum.old_accepted += d.old_accepted;
+        sum.batches += d.batches;
+        sum.worn += d.worn;
+        sum.asleep += d.asleep;
+    }
+    println!("{name}: {ran} of {} seeds, {sum:?}", list.len());
+    sum
+}
+
+#[test]
+fn crashes_lose_nothing_that_was_flushed() {
+    let did = all("crashes", 3000, Scenario::new);
+    assert!(
+        did.moves > 0
+            && did.fetches > 0
+            && did.evictions > 0
+            && did.writebacks > 0
+            && did.stale > 0
+            && did.checkpoints > 0
+            && did.edges > 0
+            && did.from_ram > 0
+            && did.crashes > 0
+            && did.batches > 0
+            && did.worn > 0
+            && did.asleep > 0
+    );
+}
+
+#[test]
+fn copies_lose_nothing_that_was_flushed() {
+    let faults = Faults {
+        data_errors: 25,
+        short: 12,
+        meta_errors: 0,
+    };
+    let did = all("copies", 2000, |seed| Scenario {
+        copies: true,
+        faults: if seed % 4 == 3 {
+            faults
+        } else {
+            Faults::default()
+        },
+        shape: [
+            Shape::Small,
+            Shape::ThreeTiers,
+            Shape::TwoFast,
+            Shape::Small,
+        ][seed as usize % 4],
+        lose_fast: seed % 5 == 0,
+        ..Scenario::new(seed)
+    });
+    assert!(did.fetches > 0 && did.evictions > 0 && did.writebacks > 0 && did.moves == 0);
+}
+
+#[test]
+fn failing_devices_never_serve_wrong_bytes() {
+    let faults = Faults {
+        data_errors: 25,
+        short: 12,
+        meta_errors: 0,
+    };
+    all("data errors", 1000, |seed| Scenario {
+        faults,
+        ..Scenario::new(seed)
+    });
+}
+
+#[test]
+fn a_failed_flush_is_never_forgotten() {
+    let faults = Faults {
+        data_errors: 0,
+        short: 15,
+        meta_errors: 60,
+    };
+    all("flush errors", 1000, |seed| Scenario {
+        faults,
+        ..Scenario::new(seed)
+    });
+}
+
+#[test]
+fn losing_the_fast_member_shows_nobody_elses_bytes() {
+    all("lost fast", 1000, |seed| Scenario {
+        lose_fast: true,
+        ..Scenario::new(seed)
+    });
+}
+
+#[test]
+fn other_shapes_are_as_safe() {
+    for shape in [Shape::TwoFast, Shape::ThreeTiers] {
+        all("shapes", 600, |seed| Scenario {
+            shape,
+            lose_fast: seed % 2 == 0,
+            ..Scenario::new(seed)
+        });
+    }
+    let did = all("large", 120, |seed| Scenario {
+        shape: Shape::Large,
+        lose_fast: seed % 4 == 0,
+        ..Scenario::new(seed)
+    });
+    assert!(did.moves > 0 && did.checkpoints > 0);
+}
+
+#[test]
+fn presets_are_as_safe_as_chaos() {
+    for policy in isotherm_core::policy::PRESETS.iter().map(|p| p.name) {
+        all(policy, 60, |seed| Scenario {
+            policy: Some(policy),
+            ..Scenario::new(seed)
+        });
+    }
+}
+
+#[test]
+fn a_change_of_policy_loses_nothing() {
+    let did = all("switches", 1000, |seed| Scenario {
+        switch: true,
+        shape: if seed % 4 == 0 {
+            Shape::ThreeTiers
+        } else {
+            Shape::Roomy
+        },
+        lose_fast: seed % 3 == 0,
+        ..Scenario::new(seed)
+    });
+    assert!(did.switches > 0 && did.writebacks > 0 && did.moves > 0);
+}
+
+#[test]
+fn caching_presets_are_as_safe_as_chaos() {
+    let mut busy = 0;
+    for preset in isotherm_core::policy::PRESETS {
+        if preset.is_caching() {
+            let did = all(preset.name, 200, |seed| Scenario {
+                policy: Some(preset.name),
+                shape: Shape::Roomy,
+                lose_fast: seed % 3 == 0,
+                lose_cache: seed % 3 == 1,
+                ..Scenario::new(seed)
+            });
+            // Plans of seconds and thresholds hardly come about in lives as short as these; the plain caches must do something.
+            let plain = ["arc", "fifo", "lfu", "lru", "s3-fifo", "sieve"].contains(&preset.name);
+            assert!(!plain || (did.fetches > 0 && did.evictions > 0));
+            busy += u32::from(did.fetches > 0 && did.evictions > 0);
+        }
+    }
+    assert!(busy > 10, "{busy} caching presets fetched and evicted");
+}
+
+#[test]
+fn a_clean_cache_may_be_lost() {
+    let did = all("clean cache lost", 1500, |seed| Scenario {
+        cache: Some(true),
+        lose_cache: true,
+        lives: 5,
+        shape: Shape::Roomy,
+        ..Scenario::new(seed)
+    });
+    assert!(did.losses > 0 && did.accepted == 0 && did.fetches > 0);
+}
+
+#[test]
+fn a_dirty_cache_is_lost_only_with_consent() {
+    let did = all("dirty cache lost", 1500, |seed| Scenario {
+        cache: Some(false),
+        lose_cache: true,
+        lives: 5,
+        shape: [
+            Shape::Roomy,
+            Shape::ThreeTiers,
+            Shape::Roomy,
+            Shape::TwoFast,
+        ][seed as usize % 4],
+        ..Scenario::new(seed)
+    });
+    assert!(did.losses > did.accepted && did.accepted > 0 && did.refused > did.accepted);
+}
+
+#[test]
+fn a_mirror_that_may_lag_is_not_trusted() {
+    // Policies that move homes, or that change while the volume runs.
+    let did = all("lazy mirror", 1500, |seed| Scenario {
+        copies: seed % 2 == 0,
+        switch: seed % 2 == 1,
+        lose_cache: true,
+        lives: 5,
+        shape: Shape::Roomy,
+        ..Scenario::new(seed)
+    });
+    assert!(did.losses > 0 && did.refused > did.losses);
+}
+
+#[test]
+fn failing_devices_without_a_cache() {
+    let faults = Faults {
+        data_errors: 25,
+        short: 12,
+        meta_errors: 0,
+    };
+    let did = all("faults and no cache", 600, |seed| Scenario {
+        cache: Some(seed.is_multiple_of(2)),
+        lose_cache: true,
+        lives: 4,
+        shape: Shape::Roomy,
+        faults,
+        ..Scenario::new(seed)
+    });
+    assert!(did.losses > 0);
+}
+
+#[test]
+fn an_older_copy_of_a_member_is_refused() {
+    let did = all("older copies", 1000, |seed| Scenario {
+        rollback: true,
+        ring: Some(64),
+        shape: [
+            Shape::Small,
+            Shape::ThreeTiers,
+            Shape::TwoFast,
+            Shape::Roomy,
+        ][seed as usize % 4],
+        copies: seed % 8 == 3,
+        ..Scenario::new(seed)
+    });
+    assert!(did.rolled_back > 0 && did.old_accepted > 0);
+}
+
+#[test]
+fn power_lost_at_every_step() {
+    // Each of these is several hundred runs.
+    let list = seeds(12);
+    for &seed in list.iter().take((list.len() / 200).max(12)) {
+        let quiet = Scenario {
+            copies: seed % 2 == 1,
+            lives: 2,
+            requests: 110,
+            ..Scenario::new(seed)
+        };
+        // The first life is the same up to the step where it ends.
+        let steps = run(Scenario {
+            crash_at: Some(u64::MAX),
+            ..quiet
+        })
+        .unwrap_or_else(|e| panic!("ISOTHERM_SEED={seed}: {e}"))
+        .steps;
+        assert!(steps > 50, "seed {seed} did only {steps} steps");
+        for k in 0..steps {
+            run(Scenario {
+                crash_at: Some(k),
+                ..quiet
+            })
+            .unwrap_or_else(|e| panic!("ISOTHERM_SEED={seed} at step {k}: {e}"));
+        }
+    }
+}
+
+#[test]
+fn same_seed_same_run() {
+    for seed in 0..20 {
+        assert_eq!(run(Scenario::new(seed)), run(Scenario::new(seed)));
+    }
+}

@@ -1,0 +1,49 @@
+//! Random damages to the metadata of used volumes. `ISOTHERM_DAMAGES=N` does more, `ISOTHERM_SEED=X` one.
+
+use isotherm_core::engine::Mutant;
+use isotherm_hostile::damage::{Damage, damage, lost_checkpoint, lost_tail, older_checkpoint};
+
+/// How many, and how they ended.
+fn all(count: u64, one: fn(u64, Option<Mutant>) -> Result<Damage, String>) -> (u64, Damage) {
+    let var = |n: &str| std::env::var(n).ok().and_then(|v| v.parse::<u64>().ok());
+    let base = var("ISOTHERM_SEED_BASE").unwrap_or(0);
+    let seeds = match var("ISOTHERM_SEED") {
+        Some(s) => s..s + 1,
+        None => base..base + count,
+    };
+    let mut sum = Damage::default();
+    for seed in seeds.clone() {
+        let one = one(seed, None).unwrap_or_else(|e| panic!("ISOTHERM_SEED={seed}: {e}"));
+        sum = sum.and(one);
+    }
+    let count = seeds.end - seeds.start;
+    println!("{count} damages: {sum:?}");
+    (count, sum)
+}
+
+#[test]
+fn nothing_is_lost_in_silence() {
+    let asked = std::env::var("ISOTHERM_DAMAGES").ok();
+    let (count, sum) = all(asked.and_then(|v| v.parse().ok()).unwrap_or(600), damage);
+    assert!(count < 500 || (sum.mended > 0 && sum.refused > 0));
+    // What nobody can prove is the exception.
+    assert!(count < 100 || sum.unprovable * 20 <= count);
+}
+
+#[test]
+fn a_lost_checkpoint_is_lost_only_with_consent() {
+    let (count, sum) = all(60, lost_checkpoint);
+    assert!(count < 60 || sum.accepted * 2 > count);
+}
+
+#[test]
+fn a_volume_lives_on_from_an_older_checkpoint() {
+    let (count, sum) = all(200, older_checkpoint);
+    assert!(count < 100 || sum.mended * 4 > count);
+}
+
+#[test]
+fn a_lost_end_of_the_journal_shows_nobody_elses_bytes() {
+    let (count, sum) = all(400, lost_tail);
+    assert!(count < 400 || sum.unprovable > 0);
+}

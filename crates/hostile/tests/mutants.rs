@@ -1,0 +1,184 @@
+//! Break it on purpose: every safety rule that is taken out must be noticed by the suite in `chaos.rs`.
+//!
+//! A mutant counts as caught when one of that suite's scenarios fails (or a release assertion of the engine fires). A rule
+//! whose removal nobody notices is either not needed or not tested: both are defects. `ISOTHERM_MUTANT=Name` tries one only.
+
+use isotherm_core::engine::{IMPLIED, MUTANTS, Mutant};
+use isotherm_hostile::damage::{damage, lost_tail, older_checkpoint};
+use isotherm_hostile::directed::{SCENES, first_failure};
+use isotherm_hostile::run::{Scenario, Shape, run};
+use isotherm_hostile::world::Faults;
+
+/// Seeds that may be needed; the unbroken engine passes them all (`chaos.rs`).
+const SEEDS: u64 = 3000;
+
+fn scenarios(seed: u64) -> [Scenario; 9] {
+    let plain = Scenario::new(seed);
+    [
+        plain,
+        Scenario {
+            copies: true,
+            ..plain
+        },
+        // Copies on members that no round writes metadata to.
+        Scenario {
+            copies: true,
+            shape: if seed.is_multiple_of(2) {
+                Shape::TwoFast
+            } else {
+                Shape::ThreeTiers
+            },
+            ..plain
+        },
+        Scenario {
+            cache: Some(seed.is_multiple_of(2)),
+            lose_cache: true,
+            shape: Shape::Roomy,
+            ..plain
+        },
+        Scenario {
+            copies: true,
+            lose_cache: true,
+            shape: Shape::Roomy,
+            ..plain
+        },
+        Scenario {
+            rollback: true,
+            ring: Some(64),
+            ..plain
+        },
+        Scenario {
+            lose_fast: true,
+            ..plain
+        },
+        Scenario {
+            faults: Faults {
+                data_errors: 25,
+                short: 12,
+                meta_errors: 0,
+            },
+            ..plain
+        },
+        Scenario {
+            faults: Faults {
+                data_errors: 0,
+                short: 15,
+                meta_errors: 60,
+            },
+            ..plain
+        },
+    ]
+}
+
+/// Those of `list` that are to be tried.
+fn asked(list: &[Mutant]) -> Vec<Mutant> {
+    let one = std::env::var("ISOTHERM_MUTANT").ok();
+    let wanted = |m: &Mutant| one.as_ref().is_none_or(|o| *o == format!("{m:?}"));
+    list.iter().copied().filter(wanted).collect()
+}
+
+/// Where, and how.
+fn caught(mutant: Mutant) -> Option<(String, String)> {
+    if std::env::var_os("ISOTHERM_NO_SCENES").is_none()
+        && let Some((scene, why)) = first_failure(Some(mutant))
+    {
+        return Some((format!("in {scene:?}"), why));
+    }
+    for seed in 0..SEEDS {
+        // What only a damaged volume shows. (Ten times as costly as a crash.)
+        let harms = [damage, lost_tail, older_checkpoint];
+        for harm in harms
+            .into_iter()
+            .filter(|_| seed < 8 || seed.is_multiple_of(8))
+        {
+            match std::panic::catch_unwind(|| harm(seed, Some(mutant))) {
+                Ok(Ok(_)) => {}
+                Ok(Err(why)) => {
+                    return Some((format!("at seed {seed}"), format!("damaged: {why}")));
+                }
+                Err(_) => {
+                    return Some((
+                        format!("at seed {seed}"),
+                        String::from("an assertion of the engine"),
+                    ));
+                }
+            }
+        }
+        for (i, s) in scenarios(seed).into_iter().enumerate() {
+            // All seeds of the plain scenarios, a third of them for the costlier ones.
+            if i > 2 && seed >= SEEDS / 3 {
+                continue;
+            }
+            let s = Scenario {
+                mutant: Some(mutant),
+                ..s
+            };
+            match std::panic::catch_unwind(|| run(s)) {
+                Ok(Ok(_)) => {}
+                Ok(Err(why)) => return Some((format!("at seed {seed}"), why)),
+                Err(_) => {
+                    return Some((
+                        format!("at seed {seed}"),
+                        String::from("an assertion of the engine"),
+                    ));
+                }
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn every_mutant_is_caught() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let (even, odd): (Vec<_>, Vec<_>) = asked(&MUTANTS)
+        .into_iter()
+        .enumerate()
+        .partition(|(i, _)| i % 2 == 0);
+    let found: Vec<(Mutant, Option<(String, String)>)> = std::thread::scope(|s| {
+        let threads = [even, odd].map(|list| {
+            s.spawn(move || {
+                list.into_iter()
+                    .map(|(_, m)| (m, caught(m)))
+                    .collect::<Vec<_>>()
+            })
+        });
+        threads
+            .into_iter()
+            .flat_map(|t| t.join().expect("the mutant runner itself panicked"))
+            .collect()
+    });
+    let _ = std::panic::take_hook();
+    let mut survivors = Vec::new();
+    for (m, how) in found {
+        match how {
+            Some((place, why)) => println!(
+                "{m:?}: caught {place}: {}",
+                why.chars().take(140).collect::<String>()
+            ),
+            None => survivors.push(m),
+        }
+    }
+    assert!(
+        survivors.is_empty(),
+        "nobody noticed the absence of {survivors:?}"
+    );
+}
+
+#[test]
+fn all_scenes_end_well_with_all_rules() {
+    for (name, scene) in SCENES {
+        if let Err(why) = scene(None) {
+            panic!("{name}: {why}");
+        }
+    }
+}
+
+/// What is said to follow from other rules is not also said to be noticed. (Why it follows: docs/on-disk-format.md, section 8.)
+#[test]
+fn implied_rules_are_no_mutants() {
+    assert!(IMPLIED.iter().all(|m| !MUTANTS.contains(m)));
+    for m in IMPLIED {
+        assert_eq!(first_failure(Some(m)), None, "{m:?} is noticed after all");
+    }
+}

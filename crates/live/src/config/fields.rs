@@ -1,0 +1,300 @@
+//! The keys of a description, as one table: what is known, what it may be, and what `docs/reference.md` says of it.
+//!
+//! ```text
+//!  [io] ─┬─ keys of the engine: KNOBS of the core, the names that `isotherm set` takes
+//!        └─ keys that only a start can change: IO
+//! ```
+
+use isotherm_core::engine::KNOBS;
+use isotherm_core::policy::nearest;
+
+/// A key of a description that is not a knob of the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// Unit and range, as errors say it.
+    pub range: &'static str,
+    /// Lowest and highest value, where it is a number of this range whatever the rest of the description says.
+    pub limits: Option<(f64, f64)>,
+    /// What holds without it, in words.
+    pub default: &'static str,
+    /// What it does.
+    pub what: &'static str,
+}
+
+const fn field(
+    name: &'static str,
+    range: &'static str,
+    default: &'static str,
+    what: &'static str,
+) -> Field {
+    Field {
+        name,
+        range,
+        limits: None,
+        default,
+        what,
+    }
+}
+
+const fn number(
+    name: &'static str,
+    (range, low, high): (&'static str, f64, f64),
+    default: &'static str,
+    what: &'static str,
+) -> Field {
+    Field {
+        limits: Some((low, high)),
+        ..field(name, range, default, what)
+    }
+}
+
+/// Keys at the top.
+pub const TOP: &[Field] = &[
+    field(
+        "name",
+        "1 to 100 bytes, without `/`",
+        "required",
+        "name of the volume: of the block file, the NBD export, `/dev/isotherm/NAME`",
+    ),
+    field(
+        "uuid",
+        "32 hexadecimal digits",
+        "`create` assigns it",
+        "identity; members are found by it",
+    ),
+    field(
+        "extent",
+        "a power of two from 4K to 4M",
+        "`\"64K\"`",
+        "unit of placement; `create` fixes it",
+    ),
+    field(
+        "policy",
+        "`NAME,KEY=VALUE,...`",
+        "required",
+        "what decides where data lives; `isotherm policies` lists names and parameters",
+    ),
+];
+
+/// Keys of one `[[members]]` entry.
+pub const MEMBER: &[Field] = &[
+    field(
+        "path",
+        "a file or block device, relative to the directory of the description",
+        "required",
+        "a hint: the member is known by what is written on it",
+    ),
+    field(
+        "tier",
+        "0 (fastest) to 7, without gaps",
+        "required",
+        "tier that the member belongs to",
+    ),
+    field(
+        "size",
+        "at least 1M",
+        "the whole device",
+        "bytes to use; `create` makes a file that does not exist with this size",
+    ),
+    field(
+        "paced",
+        "a name of `isotherm devices`",
+        "as fast as it is",
+        "completions wait until the model of this device says so",
+    ),
+    field(
+        "span",
+        "`full`, or the first byte as a size; with `paced`",
+        "`full`",
+        "which part of the modelled drive the member is",
+    ),
+    field(
+        "standby_s",
+        "1 to 10^7 seconds",
+        "never",
+        "the disk is sent to sleep after so long without use",
+    ),
+];
+
+/// Keys under `[io]` that are read at the start of serving, beside the engine's [`KNOBS`].
+pub const IO: &[Field] = &[
+    number(
+        "buffers",
+        ("from 4M to 16G", 4_194_304.0, 17_179_869_184.0),
+        "64M",
+        "memory for requests, locked and registered",
+    ),
+    number(
+        "move_buffers",
+        ("from 1 to 1024", 1.0, 1024.0),
+        "16 MiB of extents, 16 to 128",
+        "extent-sized buffers of moves: moves under way at most, those that wait for their record among them",
+    ),
+    number(
+        "queue_depth",
+        ("from 8 to 4096", 8.0, 4096.0),
+        "256",
+        "entries of the submission queue",
+    ),
+    number(
+        "spin_us",
+        ("from 0 to 1000", 0.0, 1000.0),
+        "5",
+        "microseconds that the engine's thread looks for work before it sleeps; 0: it sleeps at once",
+    ),
+    field(
+        "fuse_ring",
+        "true or false",
+        "true",
+        "the block file's requests come through io_uring where the kernel offers it and it is on",
+    ),
+    field(
+        "direct",
+        "true or false",
+        "true",
+        "bypass the page cache where the file system allows it",
+    ),
+    number(
+        "stage_blocks",
+        ("from 16 to 65536", 16.0, 65536.0),
+        "1024",
+        "journal blocks (4 KiB) kept in memory until the mirror has them",
+    ),
+    field(
+        "pass_discards",
+        "true or false",
+        "true",
+        "discards of freed slots are passed down to the devices",
+    ),
+    field(
+        "wear_years",
+        "more than 0 years; instead of `wear_bytes_per_day`",
+        "no wear budget",
+        "years that the fastest tier must last",
+    ),
+    field(
+        "wear_tbw",
+        "terabytes (10^12 bytes); with `wear_years`",
+        "the data sheets of paced members",
+        "terabytes that may be written to the fastest tier in its life",
+    ),
+    field(
+        "classes_off",
+        "a list of `front-end`, `ranges`, `database`, `files`, `layout`",
+        "all are asked",
+        "sources of classes that are not asked",
+    ),
+];
+
+/// Tables that stand at the top.
+const TABLES: [&str; 2] = ["io", "members"];
+
+/// A key under `[io]` as it was called before each knob had one name, with the name and, where the unit changed, the factor to it.
+const RENAMED: [(&str, &str, Option<f64>); 4] = [
+    ("commit_interval_ms", "commit_interval_s", Some(1e-3)),
+    ("move_rate", "move_bytes_per_s", None),
+    ("p99_limit_ms", "p99_limit_s", Some(1e-3)),
+    ("wear_per_day", "wear_bytes_per_day", None),
+];
+
+/// Gives keys of descriptions of earlier versions their present names. True if there was one.
+///
+/// # Errors
+/// Both names are there.
+pub(super) fn renamed(table: &mut toml::Table) -> Result<bool, String> {
+    let Some(toml::Value::Table(io)) = table.get_mut("io") else {
+        return Ok(false);
+    };
+    let mut any = false;
+    for (old, new, factor) in RENAMED {
+        let Some(value) = io.remove(old) else {
+            continue;
+        };
+        if io.contains_key(new) {
+            return Err(format!(
+                "[io]: `{old}` is the old name of `{new}`: leave it out"
+            ));
+        }
+        let value = match (value, factor) {
+            (toml::Value::Integer(n), Some(factor)) => toml::Value::Float(n as f64 * factor),
+            (toml::Value::Float(x), Some(factor)) => toml::Value::Float(x * factor),
+            (other, _) => other,
+        };
+        io.insert(new.to_owned(), value);
+        any = true;
+    }
+    Ok(any)
+}
+
+/// Every key of a description must be one of those above.
+///
+/// # Errors
+/// One that is not, with the nearest that is.
+pub(super) fn known(table: &toml::Table) -> Result<(), String> {
+    let names = |fields: &[Field]| fields.iter().map(|f| f.name).collect::<Vec<_>>();
+    let top = [&names(TOP)[..], &TABLES].concat();
+    among(table, &top, "")?;
+    if let Some(toml::Value::Table(io)) = table.get("io") {
+        let knobs: Vec<&str> = KNOBS.iter().map(|k| k.name).collect();
+        among(io, &[names(IO), knobs].concat(), "[io]: ")?;
+    }
+    let members = table.get("members").and_then(toml::Value::as_array);
+    for (i, m) in members.into_iter().flatten().enumerate() {
+        if let toml::Value::Table(m) = m {
+            among(m, &names(MEMBER), &format!("member {i}: "))?;
+        }
+    }
+    Ok(())
+}
+
+fn among(table: &toml::Table, valid: &[&str], place: &str) -> Result<(), String> {
+    match table.keys().find(|k| !valid.contains(&k.as_str())) {
+        None => Ok(()),
+        Some(k) => Err(format!(
+            "{place}unknown field `{k}`: did you mean `{}`?",
+            nearest(k, valid.iter().copied())
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{IoConfig, VolumeConfig};
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_defaults_that_the_table_states_are_those_that_hold() {
+        let toml::Value::Table(usual) = toml::Value::try_from(IoConfig::default()).unwrap() else {
+            panic!("[io] is a table");
+        };
+        for f in IO.iter().filter(|f| f.name != "move_buffers") {
+            match usual.get(f.name) {
+                Some(toml::Value::String(text)) => assert_eq!(text, f.default, "{}", f.name),
+                Some(value) => assert_eq!(value.to_string(), f.default, "{}", f.name),
+                None => assert!(f.limits.is_none(), "{} has a default", f.name),
+            }
+        }
+        known(&usual).unwrap_err();
+        let under_io = toml::Table::from_iter([("io".to_owned(), toml::Value::Table(usual))]);
+        known(&under_io).unwrap();
+    }
+
+    #[test]
+    fn descriptions_of_earlier_versions_are_read() {
+        let read = |io: &str| {
+            let text = format!(
+                "name = \"v\"\npolicy = \"lru\"\n[io]\n{io}\n[[members]]\npath = \"f\"\ntier = 0\n"
+            );
+            VolumeConfig::parse(&text, Path::new("v.toml"))
+        };
+        let old = "commit_interval_ms = 200\nmove_rate = \"50M\"\np99_limit_ms = 5.5\nwear_per_day = \"1G\"";
+        let new = "commit_interval_s = 0.2\nmove_bytes_per_s = \"50M\"\np99_limit_s = 0.0055\nwear_bytes_per_day = \"1G\"";
+        assert_eq!(read(old), read(new));
+        let both = read("move_rate = 5\nmove_bytes_per_s = 5").unwrap_err();
+        assert!(both.to_string().contains("old name of `move_bytes_per_s`"));
+        assert!(read("commit_interval_ms = \"x\"").is_err());
+    }
+}

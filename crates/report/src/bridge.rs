@@ -1,0 +1,220 @@
+//! Pages of what the lab's commands found: comparisons, sweeps, reproduced experiments.
+
+use serde_json::Value;
+
+use super::compare::{Comparison, Entry, compare_page, metrics};
+use super::cost::CostCurve;
+use super::page::Page;
+use super::reproduce::{Claim, Experiment, reproduce_page};
+use super::table::{Cell, Table, Verdict};
+use isotherm_experiments::{self as reproduce, Outcome};
+use isotherm_lab::compare;
+use isotherm_lab::sim::Report;
+
+/// Cost curves that a chart can bear.
+const CURVES_MAX: usize = 8;
+/// Places among [`metrics`]: what is across and up in the trade-off, where devices drive and where the trace's clock does.
+const ACROSS: usize = 10;
+const UP: usize = 0;
+const LATENCY: usize = 1;
+const MOVED: usize = 7;
+
+/// What a run costs over the time factor, if it was priced.
+pub fn cost_curve(name: &str, report: &Report) -> Option<CostCurve> {
+    let c = report.cost.as_ref()?;
+    Some(CostCurve {
+        name: name.to_owned(),
+        once_usd: c.purchase_usd + c.service_usd,
+        per_run_usd: c.recurring_usd,
+    })
+}
+
+/// The page of `compare`, one trace or several.
+pub fn comparison_page(all: &[compare::Comparison]) -> Page {
+    let mut page = Comparison {
+        title: "Policies side by side".to_owned(),
+        subtitle: all
+            .iter()
+            .map(|c| c.trace.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
+        notes: Vec::new(),
+        metrics: metrics(),
+        x: ACROSS,
+        y: UP,
+        entries: Vec::new(),
+        cost: Vec::new(),
+    };
+    for c in all {
+        let b = &c.bounds;
+        page.notes.push(format!(
+            "{}: no policy hits more than {:.4} (Belady's MIN with bypass) or serves at less than {:.3} s (tiering) and {:.3} s (caching) of device time; regret is the distance to that.",
+            c.trace, b.hit_ratio, b.tiering_cost_s, b.caching_cost_s
+        ));
+        page.notes
+            .extend(c.left_out.iter().map(|w| format!("Left out: {w}")));
+        for r in &c.rows {
+            let setting = if all.len() > 1 {
+                c.trace.clone()
+            } else {
+                String::new()
+            };
+            let curve = cost_curve(&r.name, &r.report);
+            page.entries.push(Entry {
+                policy: r.name.clone(),
+                setting,
+                values: super::compare::values(&r.report, curve.as_ref()),
+            });
+            if all.len() == 1 && page.cost.len() < CURVES_MAX {
+                page.cost.extend(curve);
+            }
+        }
+    }
+    // Where the trace's clock drives, all serve as many requests a second: what differs is how long each takes.
+    let rates = || page.entries.iter().filter_map(|e| e.values[UP]);
+    let (least, most) = (
+        rates().fold(f64::INFINITY, f64::min),
+        rates().fold(0.0, f64::max),
+    );
+    if most < 1.1 * least {
+        (page.x, page.y) = (MOVED, LATENCY);
+    }
+    compare_page(&page)
+}
+
+/// The page of a sweep, from the cells that it wrote (`cells.json`).
+pub fn sweep_page(cells: &[Value]) -> Page {
+    const KEYS: [&str; 10] = [
+        "throughput_iops",
+        "latency_mean_s",
+        "latency_p99_s",
+        "fast_hit_ratio",
+        "energy_j",
+        "mean_power_w",
+        "wear_eu",
+        "migrated_bytes",
+        "elapsed_s",
+        "fast_bytes",
+    ];
+    let several = |key: &str| {
+        let first = cells.first().map(|c| &c["cell"][key]);
+        cells.iter().any(|c| Some(&c["cell"][key]) != first)
+    };
+    let varied: Vec<&str> = [
+        "trace",
+        "fast_size",
+        "extent",
+        "fast",
+        "slow",
+        "depth",
+        "seed",
+    ]
+    .into_iter()
+    .filter(|k| several(k))
+    .collect();
+    let words = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+    let entries = cells.iter().map(|c| {
+        let r = &c["report"];
+        let mut values: Vec<Option<f64>> = KEYS
+            .iter()
+            .map(|k| match &r[*k] {
+                Value::Object(by_member) => by_member
+                    .values()
+                    .filter_map(Value::as_f64)
+                    .max_by(f64::total_cmp),
+                v => v.as_f64(),
+            })
+            .collect();
+        let cost = |k: &str| r["cost"][k].as_f64();
+        let once = cost("purchase_usd")
+            .zip(cost("service_usd"))
+            .map(|(a, b)| a + b);
+        for factor in [1.0, 1000.0] {
+            values.push(once.zip(cost("recurring_usd")).map(|(o, r)| o + factor * r));
+        }
+        let setting: Vec<String> = varied
+            .iter()
+            .filter(|k| !c["cell"][**k].is_null())
+            .map(|k| format!("{} {}", k.replace('_', " "), words(&c["cell"][*k])))
+            .collect();
+        Entry {
+            policy: words(&c["cell"]["policy"]),
+            setting: setting.join(", "),
+            values,
+        }
+    });
+    compare_page(&Comparison {
+        title: "Sweep".to_owned(),
+        subtitle: format!("{} cells", cells.len()),
+        notes: Vec::new(),
+        metrics: metrics(),
+        x: ACROSS,
+        y: UP,
+        entries: entries.collect(),
+        cost: Vec::new(),
+    })
+}
+
+/// The page of reproduced experiments.
+pub fn outcomes_page(outcomes: &[Outcome]) -> Page {
+    let experiments: Vec<Experiment> = outcomes.iter().map(experiment).collect();
+    reproduce_page(&experiments)
+}
+
+fn experiment(o: &Outcome) -> Experiment {
+    let claims = o.claims.iter().map(|c| Claim {
+        text: c.text.clone(),
+        paper: c.at.clone(),
+        ours: String::new(),
+        verdict: match c.verdict {
+            reproduce::Verdict::Holds => Verdict::Holds,
+            reproduce::Verdict::Near | reproduce::Verdict::Direction => Verdict::Partly,
+            reproduce::Verdict::Fitted | reproduce::Verdict::Vacuous => Verdict::Aside,
+            reproduce::Verdict::DoesNotHold => Verdict::Fails,
+            reproduce::Verdict::CannotBeJudged => Verdict::Open,
+        },
+        why: format!("{}: {}", c.verdict.text(), c.figures),
+    });
+    Experiment {
+        id: o.id.clone(),
+        title: o.title.clone(),
+        set_up: o.inputs.join("; "),
+        substitutes: o.substitutes.join("; "),
+        claims: claims.collect(),
+        tables: o.tables.iter().map(table).collect(),
+        charts: Vec::new(),
+    }
+}
+
+fn table(t: &reproduce::Table) -> Table {
+    let mut columns = vec![String::new()];
+    for c in t.rows.iter().take(1).flat_map(|r| &r.cells) {
+        let unit = if c.unit.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", c.unit)
+        };
+        columns.push(format!("{}{unit}", c.name));
+        columns.push("paper".to_owned());
+    }
+    let rows = t.rows.iter().map(|r| {
+        let mut row = vec![Cell::Text(r.label.clone())];
+        for c in &r.cells {
+            row.push(
+                c.ours
+                    .map_or(Cell::Empty, |v| Cell::Written(format!("{v:.4}"))),
+            );
+            row.push(match &c.paper {
+                Some(p) if p.low < p.high => Cell::Written(format!("{} to {}", p.low, p.high)),
+                Some(p) => Cell::Written(p.low.to_string()),
+                None => Cell::Empty,
+            });
+        }
+        row
+    });
+    Table {
+        caption: t.title.clone(),
+        rows: rows.collect(),
+        columns,
+    }
+}

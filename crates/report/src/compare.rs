@@ -1,0 +1,278 @@
+//! The page of several runs side by side: `compare` (policies) and `sweep` (policies × settings).
+
+use super::chart::{Axis, BarSeries, Bars, Better, Chart, Metric, Plot, Point, Scale, Scatter};
+use super::cost::{CostCurve, cost_chart};
+use super::page::Page;
+use super::table::{Cell, Table};
+use super::unit::Unit;
+use isotherm_lab::sim::Report;
+
+/// Policies that are bars of their own colour; with more, each figure is a chart of names.
+const SERIES_MAX: usize = 8;
+/// Figures that get a chart of bars; the others are in the table and in the trade-off.
+const BARS_MAX: usize = 8;
+
+/// Several runs and what is compared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Heading of the page.
+    pub title: String,
+    /// One line on what was run.
+    pub subtitle: String,
+    /// What to keep in mind, a paragraph each (what a bound means, what was left out).
+    pub notes: Vec<String>,
+    /// The figures; [`metrics`] has the usual ones.
+    pub metrics: Vec<Metric>,
+    /// Which one is across in the trade-off at first.
+    pub x: usize,
+    /// Which one is up.
+    pub y: usize,
+    /// The runs.
+    pub entries: Vec<Entry>,
+    /// Cost over the time factor, of the runs that have prices.
+    pub cost: Vec<CostCurve>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Policy with its parameters, or a reference such as `HDD only`.
+    pub policy: String,
+    /// What else differs, such as `10 %, 64 KiB`; empty if nothing does.
+    pub setting: String,
+    /// By metric; [`values`] has those of [`metrics`].
+    pub values: Vec<Option<f64>>,
+}
+
+impl Entry {
+    /// The whole configuration.
+    pub fn name(&self) -> String {
+        if self.setting.is_empty() {
+            self.policy.clone()
+        } else {
+            format!("{}, {}", self.policy, self.setting)
+        }
+    }
+}
+
+/// The figures that runs are usually compared by; [`values`] are in the same order.
+pub fn metrics() -> Vec<Metric> {
+    use Better::{Higher, Lower};
+    let metric = |label: &str, unit, better| Metric {
+        axis: Axis::new(label, unit),
+        better,
+    };
+    vec![
+        metric("Throughput", Unit::IOPS, Higher),
+        metric("Mean latency", Unit::SECONDS, Lower),
+        metric("Latency, 99th percentile", Unit::SECONDS, Lower),
+        metric("Fast hits", Unit::SHARE, Higher),
+        metric("Energy", Unit::JOULES, Lower),
+        metric("Mean power", Unit::WATTS, Lower),
+        metric("Greatest wear", Unit::EU, Lower),
+        metric("Bytes moved", Unit::BYTES, Lower),
+        metric("Elapsed", Unit::SECONDS, Lower),
+        metric("Fast tier", Unit::BYTES, Lower),
+        metric("Cost of one run", Unit::USD, Lower),
+        metric("Cost of 1000 runs", Unit::USD, Lower),
+    ]
+}
+
+/// A run's [`metrics`].
+pub fn values(r: &Report, cost: Option<&CostCurve>) -> Vec<Option<f64>> {
+    let worn = r
+        .wear_eu
+        .as_ref()
+        .and_then(|w| w.values().copied().max_by(f64::total_cmp));
+    vec![
+        r.throughput_iops,
+        r.latency_mean_s,
+        r.latency_p99_s,
+        Some(r.fast_hit_ratio),
+        r.energy_j,
+        r.mean_power_w,
+        worn,
+        Some(r.migrated_bytes as f64),
+        r.elapsed_s,
+        Some(r.fast_bytes as f64),
+        cost.map(|c| c.usd(1.0)),
+        cost.map(|c| c.usd(1000.0)),
+    ]
+}
+
+/// The page.
+pub fn compare_page(c: &Comparison) -> Page {
+    let c = &known(c);
+    let mut page = Page::new(&c.title, &c.subtitle);
+    for n in &c.notes {
+        page.text(n);
+    }
+    page.heading("Figures").table(table(c));
+    if !c.metrics.is_empty() && c.entries.len() > 1 {
+        page.heading("Which to choose").chart(trade_off(c));
+        page.heading("Side by side");
+        for m in 0..c.metrics.len().min(BARS_MAX) {
+            page.chart(bars(c, m));
+        }
+    }
+    if !c.cost.is_empty() {
+        page.heading("Cost").chart(cost_chart(&c.cost));
+    }
+    page
+}
+
+/// Without the figures that no run has.
+fn known(c: &Comparison) -> Comparison {
+    let value = |e: &Entry, m: usize| e.values.get(m).copied().flatten();
+    let kept: Vec<usize> = (0..c.metrics.len())
+        .filter(|&m| c.entries.iter().any(|e| value(e, m).is_some()))
+        .collect();
+    let place = |m: usize, other: usize| {
+        kept.iter()
+            .position(|k| *k == m)
+            .unwrap_or(other.min(kept.len().saturating_sub(1)))
+    };
+    Comparison {
+        metrics: kept.iter().map(|&m| c.metrics[m].clone()).collect(),
+        x: place(c.x, 1),
+        y: place(c.y, 0),
+        entries: c
+            .entries
+            .iter()
+            .map(|e| Entry {
+                values: kept.iter().map(|&m| value(e, m)).collect(),
+                ..e.clone()
+            })
+            .collect(),
+        ..c.clone()
+    }
+}
+
+fn table(c: &Comparison) -> Table {
+    let best = |m: usize| {
+        let all = c.entries.iter().filter_map(|e| e.values[m]);
+        match c.metrics[m].better {
+            Better::Lower => all.min_by(f64::total_cmp),
+            Better::Higher => all.max_by(f64::total_cmp),
+        }
+    };
+    let best: Vec<Option<f64>> = (0..c.metrics.len()).map(best).collect();
+    let settings = c.entries.iter().any(|e| !e.setting.is_empty());
+    let mut columns = vec!["Policy".to_owned()];
+    columns.extend(settings.then(|| "Setting".to_owned()));
+    columns.extend(c.metrics.iter().map(|m| m.axis.label.clone()));
+    let rows = c.entries.iter().map(|e| {
+        let mut row = vec![Cell::text(&e.policy)];
+        row.extend(settings.then(|| Cell::text(&e.setting)));
+        row.extend(
+            e.values
+                .iter()
+                .zip(&c.metrics)
+                .zip(&best)
+                .map(|((v, m), best)| match v {
+                    Some(v) if Some(*v) == *best => Cell::Best(*v, m.axis.unit),
+                    Some(v) => Cell::Number(*v, m.axis.unit),
+                    None => Cell::Empty,
+                }),
+        );
+        row
+    });
+    Table {
+        caption: "The best of each column is bold and marked with *.".to_owned(),
+        rows: rows.collect(),
+        columns,
+    }
+}
+
+/// Values over a hundred times each other show nothing on a linear axis.
+const WIDE: f64 = 100.0;
+
+fn trade_off(c: &Comparison) -> Chart {
+    let mut metrics = c.metrics.clone();
+    for (m, metric) in metrics.iter_mut().enumerate() {
+        let all = || c.entries.iter().filter_map(move |e| e.values[m]);
+        let (least, most) = (
+            all().fold(f64::INFINITY, f64::min),
+            all().fold(0.0, f64::max),
+        );
+        if least > 0.0 && most / least > WIDE {
+            metric.axis.scale = Scale::Log;
+        }
+    }
+    Chart {
+        title: "Trade-off".to_owned(),
+        note: "Each point is a configuration; hovering names it. Those in a circle are on the front: no other is better in both figures."
+            .to_owned(),
+        plot: Plot::Scatter(Scatter {
+            metrics,
+            x: c.x,
+            y: c.y,
+            points: c
+                .entries
+                .iter()
+                .map(|e| Point {
+                    name: e.name(),
+                    group: e.policy.clone(),
+                    values: e.values.clone(),
+                })
+                .collect(),
+        }),
+    }
+}
+
+fn distinct<'a>(of: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
+    let mut all: Vec<&String> = Vec::new();
+    for s in of {
+        if !all.contains(&s) {
+            all.push(s);
+        }
+    }
+    all
+}
+
+fn bars(c: &Comparison, m: usize) -> Chart {
+    let metric = &c.metrics[m];
+    let settings = distinct(c.entries.iter().map(|e| &e.setting));
+    let policies = distinct(c.entries.iter().map(|e| &e.policy));
+    let grid = settings.len() > 1 && policies.len() <= SERIES_MAX;
+    let at = |p: &String, s: &String| {
+        let entry = c.entries.iter().find(|e| e.policy == *p && e.setting == *s);
+        entry.and_then(|e| e.values[m])
+    };
+    let bars = if grid {
+        let series = policies.iter().map(|p| BarSeries {
+            name: (*p).clone(),
+            values: settings.iter().map(|s| at(p, s)).collect(),
+        });
+        Bars {
+            x_label: "Setting".to_owned(),
+            categories: settings.iter().map(|s| (*s).clone()).collect(),
+            y: metric.axis.clone(),
+            series: series.collect(),
+            stacked: false,
+            lying: false,
+        }
+    } else {
+        let series = BarSeries {
+            name: metric.axis.label.clone(),
+            values: c.entries.iter().map(|e| e.values[m]).collect(),
+        };
+        Bars {
+            x_label: "Configuration".to_owned(),
+            categories: c.entries.iter().map(Entry::name).collect(),
+            y: metric.axis.clone(),
+            series: vec![series],
+            stacked: false,
+            lying: true,
+        }
+    };
+    let wanted = match metric.better {
+        Better::Higher => "More is better.",
+        Better::Lower => "Less is better.",
+    };
+    Chart {
+        title: metric.axis.label.clone(),
+        note: wanted.to_owned(),
+        plot: Plot::Bars(bars),
+    }
+}

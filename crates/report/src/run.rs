@@ -1,0 +1,477 @@
+//! The page of one run.
+
+use super::chart::{Axis, BarSeries, Bars, Chart, Heat, Layer, Line, LineStyle, Lines, Plot};
+use super::cost::{CostCurve, cost_chart};
+use super::page::{Page, Tile};
+use super::table::{Cell, Table};
+use super::unit::Unit;
+use isotherm_lab::sim::{MemberSeries, Report, Series};
+
+/// Columns of a heat map at most: more than a screen shows only make the page heavy.
+const HEAT_COLUMNS_MAX: usize = 200;
+
+/// The page of a run; `cost` has a curve for each set of prices to be shown, usually one.
+pub fn run_page(report: &Report, cost: &[CostCurve]) -> Page {
+    let mut page = Page::new(
+        format!("{} under {}", report.trace, report.policy),
+        format!(
+            "{} requests, extents of {}, fast tier of {}",
+            super::unit::group(&report.requests.to_string()),
+            Unit::BYTES.text(f64::from(report.extent_bytes)),
+            Unit::BYTES.text(report.fast_bytes as f64)
+        ),
+    );
+    page.tiles(tiles(report, cost));
+    page.heading("Members").table(members(report));
+    if let Some(series) = &report.series {
+        page.heading("Over time");
+        for c in over_time(series) {
+            page.chart(c);
+        }
+        page.heading("Addresses");
+        for c in addresses(series) {
+            page.chart(c);
+        }
+        page.heading("Sizes");
+        page.chart(sizes(series));
+    } else {
+        page.text("No series were kept in this run, so there is nothing over time.");
+    }
+    if report.usage.is_some() || !cost.is_empty() {
+        page.heading("Energy, wear, cost");
+        for c in totals(report) {
+            page.chart(c);
+        }
+        if !cost.is_empty() {
+            page.chart(cost_chart(cost));
+        }
+    }
+    page.heading("Figures").table(figures(report));
+    page
+}
+
+fn tiles(r: &Report, cost: &[CostCurve]) -> Vec<Tile> {
+    let tile = |label: &str, value: Option<f64>, unit: Unit, note: String| {
+        value.map(|v| Tile {
+            label: label.to_owned(),
+            value: unit.text(v),
+            note,
+        })
+    };
+    let percentile =
+        |name: &str, v: Option<f64>| v.map(|v| format!("{name} {}", Unit::SECONDS.text(v)));
+    let latencies = [
+        percentile("p50", r.latency_p50_s),
+        percentile("p95", r.latency_p95_s),
+        percentile("p99", r.latency_p99_s),
+    ];
+    let rate = r.throughput_bytes_per_s.map(|v| Unit::BYTES_PER_S.text(v));
+    let worn = r.wear_eu.iter().flatten().max_by(|a, b| a.1.total_cmp(b.1));
+    [
+        tile(
+            "Elapsed",
+            r.elapsed_s,
+            Unit::SECONDS,
+            "simulated time".to_owned(),
+        ),
+        tile(
+            "Throughput",
+            r.throughput_iops,
+            Unit::IOPS,
+            rate.unwrap_or_default(),
+        ),
+        tile(
+            "Mean latency",
+            r.latency_mean_s,
+            Unit::SECONDS,
+            latencies
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        tile(
+            "Fast hits",
+            Some(r.fast_hit_ratio),
+            Unit::SHARE,
+            format!("of {} accesses", Unit::COUNT.text(r.accesses as f64)),
+        ),
+        tile(
+            "Energy",
+            r.energy_j,
+            Unit::JOULES,
+            r.mean_power_w.map_or(String::new(), |w| {
+                format!("{} on average", Unit::WATTS.text(w))
+            }),
+        ),
+        tile(
+            "Wear",
+            worn.map(|w| *w.1),
+            Unit::EU,
+            worn.map_or(String::new(), |w| w.0.clone()),
+        ),
+        tile(
+            "Moved",
+            Some(r.migrated_bytes as f64),
+            Unit::BYTES,
+            format!("{} up, {} down", r.promotions, r.demotions),
+        ),
+        tile(
+            "Cost of one run",
+            cost.first().map(|c| c.usd(1.0)),
+            Unit::USD,
+            cost.first().map_or(String::new(), |c| {
+                format!("of it {} a run", Unit::USD.text(c.per_run_usd))
+            }),
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn members(r: &Report) -> Table {
+    let rows = r.usage.iter().flat_map(|u| &u.members).map(|(name, m)| {
+        vec![
+            Cell::text(name),
+            Cell::Written(m.tier.to_string()),
+            Cell::text(&m.preset),
+            Cell::Number(m.bytes as f64, Unit::BYTES),
+            Cell::Number(m.busy_s, Unit::SECONDS),
+            Cell::Number(m.bytes_read as f64, Unit::BYTES),
+            Cell::Number(m.bytes_written as f64, Unit::BYTES),
+            Cell::Number(m.energy_j, Unit::JOULES),
+            Cell::Number(m.mean_power_w, Unit::WATTS),
+            Cell::Number(m.wear_eu, Unit::EU),
+            Cell::Written(m.start_stops.to_string()),
+        ]
+    });
+    Table {
+        caption: String::new(),
+        columns: [
+            "Member",
+            "Tier",
+            "Device",
+            "Used",
+            "Busy",
+            "Read",
+            "Written",
+            "Energy",
+            "Mean power",
+            "Wear",
+            "Start-stops",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows: rows.collect(),
+    }
+}
+
+fn figures(r: &Report) -> Table {
+    let n = |v: u64| Cell::Written(super::unit::group(&v.to_string()));
+    let s = |v: Option<f64>| Cell::number(v, Unit::SECONDS);
+    let rows = [
+        ("Trace", Cell::text(&r.trace)),
+        ("Policy", Cell::text(&r.policy)),
+        ("Reads", n(r.reads)),
+        ("Writes", n(r.writes)),
+        ("Bytes read", Cell::Number(r.bytes_read as f64, Unit::BYTES)),
+        (
+            "Bytes written",
+            Cell::Number(r.bytes_written as f64, Unit::BYTES),
+        ),
+        ("Extents touched", n(r.touched_extents)),
+        ("Latency, mean", s(r.latency_mean_s)),
+        ("Latency, median", s(r.latency_p50_s)),
+        ("Latency, 95th percentile", s(r.latency_p95_s)),
+        ("Latency, 99th percentile", s(r.latency_p99_s)),
+        ("Promotions", n(r.promotions)),
+        ("Demotions", n(r.demotions)),
+        ("Fetches", n(r.fetches)),
+        ("Evictions", n(r.evictions)),
+        ("Write-backs", n(r.writebacks)),
+        ("Moves refused", n(r.refused)),
+        ("Seed", n(r.seed)),
+        ("Digest", Cell::text(&r.digest)),
+    ];
+    Table {
+        caption: String::new(),
+        columns: vec!["Figure".to_owned(), "Value".to_owned()],
+        rows: rows.map(|(k, v)| vec![Cell::text(k), v]).to_vec(),
+    }
+}
+
+fn chart(title: &str, note: &str, plot: Plot) -> Chart {
+    Chart {
+        title: title.to_owned(),
+        note: note.to_owned(),
+        plot,
+    }
+}
+
+fn timed(
+    s: &Series,
+    title: &str,
+    note: &str,
+    y: Axis,
+    series: Vec<Line>,
+    style: LineStyle,
+) -> Chart {
+    debug_assert!(s.bin_s > 0.0);
+    let lines = Lines {
+        x: Axis::new("Time", Unit::SECONDS),
+        y,
+        series,
+        style,
+    };
+    chart(title, note, Plot::Lines(lines))
+}
+
+fn over_time(s: &Series) -> Vec<Chart> {
+    let rate = |name: &str, v: &[u64]| {
+        Line::regular(name, 0.0, s.bin_s, v.iter().map(|n| *n as f64 / s.bin_s))
+    };
+    let each = |f: &dyn Fn(&MemberSeries) -> Vec<f64>| -> Vec<Line> {
+        let line = |m: &MemberSeries| Line::regular(label(m), 0.0, s.bin_s, f(m));
+        s.members.iter().map(line).collect()
+    };
+    let per_s = |m: &MemberSeries| m.bytes.iter().map(|b| *b as f64 / s.bin_s).collect();
+    let gaps = |v: &[f64], n: &[u64]| -> Vec<f64> {
+        let value = |(v, n): (&f64, &u64)| if *n > 0 { *v } else { f64::NAN };
+        v.iter().zip(n).map(value).collect()
+    };
+    let hits = s.fast_hits.iter().zip(&s.accesses).map(|(h, a)| {
+        if *a > 0 {
+            *h as f64 / *a as f64
+        } else {
+            f64::NAN
+        }
+    });
+    let straight = LineStyle::Straight;
+    let mut charts = vec![
+        timed(
+            s,
+            "Throughput",
+            "Bytes of the requests answered in each interval.",
+            Axis::new("Throughput", Unit::BYTES_PER_S),
+            vec![rate("requests", &s.bytes)],
+            straight,
+        ),
+        timed(
+            s,
+            "Request rate",
+            "Requests answered in each interval.",
+            Axis::new("Rate", Unit::IOPS),
+            vec![rate("requests", &s.requests)],
+            straight,
+        ),
+        timed(
+            s,
+            "Latency",
+            "Mean of the requests answered in each interval.",
+            Axis::new("Mean latency", Unit::SECONDS),
+            vec![Line::regular(
+                "latency",
+                0.0,
+                s.bin_s,
+                gaps(&s.latency_mean_s, &s.requests),
+            )],
+            straight,
+        ),
+        timed(
+            s,
+            "Hits on the fast tier",
+            "Share of extent accesses that tier 0 served.",
+            Axis::new("Hits", Unit::SHARE),
+            vec![Line::regular("hits", 0.0, s.bin_s, hits)],
+            straight,
+        ),
+        timed(
+            s,
+            "Power",
+            "Mean power of each member in each interval, on top of each other.",
+            Axis::new("Power", Unit::WATTS),
+            each(&|m| m.power_w.clone()),
+            LineStyle::Stacked,
+        ),
+        timed(
+            s,
+            "Device traffic",
+            "Bytes read and written by each member, moves and metadata included.",
+            Axis::new("Traffic", Unit::BYTES_PER_S),
+            each(&per_s),
+            straight,
+        ),
+        timed(
+            s,
+            "Moves",
+            "Extents moved up and down, a second.",
+            Axis::new("Moves per second", Unit::COUNT),
+            vec![rate("up", &s.promotions), rate("down", &s.demotions)],
+            straight,
+        ),
+    ];
+    let arms: Vec<Line> = s
+        .members
+        .iter()
+        .filter(|m| m.seeks.iter().any(|n| *n > 0))
+        .map(|m| Line::regular(label(m), 0.0, s.bin_s, gaps(&m.seek_distance, &m.seeks)))
+        .collect();
+    if !arms.is_empty() {
+        charts.push(timed(
+            s,
+            "Seek distance",
+            "Mean distance of the arm movements in each interval (as figure 7 of HRO); a gap where the arm stood still.",
+            Axis::new("Distance", Unit::CYLINDERS),
+            arms,
+            straight,
+        ));
+    }
+    charts
+}
+
+fn label(m: &MemberSeries) -> String {
+    format!("{} (tier {})", m.name, m.tier)
+}
+
+fn addresses(s: &Series) -> Vec<Chart> {
+    let Some(h) = &s.heat else { return Vec::new() };
+    let step = h.operations.len().div_ceil(HEAT_COLUMNS_MAX).max(1);
+    // The bins are powers of two, so up to half of them may lie behind the volume's end.
+    let used = |v: &Vec<u64>| v.iter().rposition(|n| *n > 0).map_or(0, |i| i + 1);
+    let cells = h.by_tier.iter().map(used).max().unwrap_or(0).max(1);
+    // Shares are of the operations of their cell: back to counts, and neighbours in time added up.
+    let count = |tier: &[Vec<f32>], t: usize, a: usize| {
+        (h.operations[t][a] as f64 * f64::from(tier[t][a])).round() as u64
+    };
+    let column = |tier: &[Vec<f32>], from: usize| -> Vec<u64> {
+        let times = from..(from + step).min(h.operations.len());
+        (0..cells)
+            .map(|a| times.clone().map(|t| count(tier, t, a)).sum())
+            .collect()
+    };
+    let layer = |(i, tier): (usize, &Vec<Vec<f32>>)| Layer {
+        name: format!("tier {i}"),
+        columns: (0..h.operations.len())
+            .step_by(step)
+            .map(|t| column(tier, t))
+            .collect(),
+    };
+    let heat = Heat {
+        x: Axis::new("Time", Unit::SECONDS),
+        x_bin: s.bin_s * step as f64,
+        y: Axis::new("Address", Unit::BYTES),
+        y_bin: h.bin_bytes as f64,
+        label: "Operations".to_owned(),
+        layers: h.share.iter().enumerate().map(layer).collect(),
+    };
+    let by_tier = h.by_tier.iter().enumerate().map(|(i, v)| {
+        let values = v.iter().take(cells).map(|n| *n as f64);
+        Line::regular(format!("tier {i}"), 0.0, h.bin_bytes as f64, values)
+    });
+    let frequency = Lines {
+        x: Axis::new("Address", Unit::BYTES),
+        y: Axis::new("Operations", Unit::COUNT),
+        series: by_tier.collect(),
+        style: LineStyle::Straight,
+    };
+    vec![
+        chart(
+            "Heat over time",
+            "Device operations for requests by address of the volume; the stronger, the more (logarithmic).",
+            Plot::Heat(heat),
+        ),
+        chart(
+            "Access frequency over addresses",
+            "Operations of the whole run by address and by the tier that served them (as GreenDM 6.4).",
+            Plot::Lines(frequency),
+        ),
+    ]
+}
+
+/// Names of the size bins from 512 B, the empty ones at both ends left out.
+fn sizes(s: &Series) -> Chart {
+    let all: Vec<(String, &[u64])> = std::iter::once(("requests".to_owned(), &s.request_sizes[..]))
+        .chain(
+            s.operation_sizes
+                .iter()
+                .enumerate()
+                .map(|(i, v)| (format!("operations on tier {i}"), &v[..])),
+        )
+        .collect();
+    let used = |i: usize| all.iter().any(|(_, v)| v.get(i).is_some_and(|n| *n > 0));
+    let bins = all.iter().map(|(_, v)| v.len()).max().unwrap_or(0);
+    let from = (0..bins).find(|i| used(*i)).unwrap_or(0);
+    let to = (0..bins).rev().find(|i| used(*i)).map_or(from, |i| i + 1);
+    let series = all.iter().map(|(name, v)| {
+        let sum = v.iter().sum::<u64>().max(1) as f64;
+        BarSeries {
+            name: name.clone(),
+            values: (from..to)
+                .map(|i| Some(v.get(i).copied().unwrap_or(0) as f64 / sum))
+                .collect(),
+        }
+    });
+    let bars = Bars {
+        x_label: "Size, from".to_owned(),
+        categories: (from..to)
+            .map(|i| Unit::BYTES.text(f64::from(512_u32 << i)))
+            .collect(),
+        y: Axis::new("Share", Unit::SHARE),
+        series: series.collect(),
+        stacked: false,
+        lying: false,
+    };
+    chart(
+        "Request sizes and device operation sizes",
+        "What the trace asks for, and what the devices get once requests are cut at extents and neighbours are joined.",
+        Plot::Bars(bars),
+    )
+}
+
+fn totals(r: &Report) -> Vec<Chart> {
+    let Some(u) = &r.usage else { return Vec::new() };
+    let bars = |title: &str, note: &str, y: Axis, values: Vec<(String, f64)>| {
+        let (categories, values): (Vec<_>, Vec<_>) = values.into_iter().unzip();
+        let series = BarSeries {
+            name: y.label.clone(),
+            values: values.into_iter().map(Some).collect(),
+        };
+        let bars = Bars {
+            x_label: "Member".to_owned(),
+            categories,
+            y,
+            series: vec![series],
+            stacked: false,
+            lying: true,
+        };
+        chart(title, note, Plot::Bars(bars))
+    };
+    let mut energy: Vec<_> = u
+        .members
+        .iter()
+        .map(|(n, m)| (n.clone(), m.energy_j))
+        .collect();
+    if u.host_j > 0.0 {
+        energy.push(("host".to_owned(), u.host_j));
+    }
+    let wear = u
+        .members
+        .iter()
+        .map(|(n, m)| (n.clone(), m.wear_eu))
+        .collect();
+    vec![
+        bars(
+            "Energy by member",
+            "Of the whole run.",
+            Axis::new("Energy", Unit::JOULES),
+            energy,
+        ),
+        bars(
+            "Wear by member",
+            "Life used, in eu: a millionth of a device's life.",
+            Axis::new("Wear", Unit::EU),
+            wear,
+        ),
+    ]
+}

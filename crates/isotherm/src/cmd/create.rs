@@ -197,8 +197,9 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
         )));
     }
     let mut io = isotherm_live::config::IoConfig::for_extents(u64::from(extent));
-    if args.goal.as_deref() == Some("quiet") {
-        io.sleep_hold_s = Some(QUIET_HOLD_S);
+    // Who wants disks to sleep, or quiet, does not want them woken by what nobody asked for.
+    if args.sleep.is_some() || args.goal.as_deref() == Some("quiet") {
+        io.sleep_hold_s = Some(HOLD_S);
     }
     Ok(VolumeConfig {
         name: String::new(),
@@ -210,8 +211,8 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
     })
 }
 
-/// With `--goal quiet`, background work waits so long for a sleeping disk.
-const QUIET_HOLD_S: f64 = 3600.0;
+/// With `--sleep` and `--goal quiet`, background work waits so long for a sleeping disk.
+const HOLD_S: f64 = 3600.0;
 
 /// What `--policy` or `--goal` say, else what is usual; `slowest` is the number of the slowest tier.
 fn policy_of(args: &CreateArgs, slowest: u8) -> Result<String, Failure> {

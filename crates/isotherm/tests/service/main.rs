@@ -1,5 +1,6 @@
 //! A volume as part of a machine: found by name, watched, mounted, ended in order; and what happens when it is not.
 
+mod asleep;
 #[path = "../common/mod.rs"]
 mod common;
 mod figures;

@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-power soak-fuzz vm-test dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-power soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -68,6 +68,12 @@ soak-fuzz:
 vm-test: build
 	scripts/vm-dm-log-writes.sh
 
+# A machine with systemd that boots, shuts down and loses power over a volume in /etc/fstab (root; half an hour without KVM)
+vm-boot:
+	scripts/install-deps mmdebstrap qemu-system-x86 qemu-utils
+	scripts/dist deb
+	scripts/vm-boot target/dist/isotherm_*.deb
+
 # The pages of reports in a real browser; screenshots and pictures to look at stay in target/tmp
 report-check:
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium
@@ -99,9 +105,9 @@ bare-metal:
 	rustup target add x86_64-unknown-none thumbv7em-none-eabi
 	$(CARGO) build -p isotherm-core --locked --target x86_64-unknown-none --target thumbv7em-none-eabi
 
-# The Debian package, the program, SBOM and checksums, in target/dist; see scripts/dist
+# The Debian package, the static program, wheel, container image, SBOM and checksums, in target/dist; see scripts/dist
 dist:
-	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps lintian
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps lintian musl-tools buildah python3-venv
 	scripts/dist
 
 fmt:

@@ -56,6 +56,7 @@ pub fn valid() -> Vec<u8> {
     writer.finish(&end).expect("in memory")
 }
 
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn calls() -> Vec<(Call, Vec<Effect>)> {
     let request = |op, offset, len, class, fua| {
         Call::Submit(Request {

@@ -101,6 +101,7 @@ fn range(text: &str) -> Option<(u64, u64)> {
 }
 
 /// What e2fsprogs says every block is.
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn reference(image: &Path, blocks: u64) -> Vec<u8> {
     let image = image.to_str().unwrap();
     let dump = output("dumpe2fs", &[image]);
@@ -382,6 +383,7 @@ fn journals_outside_and_file_systems_in_partitions() {
 
 /// Changes by debugfs, and only the blocks that differ told of: as after a full look.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn a_refresh_of_what_was_written_is_as_good_as_a_full_look() {
     if !has_tools() {
         return;

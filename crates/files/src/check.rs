@@ -1,6 +1,6 @@
 //! Does the catalogue say what lies on the tiers?
 
-use crate::catalogue::{Body, Catalogue, NodeId};
+use crate::catalogue::{Body, Catalogue, Kind, NodeId};
 use crate::scan::scan;
 use crate::store::Store;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub fn check(store: &Store, repair: bool) -> Value {
 fn differs(store: &Store, id: NodeId, fresh: &Catalogue, other: NodeId) -> Option<&'static str> {
     let cat = store.cat();
     let (a, b) = (cat.get(id)?, fresh.get(other)?);
-    if std::mem::discriminant(&a.body) != std::mem::discriminant(&b.body) {
+    if a.kind != b.kind {
         return Some("is something else underneath");
     }
     if a.dir().is_some() {
@@ -97,16 +97,12 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
         let Some(n) = other.and_then(|o| fresh.get(o)) else {
             continue;
         };
-        let known = id
-            .and_then(|id| cat.get(id))
-            .map(|k| std::mem::discriminant(&k.body));
+        let known = id.and_then(|id| cat.get(id)).map(|k| k.kind);
         if let Some(id) = id
-            && known == Some(std::mem::discriminant(&n.body))
+            && known == Some(n.kind)
         {
             cat.replace(*id, n.tier, n.facts.id);
-            if let Some(k) = cat.get_mut(*id) {
-                k.facts = n.facts;
-            }
+            cat.set_facts(*id, &n.facts);
             store.tell_kernel(*id);
             continue;
         }
@@ -116,12 +112,11 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
             store.gone(&mut cat, old);
         }
         // Its children come by themselves, after it in the order of paths.
-        let body = match &n.body {
-            Body::Dir(d) => Body::Dir(Box::new(crate::catalogue::Dir {
-                on: d.on,
-                ..Default::default()
-            })),
-            other => other.clone(),
+        let body = match n.kind {
+            Kind::Dir => Body::Dir(n.on()),
+            Kind::Link => Body::Link(n.target().unwrap_or_default().into()),
+            Kind::File => Body::File,
+            Kind::Special | Kind::Alias | Kind::Free => Body::Special,
         };
         if let Some(new) = cat.add(dir, name, n.tier, n.facts, body) {
             let xattrs = other.map_or_else(Vec::new, |o| fresh.xattrs(o).to_vec());

@@ -11,8 +11,9 @@
 //!
 //! Orders are root's and the owner's of the mount.
 
-use crate::catalogue::{Node, NodeId};
-use crate::placement::{DIRS_MAX, Wanted, wall};
+use crate::brain::DIRS_MAX;
+use crate::catalogue::NodeId;
+use crate::placement::{Wanted, wall};
 use crate::rules::WhichTier;
 use crate::store::Store;
 use crate::tree::Tier;
@@ -92,7 +93,7 @@ pub fn order(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), 
     }
 }
 
-fn change(store: &Store, f: impl FnOnce(&mut crate::placement::Remembered)) -> Result<(), Errno> {
+fn change(store: &Store, f: impl FnOnce(&mut crate::brain::Remembered)) -> Result<(), Errno> {
     store.remember(f).map_err(|e| {
         store.say(&e.0);
         Errno::INVAL
@@ -100,7 +101,7 @@ fn change(store: &Store, f: impl FnOnce(&mut crate::placement::Remembered)) -> R
 }
 
 fn policy(store: &Store, id: NodeId, path: &str, text: &str) -> Result<(), Errno> {
-    if store.cat().get(id).and_then(Node::dir).is_none() {
+    if store.cat().get(id).is_none_or(|n| n.dir().is_none()) {
         return Err(Errno::NOTDIR);
     }
     let (preset, share) = text.rsplit_once(':').unwrap_or((text, "20"));
@@ -245,7 +246,7 @@ fn why(store: &Store, id: NodeId) -> Result<Value, Errno> {
     value["rule"] = json!(rule.map(|r| &r.text));
     value["in_use"] = json!(open.is_some());
     value["passthrough"] = json!(open.is_some_and(|l| l.passed.load(Ordering::SeqCst)));
-    value["last_access_s"] = json!(brain.last(id));
+    value["last_access_s"] = json!(brain.last(id).map(|then| (wall() - then).max(0)));
     value["policy_says"] = json!(is_file.then(|| brain.explain(now, id)));
     Ok(value)
 }

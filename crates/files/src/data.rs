@@ -1,6 +1,6 @@
 //! Bytes and attributes of files.
 
-use crate::catalogue::{Body, NodeId};
+use crate::catalogue::NodeId;
 use crate::disk::{Root, copy_range};
 use crate::live::{Held, Live};
 use crate::placement::Seen;
@@ -134,11 +134,7 @@ impl Store {
         }
         let first = on.trailing_zeros() as usize;
         if let Some(facts) = self.roots[first].stat(&path)? {
-            let mut cat = self.cat_mut();
-            if let Some(n) = cat.get_mut(node) {
-                let nlink = n.facts.nlink;
-                n.facts = Facts { nlink, ..facts };
-            }
+            self.cat_mut().set_facts(node, &facts);
         }
         Ok(())
     }
@@ -220,7 +216,7 @@ impl Store {
         self.reread_xattrs(node)
     }
     fn truncate(&self, node: NodeId, size: u64) -> Result<(), Errno> {
-        if !matches!(self.cat().get(node).map(|n| &n.body), Some(Body::File)) {
+        if !self.cat().get(node).is_some_and(|n| n.is_file()) {
             return Err(Errno::INVAL);
         }
         let live = self.live(node)?;

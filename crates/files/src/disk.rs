@@ -7,6 +7,7 @@ use rustix::fs::{
     Timespec, Timestamps, XattrFlags,
 };
 use rustix::io::Errno;
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -157,6 +158,38 @@ impl Root {
         let mut all = format!("/proc/self/fd/{}/", self.fd.as_raw_fd()).into_bytes();
         all.extend_from_slice(path);
         all
+    }
+}
+
+/// What is in one directory, asked by name: no path is walked.
+pub(crate) struct Beside<'a> {
+    dir: &'a OwnedFd,
+    prefix: String,
+}
+
+impl<'a> Beside<'a> {
+    /// In that directory.
+    pub(crate) fn new(dir: &'a OwnedFd) -> Beside<'a> {
+        use rustix::fd::AsRawFd;
+        let prefix = format!("/proc/self/fd/{}/", dir.as_raw_fd());
+        Beside { dir, prefix }
+    }
+    /// What is there.
+    pub(crate) fn stat(&self, name: &CStr) -> Result<Option<Facts>, Errno> {
+        match rustix::fs::statx(self.dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted()) {
+            Ok(s) => Ok(Some(facts(&s))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+    /// Has it extended attributes?
+    pub(crate) fn has_xattrs(&self, name: &CStr) -> Result<bool, Errno> {
+        let path = [self.prefix.as_bytes(), name.to_bytes()].concat();
+        match rustix::fs::llistxattr_query(&path[..]) {
+            Ok(n) => Ok(n > 0),
+            Err(Errno::OPNOTSUPP | Errno::NOENT) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 }
 

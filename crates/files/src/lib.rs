@@ -12,7 +12,9 @@
 //! without this program.
 #![forbid(unsafe_code)]
 
+pub mod brain;
 pub mod catalogue;
+pub mod chaos;
 pub mod check;
 pub mod control;
 pub mod data;

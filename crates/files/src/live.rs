@@ -6,7 +6,7 @@
 use crate::catalogue::NodeId;
 use crate::disk::{Root, facts_of};
 use crate::store::Store;
-use crate::tree::{Facts, Tier};
+use crate::tree::{Facts, Tier, Time};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -36,6 +36,8 @@ pub struct Live {
     users: AtomicU32,
     /// The kernel reads and writes it by itself.
     pub passthrough: Mutex<Option<Arc<fuser::BackingId>>>,
+    /// What the change time below is since a move, and what it was before: so it is shown until somebody changes the file.
+    shown: Mutex<Option<(Time, Time)>>,
     /// There was such a one, so later handles must be alike until the last is closed.
     pub passed: AtomicBool,
 }
@@ -77,6 +79,17 @@ impl Held<'_> {
 }
 
 impl Live {
+    fn new(node: NodeId) -> Live {
+        Live {
+            node,
+            state: RwLock::new(None),
+            changes: AtomicU64::new(0),
+            users: AtomicU32::new(0),
+            passthrough: Mutex::new(None),
+            shown: Mutex::new(None),
+            passed: AtomicBool::new(false),
+        }
+    }
     /// The descriptor, for one system call.
     pub fn hold(&self) -> Held<'_> {
         Held(self.state.read().unwrap_or_else(PoisonError::into_inner))
@@ -90,7 +103,29 @@ impl Live {
     /// # Errors
     /// The device's.
     pub fn facts(&self) -> Result<Facts, Errno> {
-        facts_of(self.hold().fd()?)
+        self.facts_of(self.hold().backing()?)
+    }
+    /// Attributes of where it is, as they are shown.
+    pub(crate) fn facts_of(&self, backing: &Backing) -> Result<Facts, Errno> {
+        let mut facts = facts_of(&backing.fd)?;
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, before)) = shown.filter(|s| s.0 == facts.ctime) {
+            facts.ctime = before;
+        }
+        Ok(facts)
+    }
+    /// The last names of the copy were put right, which nobody need see.
+    pub(crate) fn still_shown(&self) {
+        let now = self.hold().fd().and_then(facts_of);
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(shown), Ok(now)) = (&mut *shown, now) {
+            shown.0 = now.ctime;
+        }
+    }
+    /// While the change time is `now`, `before` is shown.
+    pub(crate) fn show(&self, now: Time, before: Time) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        *shown = Some((now, before));
     }
 }
 
@@ -102,16 +137,7 @@ impl Store {
     pub fn live(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
         let live = {
             let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let live = all.entry(node).or_insert_with(|| {
-                Arc::new(Live {
-                    node,
-                    state: RwLock::new(None),
-                    changes: AtomicU64::new(0),
-                    users: AtomicU32::new(0),
-                    passthrough: Mutex::new(None),
-                    passed: AtomicBool::new(false),
-                })
-            });
+            let live = all.entry(node).or_insert_with(|| Arc::new(Live::new(node)));
             live.users.fetch_add(1, Ordering::SeqCst);
             Arc::clone(live)
         };
@@ -120,7 +146,10 @@ impl Store {
             let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
             if state.is_none() {
                 match self.open_backing(node) {
-                    Ok(b) => *state = Some(b),
+                    Ok(b) => {
+                        self.show_as_known(&live, &b);
+                        *state = Some(b);
+                    }
                     Err(e) => {
                         drop(state);
                         self.release(&live);
@@ -131,18 +160,20 @@ impl Store {
         }
         Ok(live)
     }
-    /// A file that was just made and is open already.
+    /// A file that was just made and is open already. Who saw its name meanwhile (the mover, another user) may have opened it before us: all
+    /// share that descriptor then, since only that one follows the file when it moves.
     pub(crate) fn live_new(&self, node: NodeId, backing: Backing) -> Arc<Live> {
-        let live = Arc::new(Live {
-            node,
-            state: RwLock::new(Some(backing)),
-            changes: AtomicU64::new(0),
-            users: AtomicU32::new(1),
-            passthrough: Mutex::new(None),
-            passed: AtomicBool::new(false),
-        });
-        let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(node, Arc::clone(&live));
+        let live = {
+            let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let live = all.entry(node).or_insert_with(|| Arc::new(Live::new(node)));
+            live.users.fetch_add(1, Ordering::SeqCst);
+            Arc::clone(live)
+        };
+        let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
+        if state.is_none() {
+            *state = Some(backing);
+        }
+        drop(state);
         live
     }
     /// Use of a file ends. With the last its attributes go to the catalogue.
@@ -156,25 +187,35 @@ impl Store {
             return;
         }
         all.remove(&live.node);
-        let facts = live.hold().fd().and_then(facts_of);
+        let facts = live.facts();
         if let Ok(facts) = facts {
             self.seen(live.node, facts);
+        }
+    }
+    /// The change time that was shown before is shown again where nothing but that differs: the file was moved since.
+    fn show_as_known(&self, live: &Live, backing: &Backing) {
+        let known = self.cat().get(live.node).map(|n| n.facts);
+        if let (Some(known), Ok(now)) = (known, facts_of(&backing.fd))
+            && (known.id, known.size, known.mtime) == (now.id, now.size, now.mtime)
+            && known.ctime < now.ctime
+        {
+            live.show(now.ctime, known.ctime);
         }
     }
     /// Attributes of a node as they are.
     pub(crate) fn seen(&self, node: NodeId, facts: Facts) {
         let mut cat = self.cat_mut();
-        if let Some(n) = cat.get_mut(node)
-            && n.facts.id == facts.id
-        {
-            let (nlink, before) = (n.facts.nlink, n.facts.blocks);
-            n.facts = Facts { nlink, ..facts };
-            if n.is_file() {
-                let on = &self.bytes_on[usize::from(n.tier)];
-                let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
-                    Some((b + facts.blocks * 512).saturating_sub(before * 512))
-                });
-            }
+        let known = cat.get(node).filter(|n| n.facts.id == facts.id);
+        let Some((tier, before, is_file)) = known.map(|n| (n.tier, n.facts.blocks, n.is_file()))
+        else {
+            return;
+        };
+        cat.set_facts(node, &facts);
+        if is_file {
+            let on = &self.bytes_on[usize::from(tier)];
+            let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
+                Some((b + facts.blocks * 512).saturating_sub(before * 512))
+            });
         }
     }
     fn open_backing(&self, node: NodeId) -> Result<Backing, Errno> {

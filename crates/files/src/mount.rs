@@ -39,6 +39,7 @@ pub struct Mounted {
 ///
 /// # Errors
 /// In words.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
     let shown = dir.display();
     let dir = match dir.canonicalize() {
@@ -114,10 +115,15 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
         .spawn()
         .map_err(|e| Refused(format!("{shown}: {e}")))?;
     let _ = store.notifier.set(notifier);
-    let for_mover = Arc::clone(&store);
+    let (for_mover, chaos) = (Arc::clone(&store), settings.chaos);
     let mover = std::thread::Builder::new()
         .name("mover".into())
-        .spawn(move || for_mover.attend())
+        .spawn(move || match chaos {
+            Some(seed) => {
+                crate::chaos::run(&for_mover, seed, &for_mover.placement.stop);
+            }
+            None => for_mover.attend(),
+        })
         .map_err(|e| Refused(e.to_string()))?;
     Ok(Mounted {
         store,

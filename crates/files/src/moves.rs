@@ -1,6 +1,6 @@
 //! The mover's caller: locks, descriptors, the catalogue.
 
-use crate::catalogue::{Names, NodeId};
+use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
 use crate::live::Backing;
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
@@ -42,18 +42,14 @@ impl Store {
             return Outcome::Refused(Why::Busy);
         }
         // Its number must not be given to another file meanwhile.
-        let there = self.cat_mut().get_mut(node).map(|n| n.held += 1).is_some();
+        let there = self.cat_mut().hold(node);
         let outcome = if there {
             self.move_alone(node, to)
         } else {
             Outcome::Refused(Why::Gone)
         };
         if there {
-            let mut cat = self.cat_mut();
-            if let Some(n) = cat.get_mut(node) {
-                n.held -= 1;
-            }
-            cat.drop_unused(node);
+            self.cat_mut().let_go(node);
         }
         self.placement.moving.nodes().remove(&node);
         self.placement.count(outcome);
@@ -77,6 +73,7 @@ impl Store {
         }
         outcome
     }
+    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn drive(&self, node: NodeId, to: Tier, live: &Arc<crate::live::Live>) -> Outcome {
         let (id, from, paths, size) = {
             let cat = self.cat();
@@ -130,7 +127,8 @@ impl Store {
                 }
                 Step::Swap(_) => {
                     if let (Some(s), Some(fd)) = (&mut state, copy.take()) {
-                        self.swapped(node, from, to, &fd);
+                        let before = s.as_ref().and_then(|b| live.facts_of(b).ok());
+                        self.swapped(live, before, from, to, &fd);
                         **s = Some(Backing {
                             tier: to,
                             fd,
@@ -141,6 +139,9 @@ impl Store {
                     Ok(Answer::Done)
                 }
                 Step::End(outcome) => {
+                    if outcome == Outcome::Done {
+                        live.still_shown();
+                    }
                     drop((names, state));
                     if outcome == Outcome::Done {
                         self.tell_kernel(node);
@@ -173,24 +174,27 @@ impl Store {
         *copy = Some(self.roots[usize::from(to)].open_at(temp, OFlags::RDWR, 0)?);
         Ok(Answer::Frozen(paths, Store::changes(live) != changes))
     }
-    fn swapped(&self, node: NodeId, from: Tier, to: Tier, fd: &OwnedFd) {
+    fn swapped(
+        &self,
+        live: &crate::live::Live,
+        before: Option<crate::tree::Facts>,
+        from: Tier,
+        to: Tier,
+        fd: &OwnedFd,
+    ) {
+        let node = live.node;
         let facts = facts_of(fd);
-        let mut dirs = Vec::new();
-        {
+        let dirs = {
             let mut cat = self.cat_mut();
             if let Ok(f) = facts {
                 cat.replace(node, to, f.id);
-                if let Some(n) = cat.get_mut(node) {
-                    let nlink = n.facts.nlink;
-                    n.facts = crate::tree::Facts { nlink, ..f };
-                }
+                // A move is not a change that anybody made.
+                let ctime = before.map_or(f.ctime, |b| b.ctime);
+                live.show(f.ctime, ctime);
+                cat.set_facts(node, &crate::tree::Facts { ctime, ..f });
             }
-            match cat.get(node).map(|n| &n.names) {
-                Some(Names::One(d, _)) => dirs.push(*d),
-                Some(Names::Many(all)) => dirs.extend(all.iter().map(|x| x.0)),
-                _ => {}
-            }
-        }
+            cat.parents(node)
+        };
         for d in dirs {
             self.mark_dirs(d, to);
         }
@@ -204,15 +208,9 @@ impl Store {
     fn dir_times(&self, node: NodeId, from: Tier, to: Tier) {
         let dirs: Vec<(Vec<u8>, crate::tree::Facts)> = {
             let cat = self.cat();
-            let ids = match cat.get(node).map(|n| &n.names) {
-                Some(Names::One(d, _)) => vec![*d],
-                Some(Names::Many(all)) => all.iter().map(|x| x.0).collect(),
-                _ => Vec::new(),
-            };
-            let known = ids
-                .iter()
-                .filter_map(|d| Some((cat.path(*d)?, cat.get(*d)?.facts)));
-            known.collect()
+            let ids = cat.parents(node).into_iter();
+            ids.filter_map(|d| Some((cat.path(d)?, cat.get(d)?.facts)))
+                .collect()
         };
         let spec = |t: crate::tree::Time| Timespec {
             tv_sec: t.sec,

@@ -1,6 +1,6 @@
 //! Making, renaming and removing names.
 
-use crate::catalogue::{Body, Catalogue, Dir, NodeId};
+use crate::catalogue::{Body, Catalogue, NodeId};
 use crate::disk::is_hidden;
 use crate::intent::Op;
 use crate::live::{Backing, Live};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Longest name.
-const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 
 /// Who makes something.
 #[derive(Clone, Copy, Debug)]
@@ -122,11 +122,11 @@ impl Store {
             cat.path(dir)
         };
         let Some(path) = path else { return };
-        if let Ok(Some(f)) = self.roots[usize::from(tier)].stat(&path)
-            && let Some(n) = self.cat_mut().get_mut(dir)
-        {
-            n.facts.mtime = f.mtime.max(n.facts.mtime);
-            n.facts.ctime = f.ctime.max(n.facts.ctime);
+        if let Ok(Some(f)) = self.roots[usize::from(tier)].stat(&path) {
+            self.cat_mut().update(dir, |d| {
+                d.mtime = f.mtime.max(d.mtime);
+                d.ctime = f.ctime.max(d.ctime);
+            });
         }
     }
     fn known(
@@ -230,11 +230,7 @@ impl Store {
             rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
         }
         let facts = crate::disk::facts_of(&fd)?;
-        let body = Body::Dir(Box::new(Dir {
-            on: 1,
-            ..Dir::default()
-        }));
-        self.known(&place, name, 0, facts, body)
+        self.known(&place, name, 0, facts, Body::Dir(1))
     }
     /// A new symbolic link.
     ///
@@ -347,6 +343,7 @@ impl Store {
             Err(e) => return Err(e),
         }
         self.lost(dir, name);
+        self.refresh(node);
         self.dir_changed(dir, tier);
         Ok(node)
     }
@@ -385,7 +382,7 @@ impl Store {
             let place = parent_of(&cat, dir, name)?;
             let node = cat.child(dir, name).ok_or(Errno::NOENT)?;
             let d = cat.get(node).and_then(|n| n.dir()).ok_or(Errno::NOTDIR)?;
-            if !d.children.is_empty() {
+            if !d.is_empty() {
                 return Err(Errno::NOTEMPTY);
             }
             (place.path, d.on)
@@ -435,13 +432,7 @@ impl Store {
             }
             other => other?,
         }
-        {
-            let mut cat = self.cat_mut();
-            cat.link(node, dir, name);
-            if let Some(n) = cat.get_mut(node) {
-                n.facts.nlink += 1;
-            }
-        }
+        self.cat_mut().link(node, dir, name);
         self.refresh(node);
         self.dir_changed(dir, tier);
         Ok(())
@@ -455,16 +446,8 @@ impl Store {
         if let Some((tier, path)) = at
             && let Ok(Some(f)) = self.roots[usize::from(tier)].stat(&path)
         {
-            let links = self
-                .cat()
-                .get(node)
-                .map_or(0, crate::catalogue::Node::links);
             self.seen(node, f);
-            if let Some(n) = self.cat_mut().get_mut(node)
-                && n.dir().is_none()
-            {
-                n.facts.nlink = f.nlink.max(links as u32);
-            }
+            self.cat_mut().update(node, |known| known.nlink = f.nlink);
         }
     }
     /// Rename; `exchange` and `keep` as RENAME_EXCHANGE and RENAME_NOREPLACE.
@@ -516,16 +499,14 @@ impl Store {
             };
             cat.link(a, to, called);
             cat.link(b, dir, name);
-            for x in [a, b] {
-                if let Some(n) = cat.get_mut(x) {
-                    n.facts.nlink = n.links() as u32;
-                }
-            }
         } else if let Some(over) = cat.rename(dir, name, to, called) {
             self.gone(&mut cat, over);
         }
         drop(cat);
         self.refresh(plan.node);
+        if let Some(over) = plan.over {
+            self.refresh(over);
+        }
         for d in [dir, to] {
             self.dir_changed(d, first);
         }
@@ -634,10 +615,7 @@ fn plan(
         // Two names of one file, or the same name: nothing happens.
         return Ok(None);
     }
-    let on = |id: NodeId| {
-        cat.get(id)
-            .map_or(0, |n| n.dir().map_or(1 << n.tier, |d| d.on))
-    };
+    let on = |id: NodeId| cat.get(id).map_or(0, |n| n.on());
     let is_dir = cat.get(node).is_some_and(|n| n.dir().is_some());
     if is_dir && cat.is_below(to, node) {
         return Err(Errno::INVAL);
@@ -652,7 +630,7 @@ fn plan(
             match other {
                 Some(_) if !is_dir => return Err(Errno::ISDIR),
                 None if is_dir => return Err(Errno::NOTDIR),
-                Some(d) if !d.children.is_empty() => return Err(Errno::NOTEMPTY),
+                Some(d) if !d.is_empty() => return Err(Errno::NOTEMPTY),
                 _ => {}
             }
         }

@@ -5,6 +5,7 @@
 //! the two never drift apart. Caching presets decide as they do, and a file is moved where they want a copy: it is always at
 //! one place only.
 
+use crate::brain::{Brain, Remembered};
 use crate::catalogue::{Catalogue, NodeId};
 use crate::disk::Root;
 use crate::mover::Outcome;
@@ -12,12 +13,8 @@ use crate::moves::Moving;
 use crate::rules::Rule;
 use crate::store::{Refused, Settings, refuse};
 use crate::tree::{Facts, Tier};
-use isotherm_core::null::NullEngine;
-use isotherm_core::policy::{BuildError, ParamError, ParamValue, Policy, build_with};
-use isotherm_core::volume::{Space, UnitId};
-use isotherm_core::{Nanos, TierId};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use isotherm_core::Nanos;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,13 +23,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub const DEFAULT: &str = "benefit";
 /// Accesses that wait to be told; more are counted and forgotten.
 const SEEN_MAX: usize = 1 << 16;
-/// Grains over all tiers at most: seats of the core's space, some bytes each.
-const GRAINS_MAX: u64 = 1 << 22;
-const UNITS_MIN: u32 = 1 << 16;
-/// The first class of directories with a policy of their own.
-const DIR_CLASS: u8 = 40;
-/// Directories with a policy of their own at most: one rule is for what is left.
-pub const DIRS_MAX: usize = 15;
 /// A file that could not be moved is left alone for so long.
 const REST: Duration = Duration::from_secs(30);
 
@@ -59,16 +49,6 @@ impl Seen {
     }
 }
 
-/// What is remembered from one mount to the next.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Remembered {
-    /// Paths, and the tier that all below belong on.
-    pub pins: BTreeMap<String, Tier>,
-    /// Directories, the preset for all below, and its share of the fastest tier in per cent.
-    pub policies: BTreeMap<String, (String, u8)>,
-}
-
 /// A move that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -80,23 +60,6 @@ pub struct Wanted {
     pub to: Tier,
     /// Who wants it.
     pub why: &'static str,
-}
-
-/// The policy and what it knows.
-pub struct Brain {
-    engine: NullEngine<Box<dyn Policy>>,
-    /// Time of the engine ahead of the clock: plans that were asked for early.
-    ahead: u64,
-    units: u32,
-    /// Seconds since 1970 of the last access, by node.
-    last: HashMap<NodeId, i64>,
-    resting: HashMap<NodeId, Instant>,
-    /// Pins and policies of directories.
-    pub remembered: Remembered,
-    main: String,
-    shape: Vec<u64>,
-    grain: u32,
-    stirred: u64,
 }
 
 /// See the module.
@@ -133,193 +96,6 @@ pub fn wall() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_secs() as i64)
-}
-
-/// What kind of data a file of that size is (DSS, Table 3).
-pub fn class_of_size(bytes: u64) -> u8 {
-    let bounds = [
-        4u64 << 10,
-        16 << 10,
-        64 << 10,
-        256 << 10,
-        1 << 20,
-        4 << 20,
-        16 << 20,
-        64 << 20,
-        256 << 20,
-        1 << 30,
-    ];
-    8 + bounds.iter().filter(|b| bytes > **b).count() as u8
-}
-
-fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
-    let mut words = text.split(',');
-    let name = words.next().unwrap_or_default();
-    let mut params = Vec::new();
-    for word in words {
-        let Some((key, value)) = word.split_once('=') else {
-            return refuse(format!("policy {text}: {word}: a parameter is KEY=VALUE"));
-        };
-        let value = value
-            .parse()
-            .map_or(ParamValue::Name(value), ParamValue::Number);
-        params.push((key, value));
-    }
-    build_with(name, params.into_iter()).map_err(|e| {
-        Refused(match e {
-            BuildError::UnknownPolicy(near) => {
-                format!("no policy is called {name}: is it {near}? See `isotherm policies`")
-            }
-            BuildError::Param(key, ParamError::Unknown(near)) => {
-                format!("policy {name} has no parameter {key}: is it {near}?")
-            }
-            BuildError::Param(key, ParamError::Range(range) | ParamError::Value(range, _)) => {
-                format!("policy {name}: {key} must be {range}")
-            }
-        })
-    })
-}
-
-/// Is `path` the directory (or file) `of`, or below it?
-fn is_below(path: &[u8], of: &[u8]) -> bool {
-    of == b"." || path == of || (path.starts_with(of) && path.get(of.len()) == Some(&b'/'))
-}
-
-impl Remembered {
-    /// The policy in words, with those of directories.
-    fn composed(&self, main: &str) -> String {
-        if self.policies.is_empty() {
-            return main.to_owned();
-        }
-        let mut text = String::from("type-aware");
-        let mut left = 100u8;
-        for (i, (preset, share)) in self.policies.values().enumerate() {
-            let class = usize::from(DIR_CLASS) + i;
-            let preset = preset.replace(',', "/");
-            for word in [
-                ",rule=class/",
-                &class.to_string(),
-                "-",
-                &class.to_string(),
-                ":",
-                &preset,
-                ":",
-                &share.to_string(),
-            ] {
-                text += word;
-            }
-            left = left.saturating_sub(*share);
-        }
-        text + &format!(",rule=all:{}:{left}", main.replace(',', "/"))
-    }
-    /// The nearest directory above with a policy of its own, by its place.
-    fn class(&self, path: &[u8], size: u64) -> u8 {
-        let below = self.policies.keys().enumerate();
-        let below = below.filter(|(_, dir)| is_below(path, dir.as_bytes()));
-        let nearest = below.max_by_key(|(_, dir)| dir.len());
-        nearest.map_or_else(|| class_of_size(size), |(i, _)| DIR_CLASS + i as u8)
-    }
-    /// Where all below the nearest pinned path belong.
-    pub fn pin(&self, path: &[u8]) -> Option<Tier> {
-        let above = self
-            .pins
-            .iter()
-            .filter(|(p, _)| is_below(path, p.as_bytes()));
-        above.max_by_key(|(p, _)| p.len()).map(|(_, t)| *t)
-    }
-}
-
-impl Brain {
-    fn new(
-        main: &str,
-        remembered: Remembered,
-        shape: Vec<u64>,
-        cat: &Catalogue,
-    ) -> Result<Brain, Refused> {
-        let total: u64 = shape.iter().sum();
-        let mut grain = 12;
-        while grain < 22 && total >> grain > GRAINS_MAX {
-            grain += 1;
-        }
-        let grains = shape.iter().map(|b| (b >> grain).max(1)).sum::<u64>();
-        let units = (cat.numbers() as u32 * 2)
-            .next_power_of_two()
-            .max(UNITS_MIN);
-        let units = u64::from(units).min(grains).min(1 << 24) as u32;
-        let bytes: Vec<u64> = shape.iter().map(|b| (*b).max(1 << grain)).collect();
-        let space = Space::of_units(&bytes, grain, units).map_err(|e| Refused(e.to_owned()))?;
-        let policy = policy(&remembered.composed(main))?;
-        let mut brain = Brain {
-            engine: NullEngine::over(space, policy),
-            ahead: 0,
-            units,
-            last: HashMap::new(),
-            resting: HashMap::new(),
-            remembered,
-            main: main.to_owned(),
-            shape,
-            grain,
-            stirred: 0,
-        };
-        for (node, n) in cat.all().filter(|n| n.1.is_file()) {
-            let path = cat.path(node).unwrap_or_default();
-            brain.meet(Nanos(0), node, n.tier, n.facts.size, &path);
-        }
-        Ok(brain)
-    }
-    fn knows(&self, node: NodeId) -> bool {
-        node < self.units && self.engine.home(UnitId(node)).is_some()
-    }
-    /// A file of that size is on that tier.
-    fn meet(&mut self, now: Nanos, node: NodeId, tier: Tier, size: u64, path: &[u8]) {
-        if node >= self.units {
-            return;
-        }
-        let unit = UnitId(node);
-        if self.engine.space().bytes_of(unit) != size && !self.engine.resize(now, unit, size) {
-            return;
-        }
-        self.engine.settle_at(now, unit, TierId(tier));
-        let class = self.remembered.class(path, size);
-        self.engine.reclassify(now, unit, class);
-    }
-    /// Where the policy has it.
-    fn belongs(&self, node: NodeId) -> Option<Tier> {
-        if !self.knows(node) {
-            return None;
-        }
-        let unit = UnitId(node);
-        let seat = self.engine.copy(unit).or(self.engine.home(unit))?;
-        Some(self.engine.space().geo.tier_of(seat).0)
-    }
-    /// What the policy knows of a file.
-    pub fn explain(&mut self, now: Nanos, node: NodeId) -> String {
-        if self.knows(node) {
-            self.engine.explain(now, UnitId(node))
-        } else {
-            "the policy does not know it: it was not used since it came, or its tier is full".into()
-        }
-    }
-    /// Memory of the policy and its space, bytes.
-    pub fn bytes(&self) -> usize {
-        self.engine.bytes()
-    }
-    /// The preset's name and parameters.
-    pub fn policy(&self) -> String {
-        self.remembered.composed(&self.main)
-    }
-    /// Bytes of a grain, in which the policy counts room.
-    pub fn grain_bytes(&self) -> u64 {
-        1 << self.grain
-    }
-    /// When it was used last, seconds since 1970.
-    pub fn last(&self, node: NodeId) -> Option<i64> {
-        self.last.get(&node).copied()
-    }
-    fn counted(&self) -> u64 {
-        let c = self.engine.counters();
-        c.promotions + c.demotions + c.fetches + c.evictions
-    }
 }
 
 impl Placement {
@@ -410,11 +186,7 @@ impl Placement {
         let brain = &mut *brain;
         let now = self.now(brain);
         for node in gone {
-            brain.last.remove(&node);
-            brain.resting.remove(&node);
-            if brain.knows(node) {
-                brain.engine.discard(now, UnitId(node));
-            }
+            brain.forget(now, node);
         }
         let (mut before, wall) = (Nanos(0), wall());
         for s in seen {
@@ -426,13 +198,12 @@ impl Placement {
             before = when;
             brain.last.insert(s.node, wall);
             let size = facts.size.max(s.offset + u64::from(s.bytes));
-            if !brain.knows(s.node) {
+            if brain.unit(s.node).is_none() {
                 brain.meet(when, s.node, *tier, size, path);
             }
-            if !brain.knows(s.node) {
+            let Some(unit) = brain.unit(s.node) else {
                 continue;
-            }
-            let unit = UnitId(s.node);
+            };
             if brain.engine.space().bytes_of(unit) != size && !brain.engine.resize(when, unit, size)
             {
                 continue;
@@ -472,7 +243,16 @@ impl Placement {
         brain.resting.retain(|_, until| *until > now);
         let mut wanted = Vec::new();
         let tiers = brain.shape.len();
-        for (node, n) in cat.all().filter(|n| n.1.is_file() && n.1.links() > 0) {
+        // Without pins and rules only what the policy knows can be elsewhere than it belongs.
+        let known: Box<dyn Iterator<Item = NodeId>> = if fixed {
+            Box::new(cat.all().map(|n| n.0))
+        } else {
+            Box::new(brain.known())
+        };
+        for node in known {
+            let Some(n) = cat.get(node).filter(|n| n.is_file() && n.links() > 0) else {
+                continue;
+            };
             let (mut to, mut why) = (brain.belongs(node), "policy");
             if fixed && let Some(path) = cat.path(node) {
                 let rule = self.rules.iter().find(|r| r.matches(&path, &n.facts, wall));
@@ -564,43 +344,5 @@ impl Placement {
         next.stirred = u64::MAX;
         *brain = next;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pins_and_policies_are_the_nearest() {
-        let mut r = Remembered::default();
-        r.pins.insert("a".into(), 1);
-        r.pins.insert("a/b".into(), 0);
-        assert_eq!(r.pin(b"a/b/c"), Some(0));
-        assert_eq!(r.pin(b"a/bc"), Some(1));
-        assert_eq!(r.pin(b"ab"), None);
-        r.policies.insert("db".into(), ("hro".into(), 30));
-        assert_eq!(r.class(b"db/x", 5), DIR_CLASS);
-        assert_eq!(r.class(b"x", 5 << 20), 14);
-        let composed = r.composed("benefit");
-        assert_eq!(
-            composed,
-            "type-aware,rule=class/40-40:hro:30,rule=all:benefit:70"
-        );
-        assert!(policy(&composed).is_ok());
-        assert!(policy("hrro").is_err_and(|e| e.0.contains("hro")));
-    }
-
-    #[test]
-    fn sizes_have_the_classes_of_the_table() {
-        let class = |b: u64| class_of_size(b);
-        assert_eq!(
-            [class(0), class(4096), class(4097), class(1 << 20)],
-            [8, 8, 9, 12]
-        );
-        assert_eq!(
-            [class((1 << 20) + 1), class(1 << 30), class(1 << 40)],
-            [13, 17, 18]
-        );
     }
 }

@@ -1,8 +1,9 @@
 //! Pins and policies of directories in a file on tier 0, and the thread that lets files move.
 
+use crate::brain::Remembered;
 use crate::disk::{Disk, Root, write_all};
 use crate::mover::{Outcome, Why};
-use crate::placement::{Remembered, Wanted};
+use crate::placement::Wanted;
 use crate::store::{Refused, Store};
 use crate::tree::{At, HIDDEN, Tier, Tree};
 use rustix::fs::OFlags;

@@ -121,6 +121,11 @@ impl Rule {
     }
 }
 
+/// Is `path` the directory (or file) `of`, or below it?
+pub(crate) fn is_below(path: &[u8], of: &[u8]) -> bool {
+    of == b"." || path == of || (path.starts_with(of) && path.get(of.len()) == Some(&b'/'))
+}
+
 /// Does the text match the pattern? In time that is the product of their lengths at most.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);

@@ -1,7 +1,7 @@
 //! What lies on the tiers, read once at mount.
 
-use crate::catalogue::{Body, Catalogue, Dir, NodeId, ROOT};
-use crate::disk::{Root, is_hidden, xattrs};
+use crate::catalogue::{Body, Catalogue, NodeId, ROOT};
+use crate::disk::{Beside, Root, is_hidden, xattrs};
 use crate::store::{Refused, refuse};
 use crate::tree::{Facts, Tier, join};
 use rustix::io::Errno;
@@ -25,10 +25,7 @@ pub(crate) const LNK: u32 = 0o120_000;
 /// A link that cannot be read.
 pub(crate) fn body_of(root: &Root, path: &[u8], facts: &Facts, tier: Tier) -> Result<Body, Errno> {
     Ok(match facts.mode & TYPE {
-        DIR => Body::Dir(Box::new(Dir {
-            on: 1 << tier,
-            ..Dir::default()
-        })),
+        DIR => Body::Dir(1 << tier),
         REG => Body::File,
         LNK => {
             let target = rustix::fs::readlinkat(&root.fd, path, Vec::new())?;
@@ -43,6 +40,15 @@ struct Scan<'a> {
     cat: Catalogue,
     links: HashMap<(Tier, u64), NodeId>,
     clashes: Vec<String>,
+}
+
+/// What a name came to.
+#[derive(Default)]
+struct Found {
+    /// A directory to go on with.
+    dir: Option<NodeId>,
+    /// A node that was not known.
+    new: Option<NodeId>,
 }
 
 /// Read all tiers.
@@ -91,20 +97,24 @@ impl Scan<'_> {
         let mut todo = vec![(ROOT, b".".to_vec())];
         while let Some((node, path)) = todo.pop() {
             let dir = root.directory(&path).map_err(|e| failed(&path, e))?;
-            let entries = rustix::fs::Dir::new(dir).map_err(|e| failed(&path, e))?;
-            for entry in entries {
+            let mut entries = Vec::new();
+            let read = rustix::fs::Dir::read_from(&dir).map_err(|e| failed(&path, e))?;
+            for entry in read {
                 let entry = entry.map_err(|e| failed(&path, e))?;
-                let name = entry.file_name().to_bytes();
-                if matches!(name, b"." | b"..") {
-                    continue;
+                if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                    entries.push((entry.ino(), entry.file_name().to_owned()));
                 }
-                let below = join(&path, name);
+            }
+            // In the order in which they lie on most file systems.
+            entries.sort_unstable_by_key(|e| e.0);
+            let here = Beside::new(&dir);
+            for (_, name) in entries {
+                let below = join(&path, name.to_bytes());
                 if is_hidden(&below) {
                     continue;
                 }
-                let Some(facts) = root.stat(&below).map_err(|e| failed(&below, e))? else {
-                    continue;
-                };
+                let facts = here.stat(&name).map_err(|e| failed(&below, e))?;
+                let Some(facts) = facts else { continue };
                 if facts.dev != root.dev {
                     return refuse(format!(
                         "{}/{}: another file system is mounted there: give it as a tier of its own, or unmount it",
@@ -112,15 +122,22 @@ impl Scan<'_> {
                         String::from_utf8_lossy(&below)
                     ));
                 }
-                let found = self.entry(tier, node, name, &below, facts);
-                if let Some(child) = found.map_err(|e| failed(&below, e))? {
+                let found = self.entry(tier, node, name.to_bytes(), &below, facts);
+                let found = found.map_err(|e| failed(&below, e))?;
+                if let Some(new) = found.new
+                    && here.has_xattrs(&name).map_err(|e| failed(&below, e))?
+                {
+                    let all = xattrs(root, &below).map_err(|e| failed(&below, e))?;
+                    self.cat.set_xattrs(new, all);
+                }
+                if let Some(child) = found.dir {
                     todo.push((child, below));
                 }
             }
         }
         Ok(())
     }
-    /// The node to go on with, if it is a directory.
+    /// A name is met.
     fn entry(
         &mut self,
         tier: Tier,
@@ -128,14 +145,17 @@ impl Scan<'_> {
         name: &[u8],
         path: &[u8],
         facts: Facts,
-    ) -> Result<Option<NodeId>, Errno> {
+    ) -> Result<Found, Errno> {
         let root = &self.roots[usize::from(tier)];
         let is_dir = facts.mode & TYPE == DIR;
         if let Some(there) = self.cat.child(dir, name) {
             let other = self.cat.get(there);
             if is_dir && other.is_some_and(|n| n.dir().is_some()) {
                 self.cat.now_on(there, tier);
-                return Ok(Some(there));
+                return Ok(Found {
+                    dir: Some(there),
+                    new: None,
+                });
             }
             let first = other.map_or(0, |n| usize::from(n.tier));
             self.clashes.push(format!(
@@ -144,26 +164,26 @@ impl Scan<'_> {
                 self.roots[first].path.display(),
                 root.path.display()
             ));
-            return Ok(None);
+            return Ok(Found::default());
         }
         if !is_dir && facts.nlink > 1 {
             let key = (tier, facts.id.ino);
             if let Some(&same) = self.links.get(&key) {
                 self.cat.link(same, dir, name);
-                return Ok(None);
+                self.cat.met(same);
+                return Ok(Found::default());
             }
         }
         let body = body_of(root, path, &facts, tier)?;
         let Some(node) = self.cat.add(dir, name, tier, facts, body) else {
-            return Ok(None);
+            return Ok(Found::default());
         };
         if !is_dir && facts.nlink > 1 {
             self.links.insert((tier, facts.id.ino), node);
         }
-        let x = xattrs(root, path)?;
-        if !x.is_empty() {
-            self.cat.set_xattrs(node, x);
-        }
-        Ok(is_dir.then_some(node))
+        Ok(Found {
+            dir: is_dir.then_some(node),
+            new: Some(node),
+        })
     }
 }

@@ -70,6 +70,8 @@ pub struct Settings {
     pub rules: Vec<crate::rules::Rule>,
     /// Let files move by themselves.
     pub moves: bool,
+    /// For tests: move every file to another tier at random, without end, by this seed.
+    pub chaos: Option<u64>,
 }
 
 impl Default for Settings {
@@ -81,6 +83,7 @@ impl Default for Settings {
             quotas: Vec::new(),
             rules: Vec::new(),
             moves: true,
+            chaos: None,
         }
     }
 }
@@ -265,14 +268,11 @@ impl Store {
     /// # Errors
     /// There is no such node, or the device's.
     pub fn facts(&self, node: NodeId) -> Result<Facts, Errno> {
-        let (mut known, is_file, subdirs) = {
+        let (known, is_file) = {
             let cat = self.cat();
             let n = cat.get(node).ok_or(Errno::NOENT)?;
-            (n.facts, n.is_file(), n.dir().map(|d| d.subdirs))
+            (n.facts, n.is_file())
         };
-        if let Some(subdirs) = subdirs {
-            known.nlink = 2 + subdirs;
-        }
         if is_file && let Some(live) = self.lives.get(node) {
             let now = live.facts()?;
             return Ok(Facts {
@@ -303,9 +303,9 @@ impl Store {
         let mut here = dir;
         loop {
             cat.now_on(here, tier);
-            match cat.get(here).map(|n| &n.names) {
-                Some(crate::catalogue::Names::One(up, _)) => here = *up,
-                _ => break,
+            match cat.parent(here) {
+                Some(up) => here = up,
+                None => break,
             }
         }
     }

@@ -469,6 +469,7 @@ struct Played {
 }
 
 /// Play it until the power goes.
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn play(story: Story, left: Option<u32>, error: bool) -> Played {
     let mut w = World::new();
     let first = story.names[0].as_bytes();

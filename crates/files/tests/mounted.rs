@@ -98,6 +98,7 @@ fn run(script: &str, dir: &Path) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn what_posix_promises_on_both_tiers() {
     let Some(mut w) = World::new(|_| {}, Io::Cached) else {
         return;
@@ -251,6 +252,7 @@ fn files_keep_everything_when_they_move() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn programs_under_a_mover_that_moves_everything() {
     let Some(mut w) = World::new(|_| {}, Io::Cached) else {
         return;

@@ -27,6 +27,7 @@ pub(super) enum Pending {
 
 impl Run {
     /// The next request, if what it would touch is free for it.
+    #[expect(clippy::too_many_lines, reason = "one scenario")]
     pub(super) fn request(
         &mut self,
         world: &mut Hostile,

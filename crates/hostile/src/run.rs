@@ -426,6 +426,7 @@ impl Run {
         self.epoch
     }
 
+    #[expect(clippy::too_many_lines, reason = "one scenario")]
     pub(super) fn live(&mut self, mut disks: Vec<Disk>, life: u32) -> Result<Vec<Disk>, String> {
         if self.s.lose_cache && life > 0 && self.gone.is_none() && self.rng.one_in(2) {
             self.lose(&mut disks, self.policy(life)?.uses())?;

@@ -2,7 +2,7 @@
 
 use isotherm_core::engine::Drain;
 use isotherm_core::policy::REFUSALS;
-use isotherm_core::stats::{Histogram, MoveCounters, Waker};
+use isotherm_core::stats::{Counters, Histogram, MemberCounters, MoveCounters, Waker};
 use isotherm_core::{Engine, ExtentId, MemberId, Nanos, TierId};
 use isotherm_live::VolumeConfig;
 use isotherm_live::recorder::Driver;
@@ -45,37 +45,11 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
             Value::Null
         }
     };
-    let fast = |f: fn(&isotherm_core::stats::MemberCounters) -> u64| -> u64 {
-        c.members
-            .iter()
-            .zip(&geo.members)
-            .filter(|(_, m)| m.tier == TierId(0))
-            .map(|(c, _)| f(c))
-            .sum()
-    };
-    let models: Vec<_> = (0..geo.members.len()).map(|i| world.model(i)).collect();
-    // Part of the energy is no figure: all members must be modelled.
-    let energy: Option<f64> = models
-        .iter()
-        .map(|m| m.as_ref().map(|(c, _)| c.energy_j()))
+    // Energy is reported only if every member is modelled.
+    let energy: Option<f64> = (0..geo.members.len())
+        .map(|i| world.model(i).map(|(c, _)| c.energy_j()))
         .sum();
-    let mut wear = Map::new();
-    let mut members = Vec::new();
-    for (i, (m, counts)) in config.members.iter().zip(&c.members).enumerate() {
-        let path = m.path.display().to_string();
-        if let Some((_, w)) = &models[i] {
-            wear.insert(path.clone(), json!(w.flash_eu.unwrap_or(w.host_eu)));
-        }
-        members.push(json!({
-            "path": path, "tier": m.tier, "paced": m.paced,
-            "reads": counts.reads, "writes": counts.writes, "flushes": counts.flushes,
-            "bytes_read": counts.bytes_read, "bytes_written": counts.bytes_written,
-            "move_bytes_read": counts.move_bytes_read, "move_bytes_written": counts.move_bytes_written,
-            "meta_bytes_written": counts.meta_bytes_written, "bytes_discarded": counts.bytes_discarded,
-            "spin_downs": counts.spin_downs, "errors": counts.errors,
-            "energy_j": models[i].as_ref().map(|(c, _)| c.energy_j()),
-        }));
-    }
+    let (members, wear) = members(c, world, config);
     let tiers: Vec<_> = (0..geo.tiers())
         .map(|t| {
             let slots = geo.tier_slots(TierId(t)).len();
@@ -86,8 +60,6 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
             })
         })
         .collect();
-    let memory = engine.memory();
-    let (moves_active, mirror_lag_blocks, checkpoint) = engine.progress();
     let mut all = json!({
         "volume": config.name, "policy": config.policy, "paced": config.members.iter().any(|m| m.paced.is_some()),
         "extent_bytes": geo.extent_bytes(), "volume_bytes": geo.volume_bytes(),
@@ -103,7 +75,57 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
             "read": latency(&c.read_latency), "write": latency(&c.write_latency), "flush": latency(&c.flush_latency),
         },
     });
-    let rest = json!({
+    let rest = work(engine, world, seconds, energy);
+    // One macro call would exceed the compiler's recursion limit.
+    for (k, v) in rest.as_object().into_iter().flatten() {
+        all[k.as_str()] = v.clone();
+    }
+    all["wear_eu"] = Value::Object(wear);
+    all["members"] = Value::Array(members);
+    all
+}
+
+/// Each member's figures, and the wear of those that are modelled, by path.
+fn members(
+    c: &Counters,
+    world: &UringWorld,
+    config: &VolumeConfig,
+) -> (Vec<Value>, Map<String, Value>) {
+    let (mut members, mut wear) = (Vec::new(), Map::new());
+    for (i, (m, counts)) in config.members.iter().zip(&c.members).enumerate() {
+        let path = m.path.display().to_string();
+        let model = world.model(i);
+        if let Some((_, w)) = &model {
+            wear.insert(path.clone(), json!(w.flash_eu.unwrap_or(w.host_eu)));
+        }
+        members.push(json!({
+            "path": path, "tier": m.tier, "paced": m.paced,
+            "reads": counts.reads, "writes": counts.writes, "flushes": counts.flushes,
+            "bytes_read": counts.bytes_read, "bytes_written": counts.bytes_written,
+            "move_bytes_read": counts.move_bytes_read, "move_bytes_written": counts.move_bytes_written,
+            "meta_bytes_written": counts.meta_bytes_written, "bytes_discarded": counts.bytes_discarded,
+            "spin_downs": counts.spin_downs, "errors": counts.errors,
+            "energy_j": model.as_ref().map(|(c, _)| c.energy_j()),
+        }));
+    }
+    (members, wear)
+}
+
+/// What the engine did beside answering requests, and what it takes.
+fn work(engine: &Engine, world: &UringWorld, seconds: f64, energy: Option<f64>) -> Value {
+    let c = engine.counters();
+    let geo = &engine.space().geo;
+    let memory = engine.memory();
+    let (moves_active, mirror_lag_blocks, checkpoint) = engine.progress();
+    let fast = |f: fn(&MemberCounters) -> u64| -> u64 {
+        c.members
+            .iter()
+            .zip(&geo.members)
+            .filter(|(_, m)| m.tier == TierId(0))
+            .map(|(c, _)| f(c))
+            .sum()
+    };
+    json!({
         "energy_j": energy, "mean_power_w": energy.filter(|_| seconds > 0.0).map(|j| j / seconds),
         "sleep_batches": c.sleep_batches, "sleep_limits": c.sleep_limits,
         "wear_budget": engine.wear_budget().map(|b| json!({
@@ -111,7 +133,7 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
         })),
         "spin_downs": c.members.iter().map(|m| m.spin_downs).sum::<u64>(),
         "fast_read_bytes": fast(|m| m.bytes_read), "fast_write_bytes": fast(|m| m.bytes_written),
-        "wear_eu": wear, "accesses": c.accesses,
+        "accesses": c.accesses,
         "promotions": c.promotions.done, "demotions": c.demotions.done,
         "fetches": c.fetches.done, "evictions": c.evictions.done, "writebacks": c.writebacks.done,
         "migrated_bytes": c.migrated_bytes, "fetched_bytes": c.fetched_bytes, "written_back_bytes": c.written_back_bytes,
@@ -126,19 +148,13 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
             "rounds": c.rounds, "journal_blocks": c.journal_blocks, "journal_records": c.journal_records,
             "checkpoints": c.checkpoints, "checkpoint": checkpoint, "mirror_lag_blocks": mirror_lag_blocks,
         },
-        "members": members,
         "buffer_bytes_out": world.buffer_bytes_out(), "in_flight": world.in_flight(),
         "bytes_per_extent": memory.per_extent(geo.extents),
         "memory": {
             "map_bytes": memory.map, "policy_bytes": memory.policy, "bitmap_bytes": memory.bitmaps,
             "other_bytes": memory.other,
         },
-    });
-    // One macro call would exceed the compiler's recursion limit.
-    for (k, v) in rest.as_object().into_iter().flatten() {
-        all[k.as_str()] = v.clone();
-    }
-    all
+    })
 }
 
 /// How a member sleeps: for `status`. `standby_s` is what the description says.

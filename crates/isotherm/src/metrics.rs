@@ -3,6 +3,8 @@
 //! All of it comes from the answer of `stats` and the latency histograms: one visit to the engine's thread, nothing counted
 //! twice, no device asked. Labels are bounded: `tier` by 8, `member` by 64, `class` by 64, the others by the lists here.
 
+mod gauges;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::Failure;
 use crate::http::{Address, HttpServer, Pages, Response};
+use gauges::{Figure, SIZES, STATE, WEAR_BUDGET};
 
 /// Upper edges of the buckets of latency, seconds. The engine's own are 1/16 wide, so a request within 6 % of an edge may be
 /// counted on its other side.
@@ -209,6 +212,12 @@ impl Snapshot {
         )]
     }
 
+    /// Gauges without labels: name, help, and where the figure stands in `stats`.
+    fn gauges(&self, w: &mut Writer<'_>, all: &[Figure]) -> fmt::Result {
+        all.iter()
+            .try_for_each(|(name, help, key)| w.gauge(name, help, self.one(key)))
+    }
+
     fn volume(&self, w: &mut Writer<'_>) -> fmt::Result {
         let s = &self.stats;
         let word = |k: &str| s[k].as_str().unwrap_or_default().to_owned();
@@ -220,21 +229,7 @@ impl Snapshot {
             label("version", &env!("CARGO_PKG_VERSION")),
         ];
         w.gauge("volume_info", "What is served, always 1", [(about, 1.0)])?;
-        w.gauge(
-            "volume_bytes",
-            "Size of the volume",
-            self.one("/volume_bytes"),
-        )?;
-        w.gauge(
-            "extent_bytes",
-            "Size of an extent",
-            self.one("/extent_bytes"),
-        )?;
-        w.gauge(
-            "mapped_extents",
-            "Extents that hold something",
-            self.one("/mapped_extents"),
-        )?;
+        self.gauges(w, SIZES)?;
         let failed = !s["failure"].is_null();
         w.gauge(
             "failed",
@@ -251,36 +246,7 @@ impl Snapshot {
             "1: only reads are served",
             [(vec![], flag(self.read_only))],
         )?;
-        w.gauge(
-            "serving_seconds",
-            "Since serving began",
-            self.one("/elapsed_s"),
-        )?;
-        w.gauge(
-            "requests_in_flight",
-            "Requests that were not answered yet",
-            self.one("/in_flight"),
-        )?;
-        w.gauge(
-            "buffer_bytes",
-            "Request memory that is in use",
-            self.one("/buffer_bytes_out"),
-        )?;
-        w.gauge(
-            "dirty_bytes",
-            "Bytes that only the cache holds",
-            self.one("/copies/dirty_bytes"),
-        )?;
-        w.gauge(
-            "copied_extents",
-            "Extents with a copy on a faster tier",
-            self.one("/copies/extents"),
-        )?;
-        w.gauge(
-            "mirror_lag_blocks",
-            "Journal blocks that the mirror lacks",
-            self.one("/commit/mirror_lag_blocks"),
-        )?;
+        self.gauges(w, STATE)?;
         w.counter(
             "commit_rounds",
             "Rounds in which records were made durable",
@@ -299,18 +265,7 @@ impl Snapshot {
             )
         });
         w.gauge("memory_bytes", "Memory of the engine", memory)?;
-        let budget = "/wear_budget/bytes_per_day";
-        w.gauge(
-            "wear_budget_bytes_per_day",
-            "What the fastest tier may be written in a day",
-            self.one(budget),
-        )?;
-        let left = "/wear_budget/left_bytes";
-        w.gauge(
-            "wear_budget_left_bytes",
-            "What may be written to it now",
-            self.one(left),
-        )
+        self.gauges(w, WEAR_BUDGET)
     }
 
     fn requests(&self, w: &mut Writer<'_>) -> fmt::Result {

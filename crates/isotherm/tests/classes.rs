@@ -100,6 +100,7 @@ fn share_equal(a: &[u8], b: &[u8]) -> f64 {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn ranges_are_registered_switched_and_counted() {
     if !able(&["fusermount3"], false) {
         return;

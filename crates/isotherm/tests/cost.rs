@@ -100,6 +100,7 @@ fn models_are_tried_against_published_figures() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn wrong_calls() {
     let place = Place::new();
     std::fs::write(place.path("bad.toml"), "name = 'x'\n").expect("written");

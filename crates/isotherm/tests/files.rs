@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn a_mounted_pair_of_directories_answers_and_obeys() {
     let place = Place::new();
     for dir in ["fast", "slow", "mnt"] {

@@ -128,6 +128,7 @@ fn what_was_durable_in_a_write_back_cache_survives_kill_9() {
     survives("lru");
 }
 
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn survives(policy: &'static str) {
     if !able(&["fio"], true) {
         return;

@@ -119,6 +119,7 @@ fn copies_survive_kill_9_and_compare_equal() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn fio_verifies_over_four_connections() {
     if !able(&["fio", "nbdinfo"], false) {
         return;

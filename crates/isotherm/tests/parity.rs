@@ -429,6 +429,7 @@ fn first_difference(bytes: &[u8]) -> Option<u64> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn one_altered_event_is_found_where_it_is() {
     let (bytes, events, end) = short();
     assert_eq!(

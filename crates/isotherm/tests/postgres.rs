@@ -165,6 +165,7 @@ fn kill_postmaster(log: &Path) {
 }
 
 /// `isotherm classify --postgres`: what the volume says of the first block of each file, and what the catalogue does.
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn classes_are_those_of_the_catalogue(place: &Place, pg: &Postgres) {
     let psql = |sql: &str| pg.ok("psql", &["-X", "-A", "-t", "-c", sql]);
     psql("checkpoint");
@@ -244,6 +245,7 @@ fn classes_are_those_of_the_catalogue(place: &Place, pg: &Postgres) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn postgres_loses_no_transaction_and_no_page() {
     if !able(&["mkfs.ext4", "losetup", "setpriv"], true) {
         return;

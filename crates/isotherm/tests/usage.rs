@@ -5,6 +5,7 @@ mod common;
 use common::{Place, lines};
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn wrong_calls_say_in_one_line_what_to_do() {
     let place = Place::new();
     std::fs::write(place.path("exists.toml"), "").expect("written");

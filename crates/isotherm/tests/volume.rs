@@ -16,6 +16,7 @@ fn create(place: &Place) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn a_life_over_nbd() {
     let place = Place::new();
     let made = create(&place);

@@ -122,6 +122,7 @@ impl Session {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn fresh(&mut self, now: Nanos) -> Result<Recording, Error> {
         let devices = Arc::clone(&self.devices);
         let paths: Vec<_> = self.config.members.iter().map(|m| m.path.clone()).collect();

@@ -344,6 +344,7 @@ fn without_the_ring_the_block_file_is_the_same() {
     server.stop().unwrap();
 }
 
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn check_each_call(mut served: Served) {
     let counts = &served.memory.counts;
     let about = std::fs::metadata(served.mount.file()).unwrap();

@@ -124,6 +124,7 @@ fn what_was_written_is_there_after_stop_and_open() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn random_requests_of_all_kinds_agree_with_a_flat_array() {
     for (policy, seed) in [("greendm", 1u64), ("hot-dst-recency", 2), ("mylinear", 3)] {
         let rig = Rig::new(policy);

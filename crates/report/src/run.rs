@@ -50,6 +50,7 @@ pub fn run_page(report: &Report, cost: &[CostCurve]) -> Page {
     page
 }
 
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn tiles(r: &Report, cost: &[CostCurve]) -> Vec<Tile> {
     let tile = |label: &str, value: Option<f64>, unit: Unit, note: String| {
         value.map(|v| Tile {
@@ -227,6 +228,7 @@ fn timed(
     chart(title, note, Plot::Lines(lines))
 }
 
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn over_time(s: &Series) -> Vec<Chart> {
     let rate = |name: &str, v: &[u64]| {
         Line::regular(name, 0.0, s.bin_s, v.iter().map(|n| *n as f64 / s.bin_s))

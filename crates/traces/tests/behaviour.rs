@@ -2,14 +2,13 @@
 
 mod common;
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-
 use common::samples;
 use isotherm_core::Nanos;
 use isotherm_traces::{
     Format, Op, Options, Record, SideBySide, WriteOptions, Writer, convert, info, open, scan, sniff,
 };
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -46,86 +45,87 @@ fn named(format: Format) -> Options {
     }
 }
 
+const CASES: &[(Format, &[u8], &str)] = &[
+    (
+        Format::Spc,
+        b"0,1,512,r,0.0\n0,1,x12,r,0.0\n",
+        "line 2: expected Size in bytes (a whole number), found \"x12\"",
+    ),
+    (
+        Format::Spc,
+        b"0,1,512,r\n",
+        "line 1: expected Timestamp, found the end of the line",
+    ),
+    (
+        Format::Msr,
+        b"1,h,0,Reed,0,512,1\n",
+        "line 1: expected Type (read or write), found \"Reed\"",
+    ),
+    (
+        Format::Tencent,
+        b"1,2,3,7,5\n",
+        "line 1: expected IOType 0 (read) or 1 (write), found \"7\"",
+    ),
+    (
+        Format::Alibaba,
+        b"1,R,18446744073709551615,512,5\n",
+        "expected a request that ends below 2^64 bytes",
+    ),
+    (
+        Format::Alibaba,
+        b"1,R,0,4294967296,5\n",
+        "expected a length below 4 GiB, found 4294967296",
+    ),
+    (
+        Format::Csv,
+        b"op,length\n",
+        "line 1: expected a first line with the column \"offset\"",
+    ),
+    (
+        Format::Csv,
+        b"op,offset,length\nread,0\n",
+        "line 2: expected 3 fields, as in the first line, found 2 fields",
+    ),
+    (
+        Format::Csv,
+        b"op,offset,length,class\nread,0,1,64\n",
+        "expected a class of 0 to 63, found 64",
+    ),
+    (
+        Format::FioV3,
+        b"fio version 2 iolog\n",
+        "line 1: expected the first line \"fio version 3 iolog\"",
+    ),
+    (
+        Format::FioV3,
+        b"fio version 3 iolog\n1 f wait 5 0\n",
+        "line 2: expected an action",
+    ),
+    (
+        Format::Vscsi1,
+        &[0; 40],
+        "byte 0: expected version 1 in the upper byte, found 0x0000",
+    ),
+    (
+        Format::Oracle,
+        &[0xff; 24],
+        "byte 0: expected an object number",
+    ),
+    (
+        Format::Oracle,
+        &[0; 25],
+        "byte 24: expected a record of 24 bytes, found 1 bytes at the end",
+    ),
+    (
+        Format::BlockList,
+        b"5\n\xff\xfe\n",
+        "line 2: expected a block number (a whole number), found \"\\xff\\xfe\"",
+    ),
+];
+
 #[test]
 fn errors_name_the_place_and_both_sides() {
-    let cases: &[(Format, &[u8], &str)] = &[
-        (
-            Format::Spc,
-            b"0,1,512,r,0.0\n0,1,x12,r,0.0\n",
-            "line 2: expected Size in bytes (a whole number), found \"x12\"",
-        ),
-        (
-            Format::Spc,
-            b"0,1,512,r\n",
-            "line 1: expected Timestamp, found the end of the line",
-        ),
-        (
-            Format::Msr,
-            b"1,h,0,Reed,0,512,1\n",
-            "line 1: expected Type (read or write), found \"Reed\"",
-        ),
-        (
-            Format::Tencent,
-            b"1,2,3,7,5\n",
-            "line 1: expected IOType 0 (read) or 1 (write), found \"7\"",
-        ),
-        (
-            Format::Alibaba,
-            b"1,R,18446744073709551615,512,5\n",
-            "expected a request that ends below 2^64 bytes",
-        ),
-        (
-            Format::Alibaba,
-            b"1,R,0,4294967296,5\n",
-            "expected a length below 4 GiB, found 4294967296",
-        ),
-        (
-            Format::Csv,
-            b"op,length\n",
-            "line 1: expected a first line with the column \"offset\"",
-        ),
-        (
-            Format::Csv,
-            b"op,offset,length\nread,0\n",
-            "line 2: expected 3 fields, as in the first line, found 2 fields",
-        ),
-        (
-            Format::Csv,
-            b"op,offset,length,class\nread,0,1,64\n",
-            "expected a class of 0 to 63, found 64",
-        ),
-        (
-            Format::FioV3,
-            b"fio version 2 iolog\n",
-            "line 1: expected the first line \"fio version 3 iolog\"",
-        ),
-        (
-            Format::FioV3,
-            b"fio version 3 iolog\n1 f wait 5 0\n",
-            "line 2: expected an action",
-        ),
-        (
-            Format::Vscsi1,
-            &[0; 40],
-            "byte 0: expected version 1 in the upper byte, found 0x0000",
-        ),
-        (
-            Format::Oracle,
-            &[0xff; 24],
-            "byte 0: expected an object number",
-        ),
-        (
-            Format::Oracle,
-            &[0; 25],
-            "byte 24: expected a record of 24 bytes, found 1 bytes at the end",
-        ),
-        (
-            Format::BlockList,
-            b"5\n\xff\xfe\n",
-            "line 2: expected a block number (a whole number), found \"\\xff\\xfe\"",
-        ),
-    ];
-    for (format, bytes, message) in cases {
+    for (format, bytes, message) in CASES {
         let e = failure(bytes, &named(*format));
         assert!(e.contains(message) && e.contains("trace"), "{format}: {e}");
     }

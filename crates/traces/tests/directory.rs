@@ -126,6 +126,7 @@ fn commonest(i: &Info) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn totals_equal_the_readme() {
     let Some(dir) = directory().filter(|d| d.join("README.md").is_file()) else {
         eprintln!("skipped: no directory of traces; name one in ISOTHERM_TRACES");

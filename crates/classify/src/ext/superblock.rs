@@ -57,6 +57,7 @@ impl Superblock {
     ///
     /// # Errors
     /// It is none, or which field makes no sense.
+    #[expect(clippy::too_many_lines, reason = "fields in their order")]
     pub fn parse(b: &[u8; 1024], bytes: u64) -> Result<Superblock, ExtError> {
         let bad = |what| Err(ExtError::NotExt(what));
         if u16_at(b, 0x38) != MAGIC {

@@ -100,6 +100,7 @@ impl From<MediaError> for OpenError {
 }
 
 impl fmt::Display for OpenError {
+    #[expect(clippy::too_many_lines, reason = "a sentence for each error")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Media(e) => write!(

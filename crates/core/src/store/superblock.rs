@@ -257,6 +257,7 @@ impl Superblock {
         b
     }
     /// From a block.
+    #[expect(clippy::too_many_lines, reason = "fields in their order")]
     pub fn decode(b: &[u8]) -> Result<Superblock, SuperblockError> {
         if b.len() < BLOCK || b[..8] != MAGIC {
             return Err(SuperblockError::Foreign);

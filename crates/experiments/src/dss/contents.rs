@@ -12,6 +12,7 @@ use isotherm_lab::LabError;
 const LIKE: f64 = 15.0;
 
 /// See the module.
+#[expect(clippy::too_many_lines, reason = "claims in the paper's order")]
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let bench = bench(ctx, Mix::File, super::FILE_SCALE)?;
     inputs(out, &bench);

@@ -220,6 +220,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     Ok(())
 }
 
+#[expect(clippy::too_many_lines, reason = "claims in the paper's order")]
 fn judge(out: &mut Outcome, points: &[Point]) {
     let of = |data: &str, tool: &str| -> Vec<&Point> {
         points

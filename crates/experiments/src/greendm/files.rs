@@ -91,6 +91,7 @@ fn by_linear(all: &[Vec<Named>], f: fn(&Measured, &Measured) -> f64) -> Vec<f64>
         .collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "claims in the paper's order")]
 fn judge(out: &mut Outcome, all: &[Vec<Named>]) {
     let hybrids = |one: &[Named], f: fn(&Measured) -> f64| ends(one[3..].iter().map(|(_, m)| f(m)));
     let holds = |one: &Vec<Named>, f: fn(&Measured) -> f64| {

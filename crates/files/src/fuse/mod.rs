@@ -5,7 +5,7 @@
 
 mod requests;
 
-use crate::catalogue::{Name, NodeId};
+use crate::catalogue::NodeId;
 use crate::data::SetTime;
 use crate::live::Live;
 use crate::names::Maker;
@@ -39,7 +39,7 @@ struct Handle {
     wrote: bool,
 }
 
-type Listing = Arc<Mutex<Vec<(Name, NodeId)>>>;
+type Listing = Arc<Mutex<crate::catalogue::Listing>>;
 
 /// The file system that the session threads call.
 pub struct Served {
@@ -168,9 +168,8 @@ impl Served {
     fn refer(&self, id: NodeId) -> Result<(FileAttr, Generation), Errno> {
         let facts = self.store.facts(id)?;
         let mut cat = self.store.cat_mut();
-        let n = cat.get_mut(id).ok_or(Errno::NOENT)?;
-        n.lookups += 1;
-        Ok((attr(id, &facts), Generation(u64::from(n.generation))))
+        let generation = cat.refer(id).ok_or(Errno::NOENT)?;
+        Ok((attr(id, &facts), Generation(u64::from(generation))))
     }
     fn entry(&self, id: Result<NodeId, Errno>, reply: ReplyEntry) {
         match id.and_then(|id| self.refer(id)) {
@@ -179,11 +178,7 @@ impl Served {
         }
     }
     fn forget_one(&self, id: NodeId, n: u64) {
-        let mut cat = self.store.cat_mut();
-        if let Some(node) = cat.get_mut(id) {
-            node.lookups = node.lookups.saturating_sub(n);
-        }
-        cat.drop_unused(id);
+        self.store.cat_mut().forget(id, n);
     }
     /// The kernel's own way to the file below, if that was asked for and goes.
     fn backing(
@@ -254,16 +249,13 @@ impl Served {
         if offset == 0 && !list.is_empty() {
             *list = self.store.cat().list(dir);
         }
-        let up = match self.store.cat().get(dir).map(|n| n.names.clone()) {
-            Some(crate::catalogue::Names::One(up, _)) => up,
-            _ => dir,
-        };
+        let up = self.store.cat().parent(dir).unwrap_or(dir);
         for at in offset.. {
             let full = match at {
                 0 => add(dir, 1, b"."),
                 1 => add(up, 2, b".."),
                 n => match list.get(n as usize - 2) {
-                    Some((name, id)) => add(*id, n + 1, name),
+                    Some((name, id)) => add(id, n + 1, name),
                     None => return,
                 },
             };

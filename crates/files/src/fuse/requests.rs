@@ -1,7 +1,6 @@
 //! Each request of the kernel, answered by the store.
 
 use super::{Handle, Served, TTL, attr, errno, kind, libc_accmode, node, number, set_time};
-use crate::catalogue::Body;
 use crate::data::SetAttr;
 use crate::placement::Seen;
 use crate::tree::Facts;
@@ -46,6 +45,9 @@ impl Filesystem for Served {
         Ok(())
     }
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if name.len() > crate::names::NAME_MAX {
+            return reply.error(errno(Errno::NAMETOOLONG));
+        }
         let id = self.store.cat().child(node(parent), name.as_bytes());
         self.entry(id.ok_or(Errno::NOENT), reply);
     }
@@ -90,9 +92,9 @@ impl Filesystem for Served {
         }
     }
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.store.cat().get(node(ino)).map(|n| &n.body) {
-            Some(Body::Link(to)) => reply.data(to),
-            _ => reply.error(errno(Errno::INVAL)),
+        match self.store.cat().get(node(ino)).and_then(|n| n.target()) {
+            Some(to) => reply.data(to),
+            None => reply.error(errno(Errno::INVAL)),
         }
     }
     fn mknod(

@@ -46,6 +46,9 @@ pub struct MountArgs {
     /// Move nothing by itself, only with `isotherm files migrate --now`
     #[arg(long)]
     pub no_moves: bool,
+    /// For tests: move every file at random, without end, by this seed
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub chaos: Option<u64>,
     /// Session threads
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub threads: u8,

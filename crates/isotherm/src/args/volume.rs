@@ -38,7 +38,8 @@ pub struct CreateArgs {
     /// Let a tier be as slow as a modelled device: TIER=PRESET, TIER is fast, slow or a number; repeatable
     #[arg(long, value_name = "TIER=PRESET", value_parser = crate::member::paced)]
     pub paced: Vec<(String, String)>,
-    /// Let disks (all tiers but the fastest) sleep after so long without use: 90s, 10m, 1h
+    /// Let disks (all tiers but the fastest) sleep after so long without use: 90s, 10m, 1h. Moves and
+    /// write-backs wait for a sleeping disk up to an hour (sleep_hold_s), on the fast tier alone
     #[arg(long, value_name = "TIME", value_parser = crate::member::duration)]
     pub sleep: Option<f64>,
     /// Extent size, a power of two from 4K to 4M [default: 64K]

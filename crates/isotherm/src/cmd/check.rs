@@ -1,6 +1,6 @@
 //! `isotherm check`: everything about a volume's metadata that can be verified without serving it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use isotherm_core::store::checkpoint::{self, Header};
 use isotherm_core::store::superblock::{State, Superblock, SuperblockError};
@@ -56,24 +56,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         eprintln!("isotherm: {note}");
     }
     let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
-    let mut findings = Vec::new();
-    let mut devices = Vec::new();
-    for path in &paths {
-        let how = OpenHow {
-            create: None,
-            read_only: !repair,
-            buffered: false,
-            fresh: false,
-        };
-        match Device::open(path, how) {
-            Ok(device) => devices.push(Some(device)),
-            Err(e) if e.kind == isotherm_live::ErrorKind::InUse => return Err(failed(e)),
-            Err(e) => {
-                findings.push(e.to_string());
-                devices.push(None);
-            }
-        }
-    }
+    let (devices, findings) = open_members(&paths, repair)?;
     let mut check = Check {
         media: FileMedia::new(&devices),
         sizes: devices
@@ -99,34 +82,71 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     answer["copied_extents"] = json!(copied.map(|c| c.0));
     answer["dirty_extents"] = json!(copied.map(|c| c.1));
     args.json.print(&answer, || {
-        let mut text: Vec<String> = mended.iter().map(|f| format!("mended: {f}")).collect();
-        text.extend(findings.iter().map(|f| format!("damaged: {f}")));
-        let verdict = if findings.is_empty() {
-            "no damage found"
-        } else {
-            "damaged"
-        };
-        text.push(format!(
-            "{}: {verdict}; {} members, {}, {}",
-            args.volume.display(),
-            config.members.len(),
-            match &answer["mapped_extents"] {
-                Value::Null => "its map cannot be read".to_owned(),
-                n => format!("{n} extents mapped"),
-            },
-            if answer["was_clean"] == json!(true) {
-                "closed cleanly"
-            } else {
-                "not closed cleanly: the next serve recovers"
-            }
-        ));
-        text.join("\n") + "\n"
+        in_words(&args.volume, &answer, config.members.len())
     })?;
     if findings.is_empty() {
         Ok(())
     } else {
         Err(Failure::Bad)
     }
+}
+
+/// Opens what can be opened, for writing if something is to be mended; the errors of the others are findings.
+fn open_members(
+    paths: &[PathBuf],
+    repair: bool,
+) -> Result<(Vec<Option<Device>>, Vec<String>), Failure> {
+    let (mut devices, mut findings) = (Vec::new(), Vec::new());
+    for path in paths {
+        let how = OpenHow {
+            create: None,
+            read_only: !repair,
+            buffered: false,
+            fresh: false,
+        };
+        match Device::open(path, how) {
+            Ok(device) => devices.push(Some(device)),
+            Err(e) if e.kind == isotherm_live::ErrorKind::InUse => {
+                return Err(Failure::failed(e.to_string()));
+            }
+            Err(e) => {
+                findings.push(e.to_string());
+                devices.push(None);
+            }
+        }
+    }
+    Ok((devices, findings))
+}
+
+/// What was found, a line each, and a last line for the whole volume.
+fn in_words(volume: &Path, answer: &Value, members: usize) -> String {
+    let lines = |key: &str, what: &str| -> Vec<String> {
+        let all = answer[key].as_array().into_iter().flatten();
+        all.filter_map(Value::as_str)
+            .map(|f| format!("{what}: {f}"))
+            .collect()
+    };
+    let mut text = lines("mended", "mended");
+    text.extend(lines("findings", "damaged"));
+    let verdict = if answer["ok"] == json!(true) {
+        "no damage found"
+    } else {
+        "damaged"
+    };
+    let mapped = match &answer["mapped_extents"] {
+        Value::Null => "its map cannot be read".to_owned(),
+        n => format!("{n} extents mapped"),
+    };
+    let closed = if answer["was_clean"] == json!(true) {
+        "closed cleanly"
+    } else {
+        "not closed cleanly: the next serve recovers"
+    };
+    let name = volume.display();
+    text.push(format!(
+        "{name}: {verdict}; {members} members, {mapped}, {closed}"
+    ));
+    text.join("\n") + "\n"
 }
 
 impl Check<'_> {

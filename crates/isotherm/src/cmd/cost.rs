@@ -70,6 +70,7 @@ fn failed(error: &SheetError) -> Failure {
 }
 
 /// Prices and usage from the command line.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn given(args: &CostArgs) -> Result<(Prices, Usage), Failure> {
     if args.devices.is_empty() {
         return Err(Failure::usage(

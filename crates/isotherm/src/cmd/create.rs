@@ -20,6 +20,7 @@ const EXTENT: u32 = 64 << 10;
 ///
 /// # Errors
 /// A wrong description, or devices that cannot be used.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let mut config = match &args.config {
         Some(file) => VolumeConfig::load(file).map_err(|e| Failure::failed(e.to_string()))?,
@@ -196,8 +197,9 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
         )));
     }
     let mut io = isotherm_live::config::IoConfig::for_extents(u64::from(extent));
-    if args.goal.as_deref() == Some("quiet") {
-        io.sleep_hold_s = Some(QUIET_HOLD_S);
+    // Who wants disks to sleep, or quiet, does not want them woken by what nobody asked for.
+    if args.sleep.is_some() || args.goal.as_deref() == Some("quiet") {
+        io.sleep_hold_s = Some(HOLD_S);
     }
     Ok(VolumeConfig {
         name: String::new(),
@@ -209,8 +211,8 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
     })
 }
 
-/// With `--goal quiet`, background work waits so long for a sleeping disk.
-const QUIET_HOLD_S: f64 = 3600.0;
+/// With `--sleep` and `--goal quiet`, background work waits so long for a sleeping disk.
+const HOLD_S: f64 = 3600.0;
 
 /// What `--policy` or `--goal` say, else what is usual; `slowest` is the number of the slowest tier.
 fn policy_of(args: &CreateArgs, slowest: u8) -> Result<String, Failure> {

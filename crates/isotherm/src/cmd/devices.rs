@@ -56,6 +56,7 @@ fn list(json: &JsonArg) -> Result<(), Failure> {
     })
 }
 
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn check(args: &ValidateArgs) -> Result<(), Failure> {
     let sheets = if args.presets.is_empty() {
         isotherm_models::presets().map_err(|e| Failure::failed(e.to_string()))?

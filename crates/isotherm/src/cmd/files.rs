@@ -44,6 +44,7 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
         quotas,
         rules: args.rule.clone(),
         moves: !args.no_moves,
+        chaos: args.chaos,
     };
     let io = if args.passthrough {
         Io::Passthrough

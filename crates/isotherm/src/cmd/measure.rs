@@ -212,6 +212,7 @@ impl Target {
 ///
 /// # Errors
 /// The device cannot be opened, read or written, is in use, or its figures make no sheet.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
     let path = &args.path;
     let (target, direct) = Target::open(path, args.destructive)?;

@@ -28,6 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// Not served, recorded already, or the trace cannot be written; it appears under its name only when whole.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     if args.out.exists() {
         return Err(Failure::failed(format!(

@@ -1,8 +1,9 @@
 //! `isotherm record --events`: everything that a served volume's engine is told and decides.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -44,51 +45,12 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         let _ = std::fs::remove_file(&args.out);
         return Err(e);
     }
-    let mut stream = client.into_stream();
-    let broken = |e: &std::io::Error| {
-        Failure::failed(format!(
-            "the recording broke off: {}",
-            crate::failure::reason(e)
-        ))
-    };
-    let timeout = stream.get_ref().set_read_timeout(Some(LOOK));
-    timeout.map_err(|e| broken(&e))?;
     eprintln!(
         "isotherm: recording the events of {} to {}",
         args.volume.display(),
         args.out.display()
     );
-    let mut until = args
-        .seconds
-        .map(|s| Instant::now() + Duration::from_secs(s));
-    let mut ending = false;
-    let mut bytes = vec![0; 1 << 18];
-    loop {
-        let over = until.is_some_and(|u| Instant::now() >= u);
-        if ending && over {
-            return Err(Failure::failed(
-                "the recording broke off: the volume does not answer",
-            ));
-        }
-        if !ending && (over || stop.load(Ordering::Relaxed)) {
-            ending = true;
-            until = Some(Instant::now() + LAST);
-            let ended = stream.get_ref().shutdown(Shutdown::Write);
-            ended.map_err(|e| broken(&e))?;
-        }
-        match stream.read(&mut bytes) {
-            Ok(0) => break,
-            Ok(n) => file
-                .write_all(&bytes[..n])
-                .map_err(|e| Failure::file(&args.out, "write", &e))?,
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-                ) => {}
-            Err(e) => return Err(broken(&e)),
-        }
-    }
+    receive(client.into_stream(), &mut file, args, &stop)?;
     let length = file
         .sync_all()
         .and_then(|()| file.metadata())
@@ -114,4 +76,52 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
             end.requests
         )
     })
+}
+
+/// Writes what comes over `stream` to `file`, until the other end closes it: told to stop, it is asked for the rest.
+fn receive(
+    mut stream: BufReader<UnixStream>,
+    file: &mut File,
+    args: &RecordArgs,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let broken = |e: &std::io::Error| {
+        Failure::failed(format!(
+            "the recording broke off: {}",
+            crate::failure::reason(e)
+        ))
+    };
+    let timeout = stream.get_ref().set_read_timeout(Some(LOOK));
+    timeout.map_err(|e| broken(&e))?;
+    let mut until = args
+        .seconds
+        .map(|s| Instant::now() + Duration::from_secs(s));
+    let mut ending = false;
+    let mut bytes = vec![0; 1 << 18];
+    loop {
+        let over = until.is_some_and(|u| Instant::now() >= u);
+        if ending && over {
+            return Err(Failure::failed(
+                "the recording broke off: the volume does not answer",
+            ));
+        }
+        if !ending && (over || stop.load(Ordering::Relaxed)) {
+            ending = true;
+            until = Some(Instant::now() + LAST);
+            let ended = stream.get_ref().shutdown(Shutdown::Write);
+            ended.map_err(|e| broken(&e))?;
+        }
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(n) => file
+                .write_all(&bytes[..n])
+                .map_err(|e| Failure::file(&args.out, "write", &e))?,
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            Err(e) => return Err(broken(&e)),
+        }
+    }
 }

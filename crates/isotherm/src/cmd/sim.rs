@@ -177,6 +177,7 @@ pub fn file(read: &TraceOptions, trace: &Path) -> Result<TraceFile, Failure> {
 ///
 /// # Errors
 /// It does not fit together.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
     let device = |d: Result<Device, _>| d.map_err(|e| Failure::usage(format!("{e}")));
     let mut tiers = Vec::new();
@@ -326,6 +327,7 @@ fn hits(reports: &[Report]) -> String {
     )
 }
 
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn figures(reports: &[Report]) -> String {
     let mut text = String::new();
     for r in reports {

@@ -34,6 +34,7 @@ pub fn draw(report: &Report, file: &Path) -> Result<(), Failure> {
 }
 
 /// Two panels side by side: elapsed time and median latency, bars by set-up from zero.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn paint(report: &Report, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let area = SVGBackend::new(file, SIZE).into_drawing_area();
     area.fill(&WHITE)?;

@@ -218,6 +218,7 @@ impl Run {
         Ok(())
     }
 
+    #[expect(clippy::too_many_lines, reason = "one scenario")]
     fn request(
         &mut self,
         number: u64,

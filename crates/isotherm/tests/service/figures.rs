@@ -77,6 +77,7 @@ fn ends_with_its_reader(mut command: Command, call: &str) {
 
 /// Nothing that only asks wakes a disk that sleeps; what does is told.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn questions_let_disks_sleep() {
     if !has("nbdcopy") || !has("qemu-io") {
         return;

@@ -1,5 +1,6 @@
 //! A volume as part of a machine: found by name, watched, mounted, ended in order; and what happens when it is not.
 
+mod asleep;
 #[path = "../common/mod.rs"]
 mod common;
 mod figures;
@@ -86,6 +87,7 @@ fn volumes_served_elsewhere_and_broken_ones_are_listed_too() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn members_are_assembled_by_identity() {
     let m = Machine::new();
     m.create("v");

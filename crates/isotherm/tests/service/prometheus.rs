@@ -12,6 +12,7 @@ use crate::machine::{LIMIT, Machine, free_port, get, has, wait_for};
 
 /// A real Prometheus scrapes a volume under load; every rule is sound and every query of the dashboard has an answer.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn prometheus_answers_every_query_of_the_dashboard() {
     if !has("prometheus") || !has("promtool") || !has("nbdcopy") {
         return;

@@ -105,6 +105,7 @@ pub(super) fn fast(setup: &Setup, file: &TraceFile) -> Option<Result<Report, Lab
     Some(fast_report(setup, file))
 }
 
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn fast_report(setup: &Setup, file: &TraceFile) -> Result<Report, LabError> {
     setup.check()?;
     let mut options = file.options.clone();
@@ -192,6 +193,7 @@ fn fast_report(setup: &Setup, file: &TraceFile) -> Result<Report, LabError> {
 }
 
 /// Play `source` under `policy` without time.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub(super) fn play<P: Policy>(
     setup: &Setup,
     source: &dyn Source,

@@ -214,6 +214,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// As [`run`].
+    #[expect(clippy::too_many_lines, reason = "to be divided")]
     pub fn full(mut self) -> Result<Report, LabError> {
         let begun = Instant::now();
         let (source, setup, watch, make) = (self.source, self.setup, self.watch, self.models);
@@ -292,6 +293,7 @@ impl<'a> Run<'a> {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn figures(
     setup: &Setup,
     shape: &Shape,

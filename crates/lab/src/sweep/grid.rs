@@ -177,6 +177,7 @@ pub fn parse_json(text: &str) -> Result<Vec<Cell>, LabError> {
     cells(&table)
 }
 
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
     if let Some(k) = t.keys().find(|k| !KEYS.contains(&k.as_str())) {
         let nearest = isotherm_core::policy::nearest(k, KEYS.into_iter());

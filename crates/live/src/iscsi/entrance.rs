@@ -20,6 +20,7 @@ pub(super) struct Begun {
 }
 
 /// Lets a peer log in.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub(super) fn login(
     shared: &Arc<Shared>,
     outbox: &Arc<Outbox>,

@@ -81,6 +81,7 @@ impl Session {
     }
 
     /// One PDU. False: the end.
+    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn step(&mut self) -> Result<bool, Stop> {
         // Of several transfers the oldest must be through first: they are asked for in this order.
         self.input.until = self.transfers.first().map(|t| t.until);

@@ -23,6 +23,7 @@ impl Session {
     }
 
     /// The data is complete.
+    #[expect(clippy::too_many_lines, reason = "to be divided")]
     pub(super) fn carry_out(&mut self, c: &Command, task: Task, sink: Sink, residual: i64) {
         let room = if c.read { c.expected } else { 0 };
         match (task, sink) {

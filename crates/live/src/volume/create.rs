@@ -2,7 +2,7 @@
 
 use super::memory::{self, Needs};
 use super::{CreateHow, Created, Volume, config_error, description, device_error, random};
-use crate::config::{VolumeConfig, format_uuid};
+use crate::config::{MemberConfig, VolumeConfig, format_uuid};
 use crate::contents;
 use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
@@ -87,15 +87,7 @@ impl Plan {
             copies.sum::<u64>() as u32,
             blocks_per_extent,
         );
-        let mut members = Vec::new();
-        for m in &config.members {
-            members.push(MemberEntry {
-                uuid: random()?,
-                tier: TierId(m.tier),
-                hint: m.path.display().to_string(),
-                ..MemberEntry::default()
-            });
-        }
+        let members = entries(config)?;
         let shape = Shape {
             extent_shift: extent.trailing_zeros(),
             block_shift: align.trailing_zeros(),
@@ -108,22 +100,7 @@ impl Plan {
             name: config.name.clone(),
             ..Superblock::new(random()?, epoch, shape, members)
         };
-        let layout = sb.layout();
-        for (i, entry) in sb.members.iter_mut().enumerate() {
-            let m = MemberId(i as u8);
-            let has_metadata = m == layout.primary || Some(m) == layout.mirror;
-            entry.data_offset = Layout::data_offset(&area, has_metadata, extent);
-            entry.slots = (bytes[i].saturating_sub(entry.data_offset) / extent) as u32;
-            entry.bytes = entry.data_offset + u64::from(entry.slots) * extent;
-            if entry.slots == 0 {
-                let least = entry.data_offset + extent;
-                let what = format!(
-                    "member {i}: {} has room for no extent: it needs at least {least} bytes",
-                    entry.hint
-                );
-                return Err(config_error(file, what));
-            }
-        }
+        give_room(&mut sb, &bytes, file)?;
         if caching && slowest == 0 {
             return Err(config_error(
                 file,
@@ -166,6 +143,63 @@ impl Plan {
             .checked_sub(reserve)
             .filter(|&n| n > 0 && reserve <= slow)
     }
+}
+
+/// A new entry for each member of a description.
+fn entries(config: &VolumeConfig) -> Result<Vec<MemberEntry>, Error> {
+    let entry = |m: &MemberConfig| {
+        Ok(MemberEntry {
+            uuid: random()?,
+            tier: TierId(m.tier),
+            hint: m.path.display().to_string(),
+            ..MemberEntry::default()
+        })
+    };
+    config.members.iter().map(entry).collect()
+}
+
+/// Lays metadata and slots out on members that have `bytes` each.
+fn give_room(sb: &mut Superblock, bytes: &[u64], file: &Path) -> Result<(), Error> {
+    let (layout, area, extent) = (sb.layout(), sb.area, 1u64 << sb.extent_shift);
+    for (i, entry) in sb.members.iter_mut().enumerate() {
+        let m = MemberId(i as u8);
+        let has_metadata = m == layout.primary || Some(m) == layout.mirror;
+        entry.data_offset = Layout::data_offset(&area, has_metadata, extent);
+        entry.slots = (bytes[i].saturating_sub(entry.data_offset) / extent) as u32;
+        entry.bytes = entry.data_offset + u64::from(entry.slots) * extent;
+        if entry.slots == 0 {
+            let least = entry.data_offset + extent;
+            let what = format!(
+                "member {i}: {} has room for no extent: it needs at least {least} bytes",
+                entry.hint
+            );
+            return Err(config_error(file, what));
+        }
+    }
+    Ok(())
+}
+
+/// Opens the members, making files that are not there; `undo` learns of those.
+fn open_or_make(config: &VolumeConfig, undo: &mut Undo) -> Result<Vec<Option<Device>>, Error> {
+    let mut devices = Vec::new();
+    for m in &config.members {
+        let how = OpenHow {
+            create: m.size.map(|s| s.0),
+            buffered: !config.io.direct,
+            read_only: false,
+            fresh: true,
+        };
+        let d = Device::open(&m.path, how)?;
+        if d.created {
+            undo.0.push(m.path.clone());
+        }
+        if let Some(s) = m.size.filter(|s| s.0 > d.bytes) {
+            let what = format!("size: {s} asked for, but the device has {} bytes", d.bytes);
+            return Err(config_error(&m.path, what));
+        }
+        devices.push(Some(d));
+    }
+    Ok(devices)
 }
 
 impl Volume {
@@ -212,24 +246,7 @@ impl Volume {
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         refuse_twins(&paths)?;
         let mut undo = Undo(Vec::new());
-        let mut devices = Vec::new();
-        for m in &config.members {
-            let open = OpenHow {
-                create: m.size.map(|s| s.0),
-                buffered: !config.io.direct,
-                read_only: false,
-                fresh: true,
-            };
-            let d = Device::open(&m.path, open)?;
-            if d.created {
-                undo.0.push(m.path.clone());
-            }
-            if let Some(s) = m.size.filter(|s| s.0 > d.bytes) {
-                let what = format!("size: {s} asked for, but the device has {} bytes", d.bytes);
-                return Err(config_error(&m.path, what));
-            }
-            devices.push(Some(d));
-        }
+        let devices = open_or_make(&config, &mut undo)?;
         let mut notes: Vec<String> = devices
             .iter()
             .flatten()

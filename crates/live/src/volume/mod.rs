@@ -1,5 +1,6 @@
 //! A volume: created on its members, opened with recovery.
 
+mod begin;
 mod create;
 mod memory;
 mod open;

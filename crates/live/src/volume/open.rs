@@ -1,18 +1,17 @@
 //! Opening a volume: its members found and fitted together, the store recovered.
 
+use super::begin::{begin, going_on};
 use super::memory::{self, Needs};
-use super::{OpenMode, Volume, config_error, description, device_error, random};
-use crate::config::{VolumeConfig, format_uuid, parse_uuid};
+use super::{OpenMode, Volume, config_error, description};
+use crate::config::{MemberConfig, VolumeConfig, format_uuid, parse_uuid};
 use crate::device::{Device, OpenHow, refuse_twins};
 use crate::error::{Error, ErrorKind};
-use crate::loss::Lost;
 use crate::media::FileMedia;
 use crate::members::{self, Found, find_superblocks};
 use crate::paced::Pacer;
 use crate::stamp::{self, Stamp};
 use isotherm_core::load::Cost;
-use isotherm_core::policy::Uses;
-use isotherm_core::store::superblock::State;
+use isotherm_core::store::superblock::{MemberEntry, State};
 use isotherm_core::store::{self, Opened, Superblock};
 use isotherm_core::{MemberId, TierId, engine};
 use std::path::{Path, PathBuf};
@@ -46,34 +45,7 @@ impl Volume {
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
         refuse_twins(&paths)?;
         let read_only = mode == OpenMode::ReadOnly;
-        let mut devices = Vec::new();
-        let mut absent: Option<Error> = None;
-        for m in &config.members {
-            match Device::open(
-                &m.path,
-                OpenHow {
-                    create: None,
-                    buffered: !config.io.direct,
-                    read_only,
-                    fresh: false,
-                },
-            ) {
-                Ok(d) => {
-                    notes.extend(d.note.clone());
-                    devices.push(Some(d));
-                }
-                Err(e) if read_only && e.kind == ErrorKind::Device => {
-                    notes.push(format!("served without this member: {e}"));
-                    devices.push(None);
-                }
-                // Not there, which is more than not to be opened just now.
-                Err(e) if e.kind == ErrorKind::Device && is_gone(&m.path) => {
-                    absent.get_or_insert(e);
-                    devices.push(None);
-                }
-                Err(e) => return Err(e),
-            }
-        }
+        let (devices, absent) = open_members(&config, read_only, &mut notes)?;
         let found = find_superblocks(
             &mut FileMedia::new(&devices),
             &paths,
@@ -89,19 +61,7 @@ impl Volume {
             sb.policy.clone_from(&config.policy);
         }
         let paths: Vec<PathBuf> = config.members.iter().map(|m| m.path.clone()).collect();
-        let wanted = config.uuid.as_deref().and_then(parse_uuid);
-        let foreign = paths.iter().zip(&found).find_map(|(path, sb)| {
-            let uuid = sb.as_ref()?.uuid;
-            wanted.is_some_and(|w| w != uuid).then_some((path, uuid))
-        });
-        if let Some((path, uuid)) = foreign {
-            let what = format!(
-                "member {}: belongs to volume {}, not to this one: give the device of this volume, or correct `uuid`",
-                path.display(),
-                format_uuid(&uuid)
-            );
-            return Err(config_error(file, what));
-        }
+        all_of_this_volume(&config, &paths, &found, file)?;
         check_shape(&config, &devices, &found, file)?;
         go_around_sectors(&mut devices, &found, &mut notes);
         if let Some(geo) = found.iter().flatten().find_map(|sb| sb.geometry().ok()) {
@@ -117,23 +77,8 @@ impl Volume {
             claim(&devices, &found, &paths, &mut notes)?
         };
         let mut media = FileMedia::new(&devices);
-        let (opened, lost) = begin(&mut media, &found, mode, policy.uses()).map_err(|e| match e {
-            Refused::Store(store::OpenError::Media(e)) => device_error(&media, &paths, e),
-            Refused::Store(e) => {
-                let path = e.member().and_then(|m| paths.get(usize::from(m.0)));
-                let path = path.map_or(file, |p| p.as_path());
-                let why = absent.map(|a| format!("{a}; ")).unwrap_or_default();
-                Error::new(ErrorKind::Volume, format!("{why}{}: {e}", path.display()))
-            }
-            Refused::Lost(lost) => Error::new(
-                ErrorKind::Volume,
-                format!(
-                    "{}\nattach the member; or go on without these writes with --accept-loss: what the slow tier has of these ranges counts from then on, and zeros where it has nothing",
-                    lost.words()
-                ),
-            ),
-            Refused::System(e) => e,
-        })?;
+        let (opened, lost) = begin(&mut media, &found, mode, policy.uses())
+            .map_err(|e| e.in_words(&media, &paths, file, absent))?;
         if let Some((stamp, member)) = &stamp
             && let Some(device) = &devices[*member]
         {
@@ -142,14 +87,7 @@ impl Volume {
         if !read_only && !opened.report.missing.is_empty() {
             notes.push(going_on(&opened.report, &lost, &paths));
         }
-        for (from, to) in &opened.report.lost_extents {
-            let byte = |e: isotherm_core::ExtentId| u64::from(e.0) << opened.space.geo.extent_shift;
-            notes.push(format!(
-                "bytes {} to {}: lost, as agreed: no copy of the metadata tells where they were; they read as zeros",
-                byte(*from),
-                byte(*to)
-            ));
-        }
+        notes.extend(lost_ranges(&opened));
         let room = opened.superblock.has_room_for_copies();
         if !read_only && let Err(e) = engine::fits(&opened.space.geo, room, policy.uses()) {
             return Err(config_error(
@@ -157,30 +95,8 @@ impl Volume {
                 format!("policy: {}: {e}", config.policy),
             ));
         }
-        for (m, d) in config.members.iter_mut().zip(&devices) {
-            let Some(d) = d
-                .as_ref()
-                .filter(|_| m.standby_s.is_some() && m.paced.is_none())
-            else {
-                continue;
-            };
-            if !Device::has_standby(&d.file) {
-                notes.push(format!(
-                    "{}: has no standby state (not an ATA disk): standby_s is not used",
-                    m.path.display()
-                ));
-                m.standby_s = None;
-            }
-        }
-        let mut pacers = Vec::new();
-        for (i, m) in config.members.iter().enumerate() {
-            let bytes = opened.superblock.members[i].bytes;
-            pacers.push(
-                m.model(bytes)
-                    .map_err(|e| config_error(file, format!("member {i}: {e}")))?
-                    .map(Pacer::new),
-            );
-        }
+        only_disks_sleep(&mut config, &devices, &mut notes);
+        let pacers = pacers(&config, &opened, file)?;
         let costs = costs(&config, &opened).map_err(|e| config_error(file, e))?;
         Ok(Volume {
             config,
@@ -195,6 +111,112 @@ impl Volume {
             stamp,
         })
     }
+}
+
+/// Opens all members; with those that are not there, the first error that says so.
+fn open_members(
+    config: &VolumeConfig,
+    read_only: bool,
+    notes: &mut Vec<String>,
+) -> Result<(Vec<Option<Device>>, Option<Error>), Error> {
+    let mut devices = Vec::new();
+    let mut absent = None;
+    for m in &config.members {
+        let how = OpenHow {
+            create: None,
+            buffered: !config.io.direct,
+            read_only,
+            fresh: false,
+        };
+        match Device::open(&m.path, how) {
+            Ok(d) => {
+                notes.extend(d.note.clone());
+                devices.push(Some(d));
+            }
+            Err(e) if read_only && e.kind == ErrorKind::Device => {
+                notes.push(format!("served without this member: {e}"));
+                devices.push(None);
+            }
+            // Not there, which is more than not to be opened just now.
+            Err(e) if e.kind == ErrorKind::Device && is_gone(&m.path) => {
+                absent.get_or_insert(e);
+                devices.push(None);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok((devices, absent))
+}
+
+/// Refuses members of another volume than the description names.
+fn all_of_this_volume(
+    config: &VolumeConfig,
+    paths: &[PathBuf],
+    found: &Found,
+    file: &Path,
+) -> Result<(), Error> {
+    let wanted = config.uuid.as_deref().and_then(parse_uuid);
+    let foreign = paths.iter().zip(found).find_map(|(path, sb)| {
+        let uuid = sb.as_ref()?.uuid;
+        wanted.is_some_and(|w| w != uuid).then_some((path, uuid))
+    });
+    let Some((path, uuid)) = foreign else {
+        return Ok(());
+    };
+    let what = format!(
+        "member {}: belongs to volume {}, not to this one: give the device of this volume, or correct `uuid`",
+        path.display(),
+        format_uuid(&uuid)
+    );
+    Err(config_error(file, what))
+}
+
+/// What is said of ranges whose place no copy of the metadata tells.
+fn lost_ranges(opened: &Opened) -> impl Iterator<Item = String> + '_ {
+    let byte = |e: isotherm_core::ExtentId| u64::from(e.0) << opened.space.geo.extent_shift;
+    opened.report.lost_extents.iter().map(move |(from, to)| {
+        format!(
+            "bytes {} to {}: lost, as agreed: no copy of the metadata tells where they were; they read as zeros",
+            byte(*from),
+            byte(*to)
+        )
+    })
+}
+
+/// Takes `standby_s` from members that have no standby state.
+fn only_disks_sleep(
+    config: &mut VolumeConfig,
+    devices: &[Option<Device>],
+    notes: &mut Vec<String>,
+) {
+    for (m, d) in config.members.iter_mut().zip(devices) {
+        let sleeps = m.standby_s.is_some() && m.paced.is_none();
+        let Some(d) = d.as_ref().filter(|_| sleeps) else {
+            continue;
+        };
+        if !Device::has_standby(&d.file) {
+            notes.push(format!(
+                "{}: has no standby state (not an ATA disk): standby_s is not used",
+                m.path.display()
+            ));
+            m.standby_s = None;
+        }
+    }
+}
+
+/// The model of each paced member.
+fn pacers(
+    config: &VolumeConfig,
+    opened: &Opened,
+    file: &Path,
+) -> Result<Vec<Option<Pacer>>, Error> {
+    let members = config.members.iter().zip(&opened.superblock.members);
+    let model = |(i, (m, entry)): (usize, (&MemberConfig, &MemberEntry))| {
+        let model = m.model(entry.bytes);
+        let model = model.map_err(|e| config_error(file, format!("member {i}: {e}")))?;
+        Ok(model.map(Pacer::new))
+    };
+    members.enumerate().map(model).collect()
 }
 
 /// Is there nothing at this path, or no device behind it?
@@ -265,74 +287,6 @@ fn claim(
         return Err(Error::new(ErrorKind::InUse, what));
     }
     Ok(Some((stamp, place)))
-}
-
-/// Why a session cannot begin.
-enum Refused {
-    Store(store::OpenError),
-    Lost(Lost),
-    System(Error),
-}
-
-/// Opens the store: with all members, or without those that are not missed.
-fn begin(
-    media: &mut FileMedia<'_>,
-    found: &Found,
-    mode: OpenMode,
-    uses: Uses,
-) -> Result<(Opened, Lost), Refused> {
-    use store::open::Mode;
-    let mut open = |how| store::open(media, found, how).map_err(Refused::Store);
-    let epoch = || random().map(u64::from_le_bytes).map_err(Refused::System);
-    let missing = found.iter().any(Option::is_none);
-    if mode == OpenMode::ReadOnly {
-        let opened = open(Mode::ReadOnly)?;
-        let lost = Lost::of(&opened, uses);
-        return Ok((opened, lost));
-    }
-    if !missing {
-        let whole = open(Mode::ReadWrite { epoch: epoch()? });
-        let accept_loss = mode == OpenMode::AcceptLoss;
-        let opened = match whole {
-            Err(Refused::Store(store::OpenError::CheckpointLost { .. })) if accept_loss => {
-                let epoch = epoch()?;
-                open(Mode::Degraded { epoch, accept_loss })?
-            }
-            other => other?,
-        };
-        return Ok((opened, Lost::default()));
-    }
-    // What is lost is known before anything is written.
-    let lost = Lost::of(&open(Mode::ReadOnly)?, uses);
-    let how = Mode::Degraded {
-        epoch: epoch()?,
-        accept_loss: mode == OpenMode::AcceptLoss,
-    };
-    match open(how) {
-        Ok(opened) => Ok((opened, lost)),
-        Err(Refused::Store(store::OpenError::LostWrites { .. })) => Err(Refused::Lost(lost)),
-        Err(e) => Err(e),
-    }
-}
-
-/// One line for people.
-fn going_on(report: &store::Report, lost: &Lost, paths: &[PathBuf]) -> String {
-    let names: Vec<_> = report
-        .missing
-        .iter()
-        .filter_map(|m| paths.get(usize::from(m.0)))
-        .map(|p| p.display().to_string())
-        .collect();
-    let names = names.join(", ");
-    if lost.is_nothing() {
-        format!(
-            "{names}: this cache is gone; it held nothing of its own, the volume goes on without it (degraded)"
-        )
-    } else {
-        format!(
-            "{names}: this cache is gone, with writes that it alone held; the volume goes on without them (degraded)"
-        )
-    }
 }
 
 /// Members in the order of the superblocks' list, whatever order the description has.

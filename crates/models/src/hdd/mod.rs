@@ -345,6 +345,7 @@ fn charge(meter: &mut Meter, r: &Running, until: u64) {
 }
 
 impl DeviceModel for Hdd {
+    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn start(&mut self, now: Nanos, id: u64, op: ModelOp, offset: u64, len: u32) {
         self.advance(now.0);
         let now = self.now;

@@ -209,6 +209,7 @@ mod tests {
 
     /// Against a flat array of "where is the newest data".
     #[test]
+    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn the_map_agrees_with_a_flat_array() {
         let blocks = 256u64;
         let mut log = Log::new(4096, 64, 10_000);

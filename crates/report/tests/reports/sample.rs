@@ -114,6 +114,7 @@ pub fn reproduction_page() -> Page {
 }
 
 /// One chart of each kind, every name of it `name`, with gaps, zeros and what cannot be drawn.
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 pub fn every_chart(name: &str) -> Page {
     let text = || name.to_owned();
     let mut page = Page::new(name, name);

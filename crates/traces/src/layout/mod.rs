@@ -241,6 +241,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`LayoutError::Config`].
+    #[expect(clippy::too_many_lines, reason = "to be divided")]
     pub fn new(config: Config) -> Result<FileSystem, LayoutError> {
         let check = |ok: bool, what| {
             if ok {

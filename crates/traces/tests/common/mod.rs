@@ -78,6 +78,7 @@ pub const BLKTRACE_QUEUE_WRITE_FUA: u32 = 1 | (1 << 1 | 1 << 3 | 1 << 4 | 1 << 1
 pub const BLKTRACE_ISSUE_READ_META: u32 = 7 | (1 | 1 << 6 | 1 << 12) << 16;
 
 /// Every stream format with a small sound trace of it.
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 pub fn samples() -> Vec<(Format, Vec<u8>)> {
     let text = |format, text: &str| (format, text.as_bytes().to_vec());
     vec![

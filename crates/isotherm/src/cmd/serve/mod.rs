@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use isotherm_live::classes::Keeper;
 use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::Way;
-use isotherm_live::{OpenMode, Volume};
+use isotherm_live::{OpenMode, Server, Volume, VolumeConfig};
 use serde_json::{Value, json};
 
 use crate::args::ServeArgs;
@@ -27,32 +27,21 @@ use live::Live;
 ///
 /// # Errors
 /// The volume cannot be opened or a front end not started; nothing stays mounted or listening then.
+#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     fronts::check(args)?;
     if !isotherm_live::volume::description(&args.volume).exists() {
         // Says so in the words that all commands use.
         crate::control::client::served(&args.volume)?;
     }
-    // Under a limit on locked memory, locking would make later allocations fail: only root has none.
-    let notes = if rustix::process::geteuid().is_root() {
-        isotherm_live::server::prepare_process()
-    } else {
-        Vec::new()
-    };
+    let notes = lock_memory();
     // From here on a signal means drain and checkpoint, also while recovery still runs.
     let (ends, ended) = std::sync::mpsc::channel();
     ending::watch_signals(ends.clone())?;
     if args.wait > 0 {
         device::wait_for_members(args, &ended)?;
     }
-    let mode = match (args.read_only, args.accept_loss) {
-        (true, _) => OpenMode::ReadOnly,
-        (false, true) => OpenMode::AcceptLoss,
-        (false, false) => OpenMode::ReadWrite,
-    };
-    let volume = Volume::open(&args.volume, mode).map_err(|e| Failure::failed(e.to_string()))?;
-    report(&volume);
-    judge_loss(&volume, args.accept_loss)?;
+    let volume = open(args)?;
     let config = volume.config().clone();
     let shown = device::Told::default();
     let kinds = fronts::kinds(args, &config, &shown)?;
@@ -89,12 +78,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         ends: Mutex::new(ends),
         device: shown,
     });
-    for source in &config.io.classes_off {
-        crate::classes::switch(&server.handle(), source, false)
-            .map_err(|e| Failure::failed(format!("{}: classes_off: {e}", args.volume.display())))?;
-    }
-    let keeper = Keeper::start(server.handle())
-        .map_err(|e| Failure::failed(format!("no thread for classes: {e}")))?;
+    let keeper = classes(args, &config, &server)?;
     let socket = crate::place::socket_to_listen(&args.volume)
         .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
     let control = Control::start(&socket, service.clone())?;
@@ -118,11 +102,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let registered = Registered::new(&args.volume);
     let watch = notify::Watch::start(server.handle());
-    say("ready");
-    notify::tell(&format!(
-        "READY=1\nSTATUS=serving {}",
-        crate::human::bytes(server.port().volume_bytes())
-    ));
+    ready(&server);
     let patience = Duration::from_secs(args.stop_timeout);
     let waiting = ending::wait(&ended, &server, &fronts, patience)?;
     notify::tell("STOPPING=1\nSTATUS=writing everything down");
@@ -140,6 +120,48 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     drop((control, watch));
     stopped.map_err(Failure::Failed)
+}
+
+/// Opens the volume, says what was noticed, and refuses to go on without lost data unless told to.
+fn open(args: &ServeArgs) -> Result<Volume, Failure> {
+    let mode = match (args.read_only, args.accept_loss) {
+        (true, _) => OpenMode::ReadOnly,
+        (false, true) => OpenMode::AcceptLoss,
+        (false, false) => OpenMode::ReadWrite,
+    };
+    let volume = Volume::open(&args.volume, mode).map_err(|e| Failure::failed(e.to_string()))?;
+    report(&volume);
+    judge_loss(&volume, args.accept_loss)?;
+    Ok(volume)
+}
+
+/// Keeps this program in memory. Under a limit on locked memory, locking would make later allocations fail: only root has
+/// none.
+fn lock_memory() -> Vec<String> {
+    if rustix::process::geteuid().is_root() {
+        isotherm_live::server::prepare_process()
+    } else {
+        Vec::new()
+    }
+}
+
+/// Switches sources of classes off as the description says, and starts the thread that asks the others.
+fn classes(args: &ServeArgs, config: &VolumeConfig, server: &Server) -> Result<Keeper, Failure> {
+    for source in &config.io.classes_off {
+        crate::classes::switch(&server.handle(), source, false)
+            .map_err(|e| Failure::failed(format!("{}: classes_off: {e}", args.volume.display())))?;
+    }
+    Keeper::start(server.handle())
+        .map_err(|e| Failure::failed(format!("no thread for classes: {e}")))
+}
+
+/// Tells whoever started this program that the volume is there.
+fn ready(server: &Server) {
+    say("ready");
+    notify::tell(&format!(
+        "READY=1\nSTATUS=serving {}",
+        crate::human::bytes(server.port().volume_bytes())
+    ));
 }
 
 fn say(line: &str) {

@@ -257,6 +257,7 @@ fn in_transmission(read_only: bool, structured: bool) -> Harness {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn options_are_answered() {
     let long = vec![b'n'; 9000];
     let set = option::SET_META_CONTEXT;
@@ -449,6 +450,7 @@ fn violations_end_the_connection() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn wrong_requests_get_their_error_and_leave_the_stream_in_step() {
     use Errno::{Inval, NoSpc, NotSup, Overflow, Perm};
     let big = MAX_PAYLOAD + 1;

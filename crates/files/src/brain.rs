@@ -1,0 +1,335 @@
+//! What the policy knows: the core's null engine over files as units.
+//!
+//! Every file on a tier but the slowest is a unit, and of those on the slowest every file that was used. A file there that nobody uses costs
+//! nothing here. When all units are taken, one that lies on the slowest tier and was not used for long is forgotten.
+
+use crate::catalogue::{Catalogue, NodeId};
+use crate::rules::is_below;
+use crate::store::{Refused, refuse};
+use crate::tree::Tier;
+use isotherm_core::null::NullEngine;
+use isotherm_core::policy::{BuildError, ParamError, ParamValue, Policy, build_with};
+use isotherm_core::volume::{Space, UnitId};
+use isotherm_core::{Nanos, TierId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+/// Grains over all tiers at most: seats of the core's space, some bytes each.
+const GRAINS_MAX: u64 = 1 << 22;
+/// Units besides those on fast tiers at mount, at least.
+const UNITS_MIN: u32 = 1 << 16;
+/// Units that are looked at to find one to forget.
+const FORGET_LOOK: u32 = 64;
+/// The first class of directories with a policy of their own.
+const DIR_CLASS: u8 = 40;
+/// Directories with a policy of their own at most: one rule is for what is left.
+pub const DIRS_MAX: usize = 15;
+
+/// What is remembered from one mount to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Remembered {
+    /// Paths, and the tier that all below belong on.
+    pub pins: BTreeMap<String, Tier>,
+    /// Directories, the preset for all below, and its share of the fastest tier in per cent.
+    pub policies: BTreeMap<String, (String, u8)>,
+}
+
+/// The policy and what it knows.
+pub struct Brain {
+    pub(crate) engine: NullEngine<Box<dyn Policy>>,
+    /// Time of the engine ahead of the clock: plans that were asked for early.
+    pub(crate) ahead: u64,
+    units: Units,
+    /// Seconds since 1970 of the last access, by node.
+    pub(crate) last: HashMap<NodeId, i64>,
+    pub(crate) resting: HashMap<NodeId, Instant>,
+    /// Pins and policies of directories.
+    pub remembered: Remembered,
+    pub(crate) main: String,
+    pub(crate) shape: Vec<u64>,
+    grain: u32,
+    pub(crate) stirred: u64,
+}
+
+/// Which file is which unit.
+#[derive(Debug, Default)]
+struct Units {
+    of: HashMap<NodeId, u32>,
+    /// Files by unit.
+    node: Vec<Option<NodeId>>,
+    free: Vec<u32>,
+    most: u32,
+    hand: u32,
+}
+
+/// What kind of data a file of that size is (DSS, Table 3).
+pub fn class_of_size(bytes: u64) -> u8 {
+    let bounds = [
+        4u64 << 10,
+        16 << 10,
+        64 << 10,
+        256 << 10,
+        1 << 20,
+        4 << 20,
+        16 << 20,
+        64 << 20,
+        256 << 20,
+        1 << 30,
+    ];
+    8 + bounds.iter().filter(|b| bytes > **b).count() as u8
+}
+
+fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
+    let mut words = text.split(',');
+    let name = words.next().unwrap_or_default();
+    let mut params = Vec::new();
+    for word in words {
+        let Some((key, value)) = word.split_once('=') else {
+            return refuse(format!("policy {text}: {word}: a parameter is KEY=VALUE"));
+        };
+        let value = value
+            .parse()
+            .map_or(ParamValue::Name(value), ParamValue::Number);
+        params.push((key, value));
+    }
+    build_with(name, params.into_iter()).map_err(|e| {
+        Refused(match e {
+            BuildError::UnknownPolicy(near) => {
+                format!("no policy is called {name}: is it {near}? See `isotherm policies`")
+            }
+            BuildError::Param(key, ParamError::Unknown(near)) => {
+                format!("policy {name} has no parameter {key}: is it {near}?")
+            }
+            BuildError::Param(key, ParamError::Range(range) | ParamError::Value(range, _)) => {
+                format!("policy {name}: {key} must be {range}")
+            }
+        })
+    })
+}
+
+impl Remembered {
+    /// The policy in words, with those of directories.
+    fn composed(&self, main: &str) -> String {
+        if self.policies.is_empty() {
+            return main.to_owned();
+        }
+        let mut text = String::from("type-aware");
+        let mut left = 100u8;
+        for (i, (preset, share)) in self.policies.values().enumerate() {
+            let class = usize::from(DIR_CLASS) + i;
+            let preset = preset.replace(',', "/");
+            for word in [
+                ",rule=class/",
+                &class.to_string(),
+                "-",
+                &class.to_string(),
+                ":",
+                &preset,
+                ":",
+                &share.to_string(),
+            ] {
+                text += word;
+            }
+            left = left.saturating_sub(*share);
+        }
+        text + &format!(",rule=all:{}:{left}", main.replace(',', "/"))
+    }
+    /// The nearest directory above with a policy of its own, by its place.
+    pub(crate) fn class(&self, path: &[u8], size: u64) -> u8 {
+        let below = self.policies.keys().enumerate();
+        let below = below.filter(|(_, dir)| is_below(path, dir.as_bytes()));
+        let nearest = below.max_by_key(|(_, dir)| dir.len());
+        nearest.map_or_else(|| class_of_size(size), |(i, _)| DIR_CLASS + i as u8)
+    }
+    /// Where all below the nearest pinned path belong.
+    pub fn pin(&self, path: &[u8]) -> Option<Tier> {
+        let above = self
+            .pins
+            .iter()
+            .filter(|(p, _)| is_below(path, p.as_bytes()));
+        above.max_by_key(|(p, _)| p.len()).map(|(_, t)| *t)
+    }
+}
+
+impl Brain {
+    pub(crate) fn new(
+        main: &str,
+        remembered: Remembered,
+        shape: Vec<u64>,
+        cat: &Catalogue,
+    ) -> Result<Brain, Refused> {
+        let total: u64 = shape.iter().sum();
+        let mut grain = 12;
+        while grain < 22 && total >> grain > GRAINS_MAX {
+            grain += 1;
+        }
+        let grains = shape.iter().map(|b| (b >> grain).max(1)).sum::<u64>();
+        let last = shape.len() as Tier - 1;
+        let above = cat.all().filter(|n| n.1.is_file() && n.1.tier < last);
+        let units = (above.count() as u64 * 2).next_power_of_two();
+        let units = units.max(UNITS_MIN.into()).min(grains).min(1 << 24) as u32;
+        let bytes: Vec<u64> = shape.iter().map(|b| (*b).max(1 << grain)).collect();
+        let space = Space::of_units(&bytes, grain, units).map_err(|e| Refused(e.to_owned()))?;
+        let policy = policy(&remembered.composed(main))?;
+        let mut brain = Brain {
+            engine: NullEngine::over(space, policy),
+            ahead: 0,
+            units: Units {
+                most: units,
+                ..Units::default()
+            },
+            last: HashMap::new(),
+            resting: HashMap::new(),
+            remembered,
+            main: main.to_owned(),
+            shape,
+            grain,
+            stirred: 0,
+        };
+        for (node, n) in cat.all().filter(|n| n.1.is_file() && n.1.tier < last) {
+            let path = cat.path(node).unwrap_or_default();
+            brain.meet(Nanos(0), node, n.tier, n.facts.size, &path);
+        }
+        Ok(brain)
+    }
+    /// The unit that a file is, if the policy has heard of it.
+    pub(crate) fn unit(&self, node: NodeId) -> Option<UnitId> {
+        let unit = UnitId(*self.units.of.get(&node)?);
+        self.engine.home(unit).map(|_| unit)
+    }
+    /// Files that are units.
+    pub(crate) fn known(&self) -> impl Iterator<Item = NodeId> {
+        self.units.node.iter().flatten().copied()
+    }
+    /// A unit for a file: its own, a new one, or one that a file had that was not used for long.
+    fn seat(&mut self, now: Nanos, node: NodeId) -> Option<UnitId> {
+        if let Some(unit) = self.units.of.get(&node) {
+            return Some(UnitId(*unit));
+        }
+        let next = self.units.node.len() as u32;
+        let unit = match self.units.free.pop() {
+            Some(unit) => unit,
+            None if next < self.units.most => {
+                self.units.node.push(None);
+                next
+            }
+            None => {
+                let coldest = self.coldest()?;
+                self.forget(now, coldest);
+                self.units.free.pop()?
+            }
+        };
+        self.units.of.insert(node, unit);
+        self.units.node[unit as usize] = Some(node);
+        Some(UnitId(unit))
+    }
+    /// Of some files on the slowest tier that which was used the longest time ago.
+    fn coldest(&mut self) -> Option<NodeId> {
+        let (from, all) = (self.units.hand, self.units.node.len() as u32);
+        self.units.hand = (from + FORGET_LOOK) % all.max(1);
+        let slowest = self.shape.len() as Tier - 1;
+        let some =
+            (0..FORGET_LOOK.min(all)).filter_map(|i| self.units.node[((from + i) % all) as usize]);
+        some.filter(|n| self.belongs(*n) == Some(slowest))
+            .min_by_key(|n| self.last.get(n))
+    }
+    /// A file is deleted, or the policy need not know it any more.
+    pub(crate) fn forget(&mut self, now: Nanos, node: NodeId) {
+        self.last.remove(&node);
+        self.resting.remove(&node);
+        if let Some(unit) = self.units.of.remove(&node) {
+            if self.engine.home(UnitId(unit)).is_some() {
+                self.engine.discard(now, UnitId(unit));
+            }
+            self.units.node[unit as usize] = None;
+            self.units.free.push(unit);
+        }
+    }
+    /// A file of that size is on that tier.
+    pub(crate) fn meet(&mut self, now: Nanos, node: NodeId, tier: Tier, size: u64, path: &[u8]) {
+        let Some(unit) = self.seat(now, node) else {
+            return;
+        };
+        if self.engine.space().bytes_of(unit) != size && !self.engine.resize(now, unit, size) {
+            return;
+        }
+        self.engine.settle_at(now, unit, TierId(tier));
+        let class = self.remembered.class(path, size);
+        self.engine.reclassify(now, unit, class);
+    }
+    /// Where the policy has it.
+    pub(crate) fn belongs(&self, node: NodeId) -> Option<Tier> {
+        let unit = self.unit(node)?;
+        let seat = self.engine.copy(unit).or(self.engine.home(unit))?;
+        Some(self.engine.space().geo.tier_of(seat).0)
+    }
+    /// What the policy knows of a file.
+    pub fn explain(&mut self, now: Nanos, node: NodeId) -> String {
+        match self.unit(node) {
+            Some(unit) => self.engine.explain(now, unit),
+            None => {
+                "the policy does not know it: it was not used for long, or its tier is full".into()
+            }
+        }
+    }
+    /// Memory of the policy and its space, bytes.
+    pub fn bytes(&self) -> usize {
+        self.engine.bytes()
+    }
+    /// The preset's name and parameters.
+    pub fn policy(&self) -> String {
+        self.remembered.composed(&self.main)
+    }
+    /// Bytes of a grain, in which the policy counts room.
+    pub fn grain_bytes(&self) -> u64 {
+        1 << self.grain
+    }
+    /// When it was used last, seconds since 1970.
+    pub fn last(&self, node: NodeId) -> Option<i64> {
+        self.last.get(&node).copied()
+    }
+    pub(crate) fn counted(&self) -> u64 {
+        let c = self.engine.counters();
+        c.promotions + c.demotions + c.fetches + c.evictions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pins_and_policies_are_the_nearest() {
+        let mut r = Remembered::default();
+        r.pins.insert("a".into(), 1);
+        r.pins.insert("a/b".into(), 0);
+        assert_eq!(r.pin(b"a/b/c"), Some(0));
+        assert_eq!(r.pin(b"a/bc"), Some(1));
+        assert_eq!(r.pin(b"ab"), None);
+        r.policies.insert("db".into(), ("hro".into(), 30));
+        assert_eq!(r.class(b"db/x", 5), DIR_CLASS);
+        assert_eq!(r.class(b"x", 5 << 20), 14);
+        let composed = r.composed("benefit");
+        assert_eq!(
+            composed,
+            "type-aware,rule=class/40-40:hro:30,rule=all:benefit:70"
+        );
+        assert!(policy(&composed).is_ok());
+        assert!(policy("hrro").is_err_and(|e| e.0.contains("hro")));
+    }
+
+    #[test]
+    fn sizes_have_the_classes_of_the_table() {
+        let class = |b: u64| class_of_size(b);
+        assert_eq!(
+            [class(0), class(4096), class(4097), class(1 << 20)],
+            [8, 8, 9, 12]
+        );
+        assert_eq!(
+            [class((1 << 20) + 1), class(1 << 30), class(1 << 40)],
+            [13, 17, 18]
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! Names of a directory in order: numbers of slots in short sorted rows. Who compares asks the slots for the names.
+
+use super::NodeId;
+use super::slots::Slots;
+
+/// Numbers in a row at most.
+const ROW: usize = 128;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Children(Vec<Vec<NodeId>>);
+
+impl Children {
+    /// Row and place of a name, and whether it is there.
+    fn place(&self, slots: &Slots, name: &[u8]) -> (usize, Result<usize, usize>) {
+        let before = |row: &Vec<NodeId>| row.last().is_some_and(|l| slots.name(*l) < name);
+        let row = self.0.partition_point(before);
+        let row = row.min(self.0.len().saturating_sub(1));
+        let Some(ids) = self.0.get(row) else {
+            return (0, Err(0));
+        };
+        (row, ids.binary_search_by(|id| slots.name(*id).cmp(name)))
+    }
+    /// Who is called so.
+    pub(super) fn find(&self, slots: &Slots, name: &[u8]) -> Option<NodeId> {
+        let (row, at) = self.place(slots, name);
+        let at = at.ok()?;
+        self.0.get(row)?.get(at).copied()
+    }
+    /// A slot with that name, in place of what had it.
+    pub(super) fn insert(&mut self, slots: &Slots, name: &[u8], id: NodeId) {
+        let (row, at) = self.place(slots, name);
+        match at {
+            Ok(at) => self.0[row][at] = id,
+            Err(at) => {
+                if self.0.is_empty() {
+                    self.0.push(Vec::new());
+                }
+                if self.0[row].len() < ROW {
+                    self.0[row].insert(at, id);
+                } else if at == ROW {
+                    self.0.insert(row + 1, vec![id]);
+                } else {
+                    let upper = self.0[row].split_off(ROW / 2);
+                    self.0.insert(row + 1, upper);
+                    let (row, at) = if at <= ROW / 2 {
+                        (row, at)
+                    } else {
+                        (row + 1, at - ROW / 2)
+                    };
+                    self.0[row].insert(at, id);
+                }
+            }
+        }
+    }
+    /// Take a name away; who had it.
+    pub(super) fn remove(&mut self, slots: &Slots, name: &[u8]) -> Option<NodeId> {
+        let (row, at) = self.place(slots, name);
+        let at = at.ok()?;
+        let id = self.0[row].remove(at);
+        if self.0[row].is_empty() {
+            self.0.remove(row);
+        }
+        Some(id)
+    }
+    pub(super) fn iter(&self) -> impl Iterator<Item = NodeId> {
+        self.0.iter().flatten().copied()
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slots::Kind;
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn as_a_sorted_map() {
+        let (mut slots, mut children) = (Slots::default(), Children::default());
+        let mut model: BTreeMap<Vec<u8>, NodeId> = BTreeMap::new();
+        let mut seed = 7u64;
+        for turn in 0..6000 {
+            let n = crate::chaos::next(&mut seed);
+            let name = format!("f{}", if turn < 700 { turn } else { n % 900 }).into_bytes();
+            if n & (1 << 40) == 0 || turn < 700 {
+                let id = slots.take(Kind::File);
+                slots.set_name(id, 0, &name);
+                children.insert(&slots, &name, id);
+                model.insert(name.clone(), id);
+            } else {
+                assert_eq!(children.remove(&slots, &name), model.remove(&name));
+            }
+            assert_eq!(children.find(&slots, &name), model.get(&name).copied());
+        }
+        let all: Vec<NodeId> = children.iter().collect();
+        assert_eq!(all, model.values().copied().collect::<Vec<_>>());
+        for name in model.keys() {
+            children.remove(&slots, name);
+        }
+        assert!(children.is_empty() && children.find(&slots, b"f1").is_none());
+    }
+}

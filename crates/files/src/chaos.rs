@@ -1,0 +1,41 @@
+//! A mover that moves every file at random, for tests: whatever programs do meanwhile, nothing may be lost or shown wrong.
+
+use crate::mover::Outcome;
+use crate::store::Store;
+use crate::tree::Tier;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Files looked at for each that is to move.
+const LOOK: usize = 64;
+
+/// The next of a row of numbers that look random (xorshift); `seed` is not 0.
+pub fn next(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+/// Move files at random until `stop`. How many were moved.
+pub fn run(store: &Store, seed: u64, stop: &AtomicBool) -> u64 {
+    let mut seed = seed.wrapping_mul(2).wrapping_add(1);
+    let tiers = store.roots.len() as u64;
+    let mut done = 0;
+    // With one tier there is nowhere to move to.
+    while tiers > 1 && !stop.load(Ordering::SeqCst) {
+        let numbers = store.cat().numbers() as u64;
+        let found = (0..LOOK).find_map(|_| {
+            let id = (next(&mut seed) % numbers.max(1)) as u32;
+            let cat = store.cat();
+            let n = cat.get(id).filter(|n| n.is_file() && n.links() > 0)?;
+            Some((id, n.tier))
+        });
+        let Some((id, tier)) = found else {
+            std::thread::yield_now();
+            continue;
+        };
+        let to = (u64::from(tier) + 1 + next(&mut seed) % (tiers - 1)) % tiers;
+        done += u64::from(store.move_file(id, to as Tier) == Outcome::Done);
+    }
+    done
+}

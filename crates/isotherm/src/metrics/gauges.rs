@@ -1,0 +1,59 @@
+//! Gauges that are one figure of `stats` each.
+
+/// A gauge without labels: its name, its help, and where the figure stands in `stats`.
+pub(super) type Figure = (&'static str, &'static str, &'static str);
+
+/// What the volume is.
+pub(super) const SIZES: &[Figure] = &[
+    ("volume_bytes", "Size of the volume", "/volume_bytes"),
+    ("extent_bytes", "Size of an extent", "/extent_bytes"),
+    (
+        "mapped_extents",
+        "Extents that hold something",
+        "/mapped_extents",
+    ),
+];
+
+/// How it is doing.
+pub(super) const STATE: &[Figure] = &[
+    ("serving_seconds", "Since serving began", "/elapsed_s"),
+    (
+        "requests_in_flight",
+        "Requests that were not answered yet",
+        "/in_flight",
+    ),
+    (
+        "buffer_bytes",
+        "Request memory that is in use",
+        "/buffer_bytes_out",
+    ),
+    (
+        "dirty_bytes",
+        "Bytes that only the cache holds",
+        "/copies/dirty_bytes",
+    ),
+    (
+        "copied_extents",
+        "Extents with a copy on a faster tier",
+        "/copies/extents",
+    ),
+    (
+        "mirror_lag_blocks",
+        "Journal blocks that the mirror lacks",
+        "/commit/mirror_lag_blocks",
+    ),
+];
+
+/// What may be written to the fastest tier.
+pub(super) const WEAR_BUDGET: &[Figure] = &[
+    (
+        "wear_budget_bytes_per_day",
+        "What the fastest tier may be written in a day",
+        "/wear_budget/bytes_per_day",
+    ),
+    (
+        "wear_budget_left_bytes",
+        "What may be written to it now",
+        "/wear_budget/left_bytes",
+    ),
+];

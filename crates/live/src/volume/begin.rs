@@ -1,0 +1,110 @@
+//! How a session on a volume begins: with all members, or without those that are not missed.
+
+use super::{OpenMode, device_error, random};
+use crate::error::{Error, ErrorKind};
+use crate::loss::Lost;
+use crate::media::FileMedia;
+use crate::members::Found;
+use isotherm_core::policy::Uses;
+use isotherm_core::store::{self, Opened};
+use std::path::{Path, PathBuf};
+
+/// Why a session cannot begin.
+pub(super) enum Refused {
+    /// The store cannot be opened.
+    Store(store::OpenError),
+    /// A cache is missing that held the newest data of these ranges.
+    Lost(Lost),
+    /// The system has no random numbers.
+    System(Error),
+}
+
+impl Refused {
+    /// What to say of it; `absent` is why a member could not be opened.
+    pub(super) fn in_words(
+        self,
+        media: &FileMedia<'_>,
+        paths: &[PathBuf],
+        file: &Path,
+        absent: Option<Error>,
+    ) -> Error {
+        match self {
+            Refused::Store(store::OpenError::Media(e)) => device_error(media, paths, e),
+            Refused::Store(e) => {
+                let path = e.member().and_then(|m| paths.get(usize::from(m.0)));
+                let path = path.map_or(file, |p| p.as_path());
+                let why = absent.map(|a| format!("{a}; ")).unwrap_or_default();
+                Error::new(ErrorKind::Volume, format!("{why}{}: {e}", path.display()))
+            }
+            Refused::Lost(lost) => Error::new(
+                ErrorKind::Volume,
+                format!(
+                    "{}\nattach the member; or go on without these writes with --accept-loss: what the slow tier has of these ranges counts from then on, and zeros where it has nothing",
+                    lost.words()
+                ),
+            ),
+            Refused::System(e) => e,
+        }
+    }
+}
+
+/// Opens the store: with all members, or without those that are not missed.
+pub(super) fn begin(
+    media: &mut FileMedia<'_>,
+    found: &Found,
+    mode: OpenMode,
+    uses: Uses,
+) -> Result<(Opened, Lost), Refused> {
+    use store::open::Mode;
+    let mut open = |how| store::open(media, found, how).map_err(Refused::Store);
+    let epoch = || random().map(u64::from_le_bytes).map_err(Refused::System);
+    let missing = found.iter().any(Option::is_none);
+    if mode == OpenMode::ReadOnly {
+        let opened = open(Mode::ReadOnly)?;
+        let lost = Lost::of(&opened, uses);
+        return Ok((opened, lost));
+    }
+    if !missing {
+        let whole = open(Mode::ReadWrite { epoch: epoch()? });
+        let accept_loss = mode == OpenMode::AcceptLoss;
+        let opened = match whole {
+            Err(Refused::Store(store::OpenError::CheckpointLost { .. })) if accept_loss => {
+                let epoch = epoch()?;
+                open(Mode::Degraded { epoch, accept_loss })?
+            }
+            other => other?,
+        };
+        return Ok((opened, Lost::default()));
+    }
+    // What is lost is known before anything is written.
+    let lost = Lost::of(&open(Mode::ReadOnly)?, uses);
+    let how = Mode::Degraded {
+        epoch: epoch()?,
+        accept_loss: mode == OpenMode::AcceptLoss,
+    };
+    match open(how) {
+        Ok(opened) => Ok((opened, lost)),
+        Err(Refused::Store(store::OpenError::LostWrites { .. })) => Err(Refused::Lost(lost)),
+        Err(e) => Err(e),
+    }
+}
+
+/// One line for people.
+pub(super) fn going_on(report: &store::Report, lost: &Lost, paths: &[PathBuf]) -> String {
+    let names: Vec<_> = report
+        .missing
+        .iter()
+        .filter_map(|m| paths.get(usize::from(m.0)))
+        .map(|p| p.display().to_string())
+        .collect();
+    let names = names.join(", ");
+    if lost.is_nothing() {
+        format!(
+            "{names}: this cache is gone; it held nothing of its own, the volume goes on without it (degraded)"
+        )
+    } else {
+        format!(
+            "{names}: this cache is gone, with writes that it alone held; the volume goes on without them (degraded)"
+        )
+    }
+}

@@ -33,7 +33,8 @@ fn asleep(m: &Machine) -> (Served, String) {
     io(m, &uri, &["write -P 7 0 8M".into(), "flush".into()]);
     // Read at random until some of it is worth a copy.
     wait_for("copies", || {
-        let reads = (0..48u64).map(|i| format!("read {} 4k", (i * 5 % 8 << 20) + (i / 8 << 12)));
+        let reads =
+            (0..48u64).map(|i| format!("read {} 4k", ((i * 5 % 8) << 20) + ((i / 8) << 12)));
         io(m, &uri, &reads.collect::<Vec<_>>());
         m.status("v")["copies"]["extents"].as_u64() >= Some(8)
     });

@@ -47,6 +47,8 @@ pub(super) struct Ground {
     pub(super) phase: Phase,
     /// A flush or metadata write failed: nothing can be promised any more.
     pub(super) failed: bool,
+    /// Some class misses what it was promised: until then moves keep out of the way.
+    pub(super) pressed_until: Nanos,
     /// The time of the event that is being worked on.
     pub(super) clock: Nanos,
     /// What the world is to do, in order; the caller's own list while an event is worked on.

@@ -40,6 +40,7 @@ pub use requests::REQUEST_BYTES_MAX;
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request};
 use crate::policy::{Policy, View};
+use crate::qos::{Spec, Standing};
 use crate::stats::{CLASSES, ClassCounters, Counters, MemberCounters};
 use crate::store::Opened;
 use crate::units::{ExtentId, Nanos, Slot};
@@ -95,6 +96,7 @@ impl Engine {
             waiting: Waiting::default(),
             phase: Phase::Running,
             failed: false,
+            pressed_until: Nanos(0),
             clock,
             out: Vec::new(),
             params,
@@ -289,12 +291,32 @@ impl Engine {
         });
     }
 
+    /// Promise classes that from now on, instead of what was promised before ([`crate::qos`]). Kept in memory only.
+    pub fn promise(&mut self, now: Nanos, spec: Spec, out: &mut Vec<Effect>) {
+        self.event(now, out, |me| {
+            let (requests, p) = me.parts();
+            requests.promise(p.g, spec);
+            me.upkeep();
+        });
+    }
+
+    /// What classes are promised; `None`: nothing.
+    pub fn promised(&self) -> Option<&Spec> {
+        self.requests.promised()
+    }
+
+    /// How that is kept, row by row, and last what no row names; empty where nothing is promised.
+    pub fn standing(&mut self, now: Nanos) -> Vec<Standing> {
+        self.requests.standing(now)
+    }
+
     /// No more requests will come: drain, write everything down.
     pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.event(now, out, |me| {
             if me.ground.phase == Phase::Running {
                 me.ground.phase = Phase::Closing;
-                let (_, p) = me.parts();
+                let (requests, p) = me.parts();
+                requests.hold_nothing();
                 p.r.cancel_all(p.g, p.d);
                 me.upkeep();
             }

@@ -289,7 +289,10 @@ impl Relocation {
             return Err(Refusal::Limit);
         }
         self.moves.refill(g.clock);
-        let allowed = self.moves.allowed(g.clock, g.params.p99_limit);
+        let mut allowed = self.moves.allowed(g.clock, g.params.p99_limit);
+        if g.clock < g.pressed_until {
+            allowed = allowed.min(1);
+        }
         if (!rides && self.moves.copying() >= allowed) || self.moves.is_overdrawn() {
             return Err(Refusal::Throttled);
         }

@@ -39,6 +39,7 @@ impl Rig {
             uuid: None,
             extent: Size(65536),
             policy: policy.into(),
+            qos: Vec::new(),
             io: IoConfig {
                 buffers: Size(8 << 20),
                 commit_interval_s: 0.2,

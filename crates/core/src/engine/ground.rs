@@ -44,6 +44,8 @@ pub(super) struct Ground {
     pub(super) devices: Devices,
     pub(super) waiting: Waiting,
     pub(super) background: Background,
+    /// Classes that requests told, by extent ([`Params::learn_classes`]).
+    pub(super) learned: Vec<u8>,
     pub(super) phase: Phase,
     /// A flush or metadata write failed: nothing can be promised any more.
     pub(super) failed: bool,

@@ -12,10 +12,12 @@
 //! | `durability/` | rounds, checkpoints, records; slots between "given up" and "free" |
 //! | `background/` | what waits while a disk sleeps; what another policy leaves behind |
 //! | `ground.rs`, `devices.rs` | what all of these stand on; operations in flight |
+//! | `accounts.rs` | what the devices' work was for, by class |
 //! | `switch.rs`, `knobs.rs`, `inspect.rs` | another policy, other settings, a look inside |
 //!
 //! Each part is a struct whose fields are its own. How they may use one another: `ground.rs`.
 
+mod accounts;
 mod background;
 mod devices;
 mod due;
@@ -97,6 +99,7 @@ impl Engine {
             phase: Phase::Running,
             failed: false,
             pressed_until: Nanos(0),
+            learned: Vec::new(),
             clock,
             out: Vec::new(),
             params,
@@ -189,6 +192,7 @@ impl Engine {
         g.devices.remove(id);
         let took = g.measure(&op);
         self.relocation.learn_join(g, &op, took);
+        self.relocation.charge(g, &op, took);
         let failed = whole.is_err() || (whole == Ok(false) && !joined);
         g.counters.members[i].errors += u64::from(failed);
         if apart {
@@ -291,13 +295,10 @@ impl Engine {
         });
     }
 
-    /// Promise classes that from now on, instead of what was promised before ([`crate::qos`]). Kept in memory only.
-    pub fn promise(&mut self, now: Nanos, spec: Spec, out: &mut Vec<Effect>) {
-        self.event(now, out, |me| {
-            let (requests, p) = me.parts();
-            requests.promise(p.g, spec);
-            me.upkeep();
-        });
+    /// Promise classes that from now on, instead of what was promised before ([`crate::qos`]); [`Engine::tick`] is wanted after it.
+    /// Kept in memory only.
+    pub fn promise(&mut self, spec: Spec) {
+        self.requests.promise(&self.ground, spec);
     }
 
     /// What classes are promised; `None`: nothing.
@@ -306,7 +307,7 @@ impl Engine {
     }
 
     /// How that is kept, row by row, and last what no row names; empty where nothing is promised.
-    pub fn standing(&mut self, now: Nanos) -> Vec<Standing> {
+    pub fn standing(&self, now: Nanos) -> Vec<Standing> {
         self.requests.standing(now)
     }
 

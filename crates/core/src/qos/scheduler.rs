@@ -443,14 +443,19 @@ impl Scheduler {
         self.due |= self.held > 0;
     }
 
-    /// How each row does, and after them what no row names.
-    pub fn standing(&mut self, now: Nanos) -> Vec<Standing> {
-        if now.since(self.window) >= WINDOW + WINDOW {
-            // Nothing has come for so long.
-            self.judge(now);
-        }
-        let all = self.groups.iter().map(Group::standing);
-        let mut all: Vec<Standing> = all.collect();
+    /// How each row does, and after them what no row names. Nothing that decides is changed.
+    pub fn standing(&self, now: Nanos) -> Vec<Standing> {
+        let length = now.since(self.window);
+        // Nothing has come for so long: what was said last is old.
+        let old = length >= WINDOW + WINDOW;
+        let mut groups = self.groups.clone();
+        let one = |g: &mut Group| {
+            if old {
+                g.judge(now, length);
+            }
+            g.standing()
+        };
+        let mut all: Vec<Standing> = groups.iter_mut().map(one).collect();
         all.rotate_left(1);
         all
     }

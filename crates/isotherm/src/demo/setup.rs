@@ -65,6 +65,7 @@ impl SetUp {
         };
         // With one tier there is nothing to decide.
         let policy = if self == SetUp::Hybrid {
+        qos: Vec::new(),
             policy
         } else {
             "linear"

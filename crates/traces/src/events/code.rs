@@ -37,6 +37,11 @@ pub enum Call {
         /// The preset with its parameters, `NAME,KEY=VALUE…`.
         text: String,
     },
+    /// Classes were promised something.
+    Promise {
+        /// Rows, joined by `;` (the `qos` words).
+        text: String,
+    },
     /// Somebody said what kind of data an extent holds.
     Reclassify {
         /// Which.
@@ -69,6 +74,7 @@ const CLOSE: u8 = 3;
 const SET: u8 = 4;
 const POLICY: u8 = 5;
 const RECLASSIFY: u8 = 6;
+const PROMISE: u8 = 7;
 /// Longest text of a policy: sixteen rules fit.
 const POLICY_MAX: usize = 4096;
 /// In an event's first byte: its time differs from the one before.
@@ -214,6 +220,7 @@ impl Encoder {
             Call::Set { .. } => SET,
             Call::Policy { .. } => POLICY,
             Call::Reclassify { .. } => RECLASSIFY,
+            Call::Promise { .. } => PROMISE,
         };
         let later = now.since(self.last.time);
         let few = if effects.len() < usize::from(MANY) {
@@ -248,7 +255,7 @@ impl Encoder {
                 put_bytes(out, &key.as_bytes()[..key.len().min(KEY_MAX)]);
                 out.extend_from_slice(&value.to_bits().to_le_bytes());
             }
-            Call::Policy { text } => {
+            Call::Policy { text } | Call::Promise { text } => {
                 put_bytes(out, &text.as_bytes()[..text.len().min(POLICY_MAX)]);
             }
             Call::Reclassify { extent, class } => {
@@ -477,6 +484,9 @@ impl Decoder {
             RECLASSIFY => Call::Reclassify {
                 extent: ExtentId(c.narrow()?),
                 class: c.byte()?,
+            },
+            PROMISE => Call::Promise {
+                text: c.text(POLICY_MAX)?,
             },
             _ => return Err("an unknown call"),
         };

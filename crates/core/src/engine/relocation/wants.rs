@@ -68,7 +68,7 @@ fn counted(c: &mut Counters, action: Action, up: bool) -> &mut MoveCounters {
 
 /// The same by what the extent holds.
 fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
-    let class = usize::from(g.space.class(action.extent())) % CLASSES;
+    let class = usize::from(g.account_class(action.extent())) % CLASSES;
     let c = &mut g.counters.classes[class];
     match action {
         Action::Move { .. } if up => &mut c.promotions,

@@ -86,7 +86,7 @@ fn schedule(s: &mut Scheduler, g: &Ground, number: u32, req: &Request) -> bool {
 
 impl Requests {
     /// Promise that from now on; requests that are here already are scheduled by it too.
-    pub(in crate::engine) fn promise(&mut self, g: &mut Ground, spec: Spec) {
+    pub(in crate::engine) fn promise(&mut self, g: &Ground, spec: Spec) {
         match &mut self.admission.scheduler {
             Some(s) => s.replace(spec, g.clock),
             None if spec.is_empty() => {}
@@ -103,8 +103,8 @@ impl Requests {
     }
 
     /// How it is kept.
-    pub(in crate::engine) fn standing(&mut self, now: Nanos) -> Vec<Standing> {
-        let s = self.admission.scheduler.as_mut();
+    pub(in crate::engine) fn standing(&self, now: Nanos) -> Vec<Standing> {
+        let s = self.admission.scheduler.as_ref();
         s.map_or_else(Vec::new, |s| s.standing(now))
     }
 

@@ -82,6 +82,13 @@ pub enum ClassesAsk {
         /// Ask it.
         on: bool,
     },
+    /// Promise classes bandwidth, latency or a share.
+    Promise {
+        /// `CLASSES+KEY=VALUE…` and `depth=N`.
+        rows: Vec<String>,
+        /// Forget what was promised before.
+        anew: bool,
+    },
     /// Look at the file systems on the volume anew.
     Again,
     /// Ranges of one class, in order, classes 0 left out: as many as fit an answer.

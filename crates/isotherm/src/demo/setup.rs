@@ -65,7 +65,6 @@ impl SetUp {
         };
         // With one tier there is nothing to decide.
         let policy = if self == SetUp::Hybrid {
-        qos: Vec::new(),
             policy
         } else {
             "linear"
@@ -75,6 +74,7 @@ impl SetUp {
             uuid: None,
             extent: Size(EXTENT),
             policy: policy.into(),
+            qos: Vec::new(),
             io: IoConfig::for_extents(EXTENT),
             members,
         }

@@ -15,6 +15,7 @@
 //! | `observe.rs` | series |
 //! | `phases.rs` | a run in phases, by class |
 //! | `hit_only.rs` | the same policies without time |
+//! | `used.rs` | what devices did for a class |
 //! | `report.rs` | the figures |
 //!
 //! Nothing here decides placement, and no decision depends on anything but setup and trace: equal runs give equal
@@ -32,6 +33,7 @@ mod shape;
 mod source;
 mod spread;
 mod touched;
+mod used;
 mod world;
 
 pub use cost::Cost;
@@ -44,6 +46,7 @@ pub use shape::{Drive, Place, SLOTS_MAX, Shape};
 pub use source::{BATCH, Memory, Records, Source, Synthetic, TraceFile, Volumes};
 pub(crate) use touched::each_batch;
 pub use touched::{Rows, Touched, span, touched};
+pub use used::Used;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -340,6 +343,7 @@ fn figures(
                 requests: sum.requests,
                 bytes: sum.bytes,
                 time_s: Some(sum.time_ns as f64 / 1e9),
+                used: Some(Used::between(a.work.as_deref(), b.work.as_deref())),
             };
             (i.to_string(), class)
         })
@@ -391,6 +395,8 @@ fn figures(
         sleep_limits: Some(c.sleep_limits - w.sleep_limits),
         wear_budget_left_bytes: engine.wear_budget().map(|b| b.left_bytes),
         by_class,
+        own_work: Some(Used::between(Some(&c.own_work), Some(&w.own_work))),
+        qos: isotherm_words::qos::items(&setup.qos),
         seed: setup.seed,
         warm_up: setup.warm_up,
         digest: world.digest.text(),

@@ -3,9 +3,9 @@
 //! Made for the engine's thread: a few stores per number, no allocation, no compression. Times and offsets are written as
 //! differences; a chunk starts them anew, so that it can be read by itself.
 
+use super::tables::{ERRORS, KINDS, OPS};
 use isotherm_core::{
-    BufRef, DeviceOp, Effect, ExtentId, IoError, MemberId, Nanos, OpId, OpKind, Request, RequestOp,
-    Tag,
+    BufRef, DeviceOp, Effect, ExtentId, IoError, MemberId, Nanos, OpId, Request, Tag,
 };
 use twox_hash::XxHash3_64;
 
@@ -81,30 +81,6 @@ const POLICY_MAX: usize = 4096;
 const LATER: u8 = 8;
 /// As a number of effects: it follows.
 const MANY: u8 = 15;
-
-const OPS: [RequestOp; 6] = [
-    RequestOp::Read,
-    RequestOp::Write,
-    RequestOp::Flush,
-    RequestOp::Discard,
-    RequestOp::WriteZeroes { keep: false },
-    RequestOp::WriteZeroes { keep: true },
-];
-const KINDS: [OpKind; 6] = [
-    OpKind::Read,
-    OpKind::Write,
-    OpKind::Flush,
-    OpKind::Discard,
-    OpKind::WriteZeroes,
-    OpKind::Standby,
-];
-const ERRORS: [IoError; 5] = [
-    IoError::Io,
-    IoError::NoSpace,
-    IoError::Invalid,
-    IoError::ReadOnly,
-    IoError::Gone,
-];
 
 fn code<T: PartialEq>(all: &[T], one: &T) -> u8 {
     all.iter().position(|x| x == one).unwrap_or(0) as u8

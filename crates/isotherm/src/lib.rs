@@ -12,6 +12,7 @@
 
 pub mod args;
 pub mod classes;
+pub mod classes_kept;
 pub mod cmd;
 pub mod control;
 pub mod demo;

@@ -162,7 +162,11 @@ fn ranges_are_registered_switched_and_counted() {
         source(&json(&place, "classes show v --json"), "ranges")["on"],
         false
     );
-    json(&place, "classes set v ranges=on bytes/1M-2M=7 --json");
+    let kept = json(&place, "classes show v --json");
+    assert_eq!(kept["by_class"]["40"], Value::Null, "it is off");
+    let kept = json(&place, "classes set v ranges=on --json");
+    assert_eq!(kept["by_class"]["40"]["volume_bytes"], 1 << 20);
+    json(&place, "classes set v bytes/1M-2M=7 --json");
     write(1 << 20);
     assert_eq!(
         requests(&json(&place, "classes show v --json"), "7"),

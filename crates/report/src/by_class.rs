@@ -45,7 +45,10 @@ pub(super) fn charts(r: &Report) -> Vec<Chart> {
             &classes,
             vec![
                 ("fast tier", of(&|c| Some(c.fast_hits as f64))),
-                ("elsewhere", of(&|c| Some((c.accesses - c.fast_hits) as f64))),
+                (
+                    "elsewhere",
+                    of(&|c| Some((c.accesses - c.fast_hits) as f64)),
+                ),
             ],
         ),
         bars(
@@ -79,7 +82,10 @@ pub(super) fn charts(r: &Report) -> Vec<Chart> {
         &with_own,
         vec![("fast tier", whole(|u| Some(u.fast_write_bytes as f64)))],
     ));
-    if rows.iter().any(|r| r.1.used.is_some_and(|u| u.energy_j.is_some())) {
+    if rows
+        .iter()
+        .any(|r| r.1.used.is_some_and(|u| u.energy_j.is_some()))
+    {
         all.push(bars(
             "Energy by class",
             "Joules beyond idling, by the data sheets.",

@@ -229,8 +229,8 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
     answer["layout"] = json!({
         "full_looks": looks.full, "refreshes": looks.refreshes, "ranges": looks.ranges,
         "failed": looks.failed, "trouble": trouble,
-        "file_systems": found.iter().map(|(start, bytes, block)| {
-            json!({"offset": start, "bytes": bytes, "block_bytes": block})
+        "file_systems": found.iter().map(|(kind, start, bytes, block)| {
+            json!({"kind": kind, "offset": start, "bytes": bytes, "block_bytes": block})
         }).collect::<Vec<_>>(),
     });
     // Numbers in order, as people read them.

@@ -324,7 +324,8 @@ fn table(answer: &Value) -> String {
         .flatten()
     {
         line(format!(
-            "ext at byte {}, {} MiB, blocks of {}",
+            "{} at byte {}, {} MiB, blocks of {}",
+            f["kind"].as_str().unwrap_or("ext"),
             n(&f["offset"]),
             mib(&f["bytes"]),
             n(&f["block_bytes"])

@@ -42,6 +42,3 @@ pub use config::{MemberConfig, VolumeConfig};
 pub use error::{Error, ErrorKind};
 pub use server::{Handle, Server, Session, prepare_process};
 pub use volume::{OpenMode, Volume};
-
-#[cfg(test)]
-mod promises_tests;

@@ -1,11 +1,10 @@
 //! Promises to classes on a live volume whose disk is paced: a noisy class beside a quiet one.
 
-use crate::config::{IoConfig, Size};
-use crate::port::{Completion, Port};
-use crate::server::Handle;
-use crate::{MemberConfig, OpenMode, Volume, VolumeConfig};
 use isotherm_core::qos::Standing;
 use isotherm_core::{IoError, RequestOp, World};
+use isotherm_live::config::{IoConfig, Size};
+use isotherm_live::port::{Completion, Port};
+use isotherm_live::{Handle, MemberConfig, OpenMode, Volume, VolumeConfig};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};

@@ -2,12 +2,17 @@
 //! written; mutated, where nothing may panic.
 
 use isotherm_classify::classes::{self, Source};
+use isotherm_classify::ext::Bytes;
 use isotherm_classify::layout::Layout;
 use isotherm_classify::{Layers, Watch};
 use std::collections::HashMap;
+use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The least that mkfs.xfs makes is 300 MiB.
+const BYTES: u64 = 320 << 20;
 
 fn run(program: &str, args: &[&str]) -> Option<String> {
     let path = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -29,8 +34,8 @@ impl Image {
     fn make(options: &[&str]) -> Option<Image> {
         let dir = tempfile::tempdir().expect("a directory");
         let image = Image { dir, device: None };
-        let file = std::fs::File::create(image.file()).expect("made");
-        file.set_len(320 << 20).expect("sized");
+        let file = File::create(image.file()).expect("made");
+        file.set_len(BYTES).expect("sized");
         std::fs::create_dir(image.mnt()).expect("made");
         let name = image.file();
         let all = [&["-q"], options, &[name.to_str().expect("text")]].concat();
@@ -43,6 +48,30 @@ impl Image {
 
     fn file(&self) -> PathBuf {
         self.dir.path().join("image")
+    }
+
+    fn open(&self) -> File {
+        File::open(self.file()).expect("opens")
+    }
+
+    /// Pieces of 4 KiB that differ from what they were at the last call, as ranges of bytes.
+    fn written(&self) -> Vec<std::ops::Range<u64>> {
+        let (now, copy) = (self.open(), self.dir.path().join("copy"));
+        let mut all = Vec::new();
+        if let Ok(before) = File::open(&copy) {
+            let (mut a, mut b) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+            for at in (0..BYTES).step_by(1 << 20) {
+                now.read_exact_at(&mut a, at).expect("read");
+                before.read_exact_at(&mut b, at).expect("read");
+                let pieces = a.chunks(4096).zip(b.chunks(4096)).enumerate();
+                let other = pieces.filter(|(_, (a, b))| a != b);
+                all.extend(other.map(|(i, _)| at + i as u64 * 4096..at + (i as u64 + 1) * 4096));
+            }
+        }
+        let (from, to) = (self.file(), copy);
+        let names = [from.to_str().expect("text"), to.to_str().expect("text")];
+        run("cp", &["--sparse=always", names[0], names[1]]).expect("copied");
+        all
     }
 
     fn mnt(&self) -> PathBuf {
@@ -108,7 +137,7 @@ fn fill(dir: &Path, round: u64) {
         }
     }
     // Every other block: more extents than an inode holds.
-    let holes = std::fs::File::create(dir.join(format!("holes-{round}"))).expect("made");
+    let holes = File::create(dir.join(format!("holes-{round}"))).expect("made");
     for i in 0..400u64 {
         holes.write_all_at(&[7; 4096], i * 8192).expect("written");
     }
@@ -135,6 +164,13 @@ fn expected(image: &Image, sizes: &HashMap<u64, u64>) -> Vec<Option<u8>> {
         value.parse().expect("a number")
     };
     let (per, shift, blocks) = (number("agblocks"), number("agblklog"), number("dblocks"));
+    let (block_bytes, raw) = (number("blocksize"), image.open());
+    let is_tree = |block: u64| {
+        let mut magic = [0; 4];
+        raw.read_exact_at(&mut magic, block * block_bytes)
+            .expect("read");
+        &magic == b"BMA3"
+    };
     let mut all = vec![None; blocks as usize];
     for group in 0..number("agcount") {
         let n = per.min(blocks - group * per);
@@ -155,6 +191,8 @@ fn expected(image: &Image, sizes: &HashMap<u64, u64>) -> Vec<Option<u8>> {
                 "btbmap" | "attr" => classes::INDIRECT,
                 "dir" => classes::DIRECTORY,
                 "log" => classes::JOURNAL,
+                // It counts a file's tree blocks as its data; they say themselves what they are.
+                "data" if is_tree(group * per + at) => classes::INDIRECT,
                 "data" => match inode.and_then(|i| sizes.get(&i)) {
                     Some(size) => classes::of_file_size(*size),
                     // Of the file system's own files.
@@ -184,10 +222,11 @@ fn differences(layers: &Layers, shift: u32, expected: &[Option<u8>]) -> Vec<(usi
         .collect()
 }
 
+/// The first two are enough for every day; ISOTHERM_XFS_SHAPES=all has the others too.
 const SHAPES: [&[&str]; 4] = [
     &[],
     &["-b", "size=1k", "-m", "rmapbt=1"],
-    &["-i", "size=1024", "-d", "agcount=7", "-m", "reflink=0"],
+    &["-i", "size=1024", "-d", "agcount=3", "-m", "reflink=0"],
     &[
         "-m",
         "finobt=0,reflink=0",
@@ -204,13 +243,13 @@ fn every_block_is_what_xfs_db_says_and_stays_so() {
         println!("skipped: not installed: xfs_db");
         return;
     }
-    for options in SHAPES {
+    let all = std::env::var_os("ISOTHERM_XFS_SHAPES").is_some();
+    for options in &SHAPES[..if all { SHAPES.len() } else { 2 }] {
         let Some(mut image) = Image::make(options) else {
             continue;
         };
         let (mut layout, watch) = (Layout::default(), Watch::default());
-        let mut layers = Layers::new(320 << 20);
-        let mut before: Vec<u8> = Vec::new();
+        let mut layers = Layers::new(BYTES);
         for round in 0..2 {
             if !image.mount() {
                 return;
@@ -219,17 +258,12 @@ fn every_block_is_what_xfs_db_says_and_stays_so() {
             let mut known = HashMap::new();
             sizes(&image.mnt(), &mut known);
             image.unmount();
-            let now = std::fs::read(image.file()).expect("read");
+            let (mut now, written) = (image.open(), image.written());
             if round == 0 {
-                layout.read(&mut &now[..], &mut layers, &watch);
+                layout.read(&mut now, &mut layers, &watch);
             } else {
                 // What the volume would have seen being written, a range for each piece of 4 KiB.
-                let pieces = now.chunks(4096).zip(before.chunks(4096)).enumerate();
-                let written = pieces.filter(|(_, (a, b))| a != b);
-                let written: Vec<_> = written
-                    .map(|(i, _)| i as u64 * 4096..(i as u64 + 1) * 4096)
-                    .collect();
-                layout.refresh(&mut &now[..], &mut layers, &watch, Some(&written));
+                layout.refresh(&mut now, &mut layers, &watch, Some(&written));
             }
             assert_eq!(layout.trouble, None, "{options:?}");
             settle(&mut layers);
@@ -249,9 +283,21 @@ fn every_block_is_what_xfs_db_says_and_stays_so() {
                     "{options:?}: no block of class {class}"
                 );
             }
-            before = now;
         }
         assert_eq!(layout.looks.full, 1);
+    }
+}
+
+/// The first bytes of an image, and nothing but zeros behind them.
+struct Front(Vec<u8>);
+
+impl Bytes for Front {
+    fn read(&mut self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        buf.fill(0);
+        let from = self.0.get(offset as usize..).unwrap_or_default();
+        let n = from.len().min(buf.len());
+        buf[..n].copy_from_slice(&from[..n]);
+        Ok(())
     }
 }
 
@@ -260,31 +306,24 @@ fn damaged_images_cost_classes_only() {
     let Some(image) = Image::make(&[]) else {
         return;
     };
-    let sound = std::fs::read(image.file()).expect("read");
+    let mut part = Front(vec![0; 1 << 20]);
+    image.open().read_exact_at(&mut part.0, 0).expect("read");
+    let sound = part.0.clone();
     let mut x = 5u64;
     let mut next = |n: u64| {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (x >> 33) % n
     };
-    // The first group's headers, trees and inodes.
-    let mut part = sound.clone();
-    for _ in 0..60 {
-        let at: Vec<usize> = (0..=next(12)).map(|_| next(128 << 10) as usize).collect();
-        let old: Vec<u8> = at.iter().map(|&i| part[i]).collect();
-        for &i in &at {
-            part[i] = [0, 1, 0x7f, 0xff, next(256) as u8][next(5) as usize];
+    for _ in 0..200 {
+        for _ in 0..=next(12) {
+            // The first group's headers, trees and inodes.
+            let i = next(128 << 10) as usize;
+            part.0[i] = [0, 1, 0x7f, 0xff, next(256) as u8][next(5) as usize];
         }
-        let len = if next(4) == 0 {
-            next(1 << 20) as usize
-        } else {
-            part.len()
-        };
-        let mut layers = Layers::new(320 << 20);
-        let mut layout = Layout::default();
-        layout.read(&mut &part[..len], &mut layers, &Watch::default());
-        for (&i, &b) in at.iter().zip(&old).rev() {
-            part[i] = b;
-        }
+        let len = if next(4) == 0 { next(1 << 20) } else { 1 << 20 };
+        part.0.truncate(len as usize);
+        let mut layers = Layers::new(BYTES);
+        Layout::default().read(&mut part, &mut layers, &Watch::default());
+        part.0.clone_from(&sound);
     }
-    assert!(part == sound);
 }

@@ -15,7 +15,6 @@
 //! | `observe.rs` | series |
 //! | `phases.rs` | a run in phases, by class |
 //! | `hit_only.rs` | the same policies without time |
-//! | `used.rs` | what devices did for a class |
 //! | `report.rs` | the figures |
 //!
 //! Nothing here decides placement, and no decision depends on anything but setup and trace: equal runs give equal
@@ -33,11 +32,11 @@ mod shape;
 mod source;
 mod spread;
 mod touched;
-mod used;
 mod world;
 
 pub use cost::Cost;
 pub use digest::Digest;
+pub use isotherm_models::cost::Used;
 pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
 pub use phases::{Phase, PhaseClass, Reply};
 pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
@@ -46,7 +45,6 @@ pub use shape::{Drive, Place, SLOTS_MAX, Shape};
 pub use source::{BATCH, Memory, Records, Source, Synthetic, TraceFile, Volumes};
 pub(crate) use touched::each_batch;
 pub use touched::{Rows, Touched, span, touched};
-pub use used::Used;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

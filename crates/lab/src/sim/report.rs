@@ -10,7 +10,7 @@ use super::cost::Cost;
 
 use super::observe::Series;
 use super::phases::{Phase, Reply};
-use super::used::Used;
+use isotherm_models::cost::Used;
 
 /// Figures of a run. Those of time and energy are `None` in hit-only runs. They count what came after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

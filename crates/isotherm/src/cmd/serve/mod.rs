@@ -3,11 +3,12 @@
 mod device;
 mod ending;
 mod fronts;
-mod live;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use isotherm_control::fronts::Fronts;
+use isotherm_control::live::Live;
 use isotherm_live::classes::Keeper;
 use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::Way;
@@ -19,9 +20,8 @@ use crate::control::server::Control;
 use crate::events_file::EventsFile;
 use crate::place::Registered;
 use crate::tap::Tap;
-use crate::{Failure, classes_kept, notify};
-use fronts::Fronts;
-use live::Live;
+use crate::{Failure, notify};
+use isotherm_control::classes_kept;
 
 /// Serve until stopped.
 ///

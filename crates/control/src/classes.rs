@@ -5,8 +5,9 @@ use isotherm_core::policy::priority;
 use isotherm_core::qos::Standing;
 use isotherm_core::stats::{CLASSES, ClassCounters, TierWork};
 use isotherm_core::{Engine, Nanos, Slot, TierId, World};
-use isotherm_lab::qos;
 use isotherm_live::Handle;
+use isotherm_models::cost::Used;
+use isotherm_words::qos;
 use serde_json::{Map, Value, json};
 
 /// Slots of the fastest tier looked at in one visit to the engine's thread.
@@ -152,7 +153,7 @@ fn with(more: &Value, mut row: Value) -> Value {
 /// What devices did for a class, moves included, by the names of `sim --json`; null where data sheets do not say it.
 pub fn used(work: Option<&TierWork>) -> Value {
     let none = TierWork::default();
-    let u = isotherm_lab::sim::Used::of(work.unwrap_or(&none));
+    let u = Used::of(work.unwrap_or(&none));
     json!({
         "device_time_s": u.device_time_s, "fast_read_bytes": u.fast_read_bytes,
         "fast_write_bytes": u.fast_write_bytes, "slow_read_bytes": u.slow_read_bytes,

@@ -1,12 +1,12 @@
-//! What devices did for a class, in seconds, joules and dollars.
+//! What devices did for a class of data, in seconds, joules and dollars.
 
+use super::Tariff;
 use isotherm_core::stats::{TierWork, Work};
-use isotherm_models::cost::Tariff;
 use serde::Serialize;
 use std::sync::LazyLock;
 
 /// The tariff that runs are priced by (GreenDM, table 7.1).
-pub(super) const TARIFF: &str = "lipa-2013";
+pub const TARIFF: &str = "lipa-2013";
 /// Energy of less than this is priced as a small customer's.
 const SMALL_KW: f64 = 1.0;
 
@@ -47,7 +47,7 @@ impl Used {
         let known = |n: u64, unit: f64| (n > 0).then(|| n as f64 * unit);
         let energy_j = known(all.energy_nj, 1e-9);
         let wear_usd = known(all.wear_fusd, 1e-15);
-        let paid = energy_j.zip(*KWH_USD).map(|(j, usd)| j / 3.6e6 * usd);
+        let paid = energy_j.zip(*KWH_USD).map(|(j, usd)| j / super::KWH * usd);
         Used {
             device_time_s: all.busy.as_secs_f64(),
             fast_read_bytes: work[0].bytes_read,
@@ -61,7 +61,7 @@ impl Used {
     }
 
     /// Of what came between two looks.
-    pub(super) fn between(now: Option<&TierWork>, before: Option<&TierWork>) -> Used {
+    pub fn between(now: Option<&TierWork>, before: Option<&TierWork>) -> Used {
         let none = TierWork::default();
         let (now, before) = (now.unwrap_or(&none), before.unwrap_or(&none));
         let mut work = none;

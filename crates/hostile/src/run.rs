@@ -213,6 +213,8 @@ pub(super) struct Run {
     pub(super) gone: Option<Disk>,
     /// Its dirty copies were given up, which no record may say yet.
     pub(super) accept: bool,
+    /// Only the process died, and it had answered nothing that the next one would not find.
+    kept: bool,
     /// What is there now is what there is.
     pub(super) adopt: bool,
     /// The last session let the mirror lag so that a disk could sleep.
@@ -259,6 +261,7 @@ impl Run {
             did: Did::default(),
             gone: None,
             accept: false,
+            kept: false,
             adopt: false,
             sleepy: false,
             kept: None,
@@ -362,6 +365,7 @@ impl Run {
         if rng.one_in(6) {
             p.moves_max = Some(1 + rng.below(3) as u16);
         }
+        p.kept_writes = rng.one_in(4);
         p
     }
 
@@ -389,6 +393,7 @@ impl Run {
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
+            self.kept = false;
             // Who comes to rely on the mirror alone may come then.
             if self.s.lose_fast && self.gone.is_none() {
                 self.degraded(disks)?;
@@ -398,7 +403,7 @@ impl Run {
         let found = find(disks, &self.sb);
         let mode = self.mode();
         let (fuse, mutant) = (None, self.s.mutant);
-        open(
+        let opened = open(
             &mut Disks {
                 disks,
                 fuse,
@@ -407,7 +412,12 @@ impl Run {
             &found,
             mode,
         )
-        .map_err(|e| format!("recovery refused: {e}"))
+        .map_err(|e| format!("recovery refused: {e}"))?;
+        if std::mem::take(&mut self.kept) {
+            // Only the process had died, and the members were flushed just now.
+            self.truth.flushed(self.truth.moment());
+        }
+        Ok(opened)
     }
 
     fn mode(&mut self) -> Mode {
@@ -451,6 +461,7 @@ impl Run {
             ..self.budgets(life)
         };
         self.sleepy = params.sleep_hold.is_some();
+        let engine_keeps = params.kept_writes;
         let mut engine = Engine::new(opened, self.policy(life)?, params);
         let rng = Rng::new(self.rng.draw());
         let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);
@@ -515,6 +526,8 @@ impl Run {
             self.did.crashes += 1;
             // Now and then only the process dies. Power fails later, if at all: in recovery, or with the next life.
             let dies = self.rng.one_in(4);
+            // (What is found by itself raises no counter: older copies are told by rounds.)
+            self.kept = dies && engine_keeps && !self.s.rollback && !engine.has_failed();
             let (mut disks, rng) = if dies { world.die() } else { world.crash() };
             self.rng = rng;
             self.put_back(&disks, false)?;

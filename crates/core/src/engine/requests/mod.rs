@@ -42,6 +42,8 @@ struct Req {
     end: u64,
     bytes: u32,
     fua: bool,
+    /// Durable, or at least to be found by the next server: not answered before a record says where it is.
+    found: bool,
     class: u8,
     arrived: Nanos,
     /// Device operations and waiting pieces, plus one while pieces are being handed out.
@@ -117,13 +119,16 @@ impl Requests {
         };
         let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
         let fua = req.fua && !(zeroes && g.broken(Mutant::ZeroesForgetFua));
+        let fua = fua && !g.broken(Mutant::ForgetFua);
+        let kept = g.params.kept_writes && !g.broken(Mutant::ForgetKept);
         let r = self.list.insert(Req {
             tag: req.tag,
             op: req.op,
             start,
             end,
             bytes: req.len,
-            fua: fua && !g.broken(Mutant::ForgetFua),
+            fua,
+            found: fua || kept,
             class: req.class,
             arrived: g.clock,
             left: 1,
@@ -137,7 +142,7 @@ impl Requests {
                 self.start_odd_write(p, r, req.offset);
             }
             RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
-                self.list.at(r).needs_round = fua;
+                self.list.at(r).needs_round = fua || kept;
                 self.hand_out_discard(p, r);
                 self.piece_done(p, r);
             }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::device;
 use crate::Failure;
 use crate::args::ServeArgs;
+use crate::control::beside;
 
 /// What can be told to be wrong before a volume is opened.
 ///
@@ -94,6 +95,7 @@ pub(super) fn kinds(
             target: args.iscsi_name.clone(),
             secrets: secrets(args)?,
             allow_remote: args.iscsi_allow_remote,
+            reservations: beside(&args.volume, ".reservations"),
         }));
     }
     if args.ublk {
@@ -164,6 +166,12 @@ impl Shown {
     /// Who still uses the volume, in words; empty when nobody does.
     pub(super) fn users(&mut self) -> Vec<String> {
         self.all.iter_mut().filter_map(|f| f.users()).collect()
+    }
+
+    /// Those whose users would not hear of it if the server was killed.
+    pub(super) fn outliving(&self) -> Vec<String> {
+        let outliving = self.all.iter().filter(|f| f.outlives());
+        outliving.flat_map(|f| f.names()).collect()
     }
 
     /// Takes away what can be without taking it from somebody.

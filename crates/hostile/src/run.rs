@@ -3,7 +3,7 @@
 use super::Rng;
 use super::audit::audit;
 use super::chaos::Chaos;
-use super::clients::Pending;
+use super::clients::{Pending, read_all};
 use super::disk::{Disk, Disks};
 use super::rollback::Kept;
 use super::truth::{self, CELL, Truth};
@@ -15,9 +15,7 @@ use isotherm_core::store::OpenError;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{self, MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
-use isotherm_core::{
-    Engine, Event, ExtentId, IoError, MemberId, Nanos, Request, RequestOp, Tag, TierId, World,
-};
+use isotherm_core::{Engine, Event, ExtentId, MemberId, Nanos, Tag, TierId, World};
 use std::collections::BTreeMap;
 
 /// What the volume looks like. All have 4 KiB extents of 512 B blocks and very small journal rings.
@@ -713,41 +711,4 @@ impl Run {
         })?;
         Ok(alive)
     }
-}
-
-/// Read the whole volume, an extent at a time.
-pub(super) fn read_all(
-    engine: &mut Engine,
-    world: &mut Hostile,
-    volume: u64,
-) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
-    let mut all = Vec::new();
-    let mut run = Loop::new();
-    for i in 0..volume / 4096 {
-        let tag = Tag(1_000_000 + i as u32);
-        world.give(tag, 4096, 0, None);
-        let req = Request {
-            tag,
-            op: RequestOp::Read,
-            offset: i * 4096,
-            len: 4096,
-            fua: false,
-            class: 0,
-        };
-        run.tell(engine, world, Event::Arrived(req));
-        let mut patience = 10_000;
-        run.run(engine, world, |_, engine, world| {
-            let replies = world.take_replies();
-            if let Some(r) = replies.iter().find(|r| r.0 == tag) {
-                all.push(r.1.map(|()| world.take(tag)));
-                return Ok(Next::Stop);
-            }
-            patience -= 1;
-            if patience == 0 {
-                return Err(String::from("a read is never answered"));
-            }
-            Ok(Next::Wait(engine.next_wake()))
-        })?;
-    }
-    Ok(all)
 }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::outbox::{Body, Ends, Item, Kind};
 use super::pdu::{Command, What, header, put};
+use super::reservations::use_of;
 use super::scsi::{self, Sense, Task};
 use super::session::{Session, Stop};
 use super::transfer::{Held, Sink, Transfer};
@@ -70,7 +71,7 @@ impl Session {
             && !self
                 .shared
                 .reservations()
-                .allow(&self.nexus, scsi::use_of(&c.cdb))
+                .allow(&self.nexus, use_of(&c.cdb))
     }
 
     /// Units other than 0: they can be asked whether they are there.

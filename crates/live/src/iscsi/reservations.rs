@@ -50,6 +50,19 @@ pub enum Use {
     Changes,
 }
 
+/// That of a command.
+pub fn use_of(cdb: &[u8; 16]) -> Use {
+    match cdb[0] {
+        // What a disk says to everybody; reservations have rules of their own for who may change them.
+        0x00 | 0x03 | 0x12 | 0x25 | 0xa0 | 0x5e | 0x5f => Use::Asks,
+        0x9e if cdb[1] & 0x1f == 0x10 => Use::Asks,
+        // START.
+        0x1b if cdb[4] & 0xf1 == 1 => Use::Asks,
+        0x08 | 0x28 | 0x88 | 0xa8 | 0x2f | 0x8f | 0xaf | 0x9e | 0x1a | 0x5a => Use::Reads,
+        _ => Use::Changes,
+    }
+}
+
 /// A reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {

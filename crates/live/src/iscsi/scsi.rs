@@ -1,7 +1,6 @@
 //! Commands of SPC-4 and SBC-3: what is asked, and what goes wrong. No I/O.
 
 use super::pdu::{u32_at, u64_at};
-use super::reservations::Use;
 use isotherm_core::IoError;
 
 /// Most bytes of one read, write or write-same.
@@ -228,19 +227,6 @@ impl Blocks {
     }
 }
 
-/// What a command does, as far as reservations go.
-pub fn use_of(cdb: &[u8; 16]) -> Use {
-    match cdb[0] {
-        // What a disk says to everybody; reservations have rules of their own for who may change them.
-        0x00 | 0x03 | 0x12 | 0x25 | 0xa0 | 0x5e | 0x5f => Use::Asks,
-        0x9e if cdb[1] & 0x1f == 0x10 => Use::Asks,
-        // START.
-        0x1b if cdb[4] & 0xf1 == 1 => Use::Asks,
-        0x08 | 0x28 | 0x88 | 0xa8 | 0x2f | 0x8f | 0xaf | 0x9e | 0x1a | 0x5a => Use::Reads,
-        _ => Use::Changes,
-    }
-}
-
 /// Understands a command to the disk.
 ///
 /// # Errors
@@ -283,7 +269,6 @@ pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
             class: cdb[6] & 0x1f,
         },
         0x41 | 0x93 => write_same(disk, cdb)?,
-        0x5e if cdb[1] & 0x1f > 3 => return Err(Sense::FIELD),
         0x5e => Task::ReserveIn {
             action: cdb[1] & 0x1f,
             room: u16_at(cdb, 7) as usize,

@@ -4,7 +4,7 @@ use isotherm_core::RequestOp;
 
 use super::outbox::{AtVolume, Body, Ends};
 use super::pdu::Command;
-use super::reservations::{Order, Refusal};
+use super::reservations::{Order, Refusal, use_of};
 use super::scsi::{self, Sense, Task};
 use super::session::Session;
 use super::transfer::{Owed, Sink, zero};
@@ -15,7 +15,7 @@ impl Session {
     /// fences its initiator off can wait for it.
     fn admit(&self, c: &Command) -> Option<AtVolume> {
         let all = self.shared.reservations();
-        let passes = c.lun != 0 || all.allow(&self.nexus, scsi::use_of(&c.cdb));
+        let passes = c.lun != 0 || all.allow(&self.nexus, use_of(&c.cdb));
         passes.then(|| self.outbox.enter_volume())
     }
 

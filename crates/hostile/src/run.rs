@@ -212,7 +212,7 @@ pub(super) struct Run {
     /// Its dirty copies were given up, which no record may say yet.
     pub(super) accept: bool,
     /// Only the process died, and it had answered nothing that the next one would not find.
-    kept: bool,
+    found: bool,
     /// What is there now is what there is.
     pub(super) adopt: bool,
     /// The last session let the mirror lag so that a disk could sleep.
@@ -259,7 +259,7 @@ impl Run {
             did: Did::default(),
             gone: None,
             accept: false,
-            kept: false,
+            found: false,
             adopt: false,
             sleepy: false,
             kept: None,
@@ -391,7 +391,7 @@ impl Run {
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
-            self.kept = false;
+            self.found = false;
             // Who comes to rely on the mirror alone may come then.
             if self.s.lose_fast && self.gone.is_none() {
                 self.degraded(disks)?;
@@ -411,7 +411,7 @@ impl Run {
             mode,
         )
         .map_err(|e| format!("recovery refused: {e}"))?;
-        if std::mem::take(&mut self.kept) {
+        if std::mem::take(&mut self.found) {
             // Only the process had died, and the members were flushed just now.
             self.truth.flushed(self.truth.moment());
         }
@@ -525,7 +525,7 @@ impl Run {
             // Now and then only the process dies. Power fails later, if at all: in recovery, or with the next life.
             let dies = self.rng.one_in(4);
             // (What is found by itself raises no counter: older copies are told by rounds.)
-            self.kept = dies && engine_keeps && !self.s.rollback && !engine.has_failed();
+            self.found = dies && engine_keeps && !self.s.rollback && !engine.has_failed();
             let (mut disks, rng) = if dies { world.die() } else { world.crash() };
             self.rng = rng;
             self.put_back(&disks, false)?;

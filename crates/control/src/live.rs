@@ -196,6 +196,15 @@ impl Live {
     /// Set numbers, all or none.
     fn set(&self, values: &[(String, f64)]) -> Result<Value, String> {
         let _one = self.setting();
+        if values.iter().any(|(k, v)| k == "kept_writes" && *v == 0.0) {
+            let outliving = self.fronts.lock().outliving();
+            if !outliving.is_empty() {
+                return Err(format!(
+                    "kept_writes: users of {} go on after a crash of the server without hearing of it, so it stays on",
+                    outliving.join(" and ")
+                ));
+            }
+        }
         let wanted = values.to_vec();
         let (outcome, params, name) = self.on_engine(move |engine, world| {
             let now = world.now();

@@ -4,6 +4,7 @@
 mod atomics {
     pub use loom::sync::atomic::{AtomicBool, Ordering, fence};
 }
+#[expect(clippy::duplicate_mod, reason = "compiled once more, with the atomics above")]
 #[path = "doorbell.rs"]
 mod doorbell;
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+pub mod atlas;
 pub mod classes;
 pub mod cmd;
 pub mod control;
@@ -18,6 +19,7 @@ pub mod demo;
 mod events_file;
 pub mod failure;
 pub mod figures;
+pub mod frame;
 pub mod http;
 pub mod human;
 pub mod json;
@@ -32,6 +34,7 @@ pub mod reference;
 pub mod table;
 pub mod tap;
 mod trace_plot;
+pub mod view;
 
 pub use failure::Failure;
 pub use isotherm_lab::{policy_spec, size};

@@ -31,6 +31,17 @@ pub enum Request {
         /// Byte of the volume.
         offset: u64,
     },
+    /// What lies where: see `atlas.rs`.
+    Map {
+        /// First extent.
+        from: u64,
+        /// The one behind the last.
+        to: u64,
+        /// Cells at most.
+        cells: u32,
+    },
+    /// Moves that ended lately and those under way.
+    Moves,
     /// Change parameters.
     Set {
         /// Names and values; all or none are set.

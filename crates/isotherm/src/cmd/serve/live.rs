@@ -38,6 +38,7 @@ pub(super) struct Live {
     pub(super) read_only: bool,
     pub(super) missing: Vec<u8>,
     pub(super) recovery: Value,
+    pub(super) limits: figures::Limits,
     pub(super) ends: Mutex<Sender<End>>,
     /// The block device, once there is one.
     pub(super) device: super::device::Told,
@@ -138,12 +139,19 @@ impl Live {
         status["device"] = device.clone();
         drop(device);
         let elapsed = self.elapsed();
+        let stops = self.limits.start_stops.clone();
         let sleep: Vec<(bool, Value)> = self.on_engine(move |e, w| {
             let members = e.space().geo.members.len() as u8;
             let one = |m| {
                 (
                     e.is_asleep(MemberId(m)),
-                    figures::sleep(e, w.now(), elapsed, m),
+                    figures::sleep(
+                        e,
+                        w.now(),
+                        elapsed,
+                        m,
+                        stops.get(usize::from(m)).copied().flatten(),
+                    ),
                 )
             };
             (0..members).map(one).collect()
@@ -322,6 +330,7 @@ impl Service for Live {
                 let mut stats =
                     self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
                 stats["failure"] = failure;
+                stats["wear_limit_bytes"] = json!(self.limits.written);
                 stats["front_ends"] = self.fronts.lock().figures();
                 let fast = classes::quick_contents(&self.handle)?;
                 let (counters, counts, front_end) = self.on_engine(|e, w| {
@@ -340,6 +349,8 @@ impl Service for Live {
                 let (config, offset) = (self.config(), *offset);
                 self.on_engine(move |e, w| figures::why(e, w.now(), &config, offset))?
             }
+            Request::Map { from, to, cells } => crate::atlas::map(&self.handle, *from, *to, *cells),
+            Request::Moves => self.on_engine(|e, w| crate::atlas::moves(e, w.now())),
             Request::Set { values, words } if words.is_empty() => self.set(values),
             Request::Set { values, words } => self.set_words(values, words),
             Request::Policy { policy } => self.set_policy(policy),
@@ -372,6 +383,32 @@ impl Service for Live {
 
     fn end_events(&self) {
         self.handle.end_events();
+    }
+}
+
+/// The volume that this process serves, for the web view.
+pub(super) struct Own(pub(super) Arc<Live>);
+
+impl crate::view::Asked for Own {
+    fn volumes(&self) -> Vec<isotherm_web::Listed> {
+        let live = &self.0;
+        let failure = live.handle.failure();
+        let state = match (&failure, live.missing.is_empty()) {
+            (Some(_), _) => "failed",
+            (None, false) => "degraded",
+            (None, true) => "serving",
+        };
+        vec![isotherm_web::Listed {
+            id: live.volume.display().to_string(),
+            name: live.config().name,
+            state: state.to_owned(),
+            note: failure.map(|f| f.reason.clone()),
+            served: true,
+        }]
+    }
+
+    fn ask(&self, _volume: &str, request: &Request) -> Result<Value, String> {
+        self.0.answer(request)
     }
 }
 

@@ -75,6 +75,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         read_only: args.read_only,
         missing,
         recovery,
+        limits: crate::figures::Limits::of(&config),
         ends: Mutex::new(ends),
         device: shown,
     });
@@ -83,6 +84,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
     let control = Control::start(&socket, service.clone())?;
     let metrics = start_metrics(args, &service)?;
+    let own = Arc::new(crate::view::View::new(live::Own(Arc::clone(&service))));
+    let web = crate::view::start(args.web.as_ref(), &args.web_view, own)?;
     let way = Way {
         engine: server.handle(),
         port: tap.clone(),
@@ -106,7 +109,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let patience = Duration::from_secs(args.stop_timeout);
     let waiting = ending::wait(&ended, &server, &fronts, patience)?;
     notify::tell("STOPPING=1\nSTATUS=writing everything down");
-    drop((keeper, metrics, registered));
+    drop((keeper, metrics, web, registered));
     // Front ends first, so that nothing new comes; then what was handed over is served and written down.
     fronts.end();
     tap.end();

@@ -23,6 +23,7 @@ pub mod frame;
 pub mod http;
 pub mod human;
 pub mod json;
+pub mod log;
 pub mod member;
 pub mod metrics;
 pub mod notify;

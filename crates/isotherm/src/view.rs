@@ -188,6 +188,10 @@ pub fn start(
         (Some(file), false) => format!(", token in {}", file.display()),
         (None, _) => ", read-only".to_owned(),
     };
-    eprintln!("isotherm: web view at {}{allowed}", server.address());
+    tracing::info!(
+        address = server.address(),
+        "web view at {}{allowed}",
+        server.address()
+    );
     Ok(Some(server))
 }

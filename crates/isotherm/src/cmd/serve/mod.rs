@@ -101,7 +101,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         fronts.lock().add(started);
     }
     for note in &notes {
-        eprintln!("isotherm: {note}");
+        tracing::warn!("{note}");
     }
     let registered = Registered::new(&args.volume);
     let watch = notify::Watch::start(server.handle());
@@ -176,12 +176,15 @@ fn say(line: &str) {
 
 fn report(volume: &Volume) {
     for note in volume.notes() {
-        eprintln!("isotherm: {note}");
+        tracing::warn!("{note}");
     }
     let r = volume.report();
     if !r.was_clean {
-        eprintln!(
-            "isotherm: recovered: checkpoint {} with {} records, {} journal blocks with {} records, {} from the mirror; {} extents mapped",
+        tracing::info!(
+            checkpoint = r.checkpoint,
+            records = r.journal_records,
+            mapped = r.mapped,
+            "recovered: checkpoint {} with {} records, {} journal blocks with {} records, {} from the mirror; {} extents mapped",
             r.checkpoint,
             r.checkpoint_records,
             r.journal_blocks,
@@ -191,12 +194,10 @@ fn report(volume: &Volume) {
         );
     }
     for note in &r.notes {
-        eprintln!("isotherm: {note}");
+        tracing::warn!("{note}");
     }
     if r.incomplete {
-        eprintln!(
-            "isotherm: the map may lack extents: what it lacks reads as an error, not as zeros"
-        );
+        tracing::warn!("the map may lack extents: what it lacks reads as an error, not as zeros");
     }
 }
 
@@ -208,7 +209,7 @@ fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
     }
     let words = lost.words();
     if accept {
-        eprintln!("isotherm: {words}");
+        tracing::warn!("{words}");
         return Ok(());
     }
     Err(Failure::failed(format!(
@@ -235,6 +236,10 @@ fn start_metrics(
     };
     let service = Arc::clone(service);
     let server = crate::metrics::start(address, move || service.snapshot())?;
-    eprintln!("isotherm: metrics at {}", server.address());
+    tracing::info!(
+        address = server.address(),
+        "metrics at {}",
+        server.address()
+    );
     Ok(Some(server))
 }

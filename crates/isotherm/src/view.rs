@@ -131,9 +131,15 @@ impl<A: Asked> Source for View<A> {
     }
 
     fn look(&self, volume: &str) -> Result<Value, String> {
+        let mut seen = self.asked.ask(volume, &Request::Look).map_err(|e| {
+            if e.starts_with("not a request") {
+                return "it is served by an older program: stop it and serve it again".to_owned();
+            }
+            e
+        })?;
         let now = Sample {
-            stats: self.asked.ask(volume, &Request::Stats)?,
-            status: self.asked.ask(volume, &Request::Status)?,
+            stats: seen["stats"].take(),
+            status: seen["status"].take(),
             at: Instant::now(),
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -82,11 +82,12 @@ function live(state, text) {
   $('figures').classList.toggle('stale', state !== 'live');
 }
 
-/// Said once, so that a screen reader does not repeat it every second: the time in it is rounded there.
+/// A screen reader hears it when something changed, not whenever the time in it goes on.
 function sentence(state, text) {
   $('state').dataset.state = state;
-  const quiet = text.replace(/ for [\d.]+ s\.$/, ' since less than two minutes.');
-  if ($('sentence').textContent !== quiet) $('sentence').textContent = quiet;
+  if ($('sentence').textContent !== text) $('sentence').textContent = text;
+  const news = text.replace(/^(Serving [a-z-]+) for .*/, '$1.');
+  if ($('said').textContent !== news) $('said').textContent = news;
 }
 
 // ---- what is told ----
@@ -262,7 +263,7 @@ async function start() {
       follow(one.id);
       break;
     }
-    if (known) sentence('wait', 'No volume is served on this machine: `isotherm serve` does that, `isotherm list` shows what there is.');
+    if (known) sentence('wait', 'No volume is served on this machine. “isotherm serve” serves one, “isotherm list” shows what there is.');
     await new Promise((r) => setTimeout(r, RETRY_MS[Math.min(tries, RETRY_MS.length - 1)]));
   }
   setInterval(() => {

@@ -79,7 +79,7 @@ export class Chart {
       if (f === 0 || f === 0.5 || f === 1) c.fillText(f === 0 ? '0' : this.words(top * f), left - 6, at);
     }
     c.textBaseline = 'alphabetic';
-    for (let m = 0; m <= SPAN / 60; m += 2) {
+    for (let m = 0; m <= SPAN / 60; m += w < 480 ? 5 : 2) {
       const at = x(to - m * 60);
       c.textAlign = m === 0 ? 'right' : m * 60 === SPAN ? 'left' : 'center';
       c.fillText(m === 0 ? 'now' : `${m} min`, at, h - 4);

@@ -23,6 +23,13 @@ function decode(text) {
   return out;
 }
 
+/// Every so-manieth cell, as many as the strip has room for: an image is not that wide.
+function thinned(answer) {
+  const cells = Math.min(answer.cells, STRIP * 4);
+  const some = (values) => Uint8Array.from({ length: cells }, (_, i) => values[Math.floor((i * answer.cells) / cells)]);
+  return { cells, place: some(answer.place), heat: some(answer.heat) };
+}
+
 export class HeatMap {
   /// `ask(from, to, bins)` and `explain(offset)` are promises; `parts` are the elements of the page.
   constructor(parts, ask, explain) {
@@ -116,10 +123,10 @@ export class HeatMap {
       answer.place = decode(answer.place);
       answer.heat = decode(answer.heat);
       this.seen = answer;
-      if (isWhole) this.whole = answer;
+      if (isWhole) this.whole = thinned(answer);
       else if (!this.whole) {
         const all = await this.ask(0, this.extents, Math.min(STRIP * 4, this.extents));
-        this.whole = { ...all, place: decode(all.place), heat: decode(all.heat) };
+        this.whole = thinned({ ...all, place: decode(all.place), heat: decode(all.heat) });
       }
       this.told = performance.now();
       this.draw();

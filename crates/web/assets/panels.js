@@ -17,9 +17,9 @@ export function tiles(f) {
   const energy = f.energy;
   $('tiles').replaceChildren(
     tile('Served from the fast tier', percent(f.served_fast), `${count(f.reads_per_s + f.writes_per_s)} requests/s`),
-    tile('Reads', `${count(f.reads_per_s)}/s`, rate(f.read_bytes_per_s), `mean ${time(f.read_mean_s)}, p99 ${time(f.read_p99_s)}`),
-    tile('Writes', `${count(f.writes_per_s)}/s`, rate(f.written_bytes_per_s), `mean ${time(f.write_mean_s)}, p99 ${time(f.write_p99_s)}`),
-    tile('Newer in the cache alone', bytes(f.dirty_bytes), f.draining ? `${count(f.draining_left)} ${f.draining} being given up` : null, `${count(f.queue)} requests wait`),
+    tile('Reads', `${count(f.reads_per_s)}/s`, rate(f.read_bytes_per_s), `mean ${time(f.read_mean_s)}`, `p99 ${time(f.read_p99_s)}`),
+    tile('Writes', `${count(f.writes_per_s)}/s`, rate(f.written_bytes_per_s), `mean ${time(f.write_mean_s)}`, `p99 ${time(f.write_p99_s)}`),
+    tile('Dirty data', bytes(f.dirty_bytes), 'in the cache alone', f.draining ? `${count(f.draining_left)} ${f.draining} being given up` : null, `${count(f.queue)} requests wait`),
     energy
       ? tile('Power', `${(f.power_w ?? energy.mean_w).toFixed(1)} W`, `${energy.kwh_per_day.toFixed(2)} kWh a day`, 'by the models of the devices')
       : tile('Power', '–', 'known for paced members only'),
@@ -42,6 +42,7 @@ export function tiers(f) {
   $('tiers').replaceChildren(el('div', { class: 'bars' }, ...rows));
 }
 
+const HEADS = ['Member', 'Health', 'Tier', 'Read', 'Written', 'By moves', 'Sleep'];
 const HEALTH = { well: 'well', errors: 'errors', missing: 'missing', failed: 'failed' };
 
 function sleepWords(m) {
@@ -56,20 +57,25 @@ function sleepWords(m) {
 
 export function members(f) {
   const n = f.tiers.length;
-  const head = ['Member', 'Health', 'Tier', 'Read', 'Written', 'By moves', 'Sleep'].map((h, i) => el('th', { scope: 'col', class: i >= 3 && i <= 5 ? 'num' : null }, h));
-  const rows = f.members.map((m) =>
-    el(
+  const head = HEADS.map((h, i) => el('th', { scope: 'col', class: i >= 3 && i <= 5 ? 'num' : null }, h));
+  const rows = f.members.map((m) => {
+    const row = el(
       'tr',
       {},
       el('td', { class: 'path' }, m.path, m.paced ? el('span', { class: 'quiet' }, ` (as slow as ${m.paced})`) : null),
       el('td', {}, el('span', { class: `badge ${m.health}` }, HEALTH[m.health] ?? m.health), m.errors > 0 ? ` ${count(m.errors)}` : ''),
-      el('td', {}, tierName(m.tier, n)),
+      el('td', { class: 'short' }, tierName(m.tier, n)),
       el('td', { class: 'num' }, bytes(m.bytes_read)),
       el('td', { class: 'num' }, bytes(m.bytes_written)),
       el('td', { class: 'num' }, bytes(m.move_bytes_read + m.move_bytes_written)),
       el('td', {}, sleepWords(m)),
-    ),
-  );
+    );
+    // On a phone a row is a list, and each figure says what it is.
+    [...row.cells].forEach((cell, i) => {
+      if (i > 0) cell.dataset.label = HEADS[i];
+    });
+    return row;
+  });
   const table = $('members');
   table.replaceChildren(table.caption, el('thead', {}, el('tr', {}, ...head)), el('tbody', {}, ...rows));
 }
@@ -192,6 +198,6 @@ export function policy(p, change, said) {
     });
     pick.style.maxWidth = '100%';
     parts.push(el('p', { class: 'row' }, set), el('h3', {}, 'Another policy'), el('p', {}, pick, ' ', swap), done);
-  } else parts.push(el('p', { class: 'quiet' }, 'This view changes nothing: `isotherm set` does, or a view that was started with --web-control and a token.'));
+  } else parts.push(el('p', { class: 'quiet' }, 'This view changes nothing: ', el('code', {}, 'isotherm set'), ' does, or a view that was started with ', el('code', {}, '--web-control'), ' and a token.'));
   box.replaceChildren(...parts.filter(Boolean));
 }

@@ -31,6 +31,8 @@ pub enum Request {
         /// Byte of the volume.
         offset: u64,
     },
+    /// `stats` and `status` together, without what takes a walk over the fastest tier: for whoever asks every second.
+    Look,
     /// What lies where: see `atlas.rs`.
     Map {
         /// First extent.

@@ -67,11 +67,11 @@ fn say_failure(server: &Server, said: &mut bool) {
     *said = true;
     crate::notify::tell(&format!("STATUS=FAILED: {failure}: writes are refused"));
     let at = failure.at.duration_since(std::time::UNIX_EPOCH);
-    let (member, path) = failure.member.clone().unzip();
+    let member = failure.member.as_ref();
     tracing::error!(
-        reason = failure.reason,
-        member,
-        path = path.map(tracing::field::display),
+        reason = failure.reason.as_str(),
+        member = member.map(|m| m.0),
+        path = member.map(|m| tracing::field::display(m.1.display())),
         errno = failure.errno,
         "volume failed: {failure} (at {} s since 1970): writes and flushes are refused from now on, reads go on; stop it, check the devices, serve again",
         at.unwrap_or_default().as_secs()

@@ -100,7 +100,33 @@ impl Live {
             .ok_or_else(|| "the volume is closing".to_owned())
     }
 
-    fn status(&self) -> Result<Value, String> {
+    /// All figures; what the fastest tier holds by class only with `contents`, since that takes a walk over it.
+    fn stats(&self, contents: bool) -> Result<Value, String> {
+        let (config, elapsed) = (self.config(), self.elapsed());
+        let failure = figures::failure(&self.handle);
+        let mut stats = self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
+        stats["failure"] = failure;
+        stats["wear_limit_bytes"] = json!(self.limits.written);
+        stats["front_ends"] = self.fronts.lock().figures();
+        let fast = if contents {
+            classes::quick_contents(&self.handle)?
+        } else {
+            None
+        };
+        let (counters, counts, front_end) = self.on_engine(|e, w| {
+            let c = w.classifier();
+            let of = c
+                .as_ref()
+                .map(|c| (c.counts, c.front_end()))
+                .unwrap_or_default();
+            (e.counters().classes.clone(), of.0, of.1)
+        })?;
+        stats["by_class"] = Value::Object(classes::by_class(&counters, fast.as_ref()));
+        stats["classes"] = classes::sources(&self.handle, &counts, front_end);
+        Ok(stats)
+    }
+
+    fn status(&self, contents: bool) -> Result<Value, String> {
         let config = self.config();
         let mut status = describe(&self.volume, &config);
         let (geo, mapped, params, copies) = self.on_engine(|e, _| {
@@ -126,7 +152,14 @@ impl Live {
             ("mapped_extents", json!(mapped)),
             ("copies", copies),
             ("params", params),
-            ("fast_bytes_by_class", self.fast_by_class()?),
+            (
+                "fast_bytes_by_class",
+                if contents {
+                    self.fast_by_class()?
+                } else {
+                    Value::Null
+                },
+            ),
             ("front_ends", json!(self.fronts.lock().names())),
             ("pid", json!(std::process::id())),
             ("program", json!(crate::cmd::ask::PROGRAM)),
@@ -323,27 +356,10 @@ impl Live {
 impl Service for Live {
     fn answer(&self, request: &Request) -> Result<Value, String> {
         match request {
-            Request::Status => self.status(),
-            Request::Stats => {
-                let (config, elapsed) = (self.config(), self.elapsed());
-                let failure = figures::failure(&self.handle);
-                let mut stats =
-                    self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
-                stats["failure"] = failure;
-                stats["wear_limit_bytes"] = json!(self.limits.written);
-                stats["front_ends"] = self.fronts.lock().figures();
-                let fast = classes::quick_contents(&self.handle)?;
-                let (counters, counts, front_end) = self.on_engine(|e, w| {
-                    let c = w.classifier();
-                    let of = c
-                        .as_ref()
-                        .map(|c| (c.counts, c.front_end()))
-                        .unwrap_or_default();
-                    (e.counters().classes.clone(), of.0, of.1)
-                })?;
-                stats["by_class"] = Value::Object(classes::by_class(&counters, fast.as_ref()));
-                stats["classes"] = classes::sources(&self.handle, &counts, front_end);
-                Ok(stats)
+            Request::Status => self.status(true),
+            Request::Stats => self.stats(true),
+            Request::Look => {
+                Ok(json!({"stats": self.stats(false)?, "status": self.status(false)?}))
             }
             Request::Why { offset } => {
                 let (config, offset) = (self.config(), *offset);

@@ -63,27 +63,34 @@ pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
         let what = REFUSED.iter().find(|r| r.0 == why).map(|r| r.1);
         json!({"why": why, "count": n, "what": what})
     });
-    json!({
+    let mut all = json!({
         "time_unix_s": unix, "name": o.name, "sentence": o.sentence, "well": o.well,
         "failed": !status["failure"].is_null(), "failure": status["failure"], "degraded": status["degraded"],
         "read_only": status["read_only"], "policy": o.policy, "paced": o.paced, "seconds": o.seconds, "elapsed_s": elapsed,
         "volume_bytes": stats["volume_bytes"], "extent_bytes": extent,
         "extents": stats["volume_bytes"].as_u64().unwrap_or(0).div_ceil(extent),
         "tiers": tiers.collect::<Vec<_>>(), "served_fast": served_fast,
+        "moves": moves.collect::<Vec<_>>(), "moving": o.moving, "refusals": refusals.collect::<Vec<_>>(),
+        "device": status["device"], "front_ends": status["front_ends"],
+    });
+    let rest = json!({
         "reads_per_s": o.per_s[0], "writes_per_s": o.per_s[1], "flushes_per_s": o.per_s[2],
         "read_bytes_per_s": o.bytes_per_s[0], "written_bytes_per_s": o.bytes_per_s[1],
         "read_mean_s": o.mean_s[0], "write_mean_s": o.mean_s[1], "read_p99_s": o.p99_s[0], "write_p99_s": o.p99_s[1],
-        "moves": moves.collect::<Vec<_>>(), "moving": o.moving, "refusals": refusals.collect::<Vec<_>>(),
         "dirty_bytes": o.dirty, "draining": stats["copies"]["draining"], "draining_left": stats["copies"]["draining_left"],
         "queue": o.queue, "errors": o.errors, "power_w": o.power_w, "energy": energy(stats, elapsed), "wear": wear(stats, elapsed),
-        "classes": classes(stats), "members": members(stats, status), "device": status["device"],
-        "front_ends": status["front_ends"],
+        "classes": classes(stats), "members": members(stats, status),
         // The first look has means since serving began, which are no point of a curve.
         "point": (!o.whole).then(|| json!([
             rounded(unix), rounded(o.per_s[0]), rounded(o.per_s[1]), rounded(o.bytes_per_s[0]), rounded(o.bytes_per_s[1]),
             o.mean_s[0], o.mean_s[1], o.dirty, o.power_w, served_fast,
         ])),
-    })
+    });
+    // One macro call would exceed the compiler's recursion limit.
+    for (k, v) in rest.as_object().into_iter().flatten() {
+        all[k.as_str()] = v.clone();
+    }
+    all
 }
 
 /// Curves need no more than a tenth.

@@ -55,7 +55,7 @@ impl Asked for Machine {
 }
 
 fn listed(volume: &Path) -> Listed {
-    let one = crate::cmd::list::describe(volume);
+    let one = crate::cmd::list::glance(volume);
     let word = |k: &str| one[k].as_str().map(str::to_owned);
     let state = word("state").unwrap_or_default();
     Listed {

@@ -79,7 +79,12 @@ export async function events(volume, signal, hear) {
           else if (line.startsWith('data:')) data += line.slice(5).trimStart();
         }
         text = text.slice(end + 2);
-        if (data) hear(name, JSON.parse(data));
+        try {
+          if (data) hear(name, JSON.parse(data));
+        } catch (e) {
+          // A fault of the page is none of the connection.
+          reportError(e);
+        }
       }
     }
   } catch (e) {

@@ -107,7 +107,10 @@ impl Followed {
 
     fn note(&self, seen: Result<Value, String>) {
         let (event, data, point) = match seen {
-            Ok(frame) => ("frame", frame.to_string(), frame.get("point").cloned()),
+            Ok(frame) => {
+                let point = frame.get("point").filter(|p| !p.is_null()).cloned();
+                ("frame", frame.to_string(), point)
+            }
             Err(why) => ("gone", json!({"why": why}).to_string(), None),
         };
         let told = Told {

@@ -125,12 +125,6 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// The text of an element.
-    pub fn text(&mut self, id: &str) -> String {
-        let text = self.eval(&format!("document.getElementById('{id}').innerText"));
-        text.as_str().unwrap_or_default().to_owned()
-    }
-
     /// Until an expression is true.
     pub fn wait(&mut self, expression: &str) {
         let begun = Instant::now();

@@ -35,7 +35,7 @@ fn blocks(page: &str) -> Vec<String> {
 }
 
 /// What pages call it, and what it is here; longer names first.
-const STAND_INS: [(&str, &str); 13] = [
+const STAND_INS: [(&str, &str); 14] = [
     ("/dev/isotherm/", "$T/dev/"),
     ("/dev/nvme0n1p3", "$T/fast.img"),
     ("/dev/sda", "$T/slow.img"),
@@ -49,6 +49,8 @@ const STAND_INS: [(&str, &str); 13] = [
     ("/disk", "$T/disk"),
     ("/pool", "$T/mnt/pool"),
     ("/dev/isotherm", "$T/dev"),
+    // As long a trace takes a minute.
+    ("gen:postmark", "gen:postmark,scale=0.02"),
 ];
 
 fn with_stand_ins(text: &str) -> String {
@@ -58,11 +60,8 @@ fn with_stand_ins(text: &str) -> String {
         let mut out = String::new();
         let mut rest = text.as_str();
         while let Some(at) = rest.find(page) {
-            let inside = rest[..at]
-                .chars()
-                .next_back()
-                .is_some_and(|c| c.is_alphanumeric());
             out += &rest[..at];
+            let inside = out.chars().next_back().is_some_and(char::is_alphanumeric);
             out += if inside { page } else { here };
             rest = &rest[at + page.len()..];
         }

@@ -92,9 +92,11 @@ impl<A: Asked> View<A> {
         let name = text.split(',').next().unwrap_or_default();
         let mut meanings: Map<String, Value> = Map::new();
         for k in KNOBS {
+            // Errors say the name before it.
+            let range = k.range.split_once(": ").map_or(k.range, |r| r.1);
             meanings.insert(
                 k.name.to_owned(),
-                json!({"what": format!("{} ({})", k.what, k.range), "default": null, "of": "engine"}),
+                json!({"what": format!("{} ({})", k.what, range), "default": null, "of": "engine"}),
             );
         }
         let preset = PRESETS.iter().find(|p| p.name == name);

@@ -4,8 +4,8 @@ import { colour, el } from './words.js';
 
 /// Seconds without a point after which a curve has a gap.
 const GAP = 12;
-/// Seconds that are shown.
-const SPAN = 600;
+/// Seconds that are shown: the least that hold all points.
+const SPANS = [120, 300, 600];
 
 function ceilingOf(max) {
   if (!(max > 0)) return 1;
@@ -44,7 +44,8 @@ export class Chart {
   /// Those within the span, and where it begins and ends.
   visible() {
     const to = this.points.at(-1)?.[0] ?? Date.now() / 1000;
-    const from = to - SPAN;
+    const span = SPANS.find((s) => to - (this.points[0]?.[0] ?? to) <= s) ?? SPANS.at(-1);
+    const from = to - span;
     return { from, to, points: this.points.filter((p) => p[0] >= from) };
   }
 
@@ -61,7 +62,7 @@ export class Chart {
     let max = 0;
     for (const p of points) for (const s of this.series) max = Math.max(max, p[s.at] ?? 0);
     const top = ceilingOf(max);
-    const [left, right, above, below] = [62, 8, 8, 20];
+    const [left, right, above, below] = [68, 8, 8, 20];
     const x = (t) => left + ((t - from) / (to - from)) * (w - left - right);
     const y = (v) => above + (1 - v / top) * (h - above - below);
     this.x = x;
@@ -79,10 +80,12 @@ export class Chart {
       if (f === 0 || f === 0.5 || f === 1) c.fillText(f === 0 ? '0' : this.words(top * f), left - 6, at);
     }
     c.textBaseline = 'alphabetic';
-    for (let m = 0; m <= SPAN / 60; m += w < 480 ? 5 : 2) {
+    const minutes = (to - from) / 60;
+    const step = minutes <= 2 ? 0.5 : minutes <= 5 ? 1 : w < 480 ? 5 : 2;
+    for (let m = 0; m <= minutes; m += step) {
       const at = x(to - m * 60);
-      c.textAlign = m === 0 ? 'right' : m * 60 === SPAN ? 'left' : 'center';
-      c.fillText(m === 0 ? 'now' : `${m} min`, at, h - 4);
+      c.textAlign = m === 0 ? 'right' : m === minutes ? 'left' : 'center';
+      c.fillText(m === 0 ? 'now' : m < 1 ? `${m * 60} s` : `${m} min`, at, h - 4);
     }
     for (const s of this.series) {
       c.strokeStyle = colour(s.colour);
@@ -126,7 +129,7 @@ export class Chart {
     const value = (p, s) => `${s.name} ${p[s.at] === null || p[s.at] === undefined ? '–' : this.words(p[s.at])}`;
     this.canvas.setAttribute(
       'aria-label',
-      `${this.name}, the last ten minutes. ${last ? `Now: ${this.series.map((s) => value(last, s)).join(', ')}.` : ''}`,
+      `${this.name}, the last minutes. ${last ? `Now: ${this.series.map((s) => value(last, s)).join(', ')}.` : ''}`,
     );
     this.keys.replaceChildren(
       ...this.series.map((s) => {

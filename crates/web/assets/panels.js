@@ -164,14 +164,14 @@ export function policy(p, change, said) {
       inputs.set(key, { input, text, value });
       shown = input;
     }
-    const tr = el('tr', {}, el('td', {}, key), el('td', {}, shown), el('td', { class: 'quiet' }, m?.default ?? ''), el('td', {}, m?.what ?? ''));
+    const tr = el('tr', {}, el('td', {}, key), el('td', {}, shown), m?.of === 'engine' ? null : el('td', { class: 'quiet' }, m?.default ?? ''), el('td', {}, m?.what ?? ''));
     return tr;
   };
   const all = Object.entries(p.params);
   const group = (of, title) => {
     const rows = all.filter(([k]) => (p.meanings[k]?.of ?? 'policy') === of);
     if (rows.length === 0) return [];
-    const head = ['Name', 'Now', 'Default', 'Meaning'].map((h) => el('th', { scope: 'col' }, h));
+    const head = ['Name', 'Now', ...(of === 'policy' ? ['Default'] : []), 'Meaning'].map((h) => el('th', { scope: 'col' }, h));
     return [el('h3', {}, title), el('div', { class: 'scroll' }, el('table', { class: 'params' }, el('caption', { class: 'off' }, title), el('thead', {}, el('tr', {}, ...head)), el('tbody', {}, ...rows.map(row))))];
   };
   const parts = [...head, ...group('policy', 'Parameters of the policy'), ...group('engine', 'Of the engine, for every policy')];

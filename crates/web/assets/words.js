@@ -1,4 +1,4 @@
-// Figures as people read them: as the program prints them in a terminal.
+// Figures as people read them: three digits, as the program prints them in a terminal.
 
 function scaled(n, step, units) {
   let unit = 0;
@@ -19,7 +19,7 @@ export function time(s) {
   if (s === null || s === undefined) return '–';
   if (s <= 0) return '0';
   if (s < 1e-3) return `${(s * 1e6).toFixed(0)} µs`;
-  if (s < 1) return `${(s * 1e3).toFixed(2)} ms`;
+  if (s < 1) return `${(s * 1e3).toFixed(s < 9.995e-3 ? 2 : s < 99.95e-3 ? 1 : 0)} ms`;
   if (s < 90) return `${s.toFixed(1)} s`;
   const minutes = Math.round(s / 60);
   const [d, h, m] = [Math.floor(minutes / 1440), Math.floor(minutes / 60) % 24, minutes % 60];

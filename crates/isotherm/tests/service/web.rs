@@ -216,6 +216,8 @@ fn the_page_works_in_a_browser() {
     let call =
         format!("films --nbd unix:{nbd} --web 127.0.0.1:{port} --web-control --web-token {token}");
     let served = m.serve(&call);
+    // Most of it was written at some time.
+    io(&m, &nbd, &["write -P 3 0 300M", "flush"]);
     let fio = load(&nbd);
     let url = format!("http://127.0.0.1:{port}/");
     b.open(&url, 1280, 900, false);

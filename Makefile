@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -27,6 +27,7 @@ deps:
 test: deps
 	$(CARGO) fmt --all --check
 	scripts/tidy
+	scripts/site --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	rm -f target/suites-run-twice
@@ -82,6 +83,15 @@ vm-boot:
 report-check:
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium
 	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm-report --test report_browser -- --nocapture
+
+# The web view in a real browser, clicked through under load; pictures to look at stay in target/tmp
+web-check:
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium fio
+	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm --test service -- --nocapture web::the_page_works
+
+# The documentation as a site in target/site, with mdBook
+site:
+	scripts/site
 
 # The Python package as users get it: built and installed by pip, its tests (a dask cluster among them), the example. Not in
 # `test`: built cold it takes longer than three minutes, and it needs an interpreter and a package index;

@@ -4,7 +4,10 @@
 mod atomics {
     pub use loom::sync::atomic::{AtomicBool, Ordering, fence};
 }
-#[expect(clippy::duplicate_mod, reason = "compiled once more, with the atomics above")]
+#[expect(
+    clippy::duplicate_mod,
+    reason = "compiled once more, with the atomics above"
+)]
 #[path = "doorbell.rs"]
 mod doorbell;
 

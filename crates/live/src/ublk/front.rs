@@ -238,8 +238,9 @@ fn take_over(control: Control, info: DeviceInfo, params: &Params, way: &Way) -> 
         .end_recovery(id)
         .map_err(|e| words(id, "does not go on", &e))?;
     shown.is_left = false;
-    eprintln!(
-        "isotherm: ublk: took /dev/ublkb{id} over from process {}: its users go on",
+    tracing::info!(
+        device = id,
+        "ublk: took /dev/ublkb{id} over from process {}: its users go on",
         info.pid
     );
     Ok(shown)
@@ -368,14 +369,18 @@ impl Shown {
             return;
         }
         if let Err(e) = self.control.stop(self.id) {
-            eprintln!("isotherm: {}", words(self.id, "does not stop", &e));
+            tracing::warn!(device = self.id, "{}", words(self.id, "does not stop", &e));
         }
         for thread in self.threads.drain(..) {
             // A panic there was reported already.
             let _ = thread.join();
         }
         if let Err(e) = self.control.delete(self.id) {
-            eprintln!("isotherm: {}", words(self.id, "cannot be removed", &e));
+            tracing::warn!(
+                device = self.id,
+                "{}",
+                words(self.id, "cannot be removed", &e)
+            );
         }
         if let Some(link) = self.link.take() {
             let ours = format!("../ublkb{}", self.id);

@@ -178,8 +178,9 @@ pub(super) fn run(plan: Plan, ready: &SyncSender<io::Result<()>>) {
         return;
     }
     if let Err(e) = queue.serve() {
-        eprintln!(
-            "isotherm: ublk queue {}: {e}: its requests wait until the volume is served again",
+        tracing::error!(
+            queue = queue.plan.queue,
+            "ublk queue {}: {e}: its requests wait until the volume is served again",
             queue.plan.queue
         );
     }

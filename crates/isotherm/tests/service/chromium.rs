@@ -183,12 +183,25 @@ impl Browser {
 
     /// The whole page as a picture, in `target/tmp`.
     pub fn picture(&mut self, name: &str) {
-        // Fonts and the next frame.
-        self.eval("document.fonts.ready.then(() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r(true)))))");
-        let shot = self.order(
-            "Page.captureScreenshot",
+        self.shoot(
+            name,
             &json!({"format": "png", "captureBeyondViewport": true}),
         );
+    }
+
+    /// Its upper part, for the documentation.
+    pub fn upper_part(&mut self, name: &str, width: u32, height: u32) {
+        let clip = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": 1});
+        self.shoot(
+            name,
+            &json!({"format": "png", "captureBeyondViewport": true, "clip": clip}),
+        );
+    }
+
+    fn shoot(&mut self, name: &str, how: &Value) {
+        // Fonts and the next frame.
+        self.eval("document.fonts.ready.then(() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r(true)))))");
+        let shot = self.order("Page.captureScreenshot", how);
         let text = shot["data"].as_str().expect("a picture");
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png"));
         let out = std::fs::File::create(&file).expect("made");

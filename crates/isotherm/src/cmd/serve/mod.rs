@@ -3,11 +3,12 @@
 mod device;
 mod ending;
 mod fronts;
-mod live;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use isotherm_control::fronts::Fronts;
+use isotherm_control::live::Live;
 use isotherm_live::classes::Keeper;
 use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::Way;
@@ -20,8 +21,6 @@ use crate::events_file::EventsFile;
 use crate::place::Registered;
 use crate::tap::Tap;
 use crate::{Failure, notify};
-use fronts::Fronts;
-use live::Live;
 
 /// Serve until stopped.
 ///
@@ -84,7 +83,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
     let control = Control::start(&socket, service.clone())?;
     let metrics = start_metrics(args, &service)?;
-    let own = Arc::new(crate::view::View::new(live::Own(Arc::clone(&service))));
+    let own = Arc::new(crate::view::View::new(crate::view::Own(Arc::clone(
+        &service,
+    ))));
     let web = crate::view::start(args.web.as_ref(), &args.web_view, own)?;
     let way = Way {
         engine: server.handle(),

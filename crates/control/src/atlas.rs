@@ -14,7 +14,7 @@ const PER_VISIT: u64 = 4096;
 /// Extents looked at for one map. Where a range has more, a share of them is, evenly spaced.
 const LOOKED_MAX: u64 = 131_072;
 /// Cells of a map at most.
-pub const CELLS_MAX: u32 = isotherm_web::BINS_MAX;
+pub const CELLS_MAX: u32 = 131_072;
 /// Moves of one answer.
 const MOVES: usize = 40;
 /// Of these, as many are explained.

@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-power soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -53,6 +53,10 @@ soak-kill9:
 soak-kills:
 	ISOTHERM_KILLS=100 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture a_database
 	ISOTHERM_KILLS=10 $(CARGO) test --locked -p isotherm --test postgres -- --nocapture
+
+# kill -9 twenty times under each front end of this machine; ublk: scripts/vm-ublk in a guest (root, for the loop device)
+soak-fronts:
+	ISOTHERM_KILLS=20 $(CARGO) test --locked -p isotherm --test front_ends -- --nocapture kills
 
 # The power fails under the real world; members drop what was not flushed (root)
 soak-power:

@@ -14,6 +14,7 @@
 
 pub mod atlas;
 pub mod classes;
+pub mod classes_kept;
 pub mod client;
 pub mod entry;
 pub mod failure;
@@ -118,6 +119,13 @@ pub enum ClassesAsk {
         source: String,
         /// Ask it.
         on: bool,
+    },
+    /// Promise classes bandwidth, latency or a share.
+    Promise {
+        /// `CLASSES+KEY=VALUE…` and `depth=N`.
+        rows: Vec<String>,
+        /// Forget what was promised before.
+        anew: bool,
     },
     /// Look at the file systems on the volume anew.
     Again,

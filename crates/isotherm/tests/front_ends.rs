@@ -2,6 +2,9 @@
 //! where the kernel has it.
 
 mod common;
+#[path = "front_ends/kills.rs"]
+mod kills;
+mod proof;
 
 use common::{Place, fits};
 use isotherm_live::iscsi::testing::Initiator;
@@ -94,10 +97,14 @@ fn what_was_flushed_survives_kill_9_for_a_client_that_comes_back() {
                 "{n}"
             );
         }
+        if round > 1 {
+            assert!(read(&mut i, 40_000, 0, 4096) == [round - 1; 4096]);
+        }
         write(&mut i, u64::from(round) * 2048, 0, &vec![round; 1 << 20]);
         assert_eq!(i.command(&FLUSH, 0, &[]).expect("answered").status, 0);
-        // Unflushed, and half sent: these may be lost, nothing else.
+        // Answered and not flushed: the initiator would not hear that it was lost.
         write(&mut i, 40_000, 0, &[round; 4096]);
+        // Half sent: this may be lost, nothing else.
         i.immediate = 512;
         i.begin(
             &Initiator::blocks(WRITE, 50_000, 64, 0, false),

@@ -55,6 +55,13 @@ impl Sense {
     /// What was read is not what it should be.
     pub const DIFFERS: Sense = Sense(14, 0x1d, 0);
 
+    /// Unit attention: somebody cleared all registrations.
+    pub const PREEMPTED: Sense = Sense(6, 0x2a, 3);
+    /// Unit attention: the reservation that a registrant shared is gone.
+    pub const RELEASED: Sense = Sense(6, 0x2a, 4);
+    /// Unit attention: somebody took the registration away.
+    pub const UNREGISTERED: Sense = Sense(6, 0x2a, 5);
+
     /// Of an error of the volume.
     pub fn of(error: IoError, reading: bool) -> Sense {
         match error {
@@ -126,6 +133,22 @@ pub enum Task {
         /// Room may be given up.
         unmap: bool,
     },
+    /// What is reserved, and by whom?
+    ReserveIn {
+        /// Service action.
+        action: u8,
+        /// Bytes of the answer.
+        room: usize,
+    },
+    /// Register, reserve, take away; parameters follow as so many bytes of data.
+    ReserveOut {
+        /// Service action.
+        action: u8,
+        /// Scope and type.
+        scope_type: u8,
+        /// Bytes of data.
+        data: u32,
+    },
     /// Which blocks are mapped, from this byte on, in at most so many bytes?
     Status {
         /// First byte.
@@ -140,7 +163,7 @@ impl Task {
     pub fn data_in(&self, block: u32) -> u32 {
         match self {
             Task::Write(e) | Task::Compare(e) => e.len,
-            Task::Unmap { data, .. } => *data,
+            Task::Unmap { data, .. } | Task::ReserveOut { data, .. } => *data,
             Task::WriteSame { zeros: false, .. } => block,
             _ => 0,
         }
@@ -246,7 +269,16 @@ pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
             class: cdb[6] & 0x1f,
         },
         0x41 | 0x93 => write_same(disk, cdb)?,
-        // Reservations (5e, 5f, 16, 17, 56, 57) among others: see docs/serving.md.
+        0x5e => Task::ReserveIn {
+            action: cdb[1] & 0x1f,
+            room: u16_at(cdb, 7) as usize,
+        },
+        0x5f => Task::ReserveOut {
+            action: cdb[1] & 0x1f,
+            scope_type: cdb[2],
+            data: u32_at(cdb, 5),
+        },
+        // Legacy RESERVE and RELEASE (16, 17, 56, 57) among others: see docs/serving.md.
         _ => return Err(Sense::OPCODE),
     };
     if writes && disk.read_only {
@@ -422,7 +454,8 @@ mod tests {
             ),
             (&[0x88, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0], Sense::FIELD),
             (&[0x28, 0x20, 0, 0, 0, 0, 0, 0, 1, 0], Sense::FIELD),
-            (&[0x5e, 0, 0, 0, 0, 0, 0, 0, 8, 0], Sense::OPCODE),
+            (&[0x16, 0, 0, 0, 0, 0], Sense::OPCODE),
+            (&[0x5e, 4, 0, 0, 0, 0, 0, 0, 8, 0], Sense::FIELD),
             (&[0x93, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], Sense::FIELD),
         ] {
             assert_eq!(task(&disk(), &cdb(bytes)), Err(want), "{bytes:x?}");

@@ -140,7 +140,7 @@ pub(super) struct Plan {
     pub queue: u16,
     pub depth: u16,
     pub counts: Arc<Counts>,
-    /// Nothing is answered before it is durable: the device outlives us, and its users hear of no crash.
+    /// Nothing is answered before it is durable: the device's users were told that there is no cache to flush.
     pub durable: bool,
 }
 

@@ -1,6 +1,7 @@
 //! The iSCSI target against an initiator of ours and against libiscsi's programs: data, classes, login, faulty and vanished peers.
 
 mod programs;
+mod reservations;
 
 use isotherm_core::RequestOp;
 use isotherm_live::iscsi::chap::Secrets;
@@ -209,14 +210,12 @@ fn ranges_are_given_up_and_written_over_alike() {
     assert!(back[32 * 512..48 * 512].chunks(512).all(|b| b == block));
     assert!(back[64 * 512..80 * 512].iter().all(|b| *b == 0));
     assert!(back[80 * 512..] == data[80 * 512..65536]);
-    // A list that is cut short, and a reservation, are refused by their names.
+    // A list that is cut short, and a reservation of the old kind, are refused by their names.
     let cut = i
         .command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 16, 0], 0, &list[..16])
         .unwrap();
     assert_eq!(cut.sense, Some((5, 0x26, 0)));
-    let reserve = i
-        .command(&[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &[0; 24])
-        .unwrap();
+    let reserve = i.command(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap();
     assert_eq!(reserve.sense, Some((5, 0x20, 0)));
 }
 

@@ -22,17 +22,10 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// None, with words, where there is no chromium; an error where `ISOTHERM_NEED_CHROMIUM` wants one.
+    /// None, with words, unless `ISOTHERM_NEED_CHROMIUM` asks for one (`make web-check`): it takes a minute or two.
     pub fn start() -> Option<Browser> {
-        let there = Command::new("sh")
-            .args(["-c", "command -v chromium"])
-            .output();
-        if !there.is_ok_and(|o| o.status.success()) {
-            assert!(
-                std::env::var_os("ISOTHERM_NEED_CHROMIUM").is_none(),
-                "there is no chromium"
-            );
-            eprintln!("skipped: there is no chromium here (make web-check installs it)");
+        if std::env::var_os("ISOTHERM_NEED_CHROMIUM").is_none() {
+            eprintln!("skipped: make web-check runs it in a real browser");
             return None;
         }
         let home = tempfile::tempdir().expect("a directory");

@@ -57,7 +57,7 @@ pub struct Live {
     pub missing: Vec<u8>,
     /// What opening found.
     pub recovery: Value,
-    /// What drives and budgets allow.
+    /// What the members may take in their lives.
     pub limits: figures::Limits,
     /// Whoever ends serving hears this.
     pub ends: Mutex<Sender<End>>,
@@ -160,15 +160,13 @@ impl Live {
             let geo = e.space().geo.clone();
             (geo, mapped, figures::params(e), figures::copies(e))
         })?;
+        let state = if self.handle.failure().is_some() {
+            "failed"
+        } else {
+            "serving"
+        };
         for (k, v) in [
-            (
-                "state",
-                json!(if self.handle.failure().is_some() {
-                    "failed"
-                } else {
-                    "serving"
-                }),
-            ),
+            ("state", json!(state)),
             ("failure", figures::failure(&self.handle)),
             ("read_only", json!(self.read_only)),
             ("degraded", json!(!self.missing.is_empty())),

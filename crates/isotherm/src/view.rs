@@ -16,6 +16,11 @@ use crate::control::client::connect;
 use crate::frame::frame;
 use crate::overview::Sample;
 use crate::{Failure, place};
+use isotherm_control::live::Live;
+use isotherm_control::server::Service;
+
+// A page may ask for as many cells as a volume answers with.
+const _: () = assert!(isotherm_web::BINS_MAX <= isotherm_control::atlas::CELLS_MAX);
 
 /// A server that does not answer in this time hangs.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -29,6 +34,33 @@ pub trait Asked: Send + Sync + 'static {
     /// # Errors
     /// One line.
     fn ask(&self, volume: &str, request: &Request) -> Result<Value, String>;
+}
+
+/// The volume that this process serves.
+pub struct Own(pub Arc<Live>);
+
+impl Asked for Own {
+    fn volumes(&self) -> Vec<Listed> {
+        let live = &self.0;
+        let failure = live.handle.failure();
+        let state = match (&failure, live.missing.is_empty()) {
+            (Some(_), _) => "failed",
+            (None, false) => "degraded",
+            (None, true) => "serving",
+        };
+        let config = live.config.lock().unwrap_or_else(PoisonError::into_inner);
+        vec![Listed {
+            id: live.volume.display().to_string(),
+            name: config.name.clone(),
+            state: state.to_owned(),
+            note: failure.map(|f| f.reason.clone()),
+            served: true,
+        }]
+    }
+
+    fn ask(&self, _volume: &str, request: &Request) -> Result<Value, String> {
+        self.0.answer(request)
+    }
 }
 
 /// All volumes of the machine, through their control sockets.

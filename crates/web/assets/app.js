@@ -105,7 +105,6 @@ function show(f) {
   const about = `${bytes(f.volume_bytes)} in extents of ${bytes(f.extent_bytes)}, policy ${f.policy}${device}.${paced}`;
   if ($('about').textContent !== about) $('about').textContent = about;
   $('figures').hidden = false;
-  $('ask-token').hidden = true;
   panels.tiles(f);
   panels.tiers(f);
   panels.members(f);

@@ -3,7 +3,6 @@
 mod device;
 mod ending;
 mod fronts;
-mod own;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -86,7 +85,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
     let control = Control::start(&socket, service.clone())?;
     let metrics = start_metrics(args, &service)?;
-    let own = Arc::new(crate::view::View::new(own::Own(Arc::clone(&service))));
+    let own = Arc::new(crate::view::View::new(crate::view::Own(Arc::clone(
+        &service,
+    ))));
     let web = crate::view::start(args.web.as_ref(), &args.web_view, own)?;
     let way = Way {
         engine: server.handle(),

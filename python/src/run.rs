@@ -69,6 +69,7 @@ pub fn sim(
         seed,
         host_w: host_power,
         settings,
+        qos: isotherm_core::qos::Spec::default(),
         discards,
         observe: Observe {
             time_bins,

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod classes;
+pub mod classes_kept;
 pub mod client;
 pub mod entry;
 pub mod failure;
@@ -104,6 +105,13 @@ pub enum ClassesAsk {
         source: String,
         /// Ask it.
         on: bool,
+    },
+    /// Promise classes bandwidth, latency or a share.
+    Promise {
+        /// `CLASSES+KEY=VALUE…` and `depth=N`.
+        rows: Vec<String>,
+        /// Forget what was promised before.
+        anew: bool,
     },
     /// Look at the file systems on the volume anew.
     Again,

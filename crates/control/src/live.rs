@@ -9,6 +9,7 @@ use isotherm_core::engine::is_knob;
 use isotherm_core::{MemberId, Nanos, World};
 use isotherm_live::recorder::Recording;
 use isotherm_live::{Handle, VolumeConfig};
+use isotherm_words::qos;
 use serde_json::{Value, json};
 
 use isotherm_words::policy_spec::param_words;
@@ -145,6 +146,10 @@ impl Live {
             ("copies", copies),
             ("params", params),
             ("fast_bytes_by_class", self.fast_by_class()?),
+            (
+                "qos",
+                self.on_engine(|e, w| classes::promised(e, w.now()))?.into(),
+            ),
             ("front_ends", json!(self.fronts.lock().names())),
             ("pid", json!(std::process::id())),
             ("program", json!(crate::PROGRAM)),
@@ -291,6 +296,20 @@ impl Live {
         Ok(json!({"policy": text, "params": params, "copies": copies}))
     }
 
+    /// Promise classes something, and keep that for the next start.
+    fn promise(&self, rows: &[String], anew: bool) -> Result<Value, String> {
+        let _one = self.setting();
+        let before = if anew { Vec::new() } else { self.config().qos };
+        let spec = qos::spec(before.iter().chain(rows).map(String::as_str))?;
+        let items = qos::items(&spec);
+        let qos = self.on_engine(move |engine, world| {
+            engine.promise(world.now(), spec);
+            classes::promised(engine, world.now())
+        })?;
+        self.keep_config(|config| config.qos = items)?;
+        Ok(json!({"qos": qos}))
+    }
+
     fn classes(&self, what: &ClassesAsk) -> Result<Value, String> {
         match what {
             ClassesAsk::Show => classes::show(&self.handle),
@@ -300,6 +319,7 @@ impl Live {
                 ranges,
             } => classes::say(&self.handle, source, *anew, ranges),
             ClassesAsk::Ranges { from } => Ok(classes::ranges(&self.handle, *from)),
+            ClassesAsk::Promise { rows, anew } => self.promise(rows, *anew),
             ClassesAsk::Again => {
                 let looked = self.handle.classes().look(&self.handle, true);
                 looked.map_err(|_| "the volume is closing".to_owned())?;
@@ -352,15 +372,19 @@ impl Service for Live {
                 stats["failure"] = failure;
                 stats["front_ends"] = self.fronts.lock().figures();
                 let fast = classes::quick_contents(&self.handle)?;
-                let (counters, counts, front_end) = self.on_engine(|e, w| {
+                let (counters, counts, front_end, own, qos) = self.on_engine(|e, w| {
                     let c = w.classifier();
                     let of = c
                         .as_ref()
                         .map(|c| (c.counts, c.front_end()))
                         .unwrap_or_default();
-                    (e.counters().classes.clone(), of.0, of.1)
+                    let c = e.counters();
+                    let qos = classes::promised(e, w.now());
+                    (c.classes.clone(), of.0, of.1, c.own_work, qos)
                 })?;
                 stats["by_class"] = Value::Object(classes::by_class(&counters, fast.as_ref()));
+                stats["own_work"] = classes::used(Some(&own));
+                stats["qos"] = qos.into();
                 stats["classes"] = classes::sources(&self.handle, &counts, front_end);
                 Ok(stats)
             }

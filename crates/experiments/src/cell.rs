@@ -114,6 +114,7 @@ impl Cell {
             discards: true,
             observe: self.observe,
             settings: Vec::new(),
+            qos: isotherm_core::qos::Spec::default(),
         })
     }
 }

@@ -12,6 +12,7 @@ pub mod directed;
 pub mod disk;
 pub mod image;
 mod loss;
+mod promises;
 mod rollback;
 pub mod run;
 pub mod truth;

@@ -12,10 +12,9 @@ use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Drain, Mutant, Params};
 use isotherm_core::policy::{self, Policy, Refusal};
 use isotherm_core::run::{Loop, Next};
-use isotherm_core::store::OpenError;
-use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{self, MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
+use isotherm_core::store::{OpenError, open::Mode};
 use isotherm_core::{Engine, Event, ExtentId, MemberId, Nanos, Tag, TierId, World};
 use std::collections::BTreeMap;
 
@@ -468,6 +467,7 @@ impl Run {
         if life > 0 {
             self.verify(&mut engine, &mut world, volume)?;
         }
+        super::promises::promise(self.s.seed, life, &mut engine, &mut world);
         world.faults = self.s.faults;
         let last = life + 1 == self.s.lives;
         // Some lives before the last end well, too: what a clean close promises is void for later crashes.

@@ -18,4 +18,4 @@ pub mod sim;
 pub mod sweep;
 
 pub use error::LabError;
-pub use isotherm_words::{policy_spec, size};
+pub use isotherm_words::{policy_spec, qos, size};

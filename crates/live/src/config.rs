@@ -10,6 +10,7 @@ pub use fields::{Field, IO, MEMBER, TOP};
 use isotherm_core::engine::Params;
 use isotherm_core::load::Cost;
 use isotherm_core::policy::{BuildError, ParamError, Policy};
+use isotherm_core::qos::Spec;
 use isotherm_models::{DeviceModel, Options, Sheet, SheetError, Span, sheet};
 use isotherm_words::policy_spec::PolicySpec;
 use serde::{Deserialize, Serialize};
@@ -200,6 +201,9 @@ pub struct VolumeConfig {
     pub extent: Size,
     /// `name,key=value…`
     pub policy: String,
+    /// What classes are promised, `CLASSES+KEY=VALUE…` each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qos: Vec<String>,
     /// See [`IoConfig`].
     #[serde(default)]
     pub io: IoConfig,
@@ -296,6 +300,7 @@ impl VolumeConfig {
             ));
         }
         build_policy(&self.policy)?;
+        self.promises()?;
         self.io.check().map_err(|e| format!("[io]: {e}"))?;
         self.check_budgets().map_err(|e| format!("[io]: {e}"))?;
         if self.members.is_empty() || self.members.len() > 16 {
@@ -319,6 +324,15 @@ impl VolumeConfig {
     /// As [`build_policy`].
     pub fn build_policy(&self) -> Result<Box<dyn Policy>, String> {
         build_policy(&self.policy)
+    }
+
+    /// What classes are promised.
+    ///
+    /// # Errors
+    /// The row that is wrong.
+    pub fn promises(&self) -> Result<Spec, String> {
+        let rows = self.qos.iter().map(String::as_str);
+        isotherm_words::qos::spec(rows).map_err(|e| format!("qos: {e}"))
     }
 }
 

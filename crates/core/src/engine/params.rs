@@ -59,6 +59,9 @@ pub struct Params {
     /// Nobody asks for the bytes of metadata writes ([`crate::Engine::meta`]), so checkpoints need only have their sizes. For worlds
     /// that keep no bytes: a volume of this kind cannot be recovered.
     pub unread_metadata: bool,
+    /// What a request says of an extent's class is remembered for the accounts (what moves, wear and energy are for), a byte an extent.
+    /// For worlds that tell classes with requests only; live, [`crate::Engine::reclassify`] tells of extents.
+    pub learn_classes: bool,
     /// A safety rule to leave out, for tests of the tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
@@ -97,6 +100,7 @@ impl Default for Params {
             pass_discards: true,
             piece_blocks: 256,
             unread_metadata: false,
+            learn_classes: false,
             #[cfg(feature = "mutants")]
             mutant: None,
         }

@@ -220,6 +220,7 @@ fn one(work: &Work, cell: &Cell) -> Result<Measured, LabError> {
         discards: true,
         observe: isotherm_lab::sim::Observe::default(),
         settings: Vec::new(),
+        qos: isotherm_core::qos::Spec::default(),
     };
     let first = touched(&scanned, cell.extent.trailing_zeros(), None)?;
     let unflushed = |tier: u8, bytes: u64| -> Box<dyn DeviceModel> {

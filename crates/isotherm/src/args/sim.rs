@@ -98,6 +98,9 @@ pub struct WorldArgs {
     #[arg(help = engine_settings())]
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "hit_only", value_parser = setting)]
     pub set: Vec<(String, f64)>,
+    /// Promise to classes: CLASSES+KEY=VALUE with floor, ceiling (bytes a second), latency, share; or depth=N; docs/serving.md
+    #[arg(long, value_name = "ROW", conflicts_with = "hit_only", value_parser = promise)]
+    pub qos: Vec<String>,
     /// Years that the fast tier must last: sets wear_bytes_per_day to what its data sheet (or --wear-tbw) allows
     #[arg(long, value_name = "YEARS", conflicts_with = "hit_only")]
     pub wear_years: Option<f64>,
@@ -144,6 +147,11 @@ fn setting(text: &str) -> Result<(String, f64), String> {
     let (key, value) = crate::member::knob(text)?;
     isotherm_lab::sim::check_setting(&key, value)?;
     Ok((key, value))
+}
+
+/// A row of promises, looked at.
+fn promise(text: &str) -> Result<String, String> {
+    isotherm_lab::qos::spec([text]).map(|_| text.to_owned())
 }
 
 /// `PRESET` or `PRESET:SIZE`.

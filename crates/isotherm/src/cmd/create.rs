@@ -206,6 +206,7 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
         uuid: None,
         extent: LiveSize(u64::from(extent)),
         policy: policy_of(args, slowest)?,
+        qos: Vec::new(),
         io,
         members,
     })

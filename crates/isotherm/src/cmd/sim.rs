@@ -253,6 +253,8 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
             address_bins: args.address_bins,
         },
         settings,
+        qos: isotherm_lab::qos::spec(args.qos.iter().map(String::as_str))
+            .map_err(Failure::usage)?,
     };
     setup.set_flash(args.flash, args.over_provisioning);
     setup.check().map_err(|e| Failure::usage(e.to_string()))?;

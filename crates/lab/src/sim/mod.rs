@@ -36,6 +36,7 @@ mod world;
 
 pub use cost::Cost;
 pub use digest::Digest;
+pub use isotherm_models::cost::Used;
 pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
 pub use phases::{Phase, PhaseClass, Reply};
 pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
@@ -340,6 +341,7 @@ fn figures(
                 requests: sum.requests,
                 bytes: sum.bytes,
                 time_s: Some(sum.time_ns as f64 / 1e9),
+                used: Some(Used::between(a.work.as_deref(), b.work.as_deref())),
             };
             (i.to_string(), class)
         })
@@ -391,6 +393,8 @@ fn figures(
         sleep_limits: Some(c.sleep_limits - w.sleep_limits),
         wear_budget_left_bytes: engine.wear_budget().map(|b| b.left_bytes),
         by_class,
+        own_work: Some(Used::between(Some(&c.own_work), Some(&w.own_work))),
+        qos: isotherm_words::qos::items(&setup.qos),
         seed: setup.seed,
         warm_up: setup.warm_up,
         digest: world.digest.text(),

@@ -10,6 +10,7 @@ use super::cost::Cost;
 
 use super::observe::Series;
 use super::phases::{Phase, Reply};
+use isotherm_models::cost::Used;
 
 /// Figures of a run. Those of time and energy are `None` in hit-only runs. They count what came after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -96,6 +97,10 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// By class of data, classes without accesses left out.
     pub by_class: BTreeMap<String, ClassReport>,
+    /// What devices did for no class: metadata of the volume, discards. `None` in hit-only runs.
+    pub own_work: Option<Used>,
+    /// What classes were promised.
+    pub qos: Vec<String>,
     /// No device time.
     pub hit_only: bool,
     /// Distinct extents that the trace reads or writes.
@@ -145,6 +150,9 @@ pub struct ClassReport {
     pub bytes: u64,
     /// Sum of their latencies; `None` in hit-only runs.
     pub time_s: Option<f64>,
+    /// What devices did for it; `None` in hit-only runs.
+    #[serde(flatten)]
+    pub used: Option<Used>,
 }
 
 /// How proposals of one kind ended.

@@ -2,6 +2,7 @@
 
 use isotherm_core::engine::knob;
 use isotherm_core::policy::ParamError;
+use isotherm_core::qos::Spec;
 use isotherm_models::{FlashState, Options, Sheet, SheetError, Span, sheet};
 
 use crate::LabError;
@@ -171,6 +172,8 @@ pub struct Setup {
     pub observe: Observe,
     /// Knobs of the engine: budgets and throttles ([`isotherm_core::engine::KNOBS`]).
     pub settings: Vec<(String, f64)>,
+    /// What classes are promised.
+    pub qos: Spec,
 }
 
 impl Setup {
@@ -194,6 +197,7 @@ impl Setup {
             discards: true,
             observe: Observe::default(),
             settings: Vec::new(),
+            qos: Spec::default(),
         })
     }
 

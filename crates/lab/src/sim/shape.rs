@@ -263,6 +263,7 @@ impl Shape {
             move_buffers: Params::buffers_for(1 << self.shift).max(asked),
             unread_metadata: true,
             counter_every: None,
+            learn_classes: true,
             costs: costs(&drives)?,
             standby_after: drives
                 .iter()
@@ -277,6 +278,7 @@ impl Shape {
             let set = engine.set(name, *value);
             set.map_err(|e| impossible(format!("{name}: {e:?}")))?;
         }
+        engine.promise(setup.qos.clone());
         Ok((engine, drives))
     }
 }

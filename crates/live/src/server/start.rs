@@ -160,8 +160,14 @@ impl Prepared {
         let shift = opened.space.geo.extent_shift;
         world.classify(self.handle.classes().classifier(shift));
         let superblock = opened.superblock.clone();
+        let promises = config
+            .promises()
+            .map_err(|e| Error::new(ErrorKind::Config, e))?;
+        let now = opened.time_base;
+        let mut engine = Driver::new(Engine::new(opened, policy, params.clone()), None);
+        engine.promise(now, promises);
         Ok(Session {
-            engine: Driver::new(Engine::new(opened, policy, params.clone()), None),
+            engine,
             world,
             superblock,
             mode,

@@ -68,7 +68,7 @@ fn counted(c: &mut Counters, action: Action, up: bool) -> &mut MoveCounters {
 
 /// The same by what the extent holds.
 fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
-    let class = usize::from(g.space.class(action.extent())) % CLASSES;
+    let class = usize::from(g.account_class(action.extent())) % CLASSES;
     let c = &mut g.counters.classes[class];
     match action {
         Action::Move { .. } if up => &mut c.promotions,
@@ -289,7 +289,10 @@ impl Relocation {
             return Err(Refusal::Limit);
         }
         self.moves.refill(g.clock);
-        let allowed = self.moves.allowed(g.clock, g.params.p99_limit);
+        let mut allowed = self.moves.allowed(g.clock, g.params.p99_limit);
+        if g.clock < g.pressed_until {
+            allowed = allowed.min(1);
+        }
         if (!rides && self.moves.copying() >= allowed) || self.moves.is_overdrawn() {
             return Err(Refusal::Throttled);
         }

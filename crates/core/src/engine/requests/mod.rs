@@ -2,13 +2,15 @@
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | `mod.rs` | what is admitted; replies |
+//! | `mod.rs` | what is taken in; replies |
+//! | `admission.rs` | requests that may not begin yet: what classes are promised |
 //! | `pieces.rs` | the pieces of a read or write, one an extent: home, policy, gate |
 //! | `runs.rs` | pieces side by side as one device operation, and its end |
 //! | `reads.rs`, `replicas.rs` | what a read finds; reads and writes of extents with a copy |
 //! | `gate.rs`, `waiting.rs` | whether a piece may touch an extent that something holds; who waits |
 //! | `discard.rs`, `edges.rs` | discards; requests that are not whole blocks |
 
+mod admission;
 mod discard;
 mod edges;
 mod gate;
@@ -26,6 +28,7 @@ use super::slab::Slab;
 use crate::io::{Effect, IoError, QUIET, Request, RequestOp, Tag};
 use crate::stats::CLASSES;
 use crate::units::Nanos;
+use admission::Admission;
 use replicas::Replicas;
 
 /// Longest read or write.
@@ -41,6 +44,8 @@ struct Req {
     /// End, rounded up.
     end: u64,
     bytes: u32,
+    /// Bytes between `start` and the request's own first byte.
+    head: u32,
     fua: bool,
     /// Durable, or at least to be found by the next server: not answered before a record says where it is.
     found: bool,
@@ -71,6 +76,7 @@ pub(super) struct Requests {
     replicas: Replicas,
     /// Unmapped extents must not be read as zeros (degraded, mirror not complete).
     incomplete: bool,
+    admission: Admission,
 }
 
 impl Requests {
@@ -79,6 +85,7 @@ impl Requests {
             list: Slab::new(1024),
             replicas: Replicas::default(),
             incomplete,
+            admission: Admission::default(),
         }
     }
     /// Requests that are not answered.
@@ -127,6 +134,7 @@ impl Requests {
             start,
             end,
             bytes: req.len,
+            head: req.offset.saturating_sub(start) as u32,
             fua,
             found: fua || kept,
             class: req.class,
@@ -136,18 +144,27 @@ impl Requests {
             needs_round: false,
             reading_edges: false,
         });
+        if self.admission.admits(p.g, r, &req) {
+            self.begin(p, r);
+        }
+    }
+
+    /// An admitted request begins: whatever it waits for from now on is the volume's.
+    fn begin(&mut self, p: &mut Parts<'_>, r: u32) {
+        let req = *self.list.at(r);
+        let offset = req.start + u64::from(req.head);
         match req.op {
             RequestOp::Flush => p.d.join(r),
-            RequestOp::Write if (start, end) != (req.offset, req.offset + u64::from(req.len)) => {
-                self.start_odd_write(p, r, req.offset);
+            RequestOp::Write if (req.start, req.end) != (offset, offset + u64::from(req.bytes)) => {
+                self.start_odd_write(p, r, offset);
             }
             RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
-                self.list.at(r).needs_round = fua || kept;
+                self.list.at(r).needs_round = req.found;
                 self.hand_out_discard(p, r);
                 self.piece_done(p, r);
             }
             RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes { keep: true } => {
-                self.hand_out(p, r, start, end);
+                self.hand_out(p, r, req.start, req.end);
                 self.piece_done(p, r);
             }
         }
@@ -181,6 +198,7 @@ impl Requests {
     /// Answer a request and forget it. How long it took, for [`super::relocation::Relocation::heard`].
     pub(super) fn reply(&mut self, g: &mut Ground, r: u32, result: Result<(), IoError>) -> Nanos {
         let req = self.list.remove(r);
+        self.admission.ended(g, r, req.op, req.class);
         let latency = g.clock.since(req.arrived);
         let class = g
             .space
@@ -231,15 +249,12 @@ fn drop_edges(p: &mut Parts<'_>, r: u32) {
 }
 
 fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
-    let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
     if req.op == RequestOp::Flush {
         // A failed flush is sticky: no later one pretends success.
         return if g.phase == Phase::Closed {
             Err(IoError::Gone)
-        } else if failed {
-            Err(IoError::Io)
         } else {
-            Ok(())
+            is_refused_now(g, req.op).map_or(Ok(()), Err)
         };
     }
     let geo = &g.space.geo;
@@ -265,5 +280,11 @@ fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
     if g.params.read_only {
         return Err(IoError::ReadOnly);
     }
-    if failed { Err(IoError::Io) } else { Ok(()) }
+    is_refused_now(g, req.op).map_or(Ok(()), Err)
+}
+
+/// Is a request refused because nothing can be promised any more?
+fn is_refused_now(g: &Ground, op: RequestOp) -> Option<IoError> {
+    let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
+    (failed && op != RequestOp::Read).then_some(IoError::Io)
 }

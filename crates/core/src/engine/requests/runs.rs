@@ -129,6 +129,7 @@ impl Requests {
             slot: run.slot,
             start: run.start,
             len: run.len,
+            class: g.space.class_of(req.class, ExtentId(run.ext)),
         };
         let op = DeviceOp {
             id: OpId(0),
@@ -157,6 +158,7 @@ impl Requests {
             slot,
             start,
             len,
+            ..
         } = op.what
         else {
             return;

@@ -21,6 +21,7 @@ use crate::events_file::EventsFile;
 use crate::place::Registered;
 use crate::tap::Tap;
 use crate::{Failure, notify};
+use isotherm_control::classes_kept;
 
 /// Serve until stopped.
 ///
@@ -78,6 +79,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         device: shown,
     });
     let keeper = classes(args, &config, &server)?;
+    let kept = classes_kept::file(&service.file);
     let socket = crate::place::socket_to_listen(&args.volume)
         .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
     let control = Control::start(&socket, service.clone())?;
@@ -109,6 +111,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     // Front ends first, so that nothing new comes; then what was handed over is served and written down.
     fronts.end();
     tap.end();
+    if !args.read_only {
+        classes_kept::save(&server.handle(), &config, &kept);
+    }
     let stopped = server.stop().map_err(|e| e.to_string());
     if let Some(events) = events {
         events.finish();
@@ -150,6 +155,8 @@ fn classes(args: &ServeArgs, config: &VolumeConfig, server: &Server) -> Result<K
         crate::classes::switch(&server.handle(), source, false)
             .map_err(|e| Failure::failed(format!("{}: classes_off: {e}", args.volume.display())))?;
     }
+    let description = isotherm_live::volume::description(&args.volume);
+    classes_kept::load(&server.handle(), config, &classes_kept::file(&description));
     Keeper::start(server.handle())
         .map_err(|e| Failure::failed(format!("no thread for classes: {e}")))
 }

@@ -14,10 +14,10 @@ use isotherm_lab::sim::Report;
 /// Cost curves that a chart can bear.
 const CURVES_MAX: usize = 8;
 /// Places among [`metrics`]: what is across and up in the trade-off, where devices drive and where the trace's clock does.
-const ACROSS: usize = 10;
+const ACROSS: usize = 11;
 const UP: usize = 0;
 const LATENCY: usize = 1;
-const MOVED: usize = 7;
+const MOVED: usize = 8;
 
 /// What a run costs over the time factor, if it was priced.
 pub fn cost_curve(name: &str, report: &Report) -> Option<CostCurve> {
@@ -62,8 +62,10 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
             let curve = cost_curve(&r.name, &r.report);
             page.entries.push(Entry {
                 policy: r.name.clone(),
+                field: setting.clone(),
                 setting,
                 values: super::compare::values(&r.report, curve.as_ref()),
+                reference: r.kind == "baseline",
             });
             if all.len() == 1 && page.cost.len() < CURVES_MAX {
                 page.cost.extend(curve);
@@ -84,11 +86,12 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
 
 /// The page of a sweep, from the cells that it wrote (`cells.json`).
 pub fn sweep_page(cells: &[Value]) -> Page {
-    const KEYS: [&str; 10] = [
+    const KEYS: [&str; 11] = [
         "throughput_iops",
         "latency_mean_s",
         "latency_p99_s",
         "fast_hit_ratio",
+        "fast_served_ratio",
         "energy_j",
         "mean_power_w",
         "wear_eu",
@@ -141,6 +144,12 @@ pub fn sweep_page(cells: &[Value]) -> Page {
             policy: words(&c["cell"]["policy"]),
             setting: setting.join(", "),
             values,
+            field: if varied.contains(&"trace") {
+                words(&c["cell"]["trace"])
+            } else {
+                String::new()
+            },
+            reference: false,
         }
     });
     compare_page(&Comparison {

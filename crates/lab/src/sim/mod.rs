@@ -38,8 +38,10 @@ pub use cost::Cost;
 pub use digest::Digest;
 pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
 pub use phases::{Phase, PhaseClass, Reply};
-pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
-pub use setup::{Device, Model, Observe, Setup, Tier, TimeMode, check_setting};
+pub use report::{ClassReport, MemberUsage, MoveReport, Report, SampleReport, Usage};
+pub use setup::{
+    Device, Model, Observe, Setup, Tier, TimeMode, check_setting, parse_span, span_name,
+};
 pub use shape::{Drive, Place, SLOTS_MAX, Shape};
 pub use source::{BATCH, Memory, Records, Source, Synthetic, TraceFile, Volumes};
 pub(crate) use touched::each_batch;
@@ -429,6 +431,8 @@ fn usage(setup: &Setup, shape: &Shape, drives: &[Drive<'_>], begin: &Mark, end: 
             kind: d.sheet.kind().to_owned(),
             tier: p.tier,
             bytes: d.reach(),
+            capacity_bytes: d.sheet.capacity(),
+            span: span_name(d.device.options.span),
             energy_j,
             mean_power_w: if elapsed_s > 0.0 {
                 energy_j / elapsed_s

@@ -197,6 +197,13 @@ impl Setup {
         })
     }
 
+    /// All members lie there on their drives.
+    pub fn set_span(&mut self, span: Span) {
+        for d in self.tiers.iter_mut().flat_map(|t| &mut t.devices) {
+            d.options.span = span;
+        }
+    }
+
     /// Flash of all devices begins in that state, with so much spare flash; `None` leaves each what it has.
     pub fn set_flash(&mut self, state: Option<FlashState>, over_provisioning: Option<f64>) {
         for d in self.tiers.iter_mut().flat_map(|t| &mut t.devices) {
@@ -248,6 +255,33 @@ impl Setup {
             return bad("standby: must be within 0.001 and 1000000000 seconds");
         }
         Ok(())
+    }
+}
+
+/// Where members lie on their drives: `full` for spread over all of each, or the first byte of a run of their own size (`0` is
+/// a disk's outer edge, where it is fastest).
+///
+/// # Errors
+/// Neither of the two.
+pub fn parse_span(text: &str) -> Result<Span, String> {
+    if text == "full" {
+        return Ok(Span::Full);
+    }
+    let start = if text == "0" {
+        Some(0)
+    } else {
+        text.parse::<Size>().ok().and_then(Size::bytes)
+    };
+    start.map(|start| Span::At { start }).ok_or_else(|| {
+        format!("`{text}`: `full`, or the first byte on the drive as a size (0, 100G)")
+    })
+}
+
+/// As [`parse_span`] reads it.
+pub fn span_name(span: Span) -> String {
+    match span {
+        Span::Full => "full".to_owned(),
+        Span::At { start } => start.to_string(),
     }
 }
 

@@ -22,6 +22,8 @@ def sim(
     depth=None,
     accelerate=None,
     warm_up=0,
+    new_volume=False,
+    rest=0.0,
     limit=None,
     seed=0,
     hit_only=False,
@@ -52,7 +54,8 @@ def sim(
     tiers: instead of these three, any number of ``(preset, size)``, fastest first; the last needs no size.
     extent: extent size, a power of two from 4K to 4M.
     time, depth, accelerate: ``"closed"`` with so many requests in flight, or ``"trace"``, that many times faster.
-    warm_up, limit: requests before anything counts, and at most.
+    warm_up, limit: requests before anything counts, and at most. rest: seconds between the two.
+    new_volume: the volume begins empty, as ``create`` makes it; otherwise data lie where the trace has them.
     hit_only: hits and moves only, without devices; much faster. Figures of time and energy are then None.
     sample: with hit_only, estimate hits from samples of this share of the extents; ``run["sample"]`` has the error.
     flash, over_provisioning, span: as ``--flash``, ``--over-provisioning`` and ``--span`` of the command.
@@ -83,6 +86,8 @@ def sim(
         depth=depth,
         accelerate=accelerate,
         warm_up=warm_up,
+        new_volume=new_volume,
+        rest=rest,
         limit=limit,
         seed=seed,
         hit_only=hit_only,
@@ -117,6 +122,8 @@ def compare(
     depth=None,
     accelerate=None,
     warm_up=0,
+    new_volume=False,
+    rest=0.0,
     limit=None,
     hit_only=False,
     flash=None,
@@ -142,6 +149,8 @@ def compare(
         depth=depth,
         accelerate=accelerate,
         warm_up=warm_up,
+        new_volume=new_volume,
+        rest=rest,
         limit=limit,
         hit_only=hit_only,
         flash=flash,
@@ -167,6 +176,8 @@ def world(
     depth,
     accelerate,
     warm_up,
+    new_volume,
+    rest,
     limit,
     hit_only,
     host_power,
@@ -193,6 +204,8 @@ def world(
             "depth": whole(depth, "depth", 1, 65536, none=True),
             "accelerate": number(accelerate, "accelerate", none=True),
             "warm_up": whole(warm_up, "warm_up"),
+            "new_volume": bool(new_volume),
+            "rest": number(rest, "rest"),
             "seed": whole(seed, "seed"),
             "hit_only": bool(hit_only),
             "sample": number(sample, "sample", none=True),

@@ -58,7 +58,8 @@ def run_python_cell(cell, make):
     if c["hit_only"]:
         c["depth"] = c["accelerate"] = None
         time = {}
-    report = sim(c["trace"], make(), **{k: c[k] for k in _SAME}, **time)
+    drives = {} if c["hit_only"] else {k: c.get(k) for k in ("flash", "over_provisioning", "span")}
+    report = sim(c["trace"], make(), **{k: c[k] for k in _SAME}, **drives, **time)
     return json.dumps({"cell": c, "args": None, "report": report})
 
 

@@ -20,8 +20,6 @@ _COLUMNS = {
 
 def source(value, field):
     """What ``_native`` plays: a path or generator as text, or columns in memory as an Arrow table of fixed types."""
-    if isinstance(value, Trace):
-        return value.path
     if isinstance(value, Mapping) or hasattr(value, "__arrow_c_stream__") or hasattr(value, "to_records"):
         return _columns(value, field)
     return path(value, field)

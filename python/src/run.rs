@@ -10,7 +10,7 @@ use isotherm_lab::LabError;
 use isotherm_lab::policy_spec::PolicySpec;
 use isotherm_lab::sample::Samples;
 use isotherm_lab::sim::{
-    Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, Volumes, Watch, hit_only_file,
+    Begin, Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, Volumes, Watch, hit_only_file,
     parse_span,
 };
 use isotherm_lab::size::{self, Size};
@@ -44,6 +44,8 @@ pub struct World {
     depth: Option<u32>,
     accelerate: Option<f64>,
     warm_up: u64,
+    new_volume: bool,
+    rest: f64,
     limit: Option<u64>,
     seed: u64,
     hit_only: bool,
@@ -73,6 +75,10 @@ impl World {
             policy,
             time: time(&self.time, self.depth, self.accelerate)?,
             warm_up: self.warm_up,
+            begin: Begin {
+                new_volume: self.new_volume,
+                rest_s: self.rest,
+            },
             limit: self.limit,
             seed: self.seed,
             host_w: self.host_power,
@@ -178,7 +184,7 @@ fn play(
         let samples = Samples::read(source.as_ref(), first, rate)?;
         return setups.iter().map(|s| samples.run(s, Some(watch))).collect();
     }
-    let run = |setup| {
+    let run = |setup: &Setup| {
         let mut run = Run::new(setup, source.as_ref()).watch(watch);
         if let Some(p) = policy.take() {
             run = run.policy(p);

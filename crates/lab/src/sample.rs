@@ -15,7 +15,9 @@ use isotherm_traces::{Op, Record};
 
 use crate::LabError;
 use crate::policy_spec::PolicySpec;
-use crate::sim::{Memory, Report, Run, SampleReport, Setup, Source, Watch, each_batch, span};
+use crate::sim::{
+    Begin, Memory, Report, Run, SampleReport, Setup, Source, Watch, each_batch, span,
+};
 use crate::size::Size;
 
 /// Samples without a common extent that are played.
@@ -198,6 +200,7 @@ impl Samples {
     fn shrunk(&self, setup: &Setup, part: &Part) -> Result<Setup, LabError> {
         let mut small = Setup {
             warm_up: part.warm_up,
+            begin: Begin::default(),
             limit: None,
             ..setup.clone()
         };

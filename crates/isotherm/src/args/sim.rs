@@ -95,6 +95,19 @@ pub struct WorldArgs {
     /// Requests before anything counts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
+    /// The volume begins as `create` makes it, empty: extents get their places on the slowest tier when they are first touched,
+    /// side by side, on a member of the size that --tier gives it or of the trace's span. Otherwise data lie there before the run,
+    /// where the trace has them
+    #[arg(long, conflicts_with = "hit_only")]
+    pub new_volume: bool,
+    /// Seconds between the warm-up and what counts, in which what the warm-up set off ends
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0.0,
+        conflicts_with = "hit_only"
+    )]
+    pub rest: f64,
     /// Seconds without use after which each member, fastest first, goes to sleep; 0 = never
     #[arg(
         long,

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use isotherm_lab::sample::Samples;
 use isotherm_lab::sim::{
-    Device, MemberUsage, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, Volumes,
-    hit_only_file,
+    Begin, Device, MemberUsage, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile,
+    Volumes, hit_only_file,
 };
 use isotherm_lab::size::Size;
 use isotherm_report::{cost_curve, run_page};
@@ -265,6 +265,10 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
         policy: policy.clone(),
         time,
         warm_up: args.warm_up,
+        begin: Begin {
+            new_volume: args.new_volume,
+            rest_s: args.rest,
+        },
         limit: args.limit,
         seed: args.seed,
         host_w: args.host_power,

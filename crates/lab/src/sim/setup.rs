@@ -146,6 +146,16 @@ pub struct Observe {
     pub address_bins: u32,
 }
 
+/// How a volume stands when the first request comes, and when the first one that counts does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Begin {
+    /// As `create` makes it: an extent gets its place on the slowest tier when it is first touched, side by side with the one
+    /// before. Otherwise data lie there before the run, where the trace has them.
+    pub new_volume: bool,
+    /// Seconds between the last reply of the warm-up and the first request that counts, so that what the warm-up set off ends.
+    pub rest_s: f64,
+}
+
 /// Everything that a run depends on, the trace apart.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -159,6 +169,8 @@ pub struct Setup {
     pub time: TimeMode,
     /// Requests before anything counts.
     pub warm_up: u64,
+    /// How the volume stands then, and before.
+    pub begin: Begin,
     /// Requests at most.
     pub limit: Option<u64>,
     /// Of everything random; nothing in the engine or in the models is, so it only names the run.
@@ -188,6 +200,7 @@ impl Setup {
             policy,
             time: TimeMode::Closed { depth: 1 },
             warm_up: 0,
+            begin: Begin::default(),
             limit: None,
             seed: 0,
             host_w: 0.0,
@@ -240,6 +253,13 @@ impl Setup {
             .any(|s| !(0.01..=10.0).contains(&s))
         {
             return bad("over-provisioning: must be within 0.01 and 10");
+        }
+        if !(0.0..=1e6).contains(&self.begin.rest_s) {
+            return bad("rest: must be within 0 and 1000000 s");
+        }
+        let closed = matches!(self.time, TimeMode::Closed { .. });
+        if self.begin.rest_s > 0.0 && (self.warm_up == 0 || !closed) {
+            return bad("rest: comes after a warm-up, in the closed loop");
         }
         if !(0.0..=1e6).contains(&self.host_w) {
             return bad("host power: must be within 0 and 1000000 W");

@@ -86,6 +86,58 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
 
 /// The page of a sweep, from the cells that it wrote (`cells.json`).
 pub fn sweep_page(cells: &[Value]) -> Page {
+    let several = |key: &str| {
+        let first = cells.first().map(|c| &c["cell"][key]);
+        cells.iter().any(|c| Some(&c["cell"][key]) != first)
+    };
+    let varied: Vec<&str> = [
+        "trace",
+        "fast_size",
+        "extent",
+        "fast",
+        "slow",
+        "span",
+        "depth",
+        "seed",
+    ]
+    .into_iter()
+    .filter(|k| several(k))
+    .collect();
+    compare_page(&Comparison {
+        title: "Sweep".to_owned(),
+        subtitle: format!("{} cells", cells.len()),
+        notes: Vec::new(),
+        metrics: metrics(),
+        x: ACROSS,
+        y: UP,
+        entries: cells.iter().map(|c| sweep_entry(c, &varied)).collect(),
+        cost: Vec::new(),
+    })
+}
+
+/// A cell, told apart by what varies.
+fn sweep_entry(c: &Value, varied: &[&str]) -> Entry {
+    let words = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+    let setting: Vec<String> = varied
+        .iter()
+        .filter(|k| !c["cell"][**k].is_null())
+        .map(|k| format!("{} {}", k.replace('_', " "), words(&c["cell"][*k])))
+        .collect();
+    Entry {
+        policy: words(&c["cell"]["policy"]),
+        setting: setting.join(", "),
+        values: sweep_values(&c["report"]),
+        field: if varied.contains(&"trace") {
+            words(&c["cell"]["trace"])
+        } else {
+            String::new()
+        },
+        reference: false,
+    }
+}
+
+/// A report's [`metrics`].
+fn sweep_values(r: &Value) -> Vec<Option<f64>> {
     const KEYS: [&str; 11] = [
         "throughput_iops",
         "latency_mean_s",
@@ -99,69 +151,22 @@ pub fn sweep_page(cells: &[Value]) -> Page {
         "elapsed_s",
         "fast_bytes",
     ];
-    let several = |key: &str| {
-        let first = cells.first().map(|c| &c["cell"][key]);
-        cells.iter().any(|c| Some(&c["cell"][key]) != first)
+    let figure = |k: &str| match &r[k] {
+        Value::Object(by_member) => {
+            let all = by_member.values().filter_map(Value::as_f64);
+            all.max_by(f64::total_cmp)
+        }
+        v => v.as_f64(),
     };
-    let varied: Vec<&str> = [
-        "trace",
-        "fast_size",
-        "extent",
-        "fast",
-        "slow",
-        "depth",
-        "seed",
-    ]
-    .into_iter()
-    .filter(|k| several(k))
-    .collect();
-    let words = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-    let entries = cells.iter().map(|c| {
-        let r = &c["report"];
-        let mut values: Vec<Option<f64>> = KEYS
-            .iter()
-            .map(|k| match &r[*k] {
-                Value::Object(by_member) => by_member
-                    .values()
-                    .filter_map(Value::as_f64)
-                    .max_by(f64::total_cmp),
-                v => v.as_f64(),
-            })
-            .collect();
-        let cost = |k: &str| r["cost"][k].as_f64();
-        let once = cost("purchase_usd")
-            .zip(cost("service_usd"))
-            .map(|(a, b)| a + b);
-        for factor in [1.0, 1000.0] {
-            values.push(once.zip(cost("recurring_usd")).map(|(o, r)| o + factor * r));
-        }
-        let setting: Vec<String> = varied
-            .iter()
-            .filter(|k| !c["cell"][**k].is_null())
-            .map(|k| format!("{} {}", k.replace('_', " "), words(&c["cell"][*k])))
-            .collect();
-        Entry {
-            policy: words(&c["cell"]["policy"]),
-            setting: setting.join(", "),
-            values,
-            field: if varied.contains(&"trace") {
-                words(&c["cell"]["trace"])
-            } else {
-                String::new()
-            },
-            reference: false,
-        }
-    });
-    compare_page(&Comparison {
-        title: "Sweep".to_owned(),
-        subtitle: format!("{} cells", cells.len()),
-        notes: Vec::new(),
-        metrics: metrics(),
-        x: ACROSS,
-        y: UP,
-        entries: entries.collect(),
-        cost: Vec::new(),
-    })
+    let mut values: Vec<Option<f64>> = KEYS.iter().map(|k| figure(k)).collect();
+    let cost = |k: &str| r["cost"][k].as_f64();
+    let once = cost("purchase_usd")
+        .zip(cost("service_usd"))
+        .map(|(a, b)| a + b);
+    for factor in [1.0, 1000.0] {
+        values.push(once.zip(cost("recurring_usd")).map(|(o, r)| o + factor * r));
+    }
+    values
 }
 
 /// The page of reproduced experiments.

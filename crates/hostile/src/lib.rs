@@ -10,10 +10,14 @@ mod clients;
 pub mod damage;
 pub mod directed;
 pub mod disk;
+mod ends;
+mod harm;
 pub mod image;
 mod loss;
+mod policies;
 mod rollback;
 pub mod run;
+pub mod scenario;
 pub mod truth;
 pub mod world;
 

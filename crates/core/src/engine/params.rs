@@ -49,6 +49,11 @@ pub struct Params {
     /// What tiers cost by their data sheets, fastest first: where measuring starts from ([`crate::load`]). Shorter than the list of
     /// tiers: nothing is known of the others.
     pub costs: Vec<Cost>,
+    /// Extents that may be partly written at once, if fewer than the map has room for; where there are more, slots are filled with
+    /// zeros (`requests/fill.rs`).
+    pub partial_max: Option<u32>,
+    /// End a session with a checkpoint even where the journal has room for what is to be said (`durability/farewell.rs`).
+    pub end_with_checkpoint: bool,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
@@ -90,6 +95,8 @@ impl Default for Params {
             join_bytes: 1 << 20,
             join_time: Nanos::from_millis(50),
             costs: Vec::new(),
+            partial_max: None,
+            end_with_checkpoint: false,
             pass_discards: true,
             piece_blocks: 256,
             unread_metadata: false,

@@ -41,7 +41,7 @@ pub enum ClassesCommand {
 )]
 pub struct ClassesSetArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// bytes/FROM-TO=CLASS (TO is not part of it; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again; under
     /// dss-lru-s CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none
@@ -59,7 +59,7 @@ pub struct ClassesSetArgs {
     dss-lru-s; for its rules about files give it to `classify --fs --open-cas`. Else the file is {\"ranges\": [{\"offset\": 0, \"bytes\": 65536, \"class\": \"journal\"}, …]}; a class is a name or a number.")]
 pub struct ClassesImportArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// JSON, or ioclass-config.csv
     pub file: PathBuf,
@@ -76,7 +76,7 @@ pub struct ClassesImportArgs {
 #[command(after_help = "Example:\n  isotherm classes export v ranges.json")]
 pub struct ClassesExportArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// JSON; one of that name is replaced
     pub file: PathBuf,

@@ -24,7 +24,7 @@ pub struct ClassifyArgs {
     #[arg(long, value_name = "DSN")]
     pub postgres: Option<String>,
     /// The volume that holds them, which must be served
-    #[arg(long, value_name = "VOLUME", value_parser = crate::place::parser())]
+    #[arg(long, value_name = "VOLUME", value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Rules for files, TOML
     #[arg(long, value_name = "FILE", requires = "fs")]

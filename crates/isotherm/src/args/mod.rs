@@ -11,7 +11,9 @@ mod system;
 mod volume;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::Failure;
@@ -39,6 +41,11 @@ pub use sim::{
     TimeMode, TraceArgs, TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions, Unit,
     WorldArgs,
 };
+
+/// A volume on the command line: a path, or a bare name that becomes one.
+fn volume_name() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|p| isotherm_control::place::find(&p))
+}
 
 /// Fast-and-small and slow-and-large devices as one volume, and a lab to choose them by.
 #[derive(Debug, Parser)]

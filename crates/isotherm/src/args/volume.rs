@@ -76,7 +76,7 @@ pub struct CreateArgs {
 )]
 pub struct ServeArgs {
     /// The volume
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Show the volume as a file in this empty directory (FUSE)
     #[arg(long, value_name = "DIR")]
@@ -149,7 +149,7 @@ pub struct ServeArgs {
 #[derive(Debug, Args)]
 pub struct VolumeArgs {
     /// The volume
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Where the figures go.
     #[command(flatten)]
@@ -194,7 +194,7 @@ pub struct StatsArgs {
 )]
 pub struct TopArgs {
     /// The volume, which must be served [default: all of this machine]
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: Option<PathBuf>,
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::member::seconds)]
@@ -214,7 +214,7 @@ pub struct TopArgs {
 )]
 pub struct WhyArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Byte of the volume (64K, 3G or plain)
     #[arg(required_unless_present = "file", conflicts_with = "file", value_parser = crate::member::offset)]
@@ -234,7 +234,7 @@ pub struct WhyArgs {
 )]
 pub struct SetArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Parameters of the policy and knobs of the engine, set together or not at all; or policy=NAME,KEY=VALUE,... by itself
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = crate::member::setting)]
@@ -252,7 +252,7 @@ pub struct SetArgs {
 )]
 pub struct RecordArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// File to write, a trace (Parquet) unless --events is given; it must not exist
     #[arg(long, value_name = "FILE")]

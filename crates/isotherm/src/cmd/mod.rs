@@ -20,7 +20,6 @@ mod record_events;
 pub mod replay_events;
 pub mod reproduce;
 pub mod serve;
-mod settings;
 pub mod sim;
 pub mod stats;
 pub mod sweep;

@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use isotherm_control::live::End;
 use isotherm_live::block_file::{self, Mount};
 use isotherm_live::front_end::{Can, FrontEnd, Kind, Way};
 use isotherm_live::loop_device::{self, LoopDevice};
 use serde_json::{Value, json};
 
-use super::ending::End;
 use crate::args::ServeArgs;
 use crate::cmd::assemble::missing_members;
 use crate::{Failure, notify, place};

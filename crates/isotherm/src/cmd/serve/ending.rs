@@ -13,24 +13,15 @@ use isotherm_core::RequestOp;
 use isotherm_live::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::fronts::Fronts;
+use isotherm_control::fronts::Fronts;
+use isotherm_control::live::{Asker, End};
+
 use crate::Failure;
 
 /// How often the main thread looks whether the engine's thread is still there.
 const WATCH: Duration = Duration::from_millis(500);
 /// How often it looks whether users have gone.
 const USERS: Duration = Duration::from_millis(100);
-
-/// Who waits for the outcome of a stop.
-pub(super) type Asker = Sender<Result<(), String>>;
-
-/// Why serving ends.
-pub(super) enum End {
-    /// The name of the signal.
-    Signal(&'static str),
-    /// Somebody waits for the outcome.
-    Asked(Asker),
-}
 
 /// SIGHUP only if whoever started us did not have it ignored, as `nohup` does.
 pub(super) fn watch_signals(ends: Sender<End>) -> Result<(), Failure> {

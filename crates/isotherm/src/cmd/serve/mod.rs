@@ -3,11 +3,12 @@
 mod device;
 mod ending;
 mod fronts;
-mod live;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use isotherm_control::fronts::Fronts;
+use isotherm_control::live::Live;
 use isotherm_live::classes::Keeper;
 use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::Way;
@@ -20,8 +21,6 @@ use crate::events_file::EventsFile;
 use crate::place::Registered;
 use crate::tap::Tap;
 use crate::{Failure, notify};
-use fronts::Fronts;
-use live::Live;
 
 /// Serve until stopped.
 ///

@@ -9,6 +9,15 @@ use isotherm_live::recorder::Driver;
 use isotherm_live::world::UringWorld;
 use serde_json::{Map, Value, json};
 
+/// What moves are called in `stats`.
+pub const KINDS: [&str; 5] = [
+    "promotions",
+    "demotions",
+    "fetches",
+    "evictions",
+    "writebacks",
+];
+
 /// Why the volume has failed, or null.
 pub fn failure(handle: &isotherm_live::Handle) -> Value {
     handle.failure().map_or(Value::Null, |f| {

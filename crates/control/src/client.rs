@@ -6,8 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Answer, Request, read_line, socket_path, with_short_path};
-use crate::Failure;
+use crate::{Answer, Failure, Request, read_line, socket_path, with_short_path};
 
 /// A connection to a served volume.
 pub struct Client {

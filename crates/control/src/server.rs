@@ -14,9 +14,8 @@ use std::time::Duration;
 use isotherm_live::recorder::Recording;
 use serde_json::{Value, json};
 
-use super::entry::Entry;
-use super::{Answer, Request, read_line, with_short_path};
-use crate::Failure;
+use crate::entry::Entry;
+use crate::{Answer, Failure, Request, read_line, with_short_path};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 32;
@@ -300,7 +299,7 @@ fn events(stream: &mut UnixStream, shared: &Shared, limit: u64) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::client::{connect, served};
+    use crate::client::{connect, served};
     use std::sync::mpsc;
 
     struct Echo;

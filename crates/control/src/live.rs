@@ -11,36 +11,55 @@ use isotherm_live::recorder::Recording;
 use isotherm_live::{Handle, VolumeConfig};
 use serde_json::{Value, json};
 
-use super::ending::End;
-use super::fronts::Fronts;
-use crate::classes;
-use crate::cmd::ask::describe;
-use crate::cmd::settings::{keep_value, with_param, with_words};
-use crate::control::entry::Entry;
-use crate::control::server::Service;
-use crate::control::{ClassesAsk, Request};
-use crate::figures;
+use isotherm_words::policy_spec::param_words;
+
+use crate::entry::Entry;
+use crate::fronts::Fronts;
 use crate::metrics::{Latency, Snapshot};
-use crate::policy_spec::param_words;
+use crate::server::Service;
+use crate::settings::{describe, keep_value, with_param, with_words};
 use crate::tap::Tap;
+use crate::{ClassesAsk, Request, classes, figures};
+
+/// Who waits for the outcome of a stop.
+pub type Asker = Sender<Result<(), String>>;
+
+/// Why serving ends.
+pub enum End {
+    /// The name of the signal.
+    Signal(&'static str),
+    /// Somebody waits for the outcome.
+    Asked(Asker),
+}
 
 /// What the control socket reaches.
-pub(super) struct Live {
-    pub(super) handle: Handle,
-    pub(super) tap: Arc<Tap>,
-    pub(super) volume: PathBuf,
-    pub(super) file: PathBuf,
-    pub(super) config: Mutex<VolumeConfig>,
+pub struct Live {
+    /// The engine.
+    pub handle: Handle,
+    /// Every request passes here.
+    pub tap: Arc<Tap>,
+    /// Its path without an ending.
+    pub volume: PathBuf,
+    /// Its description.
+    pub file: PathBuf,
+    /// What the description says now.
+    pub config: Mutex<VolumeConfig>,
     /// One change of settings at a time.
-    pub(super) settings: Mutex<()>,
-    pub(super) begun: Instant,
-    pub(super) fronts: Fronts,
-    pub(super) read_only: bool,
-    pub(super) missing: Vec<u8>,
-    pub(super) recovery: Value,
-    pub(super) ends: Mutex<Sender<End>>,
+    pub settings: Mutex<()>,
+    /// When serving began.
+    pub begun: Instant,
+    /// At work.
+    pub fronts: Fronts,
+    /// Only reads are served.
+    pub read_only: bool,
+    /// Members that are not there.
+    pub missing: Vec<u8>,
+    /// What opening found.
+    pub recovery: Value,
+    /// Whoever ends serving hears this.
+    pub ends: Mutex<Sender<End>>,
     /// The block device, once there is one.
-    pub(super) device: super::device::Told,
+    pub device: Arc<Mutex<Value>>,
 }
 
 impl Live {
@@ -60,7 +79,7 @@ impl Live {
     }
 
     /// For a scrape.
-    pub(super) fn snapshot(&self) -> Result<Snapshot, String> {
+    pub fn snapshot(&self) -> Result<Snapshot, String> {
         let latency = self.on_engine(|e, _| {
             let c = e.counters();
             [
@@ -128,7 +147,7 @@ impl Live {
             ("fast_bytes_by_class", self.fast_by_class()?),
             ("front_ends", json!(self.fronts.lock().names())),
             ("pid", json!(std::process::id())),
-            ("program", json!(crate::cmd::ask::PROGRAM)),
+            ("program", json!(crate::PROGRAM)),
             ("elapsed_s", json!(self.elapsed().as_secs_f64())),
             ("recovery", self.recovery.clone()),
         ] {
@@ -372,19 +391,5 @@ impl Service for Live {
 
     fn end_events(&self) {
         self.handle.end_events();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::with_param;
-
-    #[test]
-    fn parameters_are_added_or_replaced() {
-        assert_eq!(with_param("greendm", "PT", 2.0), "greendm,PT=2");
-        assert_eq!(
-            with_param("greendm,PT=2,TW=30", "PT", 3.0),
-            "greendm,TW=30,PT=3"
-        );
     }
 }

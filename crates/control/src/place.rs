@@ -13,10 +13,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
 use isotherm_live::volume::description;
 
-use crate::control::beside;
+use crate::beside;
 
 /// Descriptions of the machine's volumes.
 pub const SYSTEM_CONFIG: &str = "/etc/isotherm";
@@ -74,9 +73,9 @@ pub fn device_dir() -> PathBuf {
     variable("ISOTHERM_DEVICE_DIR").unwrap_or_else(|| SYSTEM_DEVICES.into())
 }
 
-/// For command lines: a path, a bare name made one.
-pub fn parser() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().map(|p| resolve(&p, &config_dirs()))
+/// The path of the volume that a command line calls `name`: a path as it stands, a bare name where it is described.
+pub fn find(name: &Path) -> PathBuf {
+    resolve(name, &config_dirs())
 }
 
 /// The path of the volume that is called `name`: as it stands if it has a slash, or if it is here or nowhere.

@@ -9,7 +9,7 @@ use isotherm_classify::ClassMap;
 use isotherm_core::RequestOp;
 use isotherm_live::port::{Buffer, Completion, Port, Share};
 
-use crate::control::entry::{Entry, EntryOp};
+use crate::entry::{Entry, EntryOp};
 
 /// Requests that may wait for the recorder: some 2 MB. When it falls further behind, requests are lost and counted.
 const QUEUE: usize = 65_536;

@@ -1,12 +1,35 @@
-//! The control socket beside a volume, `p/v.sock`.
+//! The control plane of a served volume: what can be asked of it while it serves, and over which socket.
+//!
+//! ```text
+//!  command, web, metrics ─► client ══ p/v.sock ══► server ─► live ─► engine's thread (one visit a question)
+//!                                                              ├──► figures, classes: answers
+//!                                                              ├──► settings: what holds after the next start
+//!                                                              └──► tap: every request, for `record`
+//! ```
 //!
 //! Each side sends lines of JSON: a [`Request`], then an [`Answer`]. Lines are bounded, connections are few, and nothing that
 //! a peer sends can do more than get an error back. `record` goes on after its answer with [`entry::Entry`]s, `events`
 //! with the bytes of an events file.
+#![forbid(unsafe_code)]
 
+pub mod classes;
 pub mod client;
 pub mod entry;
+pub mod failure;
+pub mod figures;
+pub mod fronts;
+pub mod live;
+pub mod metrics;
+pub mod place;
 pub mod server;
+pub mod settings;
+pub mod tap;
+
+/// Which program serves.
+pub const PROGRAM: &str = concat!("isotherm ", env!("CARGO_PKG_VERSION"));
+
+pub use failure::Failure;
+pub use place::socket_path;
 
 use std::io::{self, BufRead, Read};
 use std::os::fd::AsRawFd;
@@ -100,8 +123,6 @@ pub enum Answer {
     /// One line: what is wrong.
     Error(String),
 }
-
-pub use crate::place::socket_path;
 
 /// `p/v` with something behind its name; `v.1` keeps its dot.
 pub fn beside(volume: &Path, suffix: &str) -> PathBuf {

@@ -1,6 +1,9 @@
-//! What `isotherm set` leaves in a volume's description, so that it holds after the next start.
+//! A volume's description: what it says, and what `isotherm set` leaves in it, so that it holds after the next start.
+
+use std::path::Path;
 
 use isotherm_live::VolumeConfig;
+use serde_json::{Value, json};
 
 /// An engine's knob, or a parameter of the policy that is a number.
 pub fn keep_value(config: &mut VolumeConfig, key: &str, value: f64) {
@@ -28,6 +31,21 @@ pub fn with_words(policy: &str, words: &[(String, String)]) -> String {
     let mut parts: Vec<String> = kept.map(str::to_owned).collect();
     parts.extend(words.iter().map(|(k, v)| format!("{k}={v}")));
     parts.join(",")
+}
+
+/// What the description says; `state` and what follows from it are the caller's.
+pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
+    let member = |m: &isotherm_live::MemberConfig| {
+        json!({
+            "path": m.path, "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced, "standby_s": m.standby_s,
+        })
+    };
+    json!({
+        "volume": volume, "name": config.name, "uuid": config.uuid, "state": null, "volume_bytes": null,
+        "extent_bytes": config.extent.0, "policy": config.policy,
+        "paced": config.members.iter().any(|m| m.paced.is_some()),
+        "members": config.members.iter().map(member).collect::<Vec<_>>(),
+    })
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ fn tell_all(members: &[File], sb: &Superblock, partial: u32) -> u32 {
     let bits = (geo.blocks_per_extent() as usize).div_ceil(8);
     let (mut at, mut blocks, mut out) = (HEADER, 0u32, Vec::new());
     let base = region(number) + BLOCK as u64;
-    let mut put = |out: &mut Vec<u8>, blocks: u32| {
+    let put = |out: &mut Vec<u8>, blocks: u32| {
         let offset = base + u64::from(blocks) * BLOCK as u64 - out.len() as u64;
         members
             .iter()

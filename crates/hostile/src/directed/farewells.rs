@@ -59,16 +59,23 @@ pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
     s.verify()
 }
 
-/// More was used than half of the ring holds: a checkpoint ends the session.
+/// There are more copies than half of the ring can tell of: a checkpoint ends the session.
 pub(super) fn too_much_to_say(mutant: Option<Mutant>) -> Result<(), String> {
+    const COPIES: u32 = 700;
     let shape = Shape {
-        extents: 1200,
-        slots: vec![10, 1210],
+        extents: COPIES,
+        slots: vec![COPIES, COPIES],
         ring: 16,
     };
     let mut s = Stage::with(mutant, &shape, |p| p.end_with_checkpoint = false)?;
-    for e in 0..1200 {
-        s.write(e, (0, 7))?;
+    for e in 0..COPIES {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    s.write_to(WriteTo::Copy);
+    for e in 0..COPIES {
+        s.allocate(e)?;
+        s.write(e, (0, 3))?;
     }
     s.flush()?;
     let before = number(&s);
@@ -76,6 +83,9 @@ pub(super) fn too_much_to_say(mutant: Option<Mutant>) -> Result<(), String> {
     s.open()?;
     if number(&s) == before {
         return Err(String::from("the scene ends without a checkpoint"));
+    }
+    if copied(&s, COPIES - 1) != (3, 3) {
+        return Err(String::from("the cache is not what it was"));
     }
     s.verify()
 }

@@ -49,9 +49,9 @@ soak:
 soak-kill9:
 	ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture
 
-# kill -9 a hundred times under sqlite on ext4, raw durable writes and PostgreSQL, with changes of policy (root)
+# kill -9 a hundred times under sqlite on ext4 and on XFS, raw durable and flushed writes (NBD) and PostgreSQL, with changes of policy (root)
 soak-kills:
-	ISOTHERM_KILLS=100 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture a_database
+	ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture --test-threads=1 a_database
 	ISOTHERM_KILLS=10 $(CARGO) test --locked -p isotherm --test postgres -- --nocapture
 
 # kill -9 twenty times under each front end of this machine; ublk: scripts/vm-ublk in a guest (root, for the loop device)

@@ -338,6 +338,8 @@ pub struct Counters {
     pub sleep_limits: u64,
     /// Odd requests that needed read-modify-write.
     pub edge_writes: u64,
+    /// Extents that were filled with zeros at their first write, for want of room for a bitmap.
+    pub zero_fills: u64,
     /// Requests that failed.
     pub errors: u64,
     /// Latency of reads.

@@ -52,6 +52,11 @@ pub struct Params {
     /// A change is answered when a server that is started after this one was killed would find it. A loss of power may still take it
     /// until a FLUSH. For front ends whose users hear nothing of a server that is killed and started again.
     pub kept_writes: bool,
+    /// Extents that may be partly written at once, if fewer than the map has room for; where there are more, slots are filled with
+    /// zeros (`requests/fill.rs`).
+    pub partial_max: Option<u32>,
+    /// End a session with a checkpoint even where the journal has room for what is to be said (`durability/farewell.rs`).
+    pub end_with_checkpoint: bool,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
@@ -97,6 +102,8 @@ impl Default for Params {
             join_time: Nanos::from_millis(50),
             costs: Vec::new(),
             kept_writes: false,
+            partial_max: None,
+            end_with_checkpoint: false,
             pass_discards: true,
             piece_blocks: 256,
             unread_metadata: false,

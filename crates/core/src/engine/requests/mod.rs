@@ -9,10 +9,12 @@
 //! | `reads.rs`, `replicas.rs` | what a read finds; reads and writes of extents with a copy |
 //! | `gate.rs`, `waiting.rs` | whether a piece may touch an extent that something holds; who waits |
 //! | `discard.rs`, `edges.rs` | discards; requests that are not whole blocks |
+//! | `fill.rs` | zeros instead of bitmaps, where there is no room for these |
 
 mod admission;
 mod discard;
 mod edges;
+mod fill;
 mod gate;
 mod pieces;
 mod reads;
@@ -58,6 +60,8 @@ struct Req {
     needs_round: bool,
     /// An odd write that still reads its edge blocks.
     reading_edges: bool,
+    /// It is part of this other request, which is answered when it has ended.
+    on_behalf: Option<u32>,
 }
 
 impl Req {
@@ -143,6 +147,7 @@ impl Requests {
             error: None,
             needs_round: false,
             reading_edges: false,
+            on_behalf: None,
         });
         if self.admission.admits(p.g, r, &req) {
             self.begin(p, r);
@@ -184,6 +189,9 @@ impl Requests {
         }
         if req.reading_edges {
             return self.edges_read(p, r);
+        }
+        if let Some(other) = req.on_behalf {
+            return self.ended_for(p, r, other);
         }
         let req = *req;
         drop_edges(p, r);

@@ -105,7 +105,9 @@ impl Image {
     fn db(&self, commands: &[&str]) -> String {
         let file = self.file();
         let mut args = vec!["-r"];
-        commands.iter().for_each(|c| args.extend(["-c", *c]));
+        for c in commands {
+            args.extend(["-c", *c]);
+        }
         args.push(file.to_str().expect("text"));
         run("xfs_db", &args).expect("xfs_db")
     }

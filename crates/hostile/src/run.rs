@@ -4,6 +4,7 @@ use super::Rng;
 use super::audit::audit;
 use super::chaos::Chaos;
 use super::clients::Pending;
+pub(super) use super::clients::read_all;
 use super::disk::{Disk, Disks};
 use super::rollback::Kept;
 use super::truth::{self, CELL, Truth};
@@ -14,9 +15,7 @@ use isotherm_core::run::{Loop, Next};
 use isotherm_core::store::superblock::{self, MemberEntry, State};
 use isotherm_core::store::{MetaArea, Superblock, format, mark_clean, open};
 use isotherm_core::store::{OpenError, open::Mode};
-use isotherm_core::{
-    Engine, Event, ExtentId, IoError, MemberId, Nanos, Request, RequestOp, Tag, TierId, World,
-};
+use isotherm_core::{Engine, Event, ExtentId, MemberId, Nanos, Tag, TierId, World};
 use std::collections::BTreeMap;
 
 /// What the volume looks like. All have 4 KiB extents of 512 B blocks and very small journal rings.
@@ -212,6 +211,8 @@ pub(super) struct Run {
     pub(super) gone: Option<Disk>,
     /// Its dirty copies were given up, which no record may say yet.
     pub(super) accept: bool,
+    /// Only the process died, and it had answered nothing that the next one would not find.
+    found: bool,
     /// What is there now is what there is.
     pub(super) adopt: bool,
     /// The last session let the mirror lag so that a disk could sleep.
@@ -258,6 +259,7 @@ impl Run {
             did: Did::default(),
             gone: None,
             accept: false,
+            found: false,
             adopt: false,
             sleepy: false,
             kept: None,
@@ -361,6 +363,7 @@ impl Run {
         if rng.one_in(6) {
             p.moves_max = Some(1 + rng.below(3) as u16);
         }
+        p.kept_writes = rng.one_in(4);
         p
     }
 
@@ -388,6 +391,7 @@ impl Run {
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
+            self.found = false;
             // Who comes to rely on the mirror alone may come then.
             if self.s.lose_fast && self.gone.is_none() {
                 self.degraded(disks)?;
@@ -397,7 +401,7 @@ impl Run {
         let found = find(disks, &self.sb);
         let mode = self.mode();
         let (fuse, mutant) = (None, self.s.mutant);
-        open(
+        let opened = open(
             &mut Disks {
                 disks,
                 fuse,
@@ -406,7 +410,12 @@ impl Run {
             &found,
             mode,
         )
-        .map_err(|e| format!("recovery refused: {e}"))
+        .map_err(|e| format!("recovery refused: {e}"))?;
+        if std::mem::take(&mut self.found) {
+            // Only the process had died, and the members were flushed just now.
+            self.truth.flushed(self.truth.moment());
+        }
+        Ok(opened)
     }
 
     fn mode(&mut self) -> Mode {
@@ -450,6 +459,7 @@ impl Run {
             ..self.budgets(life)
         };
         self.sleepy = params.sleep_hold.is_some();
+        let engine_keeps = params.kept_writes;
         let mut engine = Engine::new(opened, self.policy(life)?, params);
         let rng = Rng::new(self.rng.draw());
         let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);
@@ -515,6 +525,8 @@ impl Run {
             self.did.crashes += 1;
             // Now and then only the process dies. Power fails later, if at all: in recovery, or with the next life.
             let dies = self.rng.one_in(4);
+            // (What is found by itself raises no counter: older copies are told by rounds.)
+            self.found = dies && engine_keeps && !self.s.rollback && !engine.has_failed();
             let (mut disks, rng) = if dies { world.die() } else { world.crash() };
             self.rng = rng;
             self.put_back(&disks, false)?;
@@ -700,41 +712,4 @@ impl Run {
         })?;
         Ok(alive)
     }
-}
-
-/// Read the whole volume, an extent at a time.
-pub(super) fn read_all(
-    engine: &mut Engine,
-    world: &mut Hostile,
-    volume: u64,
-) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
-    let mut all = Vec::new();
-    let mut run = Loop::new();
-    for i in 0..volume / 4096 {
-        let tag = Tag(1_000_000 + i as u32);
-        world.give(tag, 4096, 0, None);
-        let req = Request {
-            tag,
-            op: RequestOp::Read,
-            offset: i * 4096,
-            len: 4096,
-            fua: false,
-            class: 0,
-        };
-        run.tell(engine, world, Event::Arrived(req));
-        let mut patience = 10_000;
-        run.run(engine, world, |_, engine, world| {
-            let replies = world.take_replies();
-            if let Some(r) = replies.iter().find(|r| r.0 == tag) {
-                all.push(r.1.map(|()| world.take(tag)));
-                return Ok(Next::Stop);
-            }
-            patience -= 1;
-            if patience == 0 {
-                return Err(String::from("a read is never answered"));
-            }
-            Ok(Next::Wait(engine.next_wake()))
-        })?;
-    }
-    Ok(all)
 }

@@ -140,6 +140,9 @@ pub struct IoConfig {
     /// Seconds that a joined operation may take its device; 0.05 if left out, 0: no matter how long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_s: Option<f64>,
+    /// 1: what was answered as written is found again after the server was killed; 0 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_writes: Option<u8>,
     /// Sources of classes that are not asked: front-end, ranges, database, files, layout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes_off: Vec<String>,
@@ -178,6 +181,7 @@ impl Default for IoConfig {
             sleep_hold_bytes: None,
             join_bytes: None,
             join_s: None,
+            kept_writes: None,
             classes_off: Vec::new(),
         }
     }

@@ -37,7 +37,7 @@ pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
 pub use mutants::{IMPLIED, MUTANTS, Mutant};
 pub use params::Params;
-pub use relocation::WearBudget;
+pub use relocation::{Ended, Lately, WearBudget};
 pub use requests::REQUEST_BYTES_MAX;
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request};

@@ -49,6 +49,9 @@ pub struct Params {
     /// What tiers cost by their data sheets, fastest first: where measuring starts from ([`crate::load`]). Shorter than the list of
     /// tiers: nothing is known of the others.
     pub costs: Vec<Cost>,
+    /// A change is answered when a server that is started after this one was killed would find it. A loss of power may still take it
+    /// until a FLUSH. For front ends whose users hear nothing of a server that is killed and started again.
+    pub kept_writes: bool,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
@@ -93,6 +96,7 @@ impl Default for Params {
             join_bytes: 1 << 20,
             join_time: Nanos::from_millis(50),
             costs: Vec::new(),
+            kept_writes: false,
             pass_discards: true,
             piece_blocks: 256,
             unread_metadata: false,

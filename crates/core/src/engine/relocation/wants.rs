@@ -1,6 +1,7 @@
 //! What the policy wants, tried in order: whether it may start now, or why not.
 
 use super::Relocation;
+use super::lately::{Ended, Lately};
 use super::move_list::{AT_WORK, Kind};
 use crate::engine::durability::Durability;
 use crate::engine::ground::Ground;
@@ -80,7 +81,14 @@ fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
 }
 
 /// The engine cleaned or evicted outside of what was proposed.
-pub(super) fn own_done(g: &mut Ground, action: Action) {
+pub(super) fn own_done(g: &mut Ground, lately: &mut Lately, action: Action) {
+    lately.note(Ended {
+        at: g.clock,
+        action,
+        up: false,
+        own: true,
+        how: Outcome::Done,
+    });
     let c = counted(&mut g.counters, action, false);
     c.proposed += 1;
     c.settle(Outcome::Done);
@@ -122,6 +130,15 @@ impl Relocation {
         counted(&mut g.counters, action, up).settle(how);
         if how == Outcome::Done {
             *by_class(g, action, up) += 1;
+        }
+        if !matches!(how, Outcome::Refused(_)) {
+            self.lately.note(Ended {
+                at: g.clock,
+                action,
+                up,
+                own,
+                how,
+            });
         }
         if !own {
             let (policy, mut view, wanted) = self.ask(g, d, 0);

@@ -47,6 +47,8 @@ struct Req {
     /// Bytes between `start` and the request's own first byte.
     head: u32,
     fua: bool,
+    /// Durable, or at least to be found by the next server: not answered before a record says where it is.
+    found: bool,
     class: u8,
     arrived: Nanos,
     /// Device operations and waiting pieces, plus one while pieces are being handed out.
@@ -124,6 +126,8 @@ impl Requests {
         };
         let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
         let fua = req.fua && !(zeroes && g.broken(Mutant::ZeroesForgetFua));
+        let fua = fua && !g.broken(Mutant::ForgetFua);
+        let kept = g.params.kept_writes && !g.broken(Mutant::ForgetKept);
         let r = self.list.insert(Req {
             tag: req.tag,
             op: req.op,
@@ -131,7 +135,8 @@ impl Requests {
             end,
             bytes: req.len,
             head: req.offset.saturating_sub(start) as u32,
-            fua: fua && !g.broken(Mutant::ForgetFua),
+            fua,
+            found: fua || kept,
             class: req.class,
             arrived: g.clock,
             left: 1,
@@ -154,7 +159,7 @@ impl Requests {
                 self.start_odd_write(p, r, offset);
             }
             RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
-                self.list.at(r).needs_round = req.fua;
+                self.list.at(r).needs_round = req.found;
                 self.hand_out_discard(p, r);
                 self.piece_done(p, r);
             }

@@ -75,6 +75,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         read_only: args.read_only,
         missing,
         recovery,
+        limits: crate::figures::Limits::of(&config),
         ends: Mutex::new(ends),
         device: shown,
     });
@@ -84,6 +85,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
     let control = Control::start(&socket, service.clone())?;
     let metrics = start_metrics(args, &service)?;
+    let own = Arc::new(crate::view::View::new(crate::view::Own(Arc::clone(
+        &service,
+    ))));
+    let web = crate::view::start(args.web.as_ref(), &args.web_view, own)?;
     let way = Way {
         engine: server.handle(),
         port: tap.clone(),
@@ -99,7 +104,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         fronts.lock().add(started);
     }
     for note in &notes {
-        eprintln!("isotherm: {note}");
+        tracing::warn!("{note}");
     }
     let registered = Registered::new(&args.volume);
     let watch = notify::Watch::start(server.handle());
@@ -107,7 +112,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let patience = Duration::from_secs(args.stop_timeout);
     let waiting = ending::wait(&ended, &server, &fronts, patience)?;
     notify::tell("STOPPING=1\nSTATUS=writing everything down");
-    drop((keeper, metrics, registered));
+    drop((keeper, metrics, web, registered));
     // Front ends first, so that nothing new comes; then what was handed over is served and written down.
     fronts.end();
     tap.end();
@@ -179,12 +184,15 @@ fn say(line: &str) {
 
 fn report(volume: &Volume) {
     for note in volume.notes() {
-        eprintln!("isotherm: {note}");
+        tracing::warn!("{note}");
     }
     let r = volume.report();
     if !r.was_clean {
-        eprintln!(
-            "isotherm: recovered: checkpoint {} with {} records, {} journal blocks with {} records, {} from the mirror; {} extents mapped",
+        tracing::info!(
+            checkpoint = r.checkpoint,
+            records = r.journal_records,
+            mapped = r.mapped,
+            "recovered: checkpoint {} with {} records, {} journal blocks with {} records, {} from the mirror; {} extents mapped",
             r.checkpoint,
             r.checkpoint_records,
             r.journal_blocks,
@@ -194,12 +202,10 @@ fn report(volume: &Volume) {
         );
     }
     for note in &r.notes {
-        eprintln!("isotherm: {note}");
+        tracing::warn!("{note}");
     }
     if r.incomplete {
-        eprintln!(
-            "isotherm: the map may lack extents: what it lacks reads as an error, not as zeros"
-        );
+        tracing::warn!("the map may lack extents: what it lacks reads as an error, not as zeros");
     }
 }
 
@@ -211,7 +217,7 @@ fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
     }
     let words = lost.words();
     if accept {
-        eprintln!("isotherm: {words}");
+        tracing::warn!("{words}");
         return Ok(());
     }
     Err(Failure::failed(format!(
@@ -238,6 +244,10 @@ fn start_metrics(
     };
     let service = Arc::clone(service);
     let server = crate::metrics::start(address, move || service.snapshot())?;
-    eprintln!("isotherm: metrics at {}", server.address());
+    tracing::info!(
+        address = server.address(),
+        "metrics at {}",
+        server.address()
+    );
     Ok(Some(server))
 }

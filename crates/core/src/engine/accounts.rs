@@ -42,6 +42,10 @@ fn energy(cost: &Cost, op: &Op) -> u64 {
         OpKind::Write => (cost.write_nj, cost.write),
         _ => return 0,
     };
+    if each == 0 {
+        // The sheet does not say.
+        return 0;
+    }
     let each = if op.sequential && cost.sequential < random {
         (u128::from(each) * u128::from(cost.sequential.0) / u128::from(random.0.max(1))) as u64
     } else {

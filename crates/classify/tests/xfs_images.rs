@@ -1,4 +1,4 @@
-//! Images of mkfs.xfs, filled through the kernel: the class of every block against what xfs_db says of it; kept current by what was
+//! Images of mkfs.xfs, filled through the kernel: the class of every block against what `xfs_db` says of it; kept current by what was
 //! written; mutated, where nothing may panic.
 
 use isotherm_classify::classes::{self, Source};
@@ -105,7 +105,9 @@ impl Image {
     fn db(&self, commands: &[&str]) -> String {
         let file = self.file();
         let mut args = vec!["-r"];
-        commands.iter().for_each(|c| args.extend(["-c", *c]));
+        for c in commands {
+            args.extend(["-c", *c]);
+        }
         args.push(file.to_str().expect("text"));
         run("xfs_db", &args).expect("xfs_db")
     }
@@ -155,7 +157,7 @@ fn sizes(dir: &Path, all: &mut HashMap<u64, u64>) {
     }
 }
 
-/// Every block by xfs_db: its class, or nothing where it has no word on it.
+/// Every block by `xfs_db`: its class, or nothing where it has no word on it.
 fn expected(image: &Image, sizes: &HashMap<u64, u64>) -> Vec<Option<u8>> {
     let shape = image.db(&["sb 0", "p blocksize agblocks agcount agblklog dblocks"]);
     let number = |name: &str| -> u64 {
@@ -222,7 +224,7 @@ fn differences(layers: &Layers, shift: u32, expected: &[Option<u8>]) -> Vec<(usi
         .collect()
 }
 
-/// The first two are enough for every day; ISOTHERM_XFS_SHAPES=all has the others too.
+/// The first two are enough for every day; `ISOTHERM_XFS_SHAPES=all` has the others too.
 const SHAPES: [&[&str]; 4] = [
     &[],
     &["-b", "size=1k", "-m", "rmapbt=1"],

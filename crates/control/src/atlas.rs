@@ -75,7 +75,7 @@ fn warmth(now: Nanos, last: Nanos) -> u64 {
         return 0;
     }
     let age = (now.since(last).0 >> 20) + 1;
-    let exponent = u64::from(63 - age.leading_zeros());
+    let exponent = u64::from(age.ilog2());
     let fraction = if exponent >= 4 {
         (age >> (exponent - 4)) & 15
     } else {
@@ -134,11 +134,7 @@ fn look(
         } else {
             digit(u64::from(tier | flags))
         });
-        heat.push(if mapped == 0 {
-            NOTHING
-        } else {
-            digit(warm / mapped)
-        });
+        heat.push(warm.checked_div(mapped).map_or(NOTHING, digit));
         cell += 1;
     }
     cell

@@ -20,7 +20,7 @@ use crate::metrics::{Latency, Snapshot};
 use crate::server::Service;
 use crate::settings::{describe, keep_value, with_param, with_words};
 use crate::tap::Tap;
-use crate::{ClassesAsk, Request, classes, figures};
+use crate::{ClassesAsk, Request, atlas, classes, figures};
 
 /// Who waits for the outcome of a stop.
 pub type Asker = Sender<Result<(), String>>;
@@ -66,7 +66,8 @@ pub struct Live {
 }
 
 impl Live {
-    fn config(&self) -> VolumeConfig {
+    /// What the description says now.
+    pub fn config(&self) -> VolumeConfig {
         self.config
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -159,15 +160,13 @@ impl Live {
             let geo = e.space().geo.clone();
             (geo, mapped, figures::params(e), figures::copies(e))
         })?;
+        let state = if self.handle.failure().is_some() {
+            "failed"
+        } else {
+            "serving"
+        };
         for (k, v) in [
-            (
-                "state",
-                json!(if self.handle.failure().is_some() {
-                    "failed"
-                } else {
-                    "serving"
-                }),
-            ),
+            ("state", json!(state)),
             ("failure", figures::failure(&self.handle)),
             ("read_only", json!(self.read_only)),
             ("degraded", json!(!self.missing.is_empty())),
@@ -418,8 +417,8 @@ impl Service for Live {
                 let (config, offset) = (self.config(), *offset);
                 self.on_engine(move |e, w| figures::why(e, w.now(), &config, offset))?
             }
-            Request::Map { from, to, cells } => crate::atlas::map(&self.handle, *from, *to, *cells),
-            Request::Moves => self.on_engine(|e, w| crate::atlas::moves(e, w.now())),
+            Request::Map { from, to, cells } => atlas::map(&self.handle, *from, *to, *cells),
+            Request::Moves => self.on_engine(|e, w| atlas::moves(e, w.now())),
             Request::Set { values, words } if words.is_empty() => self.set(values),
             Request::Set { values, words } => self.set_words(values, words),
             Request::Policy { policy } => self.set_policy(policy),

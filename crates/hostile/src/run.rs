@@ -3,7 +3,8 @@
 use super::Rng;
 use super::audit::audit;
 use super::chaos::Chaos;
-use super::clients::{Pending, read_all};
+use super::clients::Pending;
+pub(super) use super::clients::read_all;
 use super::disk::{Disk, Disks};
 use super::rollback::Kept;
 use super::truth::{self, CELL, Truth};

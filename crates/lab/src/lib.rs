@@ -14,6 +14,7 @@ mod touched;
 
 pub mod parity;
 pub mod pool;
+pub mod sample;
 pub mod sim;
 pub mod sweep;
 

@@ -1,7 +1,7 @@
 //! Budgets with times, energy and wear: what they are for.
 
 use isotherm_core::Nanos;
-use isotherm_lab::sim::{Memory, Report, Setup, TimeMode, run};
+use isotherm_lab::sim::{Device, Memory, Report, Setup, TimeMode, run};
 use isotherm_lab::size::Size;
 use isotherm_traces::{Op, Record};
 
@@ -298,6 +298,8 @@ fn promises_to_classes_hold_in_the_lab() {
 fn what_devices_did_is_somebodys() {
     let mut s = setup("lru", &[]);
     s.tiers[1].devices[0].standby_after_s = None;
+    // One whose sheet has a price and a limit of writes.
+    s.tiers[0].devices = vec![Device::preset("intel-320-300").expect("a preset")];
     let r = run(&s, &noisy_and_quiet()).expect("plays");
     let all = r.by_class.values().filter_map(|c| c.used);
     let all: Vec<_> = all.chain(r.own_work).collect();

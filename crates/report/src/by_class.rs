@@ -11,7 +11,7 @@ pub(super) fn charts(r: &Report) -> Vec<Chart> {
         .collect();
     rows.sort_by_key(|r| r.0);
     if rows.iter().all(|r| r.0 == 0) {
-        return Vec::new();
+        return vec![];
     }
     let of = |f: &dyn Fn(&ClassReport) -> Option<f64>| rows.iter().map(|r| f(r.1)).collect();
     let used = |f: fn(&Used) -> Option<f64>| of(&move |c| c.used.as_ref().and_then(f));
@@ -20,23 +20,6 @@ pub(super) fn charts(r: &Report) -> Vec<Chart> {
     let with_own: Vec<String> = (classes.iter().cloned())
         .chain(["the volume itself".to_owned()])
         .collect();
-    let bars = |title: &str, note: &str, unit: Unit, names: &[String], series: Vec<Series>| Chart {
-        title: title.to_owned(),
-        note: note.to_owned(),
-        plot: Plot::Bars(Bars {
-            x_label: "Class".to_owned(),
-            categories: names.to_vec(),
-            y: Axis::new(title, unit),
-            stacked: series.len() > 1,
-            series: (series.into_iter())
-                .map(|(name, values)| BarSeries {
-                    name: name.to_owned(),
-                    values,
-                })
-                .collect(),
-            lying: true,
-        }),
-    };
     let mut all = vec![
         bars(
             "Accesses by class",
@@ -82,10 +65,8 @@ pub(super) fn charts(r: &Report) -> Vec<Chart> {
         &with_own,
         vec![("fast tier", whole(|u| Some(u.fast_write_bytes as f64)))],
     ));
-    if rows
-        .iter()
-        .any(|r| r.1.used.is_some_and(|u| u.energy_j.is_some()))
-    {
+    let energy = |r: &(u8, &ClassReport)| r.1.used.is_some_and(|u| u.energy_j.is_some());
+    if rows.iter().any(energy) {
         all.push(bars(
             "Energy by class",
             "Joules beyond idling, by the data sheets.",
@@ -98,6 +79,27 @@ pub(super) fn charts(r: &Report) -> Vec<Chart> {
 }
 
 type Series = (&'static str, Vec<Option<f64>>);
+
+/// One chart: a bar a class, divided where there are several series.
+fn bars(title: &str, note: &str, unit: Unit, names: &[String], series: Vec<Series>) -> Chart {
+    Chart {
+        title: title.to_owned(),
+        note: note.to_owned(),
+        plot: Plot::Bars(Bars {
+            x_label: "Class".to_owned(),
+            categories: names.to_vec(),
+            y: Axis::new(title, unit),
+            stacked: series.len() > 1,
+            series: (series.into_iter())
+                .map(|(name, values)| BarSeries {
+                    name: name.to_owned(),
+                    values,
+                })
+                .collect(),
+            lying: true,
+        }),
+    }
+}
 
 /// A class with what it is in Differentiated Storage Services, Tables 3 and 6.
 fn name(class: u8) -> String {

@@ -11,6 +11,7 @@
 
 use isotherm_core::Nanos;
 use isotherm_core::qos::{Row, SHARE, Spec};
+use std::fmt::Write;
 
 use crate::size;
 
@@ -98,7 +99,7 @@ pub fn text(row: &Row) -> String {
     let mut text = class_text(row.classes);
     for (key, rate) in [("floor", row.floor), ("ceiling", row.ceiling)] {
         if let Some(bytes) = rate {
-            text += &format!("+{key}={}", size::exact(bytes));
+            let _ = write!(text, "+{key}={}", size::exact(bytes)); // memory never refuses
         }
     }
     if let Some(t) = row.latency {
@@ -107,10 +108,10 @@ pub fn text(row: &Row) -> String {
             n if n % 1_000_000 == 0 => (n / 1_000_000, "ms"),
             n => (n / 1000, "us"),
         };
-        text += &format!("+latency={n}{unit}");
+        let _ = write!(text, "+latency={n}{unit}"); // memory never refuses
     }
     if row.share != SHARE {
-        text += &format!("+share={}", row.share);
+        let _ = write!(text, "+share={}", row.share); // memory never refuses
     }
     text
 }

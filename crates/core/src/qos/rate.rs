@@ -85,12 +85,12 @@ mod tests {
                 r.take(now, bytes);
                 begun.push((now, bytes));
             }
-            for i in 0..begun.len() {
+            for (i, first) in begun.iter().enumerate() {
                 let (mut sum, mut largest) = (0, 0);
                 for (at, bytes) in &begun[i..] {
                     sum += bytes;
                     largest = largest.max(*bytes);
-                    let time = u128::from(at.since(begun[i].0).0);
+                    let time = u128::from(at.since(first.0).0);
                     let allowed = u128::from(rate) * time / SECOND;
                     let room = allowed + u128::from(burst.max(largest)) + 1;
                     assert!(u128::from(sum) <= room, "{rate}: {sum} in {time} ns");

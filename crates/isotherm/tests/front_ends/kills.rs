@@ -136,7 +136,7 @@ where
 {
     let seed = seed();
     let kills = std::env::var("ISOTHERM_KILLS").ok();
-    let kills: u64 = kills.and_then(|k| k.parse().ok()).unwrap_or(3);
+    let kills: u64 = kills.and_then(|k| k.parse().ok()).unwrap_or(2);
     let mut rng = Rng::new(seed ^ 0xf407);
     let mut place = Place::new(&Shape {
         policy: "lru",

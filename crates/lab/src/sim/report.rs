@@ -117,6 +117,8 @@ pub struct Report {
     pub usage: Option<Usage>,
     /// Series, where asked for.
     pub series: Option<Series>,
+    /// Where hits are an estimate from samples of the extents ([`crate::sample`]): from which, and how sure.
+    pub sample: Option<SampleReport>,
     /// The run in phases, where asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
@@ -135,6 +137,19 @@ pub struct Report {
     pub sim_rate_accesses_per_s: f64,
     /// Memory of map and policy per touched extent, without bitmaps of partly written extents.
     pub bytes_per_extent: f64,
+}
+
+/// What an estimate stands on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SampleReport {
+    /// Share of the extents in each sample.
+    pub rate: f64,
+    /// Samples without a common extent.
+    pub samples: u64,
+    /// Extent accesses that were played, all samples together.
+    pub accesses: u64,
+    /// Half of the 95 % confidence interval of `fast_hit_ratio`, from how far the samples lie apart.
+    pub fast_hit_ratio_error: f64,
 }
 
 /// One class.
@@ -212,6 +227,10 @@ pub struct MemberUsage {
     pub tier: u8,
     /// Bytes up to the last one that the volume uses of it.
     pub bytes: u64,
+    /// Bytes of the whole drive.
+    pub capacity_bytes: u64,
+    /// Where on the drive these bytes lie: `full` where they are spread over all of it, else the first byte.
+    pub span: String,
     /// Joules.
     pub energy_j: f64,
     /// Mean watts.

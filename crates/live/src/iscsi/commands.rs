@@ -216,9 +216,18 @@ impl Session {
             // Of a command that was aborted or refused.
             return Ok(self.input.skip(data)?);
         };
+        if data_sn != self.transfers[at].data_sn {
+            // Something was lost or came out of turn. Without error recovery the command fails and the session goes on (RFC 7143,
+            // 7.8); what else was sent for it is passed over.
+            let t = self.transfers.remove(at);
+            self.input.skip(data)?;
+            let ends = Ends::of(t.command.order);
+            self.outbox.respond(itt, ends, Some(Sense::DATA_PHASE), 0);
+            return Ok(());
+        }
         let t = &mut self.transfers[at];
         let end = t.have + data as u32;
-        if ttt != t.ttt || data_sn != t.data_sn || offset != t.have || end > t.asked {
+        if ttt != t.ttt || offset != t.have || end > t.asked {
             return Err(Stop::Fault("data that was not asked for"));
         }
         if last != (end == t.asked) {

@@ -88,7 +88,7 @@ impl Session {
                 let runs = most.saturating_sub(8) / 16;
                 let len = (self.port().volume_bytes() - offset).min(1 << 31) as u32;
                 let runs = self.port().block_status(offset, len, runs.clamp(1, 64));
-                let mut bytes = scsi::lba_status(self.disk(), offset, &runs);
+                let mut bytes = super::vpd::lba_status(self.disk(), offset, &runs);
                 bytes.truncate(most);
                 self.say(c, bytes);
             }

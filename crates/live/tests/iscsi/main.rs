@@ -319,7 +319,7 @@ fn data_out(r2t: &[u8; 48], offset: u32, data_sn: u32, last: bool) -> [u8; 48] {
 #[test]
 fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
     let rig = rig();
-    let faults: [(&str, Fault); 7] = [
+    let faults: [(&str, Fault); 6] = [
         ("a login again", |i| {
             i.send(header(0x43, 0x87, 1), &[]).unwrap();
         }),
@@ -334,10 +334,6 @@ fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
         ("data of another place", |i| {
             let r2t = half_a_write(i);
             i.send(data_out(&r2t, 1024, 0, false), &[1; 512]).unwrap();
-        }),
-        ("a wrong number", |i| {
-            let r2t = half_a_write(i);
-            i.send(data_out(&r2t, 512, 1, false), &[1; 512]).unwrap();
         }),
         ("more than was asked for", |i| {
             let r2t = half_a_write(i);
@@ -362,6 +358,26 @@ fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
     rig.is_well();
     until("memory comes back", || rig.port.inner.pool_bytes_out() == 0);
     until("all have left", || rig.server.connections() == 0);
+}
+
+/// A number that is missing costs the command, and nothing else.
+#[test]
+fn data_out_of_turn_fails_its_command_alone() {
+    let rig = rig();
+    let mut i = rig.login("iqn.x:a");
+    for wrong in [1, 27, u32::MAX] {
+        let r2t = half_a_write(&mut i);
+        i.send(data_out(&r2t, 512, wrong, false), &[1; 512])
+            .unwrap();
+        let answer = i.receive().unwrap();
+        assert_eq!((answer.header[0], answer.header[3]), (0x21, 2));
+        assert_eq!((answer.data[4] & 15, answer.data[14]), (11, 0x4b));
+        // What was sent before the answer came is passed over.
+        i.send(data_out(&r2t, 1024, 0, false), &[1; 512]).unwrap();
+        good(&i.command(&[0; 6], 0, &[]).unwrap());
+    }
+    rig.is_well();
+    until("memory comes back", || rig.port.inner.pool_bytes_out() == 0);
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Used {
         work.iter().skip(1).for_each(|w| slow.add(w));
         let mut all = slow;
         all.add(&work[0]);
-        let known = |n: u64, unit: f64| (n > 0).then(|| n as f64 * unit);
+        let known = |n: u64, unit: f64| (n > 0).then_some(n as f64 * unit);
         let energy_j = known(all.energy_nj, 1e-9);
         let wear_usd = known(all.wear_fusd, 1e-15);
         let paid = energy_j.zip(*KWH_USD).map(|(j, usd)| j / super::KWH * usd);

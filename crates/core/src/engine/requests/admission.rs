@@ -88,6 +88,8 @@ impl Requests {
     /// Promise that from now on; requests that are here already are scheduled by it too.
     pub(in crate::engine) fn promise(&mut self, g: &Ground, spec: Spec) {
         match &mut self.admission.scheduler {
+            // Those at work are nobody's from then on.
+            Some(s) if spec.is_empty() && s.held() == 0 => self.admission.scheduler = None,
             Some(s) => s.replace(spec, g.clock),
             None if spec.is_empty() => {}
             none => {

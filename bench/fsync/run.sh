@@ -68,4 +68,5 @@ while [ "$round" -le "$rounds" ]; do
     done
     round=$((round + 1))
 done >"$scratch/results"
+[ -z "${BENCH_KEEP:-}" ] || cp "$scratch/results" "$BENCH_KEEP"
 awk -v peer=plain -v bar=0.85 -f "$here/bench/table.awk" "$scratch/results"

@@ -115,6 +115,7 @@ while [ "$round" -le "$rounds" ]; do
     done
     round=$((round + 1))
 done >"$scratch/results"
+[ -z "${BENCH_KEEP:-}" ] || cp "$scratch/results" "$BENCH_KEEP"
 awk -v peer=plain -v bar=0.85 -f "$here/bench/table.awk" "$scratch/results"
 awk -F'\t' '{ for (i = 0; i < 5; i++) sum[$1, i] += $(8 + i) - $(2 + i); t[$1] += $7 }
     END { for (n in t) if (t[n]) printf "%s: for a thousand transactions %d FLUSHes asked for, %d flushes of members, %d rounds, %d records, %d moves\n",

@@ -359,9 +359,8 @@ impl Run {
             p.sleep_hold = (!rng.one_in(4)).then(|| Nanos::from_millis(1 + rng.below(100)));
             p.sleep_hold_bytes = rng.one_in(2).then(|| 4096 * (1 + rng.below(8)));
         }
-        if rng.one_in(6) {
-            p.moves_max = Some(1 + rng.below(3) as u16);
-        }
+        p.moves_max = rng.one_in(6).then(|| 1 + rng.below(3) as u16);
+        p.flush_ahead = [0, 1, 1, 2][(self.s.seed % 4) as usize];
         p
     }
 

@@ -144,10 +144,16 @@ pub enum Mutant {
     DiscardKeepsCopy,
     /// Blocks whose first write failed count as written.
     TrustFailedWrite,
+    /// A FLUSH is answered with a round that began ahead, although a write ended since.
+    AheadForgetsLate,
+    /// A FLUSH that is answered with a round that began ahead does not ask for its records.
+    AheadForgetsRecords,
+    /// A FLUSH is answered with a round that began ahead, although the mirror must be told something.
+    AheadForgetsMirror,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 67] = [
+pub const MUTANTS: [Mutant; 70] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -215,6 +221,9 @@ pub const MUTANTS: [Mutant; 67] = [
     Mutant::ActiveAtOnce,
     Mutant::DiscardKeepsCopy,
     Mutant::TrustFailedWrite,
+    Mutant::AheadForgetsLate,
+    Mutant::AheadForgetsRecords,
+    Mutant::AheadForgetsMirror,
 ];
 
 /// Rules that others imply: nobody can notice their absence. The argument: `docs/on-disk-format.md`, section 8.

@@ -1,11 +1,12 @@
 //! The extent map: extent → home, with the statistics of that extent in the same row.
 //!
-//! One row is 12 bytes, so that an access touches one cache line; with the reverse map (4 bytes a slot of
-//! the faster tiers) a fully mapped volume costs 13 bytes an extent where a quarter is fast; the bar is 16. Which blocks of a partly written extent are valid lies in a
-//! separate bit set, read only for extents marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are bit sets
+//! One row is 12 bytes, so that an access touches one cache line; with the reverse map (4 bytes a slot of the faster tiers) a fully
+//! mapped volume costs 13 bytes an extent where a quarter is fast; the bar is 16. Which blocks of a partly written extent are valid lies
+//! in a separate bit set, read only for extents marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are bit sets
 //! of their own, which nobody looks at while no extent has the mark.
 
 mod copies;
+mod marks;
 mod valid;
 
 use crate::bits::Bits;
@@ -14,6 +15,7 @@ use crate::volume::geometry::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
 use copies::CopyBits;
+use marks::Marks;
 use valid::Valid;
 
 /// Above every slot number.
@@ -55,40 +57,6 @@ pub struct ExtentMap {
     held: Marks,
     blocks: usize,
     mapped: u32,
-}
-
-/// A mark that few extents have, or none: no memory until the first, then 1/8 byte an extent.
-#[derive(Clone, Debug)]
-struct Marks {
-    bits: Bits,
-    extents: u32,
-    count: u32,
-}
-
-impl Marks {
-    fn new(extents: u32) -> Marks {
-        Marks {
-            bits: Bits::default(),
-            extents,
-            count: 0,
-        }
-    }
-    #[inline]
-    fn get(&self, e: ExtentId) -> bool {
-        self.count > 0 && self.bits.get(e.0 as usize)
-    }
-    #[inline]
-    fn put(&mut self, e: ExtentId, on: bool) {
-        if on {
-            if self.bits.bytes() == 0 {
-                self.bits = Bits::new(self.extents as usize);
-            }
-            self.count += u32::from(self.bits.set(e.0 as usize));
-        } else if self.get(e) {
-            self.bits.clear(e.0 as usize);
-            self.count -= 1;
-        }
-    }
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -400,6 +368,13 @@ impl ExtentMap {
         let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;
         let copies = fast * 4 + fast / 8 * 2 + fast * blocks_per_extent / 8 * 2;
         (rows + least, rows + most + copies)
+    }
+    /// Where its large tables lie, rows and reverse map (address, bytes): for the world, which may say how that memory is paged.
+    pub fn tables(&self) -> [(usize, usize); 2] {
+        [
+            (self.rows.as_ptr().addr(), size_of_val(&*self.rows)),
+            (self.owner.as_ptr().addr(), size_of_val(&*self.owner)),
+        ]
     }
     /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks), bytes.
     pub fn bytes(&self) -> (usize, usize) {

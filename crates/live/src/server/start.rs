@@ -159,6 +159,7 @@ impl Prepared {
         let mut world = UringWorld::new(parts, io)?;
         let shift = opened.space.geo.extent_shift;
         world.classify(self.handle.classes().classifier(shift));
+        crate::volume::ask_for_huge(&opened.space.map);
         let superblock = opened.superblock.clone();
         Ok(Session {
             engine: Driver::new(Engine::new(opened, policy, params.clone()), None),

@@ -264,16 +264,20 @@ impl Origin {
         for sb in &self.superblocks {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
-        if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() {
+        let more = p.flush_ahead != 0;
+        if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() || more {
             for b in budgets(p) {
                 put_option(&mut out, b);
             }
         }
-        if !p.costs.is_empty() {
+        if !p.costs.is_empty() || more {
             put(&mut out, p.costs.len() as u64);
             for n in p.costs.iter().flat_map(|c| cost(*c)) {
                 put(&mut out, n);
             }
+        }
+        if more {
+            put(&mut out, u64::from(p.flush_ahead));
         }
         out
     }
@@ -302,6 +306,8 @@ impl Origin {
             standby_after: (0..count(&mut c)?)
                 .map(|_| Ok(option(&mut c)?.map(Nanos)))
                 .collect::<Result<_, Bad>>()?,
+            // Recordings that do not say it come from engines that did not have it.
+            flush_ahead: 0,
             ..Params::default()
         };
         let superblocks = (0..count(&mut c)?)
@@ -331,6 +337,9 @@ impl Origin {
                     Ok(cost_of(n))
                 })
                 .collect::<Result<_, Bad>>()?;
+        }
+        if !c.is_empty() {
+            params.flush_ahead = c.narrow()?;
         }
         if !c.is_empty() {
             return Err("something stands behind the origin");
@@ -365,7 +374,11 @@ mod tests {
 
     #[test]
     fn budgets_stand_at_the_end_where_one_is_set() {
-        let plain = origin(Params::default()).encode();
+        let base = Params {
+            flush_ahead: 0,
+            ..Params::default()
+        };
+        let plain = origin(base.clone()).encode();
         let all = Params {
             moves_max: Some(3),
             wear_bytes_per_day: Some(1 << 40),
@@ -374,18 +387,18 @@ mod tests {
             sleep_hold_bytes: Some(9),
             join_bytes: 0,
             join_time: Nanos(8),
-            ..Params::default()
+            ..base.clone()
         };
         let one = Params {
             sleep_hold: Some(Nanos(1)),
-            ..Params::default()
+            ..base.clone()
         };
         let costs = Params {
             costs: vec![cost_of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), Cost::SLOW],
             ..all.clone()
         };
         let without = origin(all.clone()).encode().len();
-        for params in [Params::default(), all, one, costs] {
+        for params in [base, all, one, costs] {
             let bytes = origin(params.clone()).encode();
             assert!(
                 bytes.starts_with(&plain)
@@ -403,6 +416,24 @@ mod tests {
                     "{short} bytes"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn what_came_last_is_the_end() {
+        let costs = vec![Cost::SLOW, cost_of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])];
+        for costs in [Vec::new(), costs] {
+            let params = Params {
+                flush_ahead: 300,
+                costs,
+                ..Params::default()
+            };
+            let mut bytes = origin(params.clone()).encode();
+            let back = Origin::decode(&bytes).map_err(str::to_owned);
+            let back = back.expect("what was written is read").params;
+            assert_eq!(format!("{back:?}"), format!("{params:?}"));
+            bytes.push(1);
+            assert!(Origin::decode(&bytes).is_err());
         }
     }
 }

@@ -115,6 +115,10 @@ impl Requests {
             }
             _ => g.space.geo.align(req.offset, u64::from(req.len)),
         };
+        if req.op != RequestOp::Read {
+            let is_flush = req.op == RequestOp::Flush;
+            p.d.came(g, is_flush, self.list.is_empty());
+        }
         let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
         let fua = req.fua && !(zeroes && g.broken(Mutant::ZeroesForgetFua));
         let r = self.list.insert(Req {
@@ -132,7 +136,7 @@ impl Requests {
             reading_edges: false,
         });
         match req.op {
-            RequestOp::Flush => p.d.join(r),
+            RequestOp::Flush => p.d.join(p.g, r),
             RequestOp::Write if (start, end) != (req.offset, req.offset + u64::from(req.len)) => {
                 self.start_odd_write(p, r, req.offset);
             }
@@ -166,7 +170,7 @@ impl Requests {
         let req = *req;
         drop_edges(p, r);
         if req.error.is_none() && req.needs_round {
-            p.d.join(r);
+            p.d.join(p.g, r);
         } else {
             let latency = self.reply(p.g, r, req.error.map_or(Ok(()), Err));
             p.r.heard(p.g, latency);

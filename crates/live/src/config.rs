@@ -94,7 +94,7 @@ pub struct IoConfig {
     pub move_buffers: u16,
     /// Submission queue entries.
     pub queue_depth: u32,
-    /// Look for work so long before sleeping, microseconds; 0 = sleep at once.
+    /// Look for work so long before sleeping, at most, microseconds; 0 = sleep at once.
     pub spin_us: u32,
     /// Take the block file's requests through io_uring where the kernel offers it and it is on.
     pub fuse_ring: bool,

@@ -13,6 +13,7 @@
 mod beat;
 mod faults;
 mod flight;
+mod look;
 mod ring;
 mod sources;
 mod start;
@@ -30,6 +31,7 @@ use flight::Flight;
 use io_uring::{cqueue, opcode, squeue, types};
 use isotherm_core::{Effect, Event, ExtentId, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
+use look::Look;
 use ring::Ring;
 pub use ring::RingSource;
 pub(crate) use ring::offers_fuse;
@@ -49,9 +51,6 @@ const BELL: u64 = u64::MAX;
 const WATCH: u64 = 1 << 32;
 const REAL: u8 = 1;
 const MODEL: u8 = 2;
-/// Misses in a row after which looking for work before sleeping pauses, and for how many sleeps.
-const SPIN_MISSES: u32 = 16;
-const SPIN_PAUSE: u32 = 64;
 /// What the world knows of a member.
 #[derive(Default)]
 struct MemberState {
@@ -127,8 +126,8 @@ pub struct UringWorld {
     base: Nanos,
     /// The time as of the last events: the clock is read once per loop.
     seen: Nanos,
-    spin: Duration,
-    misses: u32,
+    /// See `look.rs`.
+    look: Look,
     woken: bool,
     refusing: bool,
     /// See `faults.rs`.
@@ -328,39 +327,6 @@ impl UringWorld {
             || self.inbox.has_mail()
             || !self.ring.completion().is_empty()
     }
-
-    /// Looks for work for a moment. Pauses where that rarely helps: on few cores it takes time from whoever makes the work.
-    fn look_around(&mut self) -> bool {
-        if self.spin.is_zero() {
-            return false;
-        }
-        if self.misses >= SPIN_MISSES {
-            self.misses += 1;
-            if self.misses > SPIN_MISSES + SPIN_PAUSE {
-                self.misses = SPIN_MISSES - 1;
-            }
-            return false;
-        }
-        if !self.ring.is_idle() {
-            self.enter(0, None);
-            if self.is_pending() {
-                // It ended at once (memory, page cache): that says nothing about looking around.
-                return true;
-            }
-        }
-        let end = Instant::now() + self.spin;
-        loop {
-            if self.is_pending() || self.ring.taskrun() {
-                self.misses = 0;
-                return true;
-            }
-            if Instant::now() >= end {
-                self.misses += 1;
-                return false;
-            }
-            std::hint::spin_loop();
-        }
-    }
 }
 
 impl World for UringWorld {
@@ -407,6 +373,7 @@ impl World for UringWorld {
                 };
                 self.enter(1, left);
                 self.inbox.awake();
+                self.look.slept();
             }
             self.seen = self.base + self.model_now();
             self.look_at_sizes();

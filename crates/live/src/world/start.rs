@@ -1,6 +1,7 @@
 //! How a world begins: its ring, the ring's workers, its memory.
 
 use super::beat::Beat;
+use super::look::Look;
 use super::ring::Ring;
 use super::{Command, MemberState, UringWorld, faults};
 use crate::buffers::Arena;
@@ -121,8 +122,7 @@ impl UringWorld {
             start: Instant::now(),
             base: parts.base,
             seen: parts.base,
-            spin: Duration::from_micros(io.spin_us.into()),
-            misses: 0,
+            look: Look::new(Duration::from_micros(io.spin_us.into())),
             woken: false,
             refusing: false,
             fault: None,

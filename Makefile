@@ -131,6 +131,7 @@ fmt:
 doc:
 	$(CARGO) doc --workspace --no-deps --locked
 
-# Never part of the tests: timings depend on the machine.
+# Never part of the tests: timings depend on the machine. Goes on where it was stopped, and writes docs/performance.md from what it keeps;
+# BENCH_ARGS: groups, or --for SECONDS (bench/performance.py --help)
 bench: build
-	@for run in bench/*/run.sh; do echo "== $$run"; sh $$run || exit 1; done
+	bench/performance.py run $(BENCH_ARGS)

@@ -322,6 +322,10 @@ pub struct Counters {
     pub written_back_bytes: u64,
     /// Commit rounds.
     pub rounds: u64,
+    /// Of these, rounds that began ahead of a FLUSH (`engine/durability/ahead.rs`).
+    pub ahead: u64,
+    /// Rounds that began ahead and were met by a FLUSH.
+    pub ahead_met: u64,
     /// Journal blocks written to the primary.
     pub journal_blocks: u64,
     /// Records in them.

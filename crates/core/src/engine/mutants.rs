@@ -154,10 +154,16 @@ pub enum Mutant {
     WriteDuringFill,
     /// A discard that should write zeros, for want of a bitmap, does nothing.
     DiscardKeepsBytes,
+    /// A FLUSH is answered with a round that began ahead, although a write ended since.
+    AheadForgetsLate,
+    /// A FLUSH that is answered with a round that began ahead does not ask for its records.
+    AheadForgetsRecords,
+    /// A FLUSH is answered with a round that began ahead, although the mirror must be told something.
+    AheadForgetsMirror,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 72] = [
+pub const MUTANTS: [Mutant; 75] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -230,6 +236,9 @@ pub const MUTANTS: [Mutant; 72] = [
     Mutant::ForgetFilled,
     Mutant::WriteDuringFill,
     Mutant::DiscardKeepsBytes,
+    Mutant::AheadForgetsLate,
+    Mutant::AheadForgetsRecords,
+    Mutant::AheadForgetsMirror,
 ];
 
 /// Rules that others imply: nobody can notice their absence. The argument: `docs/on-disk-format.md`, section 8.

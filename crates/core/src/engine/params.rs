@@ -15,6 +15,9 @@ pub struct Params {
     /// Records that no FLUSH has carried for so long are written in the next lull of the device that holds the second copy of the
     /// metadata, and after six times as long in any case.
     pub commit_interval: Nanos,
+    /// So many FLUSHes more than other changes must have come when all that was written had been answered, before a round begins ahead
+    /// of the FLUSH that is likely to come next (`durability/ahead.rs`); 0: none does.
+    pub flush_ahead: u16,
     /// A member's counter is raised at most so often, in rounds that write to it (`durability/counters.rs`); `None`: never, for
     /// worlds that keep no bytes.
     pub counter_every: Option<Nanos>,
@@ -85,6 +88,7 @@ impl Default for Params {
         Params {
             move_buffers: 16,
             commit_interval: Nanos::from_secs(5),
+            flush_ahead: 8,
             counter_every: Some(Nanos::from_secs(30)),
             stage_blocks: 1024,
             map_on_read: false,

@@ -1,8 +1,8 @@
 //! The extent map: extent → home, with the statistics of that extent in the same row.
 //!
-//! One row is 12 bytes, so that an access touches one cache line; with the reverse map (4 bytes a slot of
-//! the faster tiers) a fully mapped volume costs 13 bytes an extent where a quarter is fast; the bar is 16. Which blocks of a partly written extent are valid lies in a
-//! separate bit set, read only for extents marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are bit sets
+//! One row is 12 bytes, so that an access touches one cache line; with the reverse map (4 bytes a slot of the faster tiers) a fully
+//! mapped volume costs 13 bytes an extent where a quarter is fast; the bar is 16. Which blocks of a partly written extent are valid lies
+//! in a separate bit set, read only for extents marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are bit sets
 //! of their own, which nobody looks at while no extent has the mark.
 
 mod copies;
@@ -396,6 +396,13 @@ impl ExtentMap {
         let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;
         let copies = fast * 4 + fast / 8 * 2 + fast * blocks_per_extent / 8 * 2;
         (rows + least, rows + most + copies)
+    }
+    /// Where its large tables lie, rows and reverse map (address, bytes): for the world, which may say how that memory is paged.
+    pub fn tables(&self) -> [(usize, usize); 2] {
+        [
+            (self.rows.as_ptr().addr(), size_of_val(&*self.rows)),
+            (self.owner.as_ptr().addr(), size_of_val(&*self.owner)),
+        ]
     }
     /// Memory: (rows and reverse map, bitmaps of valid and dirty blocks), bytes.
     pub fn bytes(&self) -> (usize, usize) {

@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `stage.rs`, `ends.rs`, `wished.rs` | (the volume, its members, its clients, its policy: all led by hand) |
 //! | `recovery.rs` | opening: what power lost during recovery, or a spoilt block, may not do |
+//! | `ahead.rs` | rounds that begin before anybody asks for a FLUSH |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
 //! | `farewells.rs` | sessions that end without a checkpoint |
 //! | `fills.rs` | zeros where there is no room for bitmaps |
 
+mod ahead;
 mod copies;
 mod ends;
 mod farewells;
@@ -28,7 +30,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 33] = [
+pub const SCENES: [(&str, Scene); 36] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -62,6 +64,15 @@ pub const SCENES: [(&str, Scene); 33] = [
     ("a joined operation that fails", rounds::joined_failure),
     ("a FLUSH that comes during a round", rounds::late_flush),
     ("a write that ends during a flush", rounds::late_write),
+    ("a write after a round that began ahead", ahead::late_write),
+    (
+        "a first write before a round that began ahead",
+        ahead::new_extent,
+    ),
+    (
+        "a mirror that a round that began ahead does not tell",
+        ahead::silent_mirror,
+    ),
     ("a mirror with a gap", rounds::mirror_gap),
     (
         "a change while a checkpoint is written",

@@ -2,6 +2,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `ahead.rs` | flushes that begin before they are asked for |
 //! | `round.rs` | rounds: why one begins, flush data, write records, flush journal, and what comes of it |
 //! | `records.rs` | the records of a round: of what changed, of moves; where the bytes of metadata are |
 //! | `pending.rs` | extents whose durable state differs from the map, and who waits for theirs |
@@ -13,6 +14,7 @@
 //!
 //! Others ask it to note a change, to let go of a slot, to answer a request when a round is through; only the engine lets rounds begin.
 
+mod ahead;
 mod checkpoints;
 mod counters;
 mod farewell;
@@ -27,11 +29,13 @@ pub(super) use round::RoundEnd;
 
 use super::Params;
 use super::ground::Ground;
+use super::mutants::Mutant;
 use crate::policy::Uses;
 use crate::store::journal::Staging;
 use crate::store::superblock::Follow as Claim;
 use crate::store::{Closing, Layout, Opened};
 use crate::units::{ExtentId, MemberId, Nanos};
+use ahead::Ahead;
 use alloc::vec::Vec;
 use checkpoints::Checkpoints;
 use counters::Raising;
@@ -48,6 +52,7 @@ pub(super) struct Durability {
     /// Of this session.
     epoch: u64,
     round: Round,
+    ahead: Ahead,
     callers: Callers,
     pending: Pending,
     staging: Staging,
@@ -80,6 +85,7 @@ impl Durability {
             layout: opened.layout,
             epoch: sb.epoch,
             round: Round::default(),
+            ahead: Ahead::default(),
             callers: Callers::default(),
             pending: Pending::new(space.geo.extents),
             staging: Staging::new(sb.uuid, sb.epoch, opened.tip, p.stage_blocks.max(8)),
@@ -102,13 +108,21 @@ impl Durability {
         self.follow.homes_changed();
         self.note(g, e);
     }
-    /// Request `r` is answered when a round that starts from now on is durable.
-    pub(super) fn join(&mut self, r: u32) {
-        self.callers.join(r, self.pending.mark());
+    /// Request `r` is answered when a round that starts from now on is durable, or one that began ahead and has all that it needs.
+    pub(super) fn join(&mut self, g: &Ground, r: u32) {
+        let mark = self.pending.mark();
+        if self.is_met_ahead(g) {
+            let forgets = g.broken(Mutant::AheadForgetsRecords);
+            self.callers.board_late(r, if forgets { 0 } else { mark });
+        } else {
+            self.callers.join(r, mark);
+        }
     }
     /// Is everything needed to find `e` durable now, on whoever must know?
     pub(super) fn is_known(&self, g: &Ground, e: ExtentId) -> bool {
-        self.round.is_idle() && !self.pending.contains(e) && !self.owes_mirror(g)
+        // A round that began ahead carries no records of changes.
+        let settled = self.round.is_idle() || self.round.is_ahead();
+        settled && !self.pending.contains(e) && !self.owes_mirror(g)
     }
     /// Is metadata being written or flushed?
     pub(super) fn writing_metadata(&self) -> bool {

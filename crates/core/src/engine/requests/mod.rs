@@ -128,6 +128,10 @@ impl Requests {
             }
             _ => g.space.geo.align(req.offset, u64::from(req.len)),
         };
+        if req.op != RequestOp::Read {
+            let is_flush = req.op == RequestOp::Flush;
+            p.d.came(g, is_flush, self.list.is_empty());
+        }
         let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
         let fua = req.fua && !(zeroes && g.broken(Mutant::ZeroesForgetFua));
         let fua = fua && !g.broken(Mutant::ForgetFua);
@@ -159,7 +163,7 @@ impl Requests {
         let req = *self.list.at(r);
         let offset = req.start + u64::from(req.head);
         match req.op {
-            RequestOp::Flush => p.d.join(r),
+            RequestOp::Flush => p.d.join(p.g, r),
             RequestOp::Write if (req.start, req.end) != (offset, offset + u64::from(req.bytes)) => {
                 self.start_odd_write(p, r, offset);
             }
@@ -196,7 +200,7 @@ impl Requests {
         let req = *req;
         drop_edges(p, r);
         if req.error.is_none() && req.needs_round {
-            p.d.join(r);
+            p.d.join(p.g, r);
         } else {
             let latency = self.reply(p.g, r, req.error.map_or(Ok(()), Err));
             p.r.heard(p.g, latency);

@@ -39,7 +39,8 @@ struct Handle {
     wrote: bool,
 }
 
-type Listing = Arc<Mutex<crate::catalogue::Listing>>;
+/// Names as they were when reading began; none before that.
+type Listing = Arc<Mutex<Option<crate::catalogue::Listing>>>;
 
 /// The file system that the session threads call.
 pub struct Served {
@@ -246,9 +247,11 @@ impl Served {
     ) {
         let Some(list) = self.listing(fh) else { return };
         let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
-        if offset == 0 && !list.is_empty() {
-            *list = self.store.cat().list(dir);
+        // The beginning, also after rewinddir(3): what was made since is shown.
+        if offset == 0 {
+            *list = None;
         }
+        let list = list.get_or_insert_with(|| self.store.cat().list(dir));
         let up = self.store.cat().parent(dir).unwrap_or(dir);
         for at in offset.. {
             let full = match at {

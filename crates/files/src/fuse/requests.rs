@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use super::Io;
@@ -330,11 +330,10 @@ impl Filesystem for Served {
             reply,
         );
     }
-    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let list = self.store.cat().list(node(ino));
+    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.insert(fh, Arc::new(Mutex::new(list)));
+        lists.insert(fh, Arc::default());
         reply.opened(FileHandle(fh), FopenFlags::empty());
     }
     fn readdir(

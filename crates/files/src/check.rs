@@ -121,6 +121,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
         if let Some(new) = cat.add(dir, name, n.tier, n.facts, body) {
             let xattrs = other.map_or_else(Vec::new, |o| fresh.xattrs(o).to_vec());
             cat.set_xattrs(new, xattrs);
+            store.tell_kernel_of_name(dir, name);
         }
     }
 }

@@ -274,11 +274,13 @@ impl Store {
             (n.facts, n.is_file())
         };
         if is_file && let Some(live) = self.lives.get(node) {
-            let now = live.facts()?;
-            return Ok(Facts {
-                nlink: known.nlink,
-                ..now
-            });
+            // While another thread is still opening it, what is known is right.
+            if let Ok(backing) = live.hold().backing() {
+                return Ok(Facts {
+                    nlink: known.nlink,
+                    ..live.facts_of(backing)?
+                });
+            }
         }
         Ok(known)
     }
@@ -364,6 +366,18 @@ impl Store {
         if let Some(n) = self.notifier.get() {
             // Not known to the kernel is as good.
             let _ = n.inval_inode(fuser::INodeNo(u64::from(node) + 1), -1, 0);
+        }
+    }
+    /// A name came up that the kernel may remember as absent. It holds the directory while it waits for us, so another thread says it.
+    pub(crate) fn tell_kernel_of_name(&self, dir: NodeId, name: &[u8]) {
+        use std::os::unix::ffi::OsStringExt;
+        if let Some(n) = self.notifier.get().cloned() {
+            let name = std::ffi::OsString::from_vec(name.to_vec());
+            let tell = move || {
+                let _ = n.inval_entry(fuser::INodeNo(u64::from(dir) + 1), &name);
+            };
+            // Without a thread the kernel finds out when its hour is over.
+            let _ = std::thread::Builder::new().spawn(tell);
         }
     }
     /// A number for a hidden name.

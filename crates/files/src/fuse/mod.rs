@@ -3,6 +3,7 @@
 //! Permissions are checked by the kernel (`default_permissions`), locks are kept by it; names and attributes are cached there as long as it
 //! likes, since every change goes through here, and what changes underneath is told to it when it is noticed.
 
+mod data;
 mod requests;
 
 use crate::catalogue::NodeId;
@@ -135,6 +136,14 @@ fn attr(id: NodeId, f: &Facts) -> FileAttr {
             | (rustix::fs::minor(f.rdev) & !0xff) << 12,
         blksize: 4096,
         flags: 0,
+    }
+}
+
+/// What stands for a name that nobody has.
+fn nobody() -> FileAttr {
+    FileAttr {
+        ino: INodeNo(0),
+        ..attr(0, &Facts::default())
     }
 }
 

@@ -103,18 +103,22 @@ impl Store {
         if let Some(id) = cat.add(place.dir, name, tier, facts, body) {
             cat.set_xattrs(id, xattrs);
         }
+        drop(cat);
+        self.tell_kernel_of_name(place.dir, name);
         Ok(())
     }
-    fn own(fd: impl AsFd, maker: Maker, place: &Place, mode: u32) -> Result<(), Errno> {
+    /// Give it to its maker; its attributes then.
+    fn own(fd: impl AsFd, maker: Maker, place: &Place, mode: u32) -> Result<Facts, Errno> {
         let (uid, gid) = (maker.uid, maker.group(place));
         let now = crate::disk::facts_of(&fd)?;
-        if now.uid != uid || now.gid != gid {
-            rustix::fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
-            if mode & 0o6000 != 0 {
-                rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode & 0o7777))?;
-            }
+        if now.uid == uid && now.gid == gid {
+            return Ok(now);
         }
-        Ok(())
+        rustix::fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        if mode & 0o6000 != 0 {
+            rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode & 0o7777))?;
+        }
+        crate::disk::facts_of(&fd)
     }
     /// The directory's times changed.
     pub(crate) fn dir_changed(&self, dir: NodeId, tier: Tier) {
@@ -154,7 +158,7 @@ impl Store {
         self.dir_changed(place.dir, tier);
         Ok(id)
     }
-    /// A new regular file, open.
+    /// A new regular file, open, and its attributes.
     ///
     /// # Errors
     /// It is there, no tier has room, or the device's.
@@ -164,7 +168,7 @@ impl Store {
         name: &[u8],
         mode: u32,
         maker: Maker,
-    ) -> Result<(NodeId, Arc<Live>), Errno> {
+    ) -> Result<(NodeId, Arc<Live>, Facts), Errno> {
         let _names = self.names()?;
         let place = self.place(dir, name)?;
         let mode = maker.mode(mode, &place) & 0o7777;
@@ -187,15 +191,14 @@ impl Store {
                 Err(e) => return Err(e),
             }
         };
-        Self::own(&fd, maker, &place, mode)?;
-        let facts = crate::disk::facts_of(&fd)?;
+        let facts = Self::own(&fd, maker, &place, mode)?;
         let id = self.known(&place, name, tier, facts, Body::File)?;
         let backing = Backing {
             tier,
             fd,
             writable: true,
         };
-        Ok((id, self.live_new(id, backing)))
+        Ok((id, self.live_new(id, backing), facts))
     }
     /// A new directory, on the fastest tier that has its parent's room; other tiers get it when they need it.
     ///

@@ -1,5 +1,6 @@
 //! A real mount: two directories as tiers, real programs, and a mover that moves every file at random meanwhile.
 
+mod fsx;
 mod renames;
 mod world;
 

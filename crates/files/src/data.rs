@@ -126,6 +126,10 @@ impl Store {
             return Ok(());
         }
         let path = path.ok_or(Errno::NOENT)?;
+        let on = self.present(on);
+        if on == 0 {
+            return self.here(self.tier_of(node)?, &path);
+        }
         for (_, root) in self
             .roots
             .iter()
@@ -139,6 +143,15 @@ impl Store {
             self.cat_mut().set_facts(node, &facts);
         }
         Ok(())
+    }
+    /// Of those tiers, as bits, the ones that are there.
+    pub(crate) fn present(&self, on: u16) -> u16 {
+        let tiers = self.roots.iter().enumerate();
+        let absent = tiers.filter(|r| r.1.absent).fold(0, |a, (t, _)| a | 1 << t);
+        on & !absent
+    }
+    fn tier_of(&self, node: NodeId) -> Result<crate::tree::Tier, Errno> {
+        self.cat().get(node).map(|n| n.tier).ok_or(Errno::NOENT)
     }
     /// Change attributes.
     ///
@@ -410,6 +423,7 @@ impl Store {
                 n.dir().ok_or(Errno::NOTDIR)?.on,
             )
         };
+        let on = self.present(on);
         for (_, root) in self
             .roots
             .iter()

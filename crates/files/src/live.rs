@@ -251,6 +251,7 @@ impl Store {
             let Some(path) = path else {
                 return Err(Errno::NOENT);
             };
+            self.here(tier, &path)?;
             let root: &Root = &self.roots[usize::from(tier)];
             let opened = root.open_data(&path);
             let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
@@ -277,6 +278,7 @@ impl Store {
                         ));
                         return Err(Errno::STALE);
                     }
+                    self.does_not_answer(tier, &path, &e.to_string());
                     return Err(e);
                 }
                 _ => {}

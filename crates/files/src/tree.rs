@@ -121,6 +121,10 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 pub trait Tree {
     /// How many tiers.
     fn tiers(&self) -> Tier;
+    /// Is there such a tier, and is it not missing?
+    fn is_there(&self, tier: Tier) -> bool {
+        tier < self.tiers()
+    }
     /// What is there; `None` if nothing is.
     ///
     /// # Errors

@@ -40,6 +40,9 @@ impl Tree for Disk {
     fn tiers(&self) -> Tier {
         self.roots.len() as Tier
     }
+    fn is_there(&self, tier: Tier) -> bool {
+        self.roots.get(usize::from(tier)).is_some_and(|r| !r.absent)
+    }
     fn stat(&mut self, at: &At) -> Result<Option<Facts>, Errno> {
         self.root(at.tier)?.stat(&at.path)
     }
@@ -95,9 +98,19 @@ impl Tree for Disk {
         same_attributes(source, target)
     }
     fn write(&mut self, at: &At, bytes: &[u8]) -> Result<(), Errno> {
+        let root = self.root(at.tier)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let fd = self.root(at.tier)?.open_at(&at.path, flags, 0o600)?;
-        write_all(&fd, bytes, 0)
+        let write = || {
+            let fd = root.open_at(&at.path, flags, 0o600)?;
+            write_all(&fd, bytes, 0).inspect_err(|_| {
+                // What is left of it means nothing; recovery sees that it is torn.
+                let _ = rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty());
+            })
+        };
+        match write() {
+            Err(Errno::NOSPC | Errno::DQUOT) if root.give_spare() => write(),
+            other => other,
+        }
     }
     fn read(&mut self, at: &At) -> Result<Vec<u8>, Errno> {
         let fd = self.root(at.tier)?.open_at(&at.path, OFlags::RDONLY, 0)?;
@@ -115,7 +128,11 @@ impl Tree for Disk {
         Ok(bytes)
     }
     fn list(&mut self, at: &At) -> Result<Vec<Vec<u8>>, Errno> {
-        let dir = match self.root(at.tier)?.directory(&at.path) {
+        let root = self.root(at.tier)?;
+        if root.absent {
+            return Ok(Vec::new());
+        }
+        let dir = match root.directory(&at.path) {
             Err(Errno::NOENT) => return Ok(Vec::new()),
             other => other?,
         };
@@ -190,7 +207,12 @@ impl Tree for Disk {
         if self.pair.as_ref().is_some_and(|p| p.2 == *at) {
             self.pair = None;
         }
-        let fd = &self.root(at.tier)?.fd;
-        rustix::fs::unlinkat(fd, &at.path[..], AtFlags::empty())
+        let root = self.root(at.tier)?;
+        rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty())?;
+        // Something became free: again for the next time.
+        if !root.has_spare() {
+            root.keep_spare();
+        }
+        Ok(())
     }
 }

@@ -9,10 +9,15 @@ pub use attributes::{Xattrs, same_attributes, xattrs};
 pub use calls::Disk;
 pub use copy::{copy_range, write_all};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set aside for intents on a full tier.
+const SPARE: &[u8] = b".isotherm/spare";
+const SPARE_BYTES: u64 = 256 << 10;
 
 /// A tier's directory, open as long as it is mounted.
 #[derive(Debug)]
@@ -23,6 +28,10 @@ pub struct Root {
     pub fd: OwnedFd,
     /// Device of its file system.
     pub dev: u64,
+    /// It is missing: nothing here leads to a directory.
+    pub absent: bool,
+    /// What was set aside for intents was given up, since the tier was full.
+    spare_gone: AtomicBool,
 }
 
 fn time(t: rustix::fs::StatxTimestamp) -> Time {
@@ -85,6 +94,21 @@ impl Root {
             path: path.to_owned(),
             fd,
             dev,
+            absent: false,
+            spare_gone: AtomicBool::new(false),
+        })
+    }
+    /// The place of a tier that is missing. No call finds anything below it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn missing(path: &Path) -> Result<Root, Errno> {
+        Ok(Root {
+            path: path.to_owned(),
+            fd: rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
+            dev: 0,
+            absent: true,
+            spare_gone: AtomicBool::new(true),
         })
     }
     /// The hidden directories.
@@ -98,10 +122,30 @@ impl Root {
                 Err(e) => return Err(e),
             }
         }
+        self.keep_spare();
         for dir in [&b"."[..], HIDDEN] {
             rustix::fs::fsync(self.directory(dir)?)?;
         }
         Ok(())
+    }
+    /// Set room aside for intents: a full tier can be emptied only by moves, and each writes one. Where that does not go there is none.
+    pub(crate) fn keep_spare(&self) {
+        let flags = OFlags::CREATE | OFlags::RDWR;
+        let kept = self
+            .open_at(SPARE, flags, 0o600)
+            .and_then(|fd| rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, SPARE_BYTES));
+        self.spare_gone.store(kept.is_err(), Ordering::SeqCst);
+        if kept.is_err() {
+            let _ = rustix::fs::unlinkat(&self.fd, SPARE, AtFlags::empty());
+        }
+    }
+    /// Use what was set aside. False if there is nothing.
+    pub(crate) fn give_spare(&self) -> bool {
+        !self.spare_gone.swap(true, Ordering::SeqCst)
+            && rustix::fs::unlinkat(&self.fd, SPARE, AtFlags::empty()).is_ok()
+    }
+    pub(crate) fn has_spare(&self) -> bool {
+        self.absent || !self.spare_gone.load(Ordering::SeqCst)
     }
     /// Open something below, following no link and leaving the file system nowhere.
     ///
@@ -152,6 +196,9 @@ impl Root {
     /// # Errors
     /// The device's.
     pub fn room(&self) -> Result<(u64, u64), Errno> {
+        if self.absent {
+            return Ok((0, 0));
+        }
         let s = rustix::fs::fstatvfs(&self.fd)?;
         Ok((s.f_bavail * s.f_frsize, s.f_blocks * s.f_frsize))
     }

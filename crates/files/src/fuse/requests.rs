@@ -378,7 +378,7 @@ impl Filesystem for Served {
                 continue;
             };
             // Two tiers on one file system share its room.
-            if devices.contains(&root.dev) {
+            if root.absent || devices.contains(&root.dev) {
                 continue;
             }
             devices.push(root.dev);

@@ -69,6 +69,8 @@ pub enum Why {
     Passthrough,
     /// The target has no room for it.
     Full,
+    /// Its tier, or the one that it is to go to, is missing.
+    Missing,
     /// It cannot be written (immutable, append-only, verity).
     Flags,
 }
@@ -87,6 +89,7 @@ impl Why {
                 "it is open with passthrough, where the kernel writes without asking"
             }
             Why::Full => "the target tier has no room for it",
+            Why::Missing => "a tier is missing",
             Why::Flags => "it is immutable or append-only",
         }
     }

@@ -180,7 +180,13 @@ impl Store {
                 .and_then(|()| self.roots[usize::from(tier)].open_at(&place.path, flags, mode));
             match made {
                 Ok(fd) => break (fd, tier),
-                Err(Errno::NOSPC) if usize::from(tier) + 1 < self.roots.len() => {
+                // The next may do better: this one is full, or its device is gone.
+                Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::ROFS | Errno::NODEV))
+                    if usize::from(tier) + 1 < self.roots.len() =>
+                {
+                    if !matches!(e, Errno::NOSPC | Errno::DQUOT) {
+                        self.does_not_answer(tier, &place.path, &e.to_string());
+                    }
                     self.room_changed(tier);
                     tier += 1;
                 }
@@ -320,6 +326,7 @@ impl Store {
             }
             (cat.path(node).ok_or(Errno::NOENT)?, n.tier)
         };
+        self.here(tier, &old)?;
         self.ensure_dir(dir, tier)?;
         let root = &self.roots[usize::from(tier)];
         match rustix::fs::linkat(

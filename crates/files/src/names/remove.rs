@@ -45,6 +45,7 @@ impl Store {
             }
             (place.path, node, n.tier, n.facts.id)
         };
+        self.here(tier, &path)?;
         self.still(node, tier, &path, id)?;
         let root = &self.roots[usize::from(tier)];
         match rustix::fs::unlinkat(&root.fd, &path[..], AtFlags::empty()) {
@@ -96,6 +97,9 @@ impl Store {
             }
             (place.path, d.on)
         };
+        for tier in (0..self.roots.len() as Tier).filter(|t| on & (1 << t) != 0) {
+            self.here(tier, &path)?;
+        }
         self.rmdir_below(&path, on)?;
         self.lost(dir, name);
         self.dir_changed(dir, 0);

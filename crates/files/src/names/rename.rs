@@ -29,6 +29,9 @@ impl Store {
         };
         let Some(plan) = plan else { return Ok(()) };
         let first = Plan::tiers(plan.on)[0];
+        for tier in Plan::tiers(plan.on | plan.over_on) {
+            self.here(tier, &plan.from)?;
+        }
         for tier in Plan::tiers(plan.on) {
             self.ensure_dir(to, tier)?;
         }

@@ -2,6 +2,7 @@
 
 mod fsx;
 mod renames;
+mod trouble;
 mod world;
 
 use isotherm_files::fuse::Io;

@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -61,6 +61,10 @@ soak-fronts:
 # The power fails under the real world; members drop what was not flushed (root)
 soak-power:
 	ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --locked -p isotherm --test power_loss -- --nocapture
+
+# pjdfstest, fsx and our own suite on a mount that moves every file at random (root; `cargo install pjdfstest fsx`)
+soak-files:
+	scripts/soak-files
 
 # The entry functions of fuzz/ with seeded inputs, a minute each. With a nightly compiler and cargo-fuzz:
 # cargo +nightly fuzz run checkpoint_and_recovery (fuzz/fuzz_targets has the list)

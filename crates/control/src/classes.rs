@@ -2,9 +2,12 @@
 
 use isotherm_classify::{ClassMap, Counts, Source, classes};
 use isotherm_core::policy::priority;
-use isotherm_core::stats::{CLASSES, ClassCounters};
-use isotherm_core::{Engine, Slot, TierId};
+use isotherm_core::qos::Standing;
+use isotherm_core::stats::{CLASSES, ClassCounters, TierWork};
+use isotherm_core::{Engine, Nanos, Slot, TierId, World};
 use isotherm_live::Handle;
+use isotherm_models::cost::Used;
+use isotherm_words::qos;
 use serde_json::{Map, Value, json};
 
 /// Slots of the fastest tier looked at in one visit to the engine's thread.
@@ -122,19 +125,58 @@ pub fn by_class(counters: &[ClassCounters], fast: Option<&Bytes>) -> Map<String,
         let latency = |f: fn(&isotherm_core::stats::Histogram) -> f64| c.latency.as_deref().map(f);
         all.insert(
             i.to_string(),
-            json!({
-                "name": classes::name(i as u8), "priority": priority(i as u8),
-                "accesses": c.accesses, "fast_hits": c.fast_hits, "fast_hit_ratio": ratio,
-                "requests": c.requests, "bytes": c.bytes_read + c.bytes_written,
-                "bytes_read": c.bytes_read, "bytes_written": c.bytes_written,
-                "latency_mean_s": latency(|h| h.mean().as_secs_f64()),
-                "latency_p95_s": latency(|h| h.quantile(0.95).as_secs_f64()),
-                "promotions": c.promotions, "demotions": c.demotions, "fetches": c.fetches,
-                "evictions": c.evictions, "writebacks": c.writebacks, "fast_bytes": fast_bytes,
-            }),
+            with(
+                &used(c.work.as_deref()),
+                json!({
+                    "name": classes::name(i as u8), "priority": priority(i as u8),
+                    "accesses": c.accesses, "fast_hits": c.fast_hits, "fast_hit_ratio": ratio,
+                    "requests": c.requests, "bytes": c.bytes_read + c.bytes_written,
+                    "bytes_read": c.bytes_read, "bytes_written": c.bytes_written,
+                    "latency_mean_s": latency(|h| h.mean().as_secs_f64()),
+                    "latency_p95_s": latency(|h| h.quantile(0.95).as_secs_f64()),
+                    "promotions": c.promotions, "demotions": c.demotions, "fetches": c.fetches,
+                    "evictions": c.evictions, "writebacks": c.writebacks, "fast_bytes": fast_bytes,
+                }),
+            ),
         );
     }
     all
+}
+
+fn with(more: &Value, mut row: Value) -> Value {
+    for (k, v) in more.as_object().into_iter().flatten() {
+        row[k.as_str()] = v.clone();
+    }
+    row
+}
+
+/// What devices did for a class, moves included, by the names of `sim --json`; null where data sheets do not say it.
+pub fn used(work: Option<&TierWork>) -> Value {
+    let none = TierWork::default();
+    let u = Used::of(work.unwrap_or(&none));
+    json!({
+        "device_time_s": u.device_time_s, "fast_read_bytes": u.fast_read_bytes,
+        "fast_write_bytes": u.fast_write_bytes, "slow_read_bytes": u.slow_read_bytes,
+        "slow_write_bytes": u.slow_write_bytes, "energy_j": u.energy_j, "wear_usd": u.wear_usd, "cost_usd": u.cost_usd,
+    })
+}
+
+/// What classes are promised and how that is kept; empty where nothing is promised.
+pub fn promised(engine: &Engine, now: Nanos) -> Vec<Value> {
+    let row = |s: Standing| {
+        let rest = s.row.classes == 0;
+        json!({
+            "row": (!rest).then(|| qos::text(&s.row)),
+            "classes": if rest { "rest".to_owned() } else { qos::class_text(s.row.classes) },
+            "floor_bytes_per_s": s.row.floor, "ceiling_bytes_per_s": s.row.ceiling,
+            "latency_s": s.row.latency.map(Nanos::as_secs_f64), "share": s.row.share,
+            "bytes": s.bytes, "bytes_per_s": s.bytes_per_s, "held": s.held, "in_flight": s.in_flight,
+            "waited_requests": s.waited, "waited_s": s.waited_time.as_secs_f64(),
+            "floor_held": s.floor_held, "latency_held": s.latency_held,
+            "windows": s.judged, "windows_missed": s.missed,
+        })
+    };
+    engine.standing(now).into_iter().map(row).collect()
 }
 
 /// Who said what requests are, how often.
@@ -154,7 +196,7 @@ pub fn sources(handle: &Handle, counts: &Counts, front_end: bool) -> Value {
 /// The volume is closing.
 pub fn show(handle: &Handle) -> Result<Value, String> {
     let (fast, mixed_extents) = contents(handle)?;
-    let (counters, counts, front_end, rows) = handle
+    let (counters, counts, front_end, rows, qos) = handle
         .call(|e, w| {
             let c = w.classifier();
             let counts = c
@@ -163,7 +205,8 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
                 .unwrap_or_default();
             let rows = e.names().into_iter().filter(|n| n.0 == "class");
             let rows: Vec<String> = rows.map(|n| n.1).collect();
-            (e.counters().classes.clone(), counts.0, counts.1, rows)
+            let qos = promised(e, w.now());
+            (e.counters().classes.clone(), counts.0, counts.1, rows, qos)
         })
         .ok_or_else(gone)?;
     let map = handle.classes().map();
@@ -180,14 +223,15 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
     let memory = handle.classes().memory();
     let gib = (map.blocks() << 12) as f64 / f64::from(1 << 30);
     answer["rows"] = json!(rows);
+    answer["qos"] = qos.into();
     answer["mixed_fast_extents"] = json!(mixed_extents);
     answer["memory_bytes"] = json!(memory);
     answer["memory_bytes_per_gib"] = json!(memory as f64 / gib.max(1e-9));
     answer["layout"] = json!({
         "full_looks": looks.full, "refreshes": looks.refreshes, "ranges": looks.ranges,
         "failed": looks.failed, "trouble": trouble,
-        "file_systems": found.iter().map(|(start, bytes, block)| {
-            json!({"offset": start, "bytes": bytes, "block_bytes": block})
+        "file_systems": found.iter().map(|(kind, start, bytes, block)| {
+            json!({"kind": kind, "offset": start, "bytes": bytes, "block_bytes": block})
         }).collect::<Vec<_>>(),
     });
     // Numbers in order, as people read them.

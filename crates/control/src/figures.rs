@@ -166,8 +166,31 @@ fn work(engine: &Engine, world: &UringWorld, seconds: f64, energy: Option<f64>) 
     })
 }
 
-/// How a member sleeps: for `status`. `standby_s` is what the description says.
-pub fn sleep(engine: &Engine, now: Nanos, elapsed: Nanos, member: u8) -> Value {
+/// What the members may take in their lives. Read once: data sheets are parsed for it.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes that may be written to the fastest tier, if known.
+    pub written: Option<f64>,
+    /// By member: times that it may be stopped and started, if its sheet says so.
+    pub start_stops: Vec<Option<f64>>,
+}
+
+/// Of a disk without a data sheet: the least that sheets of disks promise.
+pub const START_STOPS: f64 = 50_000.0;
+
+impl Limits {
+    /// As far as description and data sheets say.
+    pub fn of(config: &VolumeConfig) -> Limits {
+        let members = 0..config.members.len();
+        Limits {
+            written: config.wear_limit_bytes(),
+            start_stops: members.map(|m| config.start_stop_limit(m)).collect(),
+        }
+    }
+}
+
+/// How a member sleeps: for `status`. `standby_s` is what the description says; `limit`, how often it may be stopped and started.
+pub fn sleep(engine: &Engine, now: Nanos, elapsed: Nanos, member: u8, limit: Option<f64>) -> Value {
     let s = engine.sleep(MemberId(member));
     let days = elapsed.as_secs_f64() / 86_400.0;
     let woken = s.last_wake.map(|(at, by)| {
@@ -180,10 +203,13 @@ pub fn sleep(engine: &Engine, now: Nanos, elapsed: Nanos, member: u8) -> Value {
         };
         json!({"age_s": now.since(at).as_secs_f64(), "by": by, "offset": offset, "bytes": bytes})
     });
+    // Of less than an hour no day can be told.
+    let per_day = (days > 1.0 / 24.0).then(|| s.wakes as f64 / days);
+    let budget = limit.unwrap_or(START_STOPS);
     json!({
         "asleep_s": s.asleep_since.map(|at| now.since(at).as_secs_f64()), "wake_ups": s.wakes, "last_wake": woken,
-        // Of less than an hour no day can be told.
-        "wake_ups_per_day": (days > 1.0 / 24.0).then(|| s.wakes as f64 / days),
+        "wake_ups_per_day": per_day, "start_stop_limit": budget, "start_stop_assumed": limit.is_none(),
+        "start_stop_years": per_day.filter(|n| *n > 0.0).map(|n| budget / n / 365.25),
     })
 }
 

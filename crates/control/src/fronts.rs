@@ -68,6 +68,12 @@ impl Shown {
         self.all.iter_mut().filter_map(|f| f.users()).collect()
     }
 
+    /// Those whose users would not hear of it if the server was killed.
+    pub fn outliving(&self) -> Vec<String> {
+        let outliving = self.all.iter().filter(|f| f.outlives());
+        outliving.flat_map(|f| f.names()).collect()
+    }
+
     /// Takes away what can be without taking it from somebody.
     ///
     /// # Errors

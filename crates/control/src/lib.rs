@@ -12,7 +12,9 @@
 //! with the bytes of an events file.
 #![forbid(unsafe_code)]
 
+pub mod atlas;
 pub mod classes;
+pub mod classes_kept;
 pub mod client;
 pub mod entry;
 pub mod failure;
@@ -54,6 +56,19 @@ pub enum Request {
         /// Byte of the volume.
         offset: u64,
     },
+    /// `stats` and `status` together, without what takes a walk over the fastest tier: for whoever asks every second.
+    Look,
+    /// What lies where: see `atlas.rs`.
+    Map {
+        /// First extent.
+        from: u64,
+        /// The one behind the last.
+        to: u64,
+        /// Cells at most.
+        cells: u32,
+    },
+    /// Moves that ended lately and those under way.
+    Moves,
     /// Change parameters.
     Set {
         /// Names and values; all or none are set.
@@ -104,6 +119,13 @@ pub enum ClassesAsk {
         source: String,
         /// Ask it.
         on: bool,
+    },
+    /// Promise classes bandwidth, latency or a share.
+    Promise {
+        /// `CLASSES+KEY=VALUE…` and `depth=N`.
+        rows: Vec<String>,
+        /// Forget what was promised before.
+        anew: bool,
     },
     /// Look at the file systems on the volume anew.
     Again,

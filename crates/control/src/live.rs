@@ -9,6 +9,7 @@ use isotherm_core::engine::is_knob;
 use isotherm_core::{MemberId, Nanos, World};
 use isotherm_live::recorder::Recording;
 use isotherm_live::{Handle, VolumeConfig};
+use isotherm_words::qos;
 use serde_json::{Value, json};
 
 use isotherm_words::policy_spec::param_words;
@@ -19,7 +20,7 @@ use crate::metrics::{Latency, Snapshot};
 use crate::server::Service;
 use crate::settings::{describe, keep_value, with_param, with_words};
 use crate::tap::Tap;
-use crate::{ClassesAsk, Request, classes, figures};
+use crate::{ClassesAsk, Request, atlas, classes, figures};
 
 /// Who waits for the outcome of a stop.
 pub type Asker = Sender<Result<(), String>>;
@@ -56,6 +57,8 @@ pub struct Live {
     pub missing: Vec<u8>,
     /// What opening found.
     pub recovery: Value,
+    /// What the members may take in their lives.
+    pub limits: figures::Limits,
     /// Whoever ends serving hears this.
     pub ends: Mutex<Sender<End>>,
     /// The block device, once there is one.
@@ -63,7 +66,8 @@ pub struct Live {
 }
 
 impl Live {
-    fn config(&self) -> VolumeConfig {
+    /// What the description says now.
+    pub fn config(&self) -> VolumeConfig {
         self.config
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -118,7 +122,37 @@ impl Live {
             .ok_or_else(|| "the volume is closing".to_owned())
     }
 
-    fn status(&self) -> Result<Value, String> {
+    /// All figures; what the fastest tier holds by class only with `contents`, since that takes a walk over it.
+    fn stats(&self, contents: bool) -> Result<Value, String> {
+        let (config, elapsed) = (self.config(), self.elapsed());
+        let failure = figures::failure(&self.handle);
+        let mut stats = self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
+        stats["failure"] = failure;
+        stats["wear_limit_bytes"] = json!(self.limits.written);
+        stats["front_ends"] = self.fronts.lock().figures();
+        let fast = if contents {
+            classes::quick_contents(&self.handle)?
+        } else {
+            None
+        };
+        let (counters, counts, front_end, own, qos) = self.on_engine(|e, w| {
+            let c = w.classifier();
+            let of = c
+                .as_ref()
+                .map(|c| (c.counts, c.front_end()))
+                .unwrap_or_default();
+            let c = e.counters();
+            let qos = classes::promised(e, w.now());
+            (c.classes.clone(), of.0, of.1, c.own_work, qos)
+        })?;
+        stats["by_class"] = Value::Object(classes::by_class(&counters, fast.as_ref()));
+        stats["own_work"] = classes::used(Some(&own));
+        stats["qos"] = qos.into();
+        stats["classes"] = classes::sources(&self.handle, &counts, front_end);
+        Ok(stats)
+    }
+
+    fn status(&self, contents: bool) -> Result<Value, String> {
         let config = self.config();
         let mut status = describe(&self.volume, &config);
         let (geo, mapped, params, copies) = self.on_engine(|e, _| {
@@ -126,15 +160,13 @@ impl Live {
             let geo = e.space().geo.clone();
             (geo, mapped, figures::params(e), figures::copies(e))
         })?;
+        let state = if self.handle.failure().is_some() {
+            "failed"
+        } else {
+            "serving"
+        };
         for (k, v) in [
-            (
-                "state",
-                json!(if self.handle.failure().is_some() {
-                    "failed"
-                } else {
-                    "serving"
-                }),
-            ),
+            ("state", json!(state)),
             ("failure", figures::failure(&self.handle)),
             ("read_only", json!(self.read_only)),
             ("degraded", json!(!self.missing.is_empty())),
@@ -144,7 +176,18 @@ impl Live {
             ("mapped_extents", json!(mapped)),
             ("copies", copies),
             ("params", params),
-            ("fast_bytes_by_class", self.fast_by_class()?),
+            (
+                "fast_bytes_by_class",
+                if contents {
+                    self.fast_by_class()?
+                } else {
+                    Value::Null
+                },
+            ),
+            (
+                "qos",
+                self.on_engine(|e, w| classes::promised(e, w.now()))?.into(),
+            ),
             ("front_ends", json!(self.fronts.lock().names())),
             ("pid", json!(std::process::id())),
             ("program", json!(crate::PROGRAM)),
@@ -157,12 +200,19 @@ impl Live {
         status["device"] = device.clone();
         drop(device);
         let elapsed = self.elapsed();
+        let stops = self.limits.start_stops.clone();
         let sleep: Vec<(bool, Value)> = self.on_engine(move |e, w| {
             let members = e.space().geo.members.len() as u8;
             let one = |m| {
                 (
                     e.is_asleep(MemberId(m)),
-                    figures::sleep(e, w.now(), elapsed, m),
+                    figures::sleep(
+                        e,
+                        w.now(),
+                        elapsed,
+                        m,
+                        stops.get(usize::from(m)).copied().flatten(),
+                    ),
                 )
             };
             (0..members).map(one).collect()
@@ -191,6 +241,15 @@ impl Live {
     /// Set numbers, all or none.
     fn set(&self, values: &[(String, f64)]) -> Result<Value, String> {
         let _one = self.setting();
+        if values.iter().any(|(k, v)| k == "kept_writes" && *v == 0.0) {
+            let outliving = self.fronts.lock().outliving();
+            if !outliving.is_empty() {
+                return Err(format!(
+                    "kept_writes: users of {} go on after a crash of the server without hearing of it, so it stays on",
+                    outliving.join(" and ")
+                ));
+            }
+        }
         let wanted = values.to_vec();
         let (outcome, params, name) = self.on_engine(move |engine, world| {
             let now = world.now();
@@ -282,6 +341,20 @@ impl Live {
         Ok(json!({"policy": text, "params": params, "copies": copies}))
     }
 
+    /// Promise classes something, and keep that for the next start.
+    fn promise(&self, rows: &[String], anew: bool) -> Result<Value, String> {
+        let _one = self.setting();
+        let before = if anew { Vec::new() } else { self.config().qos };
+        let spec = qos::spec(before.iter().chain(rows).map(String::as_str))?;
+        let items = qos::items(&spec);
+        let qos = self.on_engine(move |engine, world| {
+            engine.promise(world.now(), spec);
+            classes::promised(engine, world.now())
+        })?;
+        self.keep_config(|config| config.qos = items)?;
+        Ok(json!({"qos": qos}))
+    }
+
     fn classes(&self, what: &ClassesAsk) -> Result<Value, String> {
         match what {
             ClassesAsk::Show => classes::show(&self.handle),
@@ -291,6 +364,7 @@ impl Live {
                 ranges,
             } => classes::say(&self.handle, source, *anew, ranges),
             ClassesAsk::Ranges { from } => Ok(classes::ranges(&self.handle, *from)),
+            ClassesAsk::Promise { rows, anew } => self.promise(rows, *anew),
             ClassesAsk::Again => {
                 let looked = self.handle.classes().look(&self.handle, true);
                 looked.map_err(|_| "the volume is closing".to_owned())?;
@@ -334,31 +408,17 @@ impl Live {
 impl Service for Live {
     fn answer(&self, request: &Request) -> Result<Value, String> {
         match request {
-            Request::Status => self.status(),
-            Request::Stats => {
-                let (config, elapsed) = (self.config(), self.elapsed());
-                let failure = figures::failure(&self.handle);
-                let mut stats =
-                    self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
-                stats["failure"] = failure;
-                stats["front_ends"] = self.fronts.lock().figures();
-                let fast = classes::quick_contents(&self.handle)?;
-                let (counters, counts, front_end) = self.on_engine(|e, w| {
-                    let c = w.classifier();
-                    let of = c
-                        .as_ref()
-                        .map(|c| (c.counts, c.front_end()))
-                        .unwrap_or_default();
-                    (e.counters().classes.clone(), of.0, of.1)
-                })?;
-                stats["by_class"] = Value::Object(classes::by_class(&counters, fast.as_ref()));
-                stats["classes"] = classes::sources(&self.handle, &counts, front_end);
-                Ok(stats)
+            Request::Status => self.status(true),
+            Request::Stats => self.stats(true),
+            Request::Look => {
+                Ok(json!({"stats": self.stats(false)?, "status": self.status(false)?}))
             }
             Request::Why { offset } => {
                 let (config, offset) = (self.config(), *offset);
                 self.on_engine(move |e, w| figures::why(e, w.now(), &config, offset))?
             }
+            Request::Map { from, to, cells } => atlas::map(&self.handle, *from, *to, *cells),
+            Request::Moves => self.on_engine(|e, w| atlas::moves(e, w.now())),
             Request::Set { values, words } if words.is_empty() => self.set(values),
             Request::Set { values, words } => self.set_words(values, words),
             Request::Policy { policy } => self.set_policy(policy),

@@ -403,7 +403,53 @@ impl Snapshot {
             "Of these, served by the fastest tier",
             of("fast_hits"),
         )?;
-        w.counter("class_requests", "Requests by kind of data", of("requests"))
+        w.counter("class_requests", "Requests by kind of data", of("requests"))?;
+        w.counter(
+            "class_device_seconds",
+            "Time that devices worked for a kind of data, moves included",
+            of("device_time_s"),
+        )?;
+        w.counter(
+            "class_fast_written_bytes",
+            "Bytes written to the fastest tier for a kind of data, moves included",
+            of("fast_write_bytes"),
+        )?;
+        w.counter(
+            "class_energy_joules",
+            "Energy beyond idling for a kind of data, by data sheets",
+            of("energy_j"),
+        )?;
+        self.promises(w)
+    }
+
+    /// What classes are promised and how that is kept.
+    fn promises(&self, w: &mut Writer<'_>) -> fmt::Result {
+        let rows = self.stats["qos"].as_array().into_iter().flatten();
+        let rows: Vec<&Value> = rows.collect();
+        let of = |key: &str| -> Vec<(Labels, f64)> {
+            let one = |r: &&Value| {
+                (
+                    vec![label("classes", r["classes"].as_str().unwrap_or(""))],
+                    number(&r[key]),
+                )
+            };
+            rows.iter().map(one).collect()
+        };
+        w.gauge(
+            "qos_held_requests",
+            "Requests that wait to begin, by the classes of a promise",
+            of("held"),
+        )?;
+        w.counter(
+            "qos_windows",
+            "Half seconds in which a promise was at stake",
+            of("windows"),
+        )?;
+        w.counter(
+            "qos_windows_missed",
+            "Of these, in which a floor or a latency was missed",
+            of("windows_missed"),
+        )
     }
 
     fn latency(&self, mut w: Writer<'_>) -> fmt::Result {

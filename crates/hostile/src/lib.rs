@@ -15,6 +15,7 @@ mod harm;
 pub mod image;
 mod loss;
 mod policies;
+mod promises;
 mod rollback;
 pub mod run;
 pub mod scenario;

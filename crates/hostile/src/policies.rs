@@ -111,6 +111,7 @@ impl Run {
         if rng.one_in(6) {
             p.moves_max = Some(1 + rng.below(3) as u16);
         }
+        p.kept_writes = rng.one_in(4);
         // Few bitmaps, or none: slots are filled with zeros instead.
         if rng.one_in(4) {
             p.partial_max = Some(rng.below(6) as u32);

@@ -3,8 +3,8 @@
 use super::Rng;
 use super::audit::audit;
 use super::clients::Pending;
+pub(super) use super::clients::read_all;
 use super::disk::{Disk, Disks};
-pub(super) use super::ends::read_all;
 use super::rollback::Kept;
 use super::scenario::superblock;
 pub use super::scenario::{Did, Scenario, Shape};
@@ -42,6 +42,8 @@ pub(super) struct Run {
     pub(super) gone: Option<Disk>,
     /// Its dirty copies were given up, which no record may say yet.
     pub(super) accept: bool,
+    /// Only the process died, and it had answered nothing that the next one would not find.
+    found: bool,
     /// What is there now is what there is.
     pub(super) adopt: bool,
     /// The last session let the mirror lag so that a disk could sleep.
@@ -88,6 +90,7 @@ impl Run {
             did: Did::default(),
             gone: None,
             accept: false,
+            found: false,
             adopt: false,
             sleepy: false,
             kept: None,
@@ -122,6 +125,7 @@ impl Run {
             for d in disks.iter_mut() {
                 d.crash(&mut self.rng, &[]);
             }
+            self.found = false;
             // Who comes to rely on the mirror alone may come then.
             if self.s.lose_fast && self.gone.is_none() {
                 self.degraded(disks)?;
@@ -131,7 +135,7 @@ impl Run {
         let found = find(disks, &self.sb);
         let mode = self.mode();
         let (fuse, mutant) = (None, self.s.mutant);
-        open(
+        let opened = open(
             &mut Disks {
                 disks,
                 fuse,
@@ -140,7 +144,12 @@ impl Run {
             &found,
             mode,
         )
-        .map_err(|e| format!("recovery refused: {e}"))
+        .map_err(|e| format!("recovery refused: {e}"))?;
+        if std::mem::take(&mut self.found) {
+            // Only the process had died, and the members were flushed just now.
+            self.truth.flushed(self.truth.moment());
+        }
+        Ok(opened)
     }
 
     pub(super) fn mode(&mut self) -> Mode {
@@ -184,6 +193,7 @@ impl Run {
             ..self.budgets(life)
         };
         self.sleepy = params.sleep_hold.is_some();
+        let engine_keeps = params.kept_writes;
         let mut engine = Engine::new(opened, self.policy(life)?, params);
         let rng = Rng::new(self.rng.draw());
         let mut world = Hostile::new(disks, rng, Faults::default(), 4096, start);
@@ -191,6 +201,7 @@ impl Run {
         if life > 0 {
             self.verify(&mut engine, &mut world, volume)?;
         }
+        super::promises::promise(self.s.seed, life, &mut engine, &mut world);
         world.faults = self.s.faults;
         let last = life + 1 == self.s.lives;
         // Some lives before the last end well, too: what a clean close promises is void for later crashes.
@@ -249,6 +260,8 @@ impl Run {
             self.did.crashes += 1;
             // Now and then only the process dies. Power fails later, if at all: in recovery, or with the next life.
             let dies = self.rng.one_in(4);
+            // (What is found by itself raises no counter: older copies are told by rounds.)
+            self.found = dies && engine_keeps && !self.s.rollback && !engine.has_failed();
             let (mut disks, rng) = if dies { world.die() } else { world.crash() };
             self.rng = rng;
             self.put_back(&disks, false)?;

@@ -91,8 +91,10 @@ fn items(v: &Value) -> impl Iterator<Item = &Value> {
 /// State in one sentence, and whether all is well.
 pub fn sentence(status: &Value, stats: &Value) -> (String, bool) {
     if let Some(reason) = status["failure"]["reason"].as_str() {
+        let whose = status["failure"]["path"].as_str();
+        let whose = whose.map_or_else(String::new, |p| format!("{p}: "));
         return (
-            format!("FAILED: {reason}. Writes are refused until it is served anew."),
+            format!("FAILED: {whose}{reason}. Writes are refused until it is served anew."),
             false,
         );
     }

@@ -33,6 +33,7 @@ mod reopen;
 pub mod requests;
 pub mod server;
 pub mod shares;
+mod sockets;
 pub mod stack;
 mod stamp;
 pub mod ublk;

@@ -23,6 +23,8 @@ pub(super) enum What {
         slot: u32,
         start: u64,
         len: u32,
+        /// What it carries; with [`crate::QUIET`] it is nobody's.
+        class: u8,
     },
     /// Zeros over the new home of an extent.
     Fill {
@@ -65,7 +67,7 @@ pub(super) struct Op {
     /// When it was started, whether a request waits for it, and whether it goes on where the device's last one ended.
     issued: Nanos,
     foreground: bool,
-    sequential: bool,
+    pub(super) sequential: bool,
     /// Bytes of metadata, as (staging sequence numbers | checkpoint buffer | header).
     meta: MetaSource,
 }

@@ -34,6 +34,8 @@ pub enum Mutant {
     OverrunJournal,
     /// FUA is taken for an ordinary write.
     ForgetFua,
+    /// A write that must survive the death of the server is answered before a record says where it is.
+    ForgetKept,
     /// After a failed flush, later ones succeed.
     ForgetFailedFlush,
     /// A discard does not wait for writes in flight.
@@ -155,7 +157,7 @@ pub enum Mutant {
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 71] = [
+pub const MUTANTS: [Mutant; 72] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -169,6 +171,7 @@ pub const MUTANTS: [Mutant; 71] = [
     Mutant::CheckpointWithoutBarrier,
     Mutant::OverrunJournal,
     Mutant::ForgetFua,
+    Mutant::ForgetKept,
     Mutant::ForgetFailedFlush,
     Mutant::DiscardUnderWriter,
     Mutant::UnserialisedEdges,

@@ -36,7 +36,8 @@ pub enum ClassesCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  isotherm classes set v bytes/0-8G=db-index bytes/8G-9G=class-40\n  \
-    isotherm classes set v 1-7+pin 13-18+admit=never 8+max=30   # what dss-lru-s makes of them\n  isotherm classes set v layout=off\n  isotherm classes set v layout=again   # look at everything anew\n\n\
+    isotherm classes set v 1-7+pin 13-18+admit=never 8+max=30   # what dss-lru-s makes of them\n  \
+    isotherm classes set v 1-7+floor=5M+latency=20ms 13-18+ceiling=50M   # promises, under any policy\n  isotherm classes set v layout=off\n  isotherm classes set v layout=again   # look at everything anew\n\n\
     Sources: front-end, ranges, database, files, layout."
 )]
 pub struct ClassesSetArgs {
@@ -44,7 +45,8 @@ pub struct ClassesSetArgs {
     #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// bytes/FROM-TO=CLASS (TO is not part of it; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again; under
-    /// dss-lru-s CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none
+    /// dss-lru-s CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none; under any policy
+    /// CLASSES+KEY=VALUE (floor, ceiling, latency, share: docs/serving.md), depth=N (requests at a tier at once), qos=none
     #[arg(required = true, value_name = "WHAT")]
     pub what: Vec<ClassesWhat>,
     /// Where the figures go.
@@ -95,6 +97,10 @@ pub enum ClassesWhat {
     Row(String),
     /// No rows.
     NoRows,
+    /// A promise to classes, or the depth that they are kept with.
+    Promise(String),
+    /// No promises.
+    NoPromises,
 }
 
 impl FromStr for ClassesWhat {
@@ -103,11 +109,18 @@ impl FromStr for ClassesWhat {
     fn from_str(text: &str) -> Result<ClassesWhat, String> {
         let form = || {
             format!(
-                "`{text}`: write bytes/FROM-TO=CLASS, SOURCE=on, SOURCE=off, layout=again, CLASSES+KEY=VALUE or rows=none"
+                "`{text}`: write bytes/FROM-TO=CLASS, SOURCE=on, SOURCE=off, layout=again, CLASSES+KEY=VALUE, rows=none, depth=N or qos=none"
             )
         };
         if text == "rows=none" {
             return Ok(ClassesWhat::NoRows);
+        }
+        if text == "qos=none" {
+            return Ok(ClassesWhat::NoPromises);
+        }
+        if isotherm_lab::qos::is_row(text) || text.starts_with("depth=") {
+            isotherm_lab::qos::spec([text])?;
+            return Ok(ClassesWhat::Promise(text.to_owned()));
         }
         if text.starts_with(|c: char| c.is_ascii_digit())
             && text.contains('+')

@@ -30,8 +30,8 @@ pub use files::{
 };
 pub use reproduce::ReproduceArgs;
 pub use volume::{
-    CheckArgs, CreateArgs, FindArgs, RecordArgs, ReplayEventsArgs, ServeArgs, SetArgs, StatsArgs,
-    TopArgs, VolumeArgs, WhyArgs,
+    CheckArgs, CreateArgs, FindArgs, MachineWebArgs, RecordArgs, ReplayEventsArgs, ServeArgs,
+    SetArgs, StatsArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
 };
 
 pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
@@ -82,6 +82,8 @@ pub enum Command {
     Stats(StatsArgs),
     /// Watch volumes in the terminal
     Top(TopArgs),
+    /// Show all volumes of this machine in a browser
+    Web(MachineWebArgs),
     /// Say where a byte of a served volume is, and why
     Why(WhyArgs),
     /// Change parameters of a served volume

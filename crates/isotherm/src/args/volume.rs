@@ -69,6 +69,7 @@ pub struct CreateArgs {
     after_help = "Examples:\n  isotherm serve v --loop                  # then: mount /dev/isotherm/v /mnt\n  \
     isotherm serve v --block-file mnt        # then: losetup --direct-io=on -f mnt/v\n  \
     isotherm serve v --ublk                  # then: mkfs.ext4 /dev/isotherm/v\n  \
+    isotherm serve v --loop --web 127.0.0.1:9450   # then: http://127.0.0.1:9450/ in a browser\n  \
     isotherm serve v --nbd unix:v.nbd --nbd 127.0.0.1:10809\n  \
     isotherm serve v --iscsi 127.0.0.1:3260 --iscsi-chap secrets   # a line `NAME SECRET` for each initiator\n  \
     isotherm serve v --nbd 0.0.0.0:10809 --nbd-allow-remote --nbd-tls-cert server-cert.pem \\\n    \
@@ -124,6 +125,12 @@ pub struct ServeArgs {
     /// Answer Prometheus on unix:PATH or 127.0.0.1:PORT, as /metrics
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<crate::http::Address>,
+    /// Show the volume in a browser: 127.0.0.1:PORT or unix:PATH; other addresses with --web-tls-cert and --web-token only
+    #[arg(long, value_name = "ADDRESS")]
+    pub web: Option<isotherm_web::Address>,
+    /// Who sees what there.
+    #[command(flatten)]
+    pub web_view: WebArgs,
     /// Wait so many seconds for members that are not there yet
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub wait: u64,
@@ -143,6 +150,39 @@ pub struct ServeArgs {
     /// End that recording, not the serving, when the file has so many bytes
     #[arg(long, value_name = "SIZE", default_value = "4G", requires = "events", value_parser = size::absolute)]
     pub events_limit: u64,
+}
+
+/// Who may look at the web view, and who may change things there.
+#[derive(Debug, Args)]
+pub struct WebArgs {
+    /// Let whoever has the token change parameters and policies in the web view; without this it shows and changes nothing
+    #[arg(long, requires = "web_token")]
+    pub web_control: bool,
+    /// File with the token; one that does not exist is made. On addresses that other machines reach nothing is shown without it
+    #[arg(long, value_name = "FILE")]
+    pub web_token: Option<PathBuf>,
+    /// Certificate of the web view (PEM): it speaks HTTPS then
+    #[arg(long, value_name = "FILE", requires = "web_tls_key")]
+    pub web_tls_cert: Option<PathBuf>,
+    /// Its private key (PEM, without a password)
+    #[arg(long, value_name = "FILE", requires = "web_tls_cert")]
+    pub web_tls_key: Option<PathBuf>,
+}
+
+/// `isotherm web`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm web                             # then: http://127.0.0.1:9450/\n  \
+    isotherm web --web-control --web-token ~/.isotherm-token\n  \
+    isotherm web --listen 192.168.1.2:9450 --web-token token --web-tls-cert cert.pem --web-tls-key key.pem"
+)]
+pub struct MachineWebArgs {
+    /// Where: 127.0.0.1:PORT or unix:PATH; other addresses with --web-tls-cert and --web-token only
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9450")]
+    pub listen: isotherm_web::Address,
+    /// Who sees what there.
+    #[command(flatten)]
+    pub web: WebArgs,
 }
 
 /// A command about a volume.

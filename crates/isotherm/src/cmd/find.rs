@@ -156,6 +156,7 @@ fn describe(sb: &Superblock, paths: &BTreeMap<u8, PathBuf>) -> (VolumeConfig, Ve
         uuid: Some(format_uuid(&sb.uuid)),
         extent: Size(1 << sb.extent_shift),
         policy: sb.policy.clone(),
+        qos: Vec::new(),
         io: IoConfig::for_extents(1 << sb.extent_shift),
         members,
     };

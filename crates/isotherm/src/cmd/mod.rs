@@ -26,6 +26,7 @@ pub mod sweep;
 pub mod tables;
 pub mod top;
 pub mod trace;
+pub mod web;
 
 use crate::Failure;
 use crate::args::Command;
@@ -43,6 +44,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::List(a) => list::run(a),
         Command::Stats(a) => stats::stats(a),
         Command::Top(a) => top::run(a),
+        Command::Web(a) => web::run(a),
         Command::Why(a) => stats::why(a),
         Command::Set(a) => ask::set(a),
         Command::Classes(a) => classes::run(&a.command),

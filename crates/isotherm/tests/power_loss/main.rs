@@ -73,6 +73,7 @@ fn config(members: &Path, policy: &str) -> VolumeConfig {
         uuid: None,
         extent: Size(EXTENT),
         policy: policy.into(),
+        qos: Vec::new(),
         io: IoConfig {
             buffers: Size(8 << 20),
             move_buffers: 4,

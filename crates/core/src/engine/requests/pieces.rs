@@ -207,6 +207,10 @@ fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
     if let Some(t) = tier {
         c.tier_hits[usize::from(t.0)] += 1;
     }
+    if g.params.learn_classes && req.class != 0 {
+        g.learned.resize(g.space.geo.extents as usize, 0);
+        g.learned[extent.0 as usize] = req.class;
+    }
     let class = &mut c.classes[usize::from(access.class) % CLASSES];
     class.accesses += 1;
     class.fast_hits += u64::from(tier == Some(TierId(0)));

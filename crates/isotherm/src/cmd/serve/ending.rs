@@ -58,8 +58,13 @@ fn say_failure(server: &Server, said: &mut bool) {
     *said = true;
     crate::notify::tell(&format!("STATUS=FAILED: {failure}: writes are refused"));
     let at = failure.at.duration_since(std::time::UNIX_EPOCH);
-    eprintln!(
-        "isotherm: volume failed: {failure} (at {} s since 1970): writes and flushes are refused from now on, reads go on; stop it, check the devices, serve again",
+    let member = failure.member.as_ref();
+    tracing::error!(
+        reason = failure.reason.as_str(),
+        member = member.map(|m| m.0),
+        path = member.map(|m| tracing::field::display(m.1.display())),
+        errno = failure.errno,
+        "volume failed: {failure} (at {} s since 1970): writes and flushes are refused from now on, reads go on; stop it, check the devices, serve again",
         at.unwrap_or_default().as_secs()
     );
 }
@@ -127,16 +132,17 @@ fn drain(
         let users = users.join(", ");
         if !told {
             let seconds = patience.as_secs();
-            eprintln!(
-                "isotherm: {signal}: no new clients; waiting up to {seconds} s for the users to go ({users}); a second signal ends at once"
+            tracing::info!(
+                signal,
+                "{signal}: no new clients; waiting up to {seconds} s for the users to go ({users}); a second signal ends at once"
             );
         }
         told = true;
         let left = deadline.saturating_duration_since(Instant::now());
         match ended.recv_timeout(left.min(USERS)) {
             Ok(End::Signal(name)) => {
-                eprintln!(
-                    "isotherm: {name}: ending at once ({users}): its users get errors from now on"
+                tracing::warn!(
+                    "{name}: ending at once ({users}): its users get errors from now on"
                 );
                 // Unless the devices hang, what was written before the signal is durable already.
                 drop(flushed);
@@ -144,16 +150,17 @@ fn drain(
             }
             Ok(End::Asked(asker)) => askers.push(asker),
             Err(_) if left.is_zero() => {
-                eprintln!(
-                    "isotherm: {users} after the time to stop; ending all the same: its users get errors from now on"
+                tracing::warn!(
+                    "{users} after the time to stop; ending all the same: its users get errors from now on"
                 );
                 return Ok(askers);
             }
             Err(_) => {}
         }
         if let Ok(Err(e)) = flushed.try_recv() {
-            eprintln!(
-                "isotherm: {signal}: the flush failed ({e:?}): what was written since the last good flush may be lost"
+            tracing::error!(
+                signal,
+                "{signal}: the flush failed ({e:?}): what was written since the last good flush may be lost"
             );
         }
         died(server)?;

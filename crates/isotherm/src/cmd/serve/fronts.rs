@@ -9,6 +9,7 @@ use isotherm_live::{VolumeConfig, block_file, iscsi, nbd, ublk};
 use super::device;
 use crate::Failure;
 use crate::args::ServeArgs;
+use crate::control::beside;
 
 /// What can be told to be wrong before a volume is opened.
 ///
@@ -91,6 +92,7 @@ pub(super) fn kinds(
             target: args.iscsi_name.clone(),
             secrets: secrets(args)?,
             allow_remote: args.iscsi_allow_remote,
+            reservations: beside(&args.volume, ".reservations"),
         }));
     }
     if args.ublk {

@@ -4,7 +4,6 @@ use super::Rng;
 use super::audit::audit;
 use super::clients::Pending;
 use super::disk::{Disk, Disks};
-pub(super) use super::ends::read_all;
 use super::rollback::Kept;
 use super::scenario::superblock;
 pub use super::scenario::{Did, Scenario, Shape};

@@ -75,6 +75,10 @@ impl Relocation {
         };
         match op.what {
             What::Data { class, .. } => g.charge(class, tier, &work),
+            What::Fill { ext, .. } => {
+                let class = g.account_class(ExtentId(ext));
+                g.charge(class, tier, &work);
+            }
             What::Move { index, count } => {
                 let n = u64::from(count.max(1));
                 for i in 0..count {

@@ -28,6 +28,7 @@ impl Rig {
             uuid: None,
             extent: Size(65536),
             policy: "linear".into(),
+            qos: Vec::new(),
             io: IoConfig {
                 buffers: Size(8 << 20),
                 ..IoConfig::default()

@@ -65,7 +65,10 @@ fn group_numbers_become_classes_beside_nbd() {
         assert_eq!(row["requests"].as_u64(), Some(writes), "{class}: {row}");
     }
     // An initiator logs in again after a crash, and would not hear of what was lost.
-    assert_eq!(place.json("status v", "status")["params"]["kept_writes"], 1.0);
+    assert_eq!(
+        place.json("status v", "status")["params"]["kept_writes"],
+        1.0
+    );
     let why = place.fails("set v kept_writes=0");
     assert!(why.contains("iscsi:") && why.contains("stays on"), "{why}");
     let fronts = stats["front_ends"].as_array().expect("front ends");

@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-files soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -49,9 +49,9 @@ soak:
 soak-kill9:
 	ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture
 
-# kill -9 a hundred times under sqlite on ext4, raw durable writes and PostgreSQL, with changes of policy (root)
+# kill -9 a hundred times under sqlite on ext4 and on XFS, raw durable and flushed writes (NBD) and PostgreSQL, with changes of policy (root)
 soak-kills:
-	ISOTHERM_KILLS=100 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture a_database
+	ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture --test-threads=1 a_database
 	ISOTHERM_KILLS=10 $(CARGO) test --locked -p isotherm --test postgres -- --nocapture
 
 # kill -9 twenty times under each front end of this machine; ublk: scripts/vm-ublk in a guest (root, for the loop device)
@@ -61,6 +61,10 @@ soak-fronts:
 # The power fails under the real world; members drop what was not flushed (root)
 soak-power:
 	ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --locked -p isotherm --test power_loss -- --nocapture
+
+# pjdfstest, fsx and our own suite on a mount that moves every file at random (root; `cargo install pjdfstest fsx`)
+soak-files:
+	scripts/soak-files
 
 # The entry functions of fuzz/ with seeded inputs, a minute each. With a nightly compiler and cargo-fuzz:
 # cargo +nightly fuzz run checkpoint_and_recovery (fuzz/fuzz_targets has the list)
@@ -131,6 +135,7 @@ fmt:
 doc:
 	$(CARGO) doc --workspace --no-deps --locked
 
-# Never part of the tests: timings depend on the machine.
+# Never part of the tests: timings depend on the machine. Goes on where it was stopped, and writes docs/performance.md from what it keeps;
+# BENCH_ARGS: groups, or --for SECONDS (bench/performance.py --help)
 bench: build
-	@for run in bench/*/run.sh; do echo "== $$run"; sh $$run || exit 1; done
+	bench/performance.py run $(BENCH_ARGS)

@@ -9,3 +9,5 @@ else
     fuse_ring_before=
     echo "FUSE over io_uring: not here; all requests go through /dev/fuse"
 fi
+# A key under [io] of a description: key, value, file.
+setting() { sed -i "/^$1 = /d; s/^\[io\]\$/[io]\n$1 = $2/" "$3"; }

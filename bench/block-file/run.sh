@@ -11,8 +11,10 @@ seconds=${1:-1}
 rounds=${2:-5}
 here=$(cd "$(dirname "$0")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$here/target}/release
-cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
-cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm-live --example fuse_pread
+if [ -z "${BENCH_NO_BUILD:-}" ]; then
+    cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
+    cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm-live --example fuse_pread
+fi
 scratch=$(mktemp -d /dev/shm/block-file.XXXXXX)
 
 cleanup() {
@@ -74,5 +76,6 @@ while [ "$round" -le "$rounds" ]; do
     done
     round=$((round + 1))
 done >"$scratch/results"
+[ -z "${BENCH_KEEP:-}" ] || cp "$scratch/results" "$BENCH_KEEP"
 awk -v peer=pread -v bar=0.80 -f "$here/bench/table.awk" "$scratch/results"
 "$target/isotherm" stats "$scratch/v" --json | jq -r '"moves: \(.promotions) up, \(.demotions) down; \(.bytes_per_extent) bytes of memory an extent"'

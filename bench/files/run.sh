@@ -1,104 +1,120 @@
 #!/bin/sh
-# A tiering mount beside mergerfs (if installed) and the directory itself: sequential and random reads and writes, create/stat/unlink, and
-# what 100000 idle files cost. Root. Usage: bench/files/run.sh [DIRECTORY]. The program is $ISOTHERM, or target/release/isotherm.
+# A tiering mount (both ways of I/O) beside mergerfs, if installed, and the directory itself. Root. Usage: bench/files/run.sh [DIRECTORY].
+#   $ISOTHERM  the program (target/release/isotherm)
+#   $ROUNDS    rounds, all four in turn in each (3); bench/files/table.py prints medians
+#   $RESULTS   where lines are added, one a run, JSON (bench/files/results.jsonl)
+#   $IDLE      files of the measurement of idle files (100000; 0: none)
+# Bytes are read and written in DIRECTORY. Names are made, looked up and removed in memory (/dev/shm): ext4 is slow to make files for half
+# a minute after many were removed, which would count for whoever comes last.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 isotherm=${ISOTHERM:-$here/../../target/release/isotherm}
-work=$(mktemp -d "${1:-/var/tmp}/isotherm-files.XXXXXX")
+results=${RESULTS:-$here/results.jsonl}
+data=$(mktemp -d "${1:-/var/tmp}/isotherm-files.XXXXXX")
+memory=$(mktemp -d /dev/shm/isotherm-files.XXXXXX)
 server=""
 
-leave() {
-    for m in "$work/mnt" "$work/merged"; do
+unserve() {
+    for m in "$data/mnt" "$memory/mnt"; do
         if mountpoint -q "$m"; then umount "$m" || umount -l "$m"; fi
     done
     [ -z "$server" ] || wait "$server" 2>/dev/null || true
-    rm -rf "$work"
+    server=""
+}
+leave() {
+    unserve
+    rm -rf "$data" "$memory"
 }
 trap leave EXIT
 trap 'exit 1' INT TERM
-mkdir "$work/fast" "$work/slow" "$work/mnt" "$work/merged"
 
-# serve [OPTION]: mount and wait for "ready".
+# serve DIRECTORY WHAT: mount what is measured on DIRECTORY/mnt.
 serve() {
-    "$isotherm" mount --fast "$work/fast" --slow "$work/slow" --no-moves "$@" "$work/mnt" >"$work/out" &
-    server=$!
-    i=0
-    until grep -q ready "$work/out"; do
-        kill -0 "$server" && [ $i -lt 1200 ] || { echo "cannot mount" >&2; exit 1; }
-        i=$((i + 1))
-        sleep 0.1
-    done
-}
-unserve() {
-    umount "$work/mnt"
-    wait "$server" || true
-    server=""
+    rm -rf "$1/fast" "$1/slow"
+    mkdir -p "$1/fast" "$1/slow" "$1/mnt"
+    case $2 in
+    mergerfs) mergerfs -o cache.files=auto-full,category.create=ff "$1/fast:$1/slow" "$1/mnt" ;;
+    isotherm*)
+        option=""
+        [ "$2" = isotherm ] || option=--passthrough
+        # shellcheck disable=SC2086  # none or one word
+        "$isotherm" mount --fast "$1/fast" --slow "$1/slow" --no-moves $option "$1/mnt" >"$1/out" 2>&1 &
+        server=$!
+        i=0
+        until grep -q ready "$1/out"; do
+            kill -0 "$server" && [ $i -lt 1200 ] || { cat "$1/out" >&2; exit 1; }
+            i=$((i + 1))
+            sleep 0.1
+        done
+        ;;
+    esac
 }
 
-# fio JOB DIRECTORY ARGUMENTS: one number, MB/s or operations/s.
+# note WHAT KIND NUMBER
+note() {
+    printf '{"what": "%s", "kind": "%s", "value": %s}\n' "$1" "$2" "$3" >>"$results"
+}
+
+# job WHAT DIRECTORY KIND FIELD FIO-ARGUMENTS
 job() {
-    kind=$1 dir=$2
-    shift 2
+    what=$1 dir=$2 kind=$3 field=$4
+    shift 4
     sync
-    fio --name=x --directory="$dir" --size=256M --time_based --runtime=4 --output-format=json "$@" >"$work/fio.json"
-    python3 - "$work/fio.json" "$kind" <<'P'
-import json, sys
-j = json.load(open(sys.argv[1]))["jobs"][0]
-d = j["read"] if j["read"]["io_bytes"] else j["write"]
-print("%9.0f" % (d["bw_bytes"] / 1e6 if sys.argv[2] == "MB/s" else d["iops"]), end=" ")
-P
+    fio --name=x --directory="$dir" --size=128M --time_based --runtime=2 --group_reporting --output-format=json "$@" >"$data/fio.json"
+    note "$what" "$kind" "$(jq ".jobs[0] | [.read.$field, .write.$field] | max" "$data/fio.json")"
     rm -f "$dir"/x.*
 }
+
+bytes() {
+    job "$1" "$2" "read MB/s" bw_bytes --rw=read --bs=1M
+    job "$1" "$2" "write MB/s" bw_bytes --rw=write --bs=1M
+    job "$1" "$2" "4K reads/s" iops --rw=randread --bs=4k
+    job "$1" "$2" "4K writes/s" iops --rw=randwrite --bs=4k
+    job "$1" "$2" "4K reads/s, 4 jobs" iops --rw=randread --bs=4k --numjobs=4
+}
+
 names() {
-    python3 - "$1" <<'P'
-import os, sys, time
-d = sys.argv[1] + "/names"
-os.mkdir(d)
-n = 4000
-def rate(f):
-    t = time.monotonic()
-    for i in range(n): f("%s/f%d" % (d, i))
-    return "%9.0f" % (n / (time.monotonic() - t))
-make = lambda p: os.close(os.open(p, os.O_CREAT | os.O_WRONLY, 0o644))
-print(rate(make), rate(os.stat), rate(os.unlink))
-os.rmdir(d)
-P
-}
-all() {
-    printf '%-22s' "$1"
-    job MB/s "$2" --rw=read --bs=1M
-    job MB/s "$2" --rw=write --bs=1M --end_fsync=1
-    job ops "$2" --rw=randread --bs=4k
-    job ops "$2" --rw=randwrite --bs=4k
-    names "$2"
+    python3 "$here/names.py" "$2" | while read -r kind rate; do note "$1" "$kind" "$rate"; done
 }
 
-printf '%-22s%9s %9s %9s %9s %9s %9s %9s\n' "" "read MB/s" "write" "4K read/s" "write/s" "create/s" "stat/s" "unlink/s"
-all native "$work/fast"
-serve
-all isotherm "$work/mnt"
-unserve
-serve --passthrough
-all "isotherm passthrough" "$work/mnt"
-unserve
-if command -v mergerfs >/dev/null; then
-    mergerfs -o cache.files=auto-full,category.create=ff "$work/fast:$work/slow" "$work/merged"
-    all mergerfs "$work/merged"
-    umount "$work/merged"
-else
-    echo "mergerfs: not installed (apt-get install mergerfs)"
+peers="native isotherm isotherm-passthrough"
+command -v mergerfs >/dev/null && peers="$peers mergerfs" || echo "mergerfs: not installed (apt-get install mergerfs)" >&2
+round=0
+while [ $round -lt "${ROUNDS:-3}" ]; do
+    for what in $peers; do
+        place=mnt
+        [ "$what" = native ] && place=fast
+        serve "$data" "$what"
+        bytes "$what" "$data/$place"
+        unserve
+        serve "$memory" "$what"
+        names "$what" "$memory/$place"
+        unserve
+    done
+    round=$((round + 1))
+done
+
+idle=${IDLE:-100000}
+if [ "$idle" -gt 0 ]; then
+    # resident: memory of a server of that many idle files, KiB.
+    resident() {
+        rm -rf "$memory/fast" "$memory/slow"
+        mkdir "$memory/fast" "$memory/slow"
+        python3 "$here/names.py" --make "$1" "$memory/slow"
+        start=$(date +%s%N)
+        "$isotherm" mount --fast "$memory/fast" --slow "$memory/slow" --no-moves "$memory/mnt" >"$memory/out" 2>&1 &
+        server=$!
+        until grep -q ready "$memory/out"; do kill -0 "$server"; sleep 0.02; done
+        took=$((($(date +%s%N) - start) / 1000000))
+        kib=$(awk '/VmRSS/ {print $2}' "/proc/$server/status")
+        unserve
+    }
+    mkdir -p "$memory/mnt"
+    resident 0
+    none=$kib
+    resident "$idle"
+    note isotherm "mount of $idle files, ms" "$took"
+    note isotherm "bytes an idle file" "$(((kib - none) * 1024 / idle))"
 fi
-
-python3 - "$work/slow" <<'P'
-import os, sys
-for d in range(100):
-    p = "%s/d%d" % (sys.argv[1], d)
-    os.mkdir(p)
-    for f in range(1000): os.close(os.open("%s/some-file-%d.txt" % (p, f), os.O_CREAT | os.O_WRONLY, 0o644))
-P
-start=$(date +%s%N)
-serve
-end=$(date +%s%N)
-echo "100000 idle files: mounted in $(((end - start) / 1000000)) ms, $(awk '/VmRSS/ {print $2}' "/proc/$server/status") KiB resident"
-unserve
+python3 "$here/table.py" "$results"

@@ -5,7 +5,9 @@
 #   bench/fsync/run.sh [SECONDS] [ROUNDS] [DIR]      defaults: 2, 5, the system's scratch directory
 #
 # One request at a time, and four jobs of 16 (fio sends an fsync only when its job has nothing in flight, so that is four at a
-# time). Both files were written once before. `ours` and `ours-dev`: see bench/pgbench/run.sh. Needs root and fio; installs it.
+# time). Both files were written once before. `ours` and `ours-dev`: see bench/pgbench/run.sh; `ours-asked` is `ours` with
+# `flush_ahead = 0`, so that no flush begins before it is asked for, `ours-spinN` has
+# `spin_us = N`. FSYNC_SERVERS and FSYNC_JOBS choose. Needs root and fio; installs it.
 set -eu
 seconds=${1:-2}
 rounds=${2:-5}
@@ -16,7 +18,7 @@ target=${CARGO_TARGET_DIR:-$here/target}/release
 "$here/scripts/install-deps" fio util-linux jq
 [ -n "${BENCH_NO_BUILD:-}" ] || cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
 scratch=$(mktemp -d "$dir/fsync.XXXXXX")
-servers="plain ours ours-dev"
+servers=${FSYNC_SERVERS:-plain ours ours-dev ours-asked}
 . "$here/bench/fuse-ring.sh"
 
 cleanup() {
@@ -37,7 +39,11 @@ for name in $servers; do
     else
         "$target/isotherm" create "$scratch/$name" --fast "$scratch/$name.fast:1200M" --slow "$scratch/$name.slow:1200M" \
             --preallocate --policy greendm >/dev/null
-        [ "$name" = ours ] || sed -i 's/^\[io\]$/[io]\nfuse_ring = false/' "$scratch/$name.toml"
+        case $name in
+        ours-dev) setting fuse_ring false "$scratch/$name.toml" ;;
+        ours-asked) setting flush_ahead 0 "$scratch/$name.toml" ;;
+        ours-spin*) setting spin_us "${name#ours-spin}" "$scratch/$name.toml" ;;
+        esac
         mkdir "$scratch/$name.mnt"
         "$target/isotherm" serve "$scratch/$name" --block-file "$scratch/$name.mnt" >"$scratch/$name.out" 2>&1 &
         tries=0
@@ -58,8 +64,8 @@ measure() { # name, depth, jobs, fsync
 }
 round=1
 while [ "$round" -le "$rounds" ]; do
-    for fsync in 1 0; do
-        for job in 1:1 16:4; do
+    for fsync in ${FSYNC_CASES:-1 0}; do
+        for job in ${FSYNC_JOBS:-1:1 16:4}; do
             [ "$fsync" = 1 ] && case=fsync || case=write
             for name in $servers; do
                 echo "$case-qd${job%:*}x${job#*:} $name $round $(measure "$name" "${job%:*}" "${job#*:}" "$fsync")"
@@ -68,4 +74,5 @@ while [ "$round" -le "$rounds" ]; do
     done
     round=$((round + 1))
 done >"$scratch/results"
+[ -z "${BENCH_KEEP:-}" ] || cp "$scratch/results" "$BENCH_KEEP"
 awk -v peer=plain -v bar=0.85 -f "$here/bench/table.awk" "$scratch/results"

@@ -52,6 +52,8 @@ for name; do
                 b=$(cd "$scratch" && timed "$scratch/peer" "$peer/cachesim" "$flat" oracleGeneral "${pair##*:}" "$slots" --ignore-obj-size=1)
                 echo "$a $b" >>"$scratch/times"
             done
+            [ -z "${BENCH_KEEP:-}" ] || awk -v n="$requests" -v row="$ours, F = $slots, ${name%%.*}" '{
+                printf "%s\tours\t%d\t%.3f\n%s\tpeer\t%d\t%.3f\n", row, NR, n / $1 / 1e6, row, NR, n / $3 / 1e6 }' "$scratch/times" >>"$BENCH_KEEP"
             hits=$(sed -n 's/.*"fast_hit_ratio": *\([0-9.e-]*\).*/\1/p' "$scratch/ours")
             miss=$(sed -n 's/.*miss ratio \([0-9.]*\).*/\1/p' "$scratch/peer")
             awk -v n="$requests" -v trace="$name" -v policy="$ours" -v slots="$slots" -v hits="$hits" -v miss="$miss" '

@@ -1,14 +1,16 @@
 #!/bin/sh
 # How a sweep scales: the same grid on one thread and on two.
 #
-#   bench/lab/sweep.sh [TRACE]        default: the MySQL trace of the fixtures, 24 cells
+#   bench/lab/sweep.sh [ROUNDS] [TRACE]        defaults: 1, the MySQL trace of the fixtures, 24 cells
 #
-# Prints both times and their ratio; 1.8 and more is the goal on two cores with nothing else to do.
+# Prints both rates and their ratio; 1.9 and more is the goal on two cores with nothing else to do. Who begins changes from round to round.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
-trace=${1:-$here/fixtures/linux-mysql.load.zst}
+rounds=${1:-1}
+trace=${2:-$here/fixtures/linux-mysql.load.zst}
 cd "$here"
-cargo build --quiet --release -p isotherm
+[ -n "${BENCH_NO_BUILD:-}" ] || cargo build --quiet --release -p isotherm
+target=${CARGO_TARGET_DIR:-$here/target}/release
 work=$(mktemp -d "${TMPDIR:-/tmp}/isotherm-sweep.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cat >"$work/grid.toml" <<GRID
@@ -17,12 +19,24 @@ policies = ["linear", "greendm", "hot-dst-recency"]
 fast_size = ["5%", "10%", "20%", "40%"]
 depth = [1, 16]
 GRID
-took() {
+cells=24
+rate() { # threads; cells a second
     begin=$(date +%s.%N)
-    target/release/isotherm sweep "$work/grid.toml" --out "$work/$1" --threads "$1" >/dev/null
+    "$target/isotherm" sweep "$work/grid.toml" --out "$work/$1" --threads "$1" >/dev/null
     end=$(date +%s.%N)
-    echo "$begin $end" | awk '{ printf "%.3f", $2 - $1 }'
+    rm -rf "${work:?}/$1"
+    echo "$begin $end" | awk -v n="$cells" '{ printf "%.4f", n / ($2 - $1) }'
 }
-one=$(took 1)
-two=$(took 2)
-echo "$one $two" | awk '{ printf "1 thread %.2f s, 2 threads %.2f s: %.2f times as fast\n", $1, $2, $1 / $2 }'
+round=1
+while [ "$round" -le "$rounds" ]; do
+    order="1 2"
+    [ $((round % 2)) = 1 ] || order="2 1"
+    for n in $order; do
+        [ "$n" = 1 ] && name="1 thread" || name="$n threads"
+        printf '24 cells of MySQL\t%s\t%s\t%s\n' "$name" "$round" "$(rate "$n")"
+    done
+    round=$((round + 1))
+done >"$work/results"
+[ -z "${BENCH_KEEP:-}" ] || cp "$work/results" "$BENCH_KEEP"
+awk -F'\t' '{ at[$3, $2] = $4 } END { for (r = 1; (r, "1 thread") in at; r++) printf "1 thread %.2f, 2 threads %.2f cells/s: %.2f times as fast\n",
+    at[r, "1 thread"], at[r, "2 threads"], at[r, "2 threads"] / at[r, "1 thread"] }' "$work/results"

@@ -11,7 +11,7 @@ rounds=${2:-5}
 jobs=${3:-1:1 32:1 64:4}
 here=$(cd "$(dirname "$0")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$here/target}/release
-cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
+[ -n "${BENCH_NO_BUILD:-}" ] || cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
 scratch=$(mktemp -d /dev/shm/nbd.XXXXXX)
 
 cleanup() {
@@ -58,4 +58,5 @@ while [ "$round" -le "$rounds" ]; do
     done
     round=$((round + 1))
 done >"$scratch/results"
+[ -z "${BENCH_KEEP:-}" ] || cp "$scratch/results" "$BENCH_KEEP"
 awk -v peer=nbdkit-file -v bar=1 -f "$here/bench/table.awk" "$scratch/results"

@@ -6,7 +6,7 @@
 # All of our data lies on the fast tier, a file in DIR as big as the plain one; the slow tier is a file beside it. All devices are
 # `losetup --direct-io=on`, all files are allocated before, all clusters have the same settings (Debian's defaults, but no
 # autovacuum, which would start in one half only) and are filled in the same way. `ours` takes the block file's requests through
-# io_uring where the kernel has that (the switch is turned on for the run and put back), `ours-dev` from /dev/fuse.
+# io_uring where the kernel has that (the switch is turned on for the run and put back), `ours-dev` from /dev/fuse, `ours-asked` (not unless named) with `flush_ahead = 0`.
 # Within a round they take turns, and who begins changes from round to round; a checkpoint comes before each run. Prints
 # transactions a second (median), the median of the ratios within the rounds with the least and the greatest, and what a
 # transaction cost. PGBENCH_SCALE (10), PGBENCH_CLIENTS (8) and PGBENCH_SERVERS change the load. Needs root; installs what it needs.
@@ -49,7 +49,11 @@ device() {
     ours*)
         "$target/isotherm" create "$scratch/$1" --fast "$scratch/$1.fast:3200M" --slow "$scratch/$1.slow:3200M" \
             --preallocate --policy "${PGBENCH_POLICY:-greendm}" >/dev/null
-        [ "$1" = ours ] || sed -i 's/^\[io\]$/[io]\nfuse_ring = false/' "$scratch/$1.toml"
+        case $1 in
+        ours-dev) setting fuse_ring false "$scratch/$1.toml" ;;
+        ours-asked) setting flush_ahead 0 "$scratch/$1.toml" ;;
+        ours-spin*) setting spin_us "${1#ours-spin}" "$scratch/$1.toml" ;;
+        esac
         mkdir "$scratch/$1.mnt"
         "$target/isotherm" serve "$scratch/$1" --block-file "$scratch/$1.mnt" >"$scratch/$1.out" 2>&1 &
         tries=0
@@ -115,6 +119,7 @@ while [ "$round" -le "$rounds" ]; do
     done
     round=$((round + 1))
 done >"$scratch/results"
+[ -z "${BENCH_KEEP:-}" ] || cp "$scratch/results" "$BENCH_KEEP"
 awk -v peer=plain -v bar=0.85 -f "$here/bench/table.awk" "$scratch/results"
 awk -F'\t' '{ for (i = 0; i < 5; i++) sum[$1, i] += $(8 + i) - $(2 + i); t[$1] += $7 }
     END { for (n in t) if (t[n]) printf "%s: for a thousand transactions %d FLUSHes asked for, %d flushes of members, %d rounds, %d records, %d moves\n",

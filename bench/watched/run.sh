@@ -20,6 +20,7 @@ cleanup() {
     trap - EXIT INT TERM
     # shellcheck disable=SC2086  # a list of processes
     kill ${page:-} 2>/dev/null || true
+    wait ${page:-} 2>/dev/null || true
     for v in alone watched; do "$program" stop "$scratch/$v" >/dev/null 2>&1 || true; done
     wait
     rm -rf "$scratch"
@@ -43,7 +44,7 @@ done
 {
     curl -sN "http://127.0.0.1:$web/api/events?volume=$scratch/watched" >/dev/null &
     stream=$!
-    trap 'kill $stream; exit' TERM
+    trap 'kill $stream 2>/dev/null; exit 0' TERM
     n=0
     while :; do
         curl -s --unix-socket "$scratch/metrics" http://x/metrics >/dev/null

@@ -5,6 +5,7 @@ use isotherm_live::iscsi::login::{Login, Step, Target};
 use isotherm_live::iscsi::pdu::{
     HEADER, Incoming, MAX_SEGMENT, What, add_pair, header, put, put_data_len,
 };
+use isotherm_live::iscsi::reservations::{Nexus, Order, Reservations};
 use isotherm_live::iscsi::scsi::{self, Disk, MAX_RANGES, MAX_TRANSFER, MAX_UNMAP, Task};
 use std::sync::Arc;
 
@@ -89,7 +90,20 @@ fn command(disk: &Disk, cdb: &[u8; 16], data: &[u8]) -> bool {
         }
         Task::Status { offset, .. } => assert!(*offset < BLOCKS * 512),
         Task::Say(bytes, _) => assert!(bytes.len() < 4096),
-        Task::Nothing | Task::Flush { .. } => {}
+        Task::ReserveOut { action, scope_type } => {
+            // Whatever is asked for, and however often: the state stays whole and bounded, and its report has the length that it says.
+            let who = Nexus::default();
+            let mut all = Reservations::default();
+            if let Ok(order) = Order::parse(*action, *scope_type, data) {
+                for action in [*action, 0, 6, 1, 5, 2, 3] {
+                    let _ = all.change(&who, &Order { action, ..order });
+                }
+            }
+            assert!(all.registrants.len() <= 1);
+            let report = all.report(0, true).unwrap_or_default();
+            assert_eq!(report.len(), 8 + 8 * all.registrants.len());
+        }
+        Task::Nothing | Task::Flush { .. } | Task::ReserveIn { .. } => {}
     }
     assert!(task.data_in(disk.block) <= MAX_TRANSFER.max(u32::from(u16::MAX)));
     true

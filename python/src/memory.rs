@@ -1,7 +1,7 @@
 //! Traces that lie in Python's memory: columns in through Arrow's C stream.
 
 use arrow_array::cast::AsArray;
-use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use isotherm_core::Nanos;
@@ -58,7 +58,7 @@ fn records(trace: &Bound<'_, PyAny>) -> PyResult<Vec<Record>> {
     // SAFETY: a capsule of that name holds a stream by Arrow's PyCapsule protocol; `from_raw` takes it over and leaves an empty
     // one behind, which the capsule's destructor knows to leave alone. The lock of Python is held, so nobody else takes it.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr().cast()) };
-    let reader = ArrowArrayStreamReader::try_new(stream).map_err(failed)?;
+    let reader = RecordBatchStreamReader::try_new(stream).map_err(failed)?;
     let mut records = Vec::new();
     for batch in reader {
         add(&batch.map_err(failed)?, &mut records)?;

@@ -10,8 +10,8 @@ use isotherm_lab::LabError;
 use isotherm_lab::policy_spec::PolicySpec;
 use isotherm_lab::sample::Samples;
 use isotherm_lab::sim::{
-    Begin, Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, Volumes, Watch, hit_only_file,
-    parse_span,
+    Begin, Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, Volumes, Watch,
+    hit_only_file, parse_span,
 };
 use isotherm_lab::size::{self, Size};
 use isotherm_models::FlashState;
@@ -109,7 +109,16 @@ impl World {
         };
         traces
             .iter()
-            .map(|t| memory::source(t, if t.is_instance_of::<PyString>() { &options } else { &limited }))
+            .map(|t| {
+                memory::source(
+                    t,
+                    if t.is_instance_of::<PyString>() {
+                        &options
+                    } else {
+                        &limited
+                    },
+                )
+            })
             .collect()
     }
 }
@@ -133,7 +142,7 @@ pub fn sim(
         let of = |text: &String| -> PyResult<Setup> {
             let mut setup = setups[0].clone();
             setup.tiers[0].size = text
-                .parse()
+                .parse::<Size>()
                 .map_err(|e| failed(format!("fast_size: {e}")))?;
             Ok(setup)
         };
@@ -170,7 +179,9 @@ fn play(
 ) -> Result<Vec<Report>, LabError> {
     let source: Box<dyn Source> = match sources.pop() {
         Some(one) if sources.is_empty() => {
-            if let (Asked::File(f), true, None, None) = (&one, world.hit_only, &policy, world.sample) {
+            if let (Asked::File(f), true, None, None) =
+                (&one, world.hit_only, &policy, world.sample)
+            {
                 let run = |s| hit_only_file(s, f, Some(watch));
                 return setups.iter().map(run).collect();
             }
@@ -213,7 +224,10 @@ impl Compared {
         world: &str,
     ) -> PyResult<Compared> {
         let world = World::parse(world)?;
-        let parse = |text: &String| text.parse().map_err(|e| failed(format!("policies: {e}")));
+        let parse = |text: &String| {
+            text.parse::<PolicySpec>()
+                .map_err(|e| failed(format!("policies: {e}")))
+        };
         let policies: Vec<PolicySpec> = policies.iter().map(parse).collect::<PyResult<_>>()?;
         let first = policies
             .first()

@@ -196,6 +196,12 @@ impl Live {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         status["device"] = device.clone();
         drop(device);
+        self.add_sleep(&mut status)?;
+        Ok(status)
+    }
+
+    /// How each member sleeps.
+    fn add_sleep(&self, status: &mut Value) -> Result<(), String> {
         let elapsed = self.elapsed();
         let stops = self.limits.start_stops.clone();
         let sleep: Vec<(bool, Value)> = self.on_engine(move |e, w| {
@@ -220,7 +226,7 @@ impl Live {
                 member["sleep"] = how;
             }
         }
-        Ok(status)
+        Ok(())
     }
 
     /// What the fastest tier holds, by the names of classes.

@@ -122,6 +122,14 @@ impl Loop {
         if wake.is_some_and(|t| t <= now) {
             self.call(host, world, |host, out| host.tick(now, out));
         }
+        if events.len() > 1 {
+            // The misses of their rows of the map overlap: on a large map that is most of what a request costs.
+            for event in &events {
+                if let Event::Arrived(r) = event {
+                    host.engine().expect(r.offset);
+                }
+            }
+        }
         for event in events.drain(..) {
             self.tell(host, world, event);
         }

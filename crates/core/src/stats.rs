@@ -322,6 +322,10 @@ pub struct Counters {
     pub written_back_bytes: u64,
     /// Commit rounds.
     pub rounds: u64,
+    /// Of these, rounds that began ahead of a FLUSH (`engine/durability/ahead.rs`).
+    pub ahead: u64,
+    /// Rounds that began ahead and were met by a FLUSH.
+    pub ahead_met: u64,
     /// Journal blocks written to the primary.
     pub journal_blocks: u64,
     /// Records in them.
@@ -338,6 +342,8 @@ pub struct Counters {
     pub sleep_limits: u64,
     /// Odd requests that needed read-modify-write.
     pub edge_writes: u64,
+    /// Extents that were filled with zeros at their first write, for want of room for a bitmap.
+    pub zero_fills: u64,
     /// Requests that failed.
     pub errors: u64,
     /// Latency of reads.

@@ -28,7 +28,13 @@ pub fn check(store: &Store, repair: bool) -> Value {
     let (ours, theirs) = (paths(&store.cat()), paths(&fresh));
     let text = |p: &[u8]| String::from_utf8_lossy(p).into_owned();
     let mut todo: Vec<(Vec<u8>, Option<NodeId>, Option<NodeId>)> = Vec::new();
-    for (path, id) in &ours {
+    let absent = |id| {
+        store
+            .cat()
+            .get(id)
+            .is_some_and(|n| store.present(n.on()) == 0)
+    };
+    for (path, id) in ours.iter().filter(|o| !absent(*o.1)) {
         match theirs.get(path) {
             None => {
                 findings.push(format!("{}: taken away underneath", text(path)));
@@ -121,6 +127,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
         if let Some(new) = cat.add(dir, name, n.tier, n.facts, body) {
             let xattrs = other.map_or_else(Vec::new, |o| fresh.xattrs(o).to_vec());
             cat.set_xattrs(new, xattrs);
+            store.tell_kernel_of_name(dir, name);
         }
     }
 }

@@ -138,10 +138,21 @@ fn tiers(store: &Store) -> Value {
         json!({
             "tier": t, "path": store.tier_name(t as Tier), "files": files[t],
             "bytes": store.bytes_on[t].load(Ordering::Relaxed), "free_bytes": free, "room_bytes": all,
+            "missing": store.is_absent(t as Tier),
             "above_mark": t + 1 < store.roots.len() && store.is_full(t as Tier),
         })
     };
     (0..store.roots.len()).map(tier).collect()
+}
+
+fn state(store: &Store) -> &'static str {
+    if store.is_stuck() {
+        "stuck"
+    } else if store.roots.iter().any(|r| r.absent) {
+        "degraded"
+    } else {
+        "serving"
+    }
 }
 
 fn status(store: &Store) -> Value {
@@ -160,7 +171,7 @@ fn status(store: &Store) -> Value {
         (brain.policy(), brain.remembered.clone())
     };
     json!({
-        "state": if store.is_stuck() { "stuck" } else { "serving" },
+        "state": state(store),
         "policy": policy, "moves": store.placement.moves,
         "migrating": store.placement.hurry.load(Ordering::SeqCst),
         "marks_percent": [store.marks.0, store.marks.1],

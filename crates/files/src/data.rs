@@ -57,6 +57,8 @@ pub struct SetAttr {
     pub atime: SetTime,
     /// Last write.
     pub mtime: SetTime,
+    /// Whoever changes the size may not give rights: see [`Store::strip_rights`].
+    pub strip: bool,
 }
 
 /// One place at which attributes are kept.
@@ -124,6 +126,10 @@ impl Store {
             return Ok(());
         }
         let path = path.ok_or(Errno::NOENT)?;
+        let on = self.present(on);
+        if on == 0 {
+            return self.here(self.tier_of(node)?, &path);
+        }
         for (_, root) in self
             .roots
             .iter()
@@ -138,13 +144,22 @@ impl Store {
         }
         Ok(())
     }
+    /// Of those tiers, as bits, the ones that are there.
+    pub(crate) fn present(&self, on: u16) -> u16 {
+        let tiers = self.roots.iter().enumerate();
+        let absent = tiers.filter(|r| r.1.absent).fold(0, |a, (t, _)| a | 1 << t);
+        on & !absent
+    }
+    fn tier_of(&self, node: NodeId) -> Result<crate::tree::Tier, Errno> {
+        self.cat().get(node).map(|n| n.tier).ok_or(Errno::NOENT)
+    }
     /// Change attributes.
     ///
     /// # Errors
     /// The device's.
     pub fn set_attr(&self, node: NodeId, set: &SetAttr) -> Result<Facts, Errno> {
         if let Some(size) = set.size {
-            self.truncate(node, size)?;
+            self.truncate(node, size, set.strip)?;
         }
         let keep = |t: &SetTime| matches!(t, SetTime::Keep);
         let times = !keep(&set.atime) || !keep(&set.mtime);
@@ -215,12 +230,43 @@ impl Store {
         self.on_each(node, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)
     }
-    fn truncate(&self, node: NodeId, size: u64) -> Result<(), Errno> {
+    /// Somebody who may not give such rights changed the data: the file loses set-user-ID, set-group-ID where the group may execute it, and
+    /// capabilities. A kernel that checks this with every write asks for the attribute each time, which doubles the requests.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn strip_rights(&self, live: &Live) -> Result<(), Errno> {
+        let mode = live.facts()?.mode;
+        let gone = 0o4000 | if mode & 0o010 == 0 { 0 } else { 0o2000 };
+        if mode & gone == 0 {
+            return Ok(());
+        }
+        let mode = Mode::from_raw_mode(mode & 0o7777 & !gone);
+        rustix::fs::fchmod(live.hold().fd()?, mode)?;
+        live.changed();
+        self.seen(live.node, live.facts()?);
+        self.tell_kernel(live.node);
+        Ok(())
+    }
+    /// The tier took a file's capabilities away when its data changed: they are not shown any more.
+    fn forget_capabilities(&self, node: NodeId) -> Result<(), Errno> {
+        let listed = |name: &[u8]| name == b"security.capability";
+        if self.cat().xattrs(node).iter().any(|x| listed(&x.0)) {
+            let _names = self.names()?;
+            self.reread_xattrs(node)?;
+        }
+        Ok(())
+    }
+    fn truncate(&self, node: NodeId, size: u64, strip: bool) -> Result<(), Errno> {
         if !self.cat().get(node).is_some_and(|n| n.is_file()) {
             return Err(Errno::INVAL);
         }
         let live = self.live(node)?;
         let done = self.with_room(&live, |fd| rustix::fs::ftruncate(fd, size));
+        let done = match done {
+            Ok(()) if strip => self.strip_rights(&live),
+            done => done,
+        };
         self.release(&live);
         done
     }
@@ -242,7 +288,12 @@ impl Store {
                 live.changed();
                 match done {
                     Err(Errno::NOSPC | Errno::DQUOT) => b.tier,
-                    other => return other,
+                    Ok(done) => {
+                        drop(held);
+                        self.forget_capabilities(live.node)?;
+                        return Ok(done);
+                    }
+                    Err(e) => return Err(e),
                 }
             };
             self.room_changed(tier);
@@ -267,6 +318,7 @@ impl Store {
                 Err(e) => return Err(e),
             }
         }
+        live.touched();
         drop(held);
         self.placement
             .see(Seen::new(live.node, false, offset, done as u32));
@@ -371,6 +423,7 @@ impl Store {
                 n.dir().ok_or(Errno::NOTDIR)?.on,
             )
         };
+        let on = self.present(on);
         for (_, root) in self
             .roots
             .iter()

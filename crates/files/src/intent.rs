@@ -235,7 +235,7 @@ pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
         let at = At::new(0, join(INTENTS, &name));
         let ops = decode(&tree.read(&at)?);
         let done = match &ops {
-            Some(ops) if ops.iter().all(|op| op.at().tier < tree.tiers()) => carry_out(tree, ops)?,
+            Some(ops) if ops.iter().all(|op| tree.is_there(op.at().tier)) => carry_out(tree, ops)?,
             // It speaks of a tier that is not here: leave it, and let nobody write meanwhile.
             Some(_) => return Err(Errno::NODEV),
             None => false,

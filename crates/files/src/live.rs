@@ -34,6 +34,8 @@ pub struct Live {
     /// Changes so far, counted when they are done.
     pub changes: AtomicU64,
     users: AtomicU32,
+    /// Somebody read or changed it, so its attributes are others than at open.
+    used: AtomicBool,
     /// The kernel reads and writes it by itself.
     pub passthrough: Mutex<Option<Arc<fuser::BackingId>>>,
     /// What the change time below is since a move, and what it was before: so it is shown until somebody changes the file.
@@ -85,6 +87,7 @@ impl Live {
             state: RwLock::new(None),
             changes: AtomicU64::new(0),
             users: AtomicU32::new(0),
+            used: AtomicBool::new(false),
             passthrough: Mutex::new(None),
             shown: Mutex::new(None),
             passed: AtomicBool::new(false),
@@ -97,6 +100,13 @@ impl Live {
     /// Something was changed; while [`Held`] is held.
     pub fn changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
+        self.touched();
+    }
+    /// Something was read or changed: the attributes are looked at again at the last close.
+    pub(crate) fn touched(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::SeqCst);
+        }
     }
     /// Attributes as they are now.
     ///
@@ -107,12 +117,14 @@ impl Live {
     }
     /// Attributes of where it is, as they are shown.
     pub(crate) fn facts_of(&self, backing: &Backing) -> Result<Facts, Errno> {
-        let mut facts = facts_of(&backing.fd)?;
+        Ok(self.as_shown(facts_of(&backing.fd)?))
+    }
+    fn as_shown(&self, mut facts: Facts) -> Facts {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, before)) = shown.filter(|s| s.0 == facts.ctime) {
             facts.ctime = before;
         }
-        Ok(facts)
+        facts
     }
     /// The last names of the copy were put right, which nobody need see.
     pub(crate) fn still_shown(&self) {
@@ -135,6 +147,14 @@ impl Store {
     /// # Errors
     /// It cannot be opened.
     pub fn live(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
+        self.live_as_opened(node).map(|l| l.0)
+    }
+    /// As [`Store::live`], and the attributes if it was opened for that.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn live_as_opened(&self, node: NodeId) -> Result<(Arc<Live>, Option<Facts>), Errno> {
+        let mut now = None;
         let live = {
             let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
             let live = all.entry(node).or_insert_with(|| Arc::new(Live::new(node)));
@@ -146,8 +166,9 @@ impl Store {
             let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
             if state.is_none() {
                 match self.open_backing(node) {
-                    Ok(b) => {
-                        self.show_as_known(&live, &b);
+                    Ok((b, facts)) => {
+                        self.show_as_known(&live, &facts);
+                        now = Some(live.as_shown(facts));
                         *state = Some(b);
                     }
                     Err(e) => {
@@ -158,7 +179,7 @@ impl Store {
                 }
             }
         }
-        Ok(live)
+        Ok((live, now))
     }
     /// A file that was just made and is open already. Who saw its name meanwhile (the mover, another user) may have opened it before us: all
     /// share that descriptor then, since only that one follows the file when it moves.
@@ -187,15 +208,15 @@ impl Store {
             return;
         }
         all.remove(&live.node);
-        let facts = live.facts();
-        if let Ok(facts) = facts {
+        let used = live.used.load(Ordering::SeqCst) || live.passed.load(Ordering::SeqCst);
+        if used && let Ok(facts) = live.facts() {
             self.seen(live.node, facts);
         }
     }
     /// The change time that was shown before is shown again where nothing but that differs: the file was moved since.
-    fn show_as_known(&self, live: &Live, backing: &Backing) {
+    fn show_as_known(&self, live: &Live, now: &Facts) {
         let known = self.cat().get(live.node).map(|n| n.facts);
-        if let (Some(known), Ok(now)) = (known, facts_of(&backing.fd))
+        if let Some(known) = known
             && (known.id, known.size, known.mtime) == (now.id, now.size, now.mtime)
             && known.ctime < now.ctime
         {
@@ -218,7 +239,7 @@ impl Store {
             });
         }
     }
-    fn open_backing(&self, node: NodeId) -> Result<Backing, Errno> {
+    fn open_backing(&self, node: NodeId) -> Result<(Backing, Facts), Errno> {
         for last in [false, false, true] {
             // A rename may come in between; with the names held still it cannot.
             let names = last.then(|| self.names_or_wait());
@@ -230,12 +251,13 @@ impl Store {
             let Some(path) = path else {
                 return Err(Errno::NOENT);
             };
+            self.here(tier, &path)?;
             let root: &Root = &self.roots[usize::from(tier)];
             let opened = root.open_data(&path);
             let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
             match (opened, facts) {
                 (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
-                    return Ok(Backing { tier, fd, writable });
+                    return Ok((Backing { tier, fd, writable }, f));
                 }
                 (Ok((fd, writable)), Some(Ok(f))) if last && f.mode & 0o170_000 == 0o100_000 => {
                     self.say(&format!(
@@ -245,7 +267,7 @@ impl Store {
                     ));
                     self.cat_mut().replace(node, tier, f.id);
                     self.seen(node, f);
-                    return Ok(Backing { tier, fd, writable });
+                    return Ok((Backing { tier, fd, writable }, f));
                 }
                 (Err(e), _) | (_, Some(Err(e))) if last => {
                     if e == Errno::NOENT {
@@ -256,6 +278,7 @@ impl Store {
                         ));
                         return Err(Errno::STALE);
                     }
+                    self.does_not_answer(tier, &path, &e.to_string());
                     return Err(e);
                 }
                 _ => {}
@@ -263,5 +286,37 @@ impl Store {
             drop(names);
         }
         Err(Errno::STALE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Maker;
+    use crate::store::Settings;
+
+    /// The mover takes a file into use while somebody else asks for its attributes: the descriptor is not there yet.
+    #[test]
+    fn a_file_that_is_being_opened_has_attributes() {
+        let dir = tempfile::tempdir().unwrap();
+        let tiers: Vec<_> = ["fast", "slow"].map(|t| dir.path().join(t)).into();
+        for t in &tiers {
+            std::fs::create_dir(t).unwrap();
+        }
+        let store = Store::open(&Settings {
+            tiers,
+            ..Settings::default()
+        })
+        .unwrap();
+        let (uid, gid) = (
+            rustix::process::getuid().as_raw(),
+            rustix::process::getgid().as_raw(),
+        );
+        let maker = Maker { uid, gid, umask: 0 };
+        let (node, live, _) = store.create(0, b"f", 0o600, maker).unwrap();
+        store.release(&live);
+        let half = Arc::new(Live::new(node));
+        store.lives.0.lock().unwrap().insert(node, half);
+        assert_eq!(store.facts(node).map(|f| f.mode & 0o7777), Ok(0o600));
     }
 }

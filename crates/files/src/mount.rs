@@ -71,7 +71,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
     // Permissions of what is made come whole from the kernel.
     rustix::process::umask(rustix::fs::Mode::empty());
     let store = Arc::new(Store::open(settings)?);
-    for (i, root) in store.roots.iter().enumerate() {
+    for (i, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
         if store.roots[..i].iter().any(|r| r.dev == root.dev) {
             store.say(&format!(
                 "{}: lies on the same file system as another tier: moving files there gains nothing",
@@ -169,6 +169,11 @@ impl Mounted {
         }
         if let Some(session) = self.session.take() {
             let _ = session.umount_and_join();
+            if let Err(e) = self.store.save_names() {
+                self.store.say(&format!(
+                    "the names of slower tiers could not be kept on the fast one: {e}"
+                ));
+            }
         }
     }
 }

@@ -85,6 +85,9 @@ impl Store {
         if from == to {
             return Outcome::Done;
         }
+        if self.is_absent(from) || self.is_absent(to) {
+            return Outcome::Refused(Why::Missing);
+        }
         if paths.is_empty() {
             return Outcome::Refused(Why::Gone);
         }

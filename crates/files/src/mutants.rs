@@ -1,7 +1,7 @@
 //! Safety rules of the mover that tests can take out, one at a time, to prove that the hostile trees notice.
 //!
 //! Only with the `mutants` feature can one be chosen; without it `broken` is a constant `false` and the compiler removes the
-//! branches. `tests/hostile.rs` must fail under every one of these.
+//! branches. `tests/hostile/` must fail under every one of these.
 
 /// One removed rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,9 @@ const FILE: &[u8] = b".isotherm/settings.json";
 const NEW: &[u8] = b".isotherm/settings.new";
 /// Between two looks at what moved.
 const TURN: Duration = Duration::from_secs(1);
+/// After a mount, and after changes, the names of slower tiers are kept on the fast one.
+const SAVE_FIRST: Duration = Duration::from_secs(30);
+const SAVE_AGE: Duration = Duration::from_secs(600);
 
 pub(crate) fn load(root: &Root) -> Result<Remembered, Refused> {
     let shown = format!("{}/.isotherm/settings.json", root.path.display());
@@ -150,9 +153,16 @@ impl Store {
         }
         all
     }
+    /// Changes with which the names on slower tiers may have changed: nodes made, moves.
+    fn names_or_places_changed(&self) -> u64 {
+        let moved = self.placement.done[0].load(Ordering::Relaxed);
+        1 + moved + self.names_changed.load(Ordering::Relaxed)
+    }
     /// The thread that lets files move, until the file system is unmounted.
     pub fn attend(&self) {
         let mut before = Instant::now();
+        let start = before;
+        let (mut saved, mut numbers) = (None::<Instant>, 0);
         while !self.placement.stop.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(50));
             if self.placement.hurry.load(Ordering::SeqCst) {
@@ -161,6 +171,17 @@ impl Store {
             }
             if before.elapsed() < TURN {
                 continue;
+            }
+            let age = if saved.is_none() {
+                SAVE_FIRST
+            } else {
+                SAVE_AGE
+            };
+            let (since, now) = (saved.unwrap_or(start), self.names_or_places_changed());
+            if since.elapsed() >= age && numbers != now {
+                // At unmount it is said if that does not go.
+                let _ = self.save_names();
+                (saved, numbers) = (Some(Instant::now()), now);
             }
             self.listen();
             if self.placement.moves {

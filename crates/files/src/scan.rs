@@ -63,7 +63,8 @@ pub fn scan(roots: &[Root]) -> Result<Catalogue, Refused> {
         links: HashMap::new(),
         clashes: Vec::new(),
     };
-    for tier in 0..roots.len() as Tier {
+    let present = |t: &Tier| !roots[usize::from(*t)].absent;
+    for tier in (0..roots.len() as Tier).filter(present) {
         scan.tier(tier)?;
     }
     if !scan.clashes.is_empty() {

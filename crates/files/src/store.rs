@@ -9,17 +9,16 @@ use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover};
 use crate::live::Lives;
 use crate::placement::Placement;
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
-use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-/// Tiers at most: as many as the core has.
-pub const TIERS_MAX: usize = 8;
 /// Free space is looked at anew after so long.
 const ROOM_AGE: Duration = Duration::from_millis(500);
+/// A tier that does not answer is named no oftener.
+const TOLD_AGE: Duration = Duration::from_secs(10);
 
 /// Holds names and attributes still.
 #[derive(Debug, Default)]
@@ -52,6 +51,10 @@ pub struct Store {
     pub notifier: std::sync::OnceLock<fuser::Notifier>,
     /// Bytes of files on each tier.
     pub bytes_on: Vec<AtomicU64>,
+    /// Times that names were held to change them.
+    pub(crate) names_changed: AtomicU64,
+    /// When it was last said that a tier does not answer.
+    told: Mutex<Option<Instant>>,
     _locks: Vec<rustix::fd::OwnedFd>,
 }
 
@@ -70,6 +73,10 @@ pub struct Settings {
     pub rules: Vec<crate::rules::Rule>,
     /// Let files move by themselves.
     pub moves: bool,
+    /// Serve also where a tier but the fastest is missing.
+    pub degraded: bool,
+    /// Take the directories for the tiers from now on, also if they are others than the last time.
+    pub accept: bool,
     /// For tests: move every file to another tier at random, without end, by this seed.
     pub chaos: Option<u64>,
 }
@@ -83,6 +90,8 @@ impl Default for Settings {
             quotas: Vec::new(),
             rules: Vec::new(),
             moves: true,
+            degraded: false,
+            accept: false,
             chaos: None,
         }
     }
@@ -105,63 +114,29 @@ pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, Refused> {
     Err(Refused(text.into()))
 }
 
-fn open_tiers(paths: &[PathBuf]) -> Result<(Vec<Root>, Vec<rustix::fd::OwnedFd>), Refused> {
-    if !(2..=TIERS_MAX).contains(&paths.len()) {
-        return refuse(format!(
-            "a tiering file system has 2 to {TIERS_MAX} tiers, not {}",
-            paths.len()
-        ));
-    }
-    let (mut roots, mut locks): (Vec<Root>, _) = (Vec::new(), Vec::new());
-    for path in paths {
-        let shown = path.display();
-        let path = path.canonicalize().map_err(|e| {
-            Refused(format!(
-                "{shown}: this tier is missing ({e}): mount its disk, or make the directory"
-            ))
-        })?;
-        for other in &roots {
-            if path.starts_with(&other.path) || other.path.starts_with(&path) {
-                return refuse(format!(
-                    "{shown}: lies in another tier ({}): tiers must be apart",
-                    other.path.display()
-                ));
-            }
-        }
-        let failed = |what: &str, e: Errno| Refused(format!("{shown}: cannot {what}: {e}"));
-        let root = Root::open(&path).map_err(|e| failed("open this tier", e))?;
-        root.prepare()
-            .map_err(|e| failed("write to this tier (is it full or read-only?)", e))?;
-        let flags = OFlags::CREATE | OFlags::RDWR;
-        let lock = root
-            .open_at(b".isotherm/lock", flags, 0o600)
-            .map_err(|e| failed("open .isotherm/lock", e))?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
-            if e == Errno::WOULDBLOCK {
-                Refused(format!(
-                    "{shown}: this tier is served already: unmount that file system first"
-                ))
-            } else {
-                failed("lock .isotherm/lock", e)
-            }
-        })?;
-        roots.push(root);
-        locks.push(lock);
-    }
-    Ok((roots, locks))
-}
-
 impl Store {
     /// Open the tiers: lock them, finish what a crash left, read all names.
     ///
     /// # Errors
     /// In words: a tier is missing, served already, in another; names clash; a device fails.
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
-        let (roots, locks) = open_tiers(&settings.tiers)?;
+        let (roots, locks) = crate::tiers::open(settings)?;
         let roots = Arc::new(roots);
-        let recovered = recover(&mut Disk::new(Arc::clone(&roots)))
-            .map_err(|e| Refused(format!("cannot finish what a crash left half done: {e}")))?;
-        let cat = crate::scan::scan(&roots)?;
+        crate::identity::agree(&roots, settings.accept)?;
+        let recovered = recover(&mut Disk::new(Arc::clone(&roots))).map_err(|e| {
+            let missing = "a tier that it needs is missing: mount with all tiers";
+            let why = if e == Errno::NODEV {
+                missing.into()
+            } else {
+                e.to_string()
+            };
+            Refused(format!("cannot finish what a crash left half done: {why}"))
+        })?;
+        let mut cat = crate::scan::scan(&roots)?;
+        let absent = (1..roots.len()).filter(|t| roots[*t].absent);
+        let missing: Vec<String> = absent
+            .map(|t| crate::saved::load(&roots, t as Tier, &mut cat))
+            .collect();
         let bytes_on: Vec<AtomicU64> = roots.iter().map(|_| AtomicU64::new(0)).collect();
         for (_, n) in cat.all().filter(|n| n.1.is_file()) {
             bytes_on[usize::from(n.tier)].fetch_add(n.facts.blocks * 512, Ordering::Relaxed);
@@ -182,9 +157,14 @@ impl Store {
             recovered,
             notifier: std::sync::OnceLock::new(),
             bytes_on,
+            names_changed: AtomicU64::new(0),
             roots,
+            told: Mutex::default(),
             _locks: locks,
         };
+        for line in missing {
+            store.say(&line);
+        }
         Ok(store)
     }
     /// The catalogue, to look at.
@@ -202,6 +182,7 @@ impl Store {
         if self.stuck.load(Ordering::SeqCst) {
             return Err(Errno::IO);
         }
+        self.names_changed.fetch_add(1, Ordering::Relaxed);
         Ok(self.names_or_wait())
     }
     pub(crate) fn names_or_wait(&self) -> MutexGuard<'_, NamesState> {
@@ -261,7 +242,35 @@ impl Store {
     /// Where a new file begins: on the fastest tier that is not above its mark, from `first` on; the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {
         let last = self.roots.len() as Tier - 1;
-        (first..last).find(|&t| !self.is_full(t)).unwrap_or(last)
+        let last = (0..=last).rfind(|t| !self.is_absent(*t)).unwrap_or(0);
+        (first..last)
+            .find(|&t| !self.is_absent(t) && !self.is_full(t))
+            .unwrap_or(last)
+    }
+    /// Is a tier missing?
+    pub fn is_absent(&self, tier: Tier) -> bool {
+        self.roots[usize::from(tier)].absent
+    }
+    /// Is the tier there? Said in words if not, at most every ten seconds.
+    pub(crate) fn here(&self, tier: Tier, path: &[u8]) -> Result<(), Errno> {
+        if !self.is_absent(tier) {
+            return Ok(());
+        }
+        self.does_not_answer(tier, path, "it is missing");
+        Err(Errno::IO)
+    }
+    /// A call on a file failed because of its tier.
+    pub(crate) fn does_not_answer(&self, tier: Tier, path: &[u8], why: &str) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|t| t.elapsed() >= TOLD_AGE) {
+            *told = Some(Instant::now());
+            drop(told);
+            self.say(&format!(
+                "{}: error to whoever uses it: its tier {} does not answer ({why})",
+                String::from_utf8_lossy(path),
+                self.tier_name(tier)
+            ));
+        }
     }
     /// The file system's attributes of a node as they are now.
     ///
@@ -274,11 +283,13 @@ impl Store {
             (n.facts, n.is_file())
         };
         if is_file && let Some(live) = self.lives.get(node) {
-            let now = live.facts()?;
-            return Ok(Facts {
-                nlink: known.nlink,
-                ..now
-            });
+            // While another thread is still opening it, what is known is right.
+            if let Ok(backing) = live.hold().backing() {
+                return Ok(Facts {
+                    nlink: known.nlink,
+                    ..live.facts_of(backing)?
+                });
+            }
         }
         Ok(known)
     }
@@ -292,9 +303,36 @@ impl Store {
             }
             cat.path(dir).ok_or(Errno::NOENT)?
         };
+        self.here(tier, &path)?;
         let mut disk = Disk::new(Arc::clone(&self.roots));
         disk.make_parents(&At::new(tier, join(&path, b"x")))?;
+        self.same_as_known(dir, tier)?;
         self.mark_dirs(dir, tier);
+        Ok(())
+    }
+    /// A directory that only a missing tier has was made anew: with the attributes that are known.
+    fn same_as_known(&self, dir: NodeId, tier: Tier) -> Result<(), Errno> {
+        let mut here = Some(dir);
+        while let Some(at) = here {
+            let cat = self.cat();
+            let on = |t: &Tier| cat.get(at).is_some_and(|n| n.on() & (1 << t) != 0);
+            let mut tiers = 0..self.roots.len() as Tier;
+            if on(&tier) || tiers.any(|t| on(&t) && !self.is_absent(t)) {
+                break;
+            }
+            let known = cat.get(at).map(|n| n.facts).zip(cat.path(at));
+            here = cat.parent(at);
+            drop(cat);
+            if let Some((f, path)) = known {
+                let fd = self.roots[usize::from(tier)].directory(&path)?;
+                let (uid, gid) = (
+                    rustix::fs::Uid::from_raw(f.uid),
+                    rustix::fs::Gid::from_raw(f.gid),
+                );
+                rustix::fs::fchown(&fd, Some(uid), Some(gid))?;
+                rustix::fs::fchmod(&fd, rustix::fs::Mode::from_raw_mode(f.mode & 0o7777))?;
+            }
+        }
         Ok(())
     }
     /// The directory and those above are on that tier.
@@ -364,6 +402,18 @@ impl Store {
         if let Some(n) = self.notifier.get() {
             // Not known to the kernel is as good.
             let _ = n.inval_inode(fuser::INodeNo(u64::from(node) + 1), -1, 0);
+        }
+    }
+    /// A name came up that the kernel may remember as absent. It holds the directory while it waits for us, so another thread says it.
+    pub(crate) fn tell_kernel_of_name(&self, dir: NodeId, name: &[u8]) {
+        use std::os::unix::ffi::OsStringExt;
+        if let Some(n) = self.notifier.get().cloned() {
+            let name = std::ffi::OsString::from_vec(name.to_vec());
+            let tell = move || {
+                let _ = n.inval_entry(fuser::INodeNo(u64::from(dir) + 1), &name);
+            };
+            // Without a thread the kernel finds out when its hour is over.
+            let _ = std::thread::Builder::new().spawn(tell);
         }
     }
     /// A number for a hidden name.

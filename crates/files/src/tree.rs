@@ -115,12 +115,16 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The tiers as the mover and recovery see them. Real ones are in `disk.rs`; `tests/hostile.rs` has one that loses power.
+/// The tiers as the mover and recovery see them. Real ones are in `disk/`; `tests/hostile/` has one that loses power.
 ///
 /// Nothing but the two sync calls makes anything durable, and then only what they name.
 pub trait Tree {
     /// How many tiers.
     fn tiers(&self) -> Tier;
+    /// Is there such a tier, and is it not missing?
+    fn is_there(&self, tier: Tier) -> bool {
+        tier < self.tiers()
+    }
     /// What is there; `None` if nothing is.
     ///
     /// # Errors

@@ -59,21 +59,19 @@ impl EventsFile {
 
 fn say(path: &Path, done: &Recorded) {
     let path = path.display();
-    match &done.end {
-        Some(end) => {
-            let why = match end.ending {
-                Ending::Closed => "",
-                Ending::Asked => ", at its limit",
-                Ending::FellBehind => ", because the writer fell behind the engine",
-                Ending::Untold => ", because the engine was changed behind its back",
-            };
-            tracing::info!(
-                "{path}: {} events, {} requests, {} bytes{why}",
-                end.events,
-                end.requests,
-                done.bytes
-            );
-        }
-        None => tracing::warn!("{path}: broke off, {} bytes", done.bytes),
-    }
+    let Some(end) = &done.end else {
+        return tracing::warn!("{path}: broke off, {} bytes", done.bytes);
+    };
+    let why = match end.ending {
+        Ending::Closed => "",
+        Ending::Asked => ", at its limit",
+        Ending::FellBehind => ", because the writer fell behind the engine",
+        Ending::Untold => ", because the engine was changed behind its back",
+    };
+    tracing::info!(
+        "{path}: {} events, {} requests, {} bytes{why}",
+        end.events,
+        end.requests,
+        done.bytes
+    );
 }

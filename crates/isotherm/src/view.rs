@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use isotherm_core::engine::KNOBS;
-use isotherm_core::policy::PRESETS;
+use isotherm_core::policy::{PRESETS, Preset};
 use isotherm_web::{Listed, Question, Settings, Source, WebServer};
 use serde_json::{Map, Value, json};
 
@@ -132,7 +132,7 @@ impl<A: Asked> View<A> {
             );
         }
         let preset = PRESETS.iter().find(|p| p.name == name);
-        for q in preset.into_iter().flat_map(|p| p.parameters()) {
+        for q in preset.into_iter().flat_map(Preset::parameters) {
             let one = json!({"what": q.what, "default": q.default, "of": "policy"});
             meanings.insert(q.name.to_owned(), one);
         }
@@ -142,7 +142,7 @@ impl<A: Asked> View<A> {
             .collect();
         Ok(json!({
             "policy": text, "name": name, "what": preset.map(|p| p.what), "source": preset.map(|p| p.source),
-            "kind": preset.map(|p| p.kind()), "params": status["params"], "meanings": meanings, "presets": others,
+            "kind": preset.map(Preset::kind), "params": status["params"], "meanings": meanings, "presets": others,
         }))
     }
 

@@ -10,17 +10,16 @@
 //! at a time; the ring then uses the plain instead of the fixed operations.
 
 mod buddy;
+mod memory;
 mod region;
 
+pub(crate) use memory::Memory;
 pub use region::Region;
 
-use crate::shares::Share;
 use buddy::Buddy;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -248,98 +247,6 @@ pub(crate) fn order_of(bytes: usize) -> usize {
 
 pub(crate) fn class_bytes(order: usize) -> usize {
     ALIGNMENT << order
-}
-
-/// A chunk of a pool, or memory of its own: aligned, initialised, owned alone.
-pub(crate) struct Memory {
-    start: NonNull<u8>,
-    capacity: usize,
-    chunk: Option<u32>,
-    owner: Option<Arc<Pool>>,
-    /// Whose account it is on.
-    share: Option<Arc<Share>>,
-}
-
-// SAFETY: a `Memory` owns its bytes alone, like a `Box<[u8]>`; nothing in it is tied to a thread.
-unsafe impl Send for Memory {}
-// SAFETY: shared access gives out `&[u8]` only.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    /// Zeroed once, so that no other process's bytes can ever reach a client.
-    pub(crate) fn alone(bytes: usize) -> Memory {
-        let layout = Self::layout(bytes);
-        // SAFETY: at least `ALIGNMENT` bytes, hence not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else {
-            handle_alloc_error(layout)
-        };
-        Memory {
-            start,
-            capacity: bytes,
-            chunk: None,
-            owner: None,
-            share: None,
-        }
-    }
-
-    /// The same bytes once more, not owned: dropping it gives nothing back.
-    ///
-    /// # Safety
-    /// This value is neither dropped nor are its bytes used as long as the loan exists.
-    pub(crate) unsafe fn lend(&self) -> Memory {
-        Memory {
-            start: self.start,
-            capacity: self.capacity,
-            chunk: Some(NONE),
-            owner: None,
-            share: None,
-        }
-    }
-
-    fn layout(bytes: usize) -> Layout {
-        // Cannot fail: a power of two of at most 2^33 and a constant alignment.
-        Layout::from_size_align(bytes, ALIGNMENT).unwrap_or(Layout::new::<u8>())
-    }
-
-    /// On the account of `share`, which counts its size already.
-    pub(crate) fn on(mut self, share: &Arc<Share>) -> Memory {
-        self.share = Some(Arc::clone(share));
-        self
-    }
-
-    pub(crate) fn as_ptr(&self) -> *mut u8 {
-        self.start.as_ptr()
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `start` points to `capacity` initialised bytes owned by this value (regions are mapped as zeros).
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.capacity) }
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and `&mut self` makes the access the only one.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // First, so that whoever the pool wakes sees it.
-        let share = self.share.take();
-        if let Some(share) = &share {
-            share.gives(self.capacity);
-        }
-        if self.chunk.is_none() {
-            // SAFETY: allocated in `alone` with exactly this layout.
-            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
-        }
-        if let Some(pool) = self.owner.take() {
-            pool.put(self.chunk, self.capacity);
-        } else if let Some(share) = share {
-            share.pool().nudge();
-        }
-    }
 }
 
 /// Aligned memory for one request. Derefs to the payload; [`Buffer::aligned`] is the whole range in logical blocks.

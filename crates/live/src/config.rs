@@ -95,7 +95,7 @@ pub struct IoConfig {
     pub move_buffers: u16,
     /// Submission queue entries.
     pub queue_depth: u32,
-    /// Look for work so long before sleeping, microseconds; 0 = sleep at once.
+    /// Look for work so long before sleeping, at most, microseconds; 0 = sleep at once.
     pub spin_us: u32,
     /// Take the block file's requests through io_uring where the kernel offers it and it is on.
     pub fuse_ring: bool,
@@ -103,6 +103,9 @@ pub struct IoConfig {
     pub direct: bool,
     /// Records wait at most so long for a FLUSH to carry them, seconds.
     pub commit_interval_s: f64,
+    /// FLUSHes that must have followed the last write at once before one begins ahead of its FLUSH; 8 if left out, 0: none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_ahead: Option<u16>,
     /// Journal blocks kept in memory until the mirror has them.
     pub stage_blocks: u32,
     /// Pass discards of freed slots down to the devices.
@@ -168,6 +171,7 @@ impl Default for IoConfig {
             fuse_ring: true,
             direct: true,
             commit_interval_s: 5.0,
+            flush_ahead: None,
             stage_blocks: 1024,
             pass_discards: true,
             move_bytes_per_s: None,

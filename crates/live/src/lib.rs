@@ -24,6 +24,7 @@ pub mod loss;
 pub mod media;
 pub mod members;
 pub mod mounts;
+pub mod mutants;
 pub mod nbd;
 pub mod paced;
 pub mod port;

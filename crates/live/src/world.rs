@@ -13,30 +13,33 @@
 mod beat;
 mod faults;
 mod flight;
+mod look;
 mod ring;
+mod sources;
+mod start;
 
-use crate::buffers::{Arena, Buffer, Pool};
-use crate::config::IoConfig;
+use crate::buffers::{Arena, Buffer};
 use crate::device::Device;
-use crate::error::{Error, ErrorKind};
 use crate::inbox::{Inbox, Submission};
 use crate::paced::Pacer;
 use crate::recorder::Driver;
 pub use crate::requests::Ended;
 use crate::requests::Table;
-use crate::stamp::Stamp;
 use beat::{Beat, STAMP};
 pub use faults::Fault;
 use flight::Flight;
 use io_uring::{cqueue, opcode, squeue, types};
 use isotherm_core::{Effect, Event, ExtentId, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
+use look::Look;
 use ring::Ring;
 pub use ring::RingSource;
 pub(crate) use ring::offers_fuse;
+use sources::BUSY_PAUSE;
+pub use sources::{Source, Watch};
+pub(crate) use start::{NOT_A_FLUSHER, Parts};
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,35 +47,10 @@ use std::time::{Duration, Instant};
 /// Something to do on the engine's thread, between events.
 pub type Command = Box<dyn FnOnce(&mut Driver, &mut UringWorld) + Send>;
 
-/// What a [`Source`] says after it was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
-    /// Everything there was is taken: call again when the descriptor is readable.
-    Empty,
-    /// It could not take more just now: call again after the next events.
-    Busy,
-    /// Never call again.
-    Ended,
-}
-
-/// Takes requests from a descriptor on the engine's own thread and hands them to the port.
-pub trait Source: Send {
-    /// What to watch for input.
-    fn fd(&self) -> RawFd;
-    /// Take what is there; must not block.
-    fn receive(&mut self) -> Watch;
-}
-
 const BELL: u64 = u64::MAX;
 const WATCH: u64 = 1 << 32;
 const REAL: u8 = 1;
 const MODEL: u8 = 2;
-/// Misses in a row after which looking for work before sleeping pauses, and for how many sleeps.
-const SPIN_MISSES: u32 = 16;
-const SPIN_PAUSE: u32 = 64;
-/// A source that wants memory is asked again so often: who gives memory back on another thread rings no bell.
-const BUSY_PAUSE: Duration = Duration::from_millis(1);
-
 /// What the world knows of a member.
 #[derive(Default)]
 struct MemberState {
@@ -148,8 +126,8 @@ pub struct UringWorld {
     base: Nanos,
     /// The time as of the last events: the clock is read once per loop.
     seen: Nanos,
-    spin: Duration,
-    misses: u32,
+    /// See `look.rs`.
+    look: Look,
     woken: bool,
     refusing: bool,
     /// See `faults.rs`.
@@ -161,120 +139,7 @@ pub struct UringWorld {
     arena: Arc<Arena>,
 }
 
-/// What a world is made of.
-pub(crate) struct Parts {
-    pub devices: Arc<Vec<Option<Device>>>,
-    pub pacers: Vec<Option<Pacer>>,
-    pub arena: Arc<Arena>,
-    pub inbox: Arc<Inbox<Command>>,
-    pub block: u32,
-    pub base: Nanos,
-    /// Claimed on this member.
-    pub stamp: Option<(Stamp, usize)>,
-}
-
-/// The process could not become an I/O flusher.
-pub(crate) static NOT_A_FLUSHER: AtomicBool = AtomicBool::new(false);
-
-/// Make the ring's kernel workers now, one of each kind, and no more later. An I/O flusher's allocations never wait for
-/// write-back; without that right, making a worker in the middle of the work can wait for dirty pages that only this very
-/// thread can write back (seen as a hang with writer and server in one small memory group). The last worker of a kind does
-/// not end when idle. The price: what the kernel cannot start at once (flushes, writes into holes) is done one at a time.
-fn bind_workers(ring: &mut Ring, fds: &[RawFd]) -> io::Result<()> {
-    ring.submitter().register_iowq_max_workers(&mut [1, 1])?;
-    let mut waiting = 0;
-    for (i, _) in fds.iter().enumerate().filter(|(_, fd)| **fd >= 0) {
-        let flush = opcode::Fsync::new(types::Fixed(i as u32))
-            .build()
-            .flags(squeue::Flags::ASYNC);
-        // SAFETY: a flush names a registered file and no memory.
-        if unsafe { ring.push(&flush) } {
-            waiting += 1;
-        }
-    }
-    while waiting > 0 {
-        ring.submitter().submit_and_wait(1)?;
-        waiting -= ring.completion().count().min(waiting);
-    }
-    Ok(())
-}
-
 impl UringWorld {
-    /// On the thread that will run it: the ring belongs to its maker.
-    pub(crate) fn new(parts: Parts, io: &IoConfig) -> Result<UringWorld, Error> {
-        let refused = |e: io::Error| {
-            Error::new(
-                ErrorKind::System,
-                format!(
-                    "io_uring is not available ({e}): use Linux 5.11 or later and see the sysctl kernel.io_uring_disabled"
-                ),
-            )
-        };
-        let mut ring = Ring::new(io.queue_depth).map_err(refused)?;
-        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
-            return Err(refused(io::ErrorKind::Unsupported.into()));
-        }
-        let fds: Vec<RawFd> = parts
-            .devices
-            .iter()
-            .map(|d| d.as_ref().map_or(-1, |d| d.file.as_raw_fd()))
-            .collect();
-        ring.submitter().register_files(&fds).map_err(refused)?;
-        if NOT_A_FLUSHER.load(Ordering::Relaxed) {
-            bind_workers(&mut ring, &fds).map_err(refused)?;
-        }
-        let region = libc::iovec {
-            iov_base: parts.arena.region.base().cast(),
-            iov_len: parts.arena.region.bytes(),
-        };
-        // SAFETY: the region lives as long as `arena`, which is dropped after the ring. Where locked memory is limited the
-        // plain operations do the same, slower.
-        let fixed = unsafe { ring.submitter().register_buffers(&[region]) }.is_ok();
-        let mut pacers = parts.pacers.into_iter();
-        let members: Vec<MemberState> = parts
-            .devices
-            .iter()
-            .map(|d| MemberState {
-                fd: d.as_ref().map(|d| d.file.as_raw_fd()),
-                is_block: d.as_ref().is_some_and(|d| d.is_block),
-                pacer: pacers.next().flatten(),
-                keep: d.as_ref().and_then(faults::size_to_keep),
-                ..MemberState::default()
-            })
-            .collect();
-        parts.inbox.adopt();
-        let mut world = UringWorld {
-            ring,
-            fixed,
-            inbox: parts.inbox,
-            devices: parts.devices,
-            paced: members.iter().any(|m| m.pacer.is_some()),
-            members,
-            flights: Vec::with_capacity(1024),
-            free: Vec::with_capacity(1024),
-            requests: Table::new(parts.block, Arc::clone(&parts.arena.own)),
-            ready: Vec::with_capacity(64),
-            cqes: Vec::with_capacity(256),
-            sources: Vec::new(),
-            ring_sources: Vec::new(),
-            reclassified: VecDeque::new(),
-            slow: Arc::default(),
-            start: Instant::now(),
-            base: parts.base,
-            seen: parts.base,
-            spin: Duration::from_micros(io.spin_us.into()),
-            misses: 0,
-            woken: false,
-            refusing: false,
-            fault: None,
-            looked: parts.base,
-            beat: parts.stamp.map(|(stamp, member)| Beat::new(stamp, member)),
-            arena: parts.arena,
-        };
-        world.watch_bell();
-        Ok(world)
-    }
-
     /// Takes in a request from a source on this thread, without queue or bell. `None`: it was wrong by itself and is answered.
     pub fn admit(&mut self, s: Submission) -> Option<Request> {
         self.requests.admit(s)
@@ -320,48 +185,6 @@ impl UringWorld {
     /// Is the memory registered with the ring?
     pub fn is_fixed(&self) -> bool {
         self.fixed
-    }
-
-    /// Calls `source` on this thread whenever its descriptor is readable.
-    pub fn add_source(&mut self, source: Box<dyn Source>) {
-        // The place of one that ended can be taken: it ends while it is called, and then nothing watches for it.
-        match self.sources.iter_mut().find(|s| s.0.is_none()) {
-            Some(place) => *place = (Some(source), true),
-            None => self.sources.push((Some(source), true)),
-        }
-        self.woken = true;
-    }
-
-    /// Memory for the payload of a [`RingSource`], of which the ring knows. `None`: this ring takes none.
-    pub(crate) fn ring_memory(&self) -> Option<Arc<Pool>> {
-        self.arena.ring.clone().filter(|_| self.ring.is_wide())
-    }
-
-    /// Puts what `source` has into the ring, from now on, and tells it what comes back. Only where there is
-    /// [`UringWorld::ring_memory`].
-    pub(crate) fn add_ring_source(&mut self, source: Box<dyn RingSource>) {
-        match self.ring_sources.iter_mut().find(|s| s.is_none()) {
-            Some(place) => *place = Some(source),
-            None => self.ring_sources.push(Some(source)),
-        }
-        self.woken = true;
-    }
-
-    /// Puts what ring sources have into the ring.
-    fn take_from_ring_sources(&mut self) {
-        for i in 0..self.ring_sources.len() {
-            let Some(mut source) = self.ring_sources[i].take() else {
-                continue;
-            };
-            source.put(&mut |number, entry| {
-                let entry = entry.user_data(ring::name(i, number));
-                // SAFETY: what it points to stays until it comes back: see `RingSource`.
-                while !unsafe { self.ring.push_wide(&entry) } {
-                    self.enter(0, None);
-                }
-            });
-            self.ring_sources[i] = (!source.is_over()).then_some(source);
-        }
     }
 
     /// What happened on a member.
@@ -487,29 +310,6 @@ impl UringWorld {
         }
     }
 
-    fn call_sources(&mut self) {
-        for i in 0..self.sources.len() {
-            if !self.sources[i].1 {
-                continue;
-            }
-            let Some(mut source) = self.sources[i].0.take() else {
-                continue;
-            };
-            let how = source.receive();
-            if how == Watch::Empty {
-                let entry =
-                    opcode::PollAdd::new(types::Fd(source.fd()), libc::POLLIN as u32).build();
-                self.push(&entry.user_data(WATCH + i as u64));
-            }
-            self.sources[i].1 = how == Watch::Busy;
-            self.sources[i].0 = (how != Watch::Ended).then_some(source);
-        }
-    }
-
-    fn has_busy_source(&self) -> bool {
-        self.sources.iter().any(|s| s.1)
-    }
-
     fn next_model_event(&self) -> Option<Nanos> {
         let next = self
             .members
@@ -526,39 +326,6 @@ impl UringWorld {
             || !self.cqes.is_empty()
             || self.inbox.has_mail()
             || !self.ring.completion().is_empty()
-    }
-
-    /// Looks for work for a moment. Pauses where that rarely helps: on few cores it takes time from whoever makes the work.
-    fn look_around(&mut self) -> bool {
-        if self.spin.is_zero() {
-            return false;
-        }
-        if self.misses >= SPIN_MISSES {
-            self.misses += 1;
-            if self.misses > SPIN_MISSES + SPIN_PAUSE {
-                self.misses = SPIN_MISSES - 1;
-            }
-            return false;
-        }
-        if !self.ring.is_idle() {
-            self.enter(0, None);
-            if self.is_pending() {
-                // It ended at once (memory, page cache): that says nothing about looking around.
-                return true;
-            }
-        }
-        let end = Instant::now() + self.spin;
-        loop {
-            if self.is_pending() || self.ring.taskrun() {
-                self.misses = 0;
-                return true;
-            }
-            if Instant::now() >= end {
-                self.misses += 1;
-                return false;
-            }
-            std::hint::spin_loop();
-        }
     }
 }
 
@@ -606,6 +373,7 @@ impl World for UringWorld {
                 };
                 self.enter(1, left);
                 self.inbox.awake();
+                self.look.slept();
             }
             self.seen = self.base + self.model_now();
             self.look_at_sizes();

@@ -18,6 +18,8 @@
 //! | `follow.rs` | looks at volumes, and remembers a curve of each |
 //! | `assets/` | the page: no library, no request to anywhere else |
 
+#![forbid(unsafe_code)]
+
 mod events;
 mod follow;
 mod guard;

@@ -81,7 +81,7 @@ fn send(server: &WebServer, request: &str) -> (u16, String) {
 }
 
 fn request(method: &str, path: &str, host: &str, more: &[&str], body: &str) -> String {
-    let more: String = more.iter().map(|h| format!("{h}\r\n")).collect();
+    let more = more.iter().fold(String::new(), |all, h| all + h + "\r\n");
     format!(
         "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {}\r\n{more}\r\n{body}",
         body.len()
@@ -134,6 +134,7 @@ fn the_page_is_whole_and_asks_nobody_else() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn strangers_and_nonsense_are_refused() {
     let source = Arc::<MadeUp>::default();
     let server = start(&source, "127.0.0.1:0", true, true);

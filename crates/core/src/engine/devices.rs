@@ -26,6 +26,13 @@ pub(super) enum What {
         /// What it carries; with [`crate::QUIET`] it is nobody's.
         class: u8,
     },
+    /// Zeros over the new home of an extent.
+    Fill {
+        ext: u32,
+        slot: u32,
+        start: u64,
+        len: u32,
+    },
     /// Reading or writing the buffers of `count` moves, which follow one another.
     Move { index: u16, count: u16 },
     /// A flush, metadata write or metadata flush of the current round.
@@ -43,6 +50,7 @@ impl What {
             What::Data {
                 start, len, write, ..
             } => Waker::Request(start, len, write),
+            What::Fill { start, len, .. } => Waker::Request(start, len, true),
             What::Move { .. } => Waker::Move,
             What::Trim { .. } => Waker::Discard,
             What::Round | What::Standby => Waker::Metadata,
@@ -156,7 +164,7 @@ impl Cause {
     pub(super) fn plain(what: What) -> Cause {
         Cause {
             what,
-            foreground: matches!(what, What::Data { .. }),
+            foreground: matches!(what, What::Data { .. } | What::Fill { .. }),
             promised: 0,
             meta: MetaSource::None,
         }

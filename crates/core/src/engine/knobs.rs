@@ -39,7 +39,7 @@ fn number(n: Option<u64>) -> f64 {
 }
 
 /// All of them. Bounds, throttles and budgets are off unless set.
-pub const KNOBS: [Knob; 11] = [
+pub const KNOBS: [Knob; 12] = [
     Knob {
         name: "move_bytes_per_s",
         what: "bandwidth for moves",
@@ -66,6 +66,15 @@ pub const KNOBS: [Knob; 11] = [
         zero: false,
         read: |p| p.commit_interval.as_secs_f64(),
         write: |p, v| p.commit_interval = nanos(v),
+    },
+    Knob {
+        name: "flush_ahead",
+        what: "FLUSHes that must have followed the last write at once before one begins ahead of its FLUSH; each change in its place takes as many away",
+        range: "flush_ahead: whole number of FLUSHes, 0 (none begins ahead) to 1000",
+        limits: (0.0, 1000.0),
+        zero: true,
+        read: |p| f64::from(p.flush_ahead),
+        write: |p, v| p.flush_ahead = v as u16,
     },
     Knob {
         name: "moves_max",

@@ -213,6 +213,7 @@ impl Engine {
         let (requests, mut p) = self.parts();
         match op.what {
             What::Data { .. } => requests.data_done(&mut p, op, result),
+            What::Fill { .. } => Requests::filled(&mut p, op, result),
             What::Move { .. } => p.r.moves_done(p.g, p.d, op, result),
             What::Round => {
                 if op.op.kind == OpKind::Flush && p.g.broken(Mutant::ForgetLateWrite) {
@@ -348,6 +349,9 @@ fn prepare(opened: &mut Opened, params: &Params) {
     let space = &mut opened.space;
     if params.own_slots {
         space.keep_own();
+    }
+    if let Some(most) = params.partial_max {
+        space.map.limit_partial(most);
     }
     space.loads.start_with(&params.costs);
     if params.read_only || mutants::chosen(params, Mutant::HandOutLost) {

@@ -146,10 +146,24 @@ pub enum Mutant {
     DiscardKeepsCopy,
     /// Blocks whose first write failed count as written.
     TrustFailedWrite,
+    /// An extent that is filled with zeros is exposed before the zeros are written.
+    ExposeBeforeFill,
+    /// Zeros that a slot was filled with are not flushed before the extent is exposed.
+    ForgetFilled,
+    /// A write does not wait until its extent is filled with zeros.
+    WriteDuringFill,
+    /// A discard that should write zeros, for want of a bitmap, does nothing.
+    DiscardKeepsBytes,
+    /// A FLUSH is answered with a round that began ahead, although a write ended since.
+    AheadForgetsLate,
+    /// A FLUSH that is answered with a round that began ahead does not ask for its records.
+    AheadForgetsRecords,
+    /// A FLUSH is answered with a round that began ahead, although the mirror must be told something.
+    AheadForgetsMirror,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 68] = [
+pub const MUTANTS: [Mutant; 75] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -218,6 +232,13 @@ pub const MUTANTS: [Mutant; 68] = [
     Mutant::ActiveAtOnce,
     Mutant::DiscardKeepsCopy,
     Mutant::TrustFailedWrite,
+    Mutant::ExposeBeforeFill,
+    Mutant::ForgetFilled,
+    Mutant::WriteDuringFill,
+    Mutant::DiscardKeepsBytes,
+    Mutant::AheadForgetsLate,
+    Mutant::AheadForgetsRecords,
+    Mutant::AheadForgetsMirror,
 ];
 
 /// Rules that others imply: nobody can notice their absence. The argument: `docs/on-disk-format.md`, section 8.

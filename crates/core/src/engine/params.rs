@@ -15,6 +15,9 @@ pub struct Params {
     /// Records that no FLUSH has carried for so long are written in the next lull of the device that holds the second copy of the
     /// metadata, and after six times as long in any case.
     pub commit_interval: Nanos,
+    /// So many FLUSHes more than other changes must have come when all that was written had been answered, before a round begins ahead
+    /// of the FLUSH that is likely to come next (`durability/ahead.rs`); 0: none does.
+    pub flush_ahead: u16,
     /// A member's counter is raised at most so often, in rounds that write to it (`durability/counters.rs`); `None`: never, for
     /// worlds that keep no bytes.
     pub counter_every: Option<Nanos>,
@@ -52,6 +55,11 @@ pub struct Params {
     /// A change is answered when a server that is started after this one was killed would find it. A loss of power may still take it
     /// until a FLUSH. For front ends whose users hear nothing of a server that is killed and started again.
     pub kept_writes: bool,
+    /// Extents that may be partly written at once, if fewer than the map has room for; where there are more, slots are filled with
+    /// zeros (`requests/fill.rs`).
+    pub partial_max: Option<u32>,
+    /// End a session with a checkpoint even where the journal has room for what is to be said (`durability/farewell.rs`).
+    pub end_with_checkpoint: bool,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
@@ -80,6 +88,7 @@ impl Default for Params {
         Params {
             move_buffers: 16,
             commit_interval: Nanos::from_secs(5),
+            flush_ahead: 8,
             counter_every: Some(Nanos::from_secs(30)),
             stage_blocks: 1024,
             map_on_read: false,
@@ -97,6 +106,8 @@ impl Default for Params {
             join_time: Nanos::from_millis(50),
             costs: Vec::new(),
             kept_writes: false,
+            partial_max: None,
+            end_with_checkpoint: false,
             pass_discards: true,
             piece_blocks: 256,
             unread_metadata: false,

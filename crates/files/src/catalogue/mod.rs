@@ -121,10 +121,6 @@ impl Listing {
         let start = at.checked_sub(1).map_or(0, |a| self.entries[a].0);
         Some((&self.bytes[start..end], id))
     }
-    /// Is there nothing?
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
 }
 
 /// See the module.

@@ -3,6 +3,7 @@
 //! Permissions are checked by the kernel (`default_permissions`), locks are kept by it; names and attributes are cached there as long as it
 //! likes, since every change goes through here, and what changes underneath is told to it when it is noticed.
 
+mod data;
 mod requests;
 
 use crate::catalogue::NodeId;
@@ -39,7 +40,8 @@ struct Handle {
     wrote: bool,
 }
 
-type Listing = Arc<Mutex<crate::catalogue::Listing>>;
+/// Names as they were when reading began; none before that.
+type Listing = Arc<Mutex<Option<crate::catalogue::Listing>>>;
 
 /// The file system that the session threads call.
 pub struct Served {
@@ -134,6 +136,14 @@ fn attr(id: NodeId, f: &Facts) -> FileAttr {
             | (rustix::fs::minor(f.rdev) & !0xff) << 12,
         blksize: 4096,
         flags: 0,
+    }
+}
+
+/// What stands for a name that nobody has.
+fn nobody() -> FileAttr {
+    FileAttr {
+        ino: INodeNo(0),
+        ..attr(0, &Facts::default())
     }
 }
 
@@ -246,9 +256,11 @@ impl Served {
     ) {
         let Some(list) = self.listing(fh) else { return };
         let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
-        if offset == 0 && !list.is_empty() {
-            *list = self.store.cat().list(dir);
+        // The beginning, also after rewinddir(3): what was made since is shown.
+        if offset == 0 {
+            *list = None;
         }
+        let list = list.get_or_insert_with(|| self.store.cat().list(dir));
         let up = self.store.cat().parent(dir).unwrap_or(dir);
         for at in offset.. {
             let full = match at {

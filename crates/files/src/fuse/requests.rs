@@ -1,12 +1,11 @@
 //! Each request of the kernel, answered by the store.
 
-use super::{Handle, Served, TTL, attr, errno, kind, libc_accmode, node, number, set_time};
+use super::{Served, TTL, attr, errno, kind, nobody, node, number, set_time};
 use crate::data::SetAttr;
 use crate::placement::Seen;
-use crate::tree::Facts;
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -15,7 +14,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use super::Io;
@@ -35,6 +34,10 @@ impl Filesystem for Served {
             // What a kernel lacks it does without.
             let _ = config.add_capabilities(flag);
         }
+        // Where the kernel writes by itself it has to see to rights by itself.
+        if self.io == Io::Cached {
+            let _ = config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
+        }
         if self.io == Io::Passthrough
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
         {
@@ -49,7 +52,11 @@ impl Filesystem for Served {
             return reply.error(errno(Errno::NAMETOOLONG));
         }
         let id = self.store.cat().child(node(parent), name.as_bytes());
-        self.entry(id.ok_or(Errno::NOENT), reply);
+        match id {
+            Some(id) => self.entry(Ok(id), reply),
+            // Nobody: the kernel may remember that, too.
+            None => reply.entry(&TTL, &nobody(), Generation(0)),
+        }
     }
     fn forget(&self, _req: &Request, ino: INodeNo, n: u64) {
         self.forget_one(node(ino), n);
@@ -62,7 +69,7 @@ impl Filesystem for Served {
     }
     fn setattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -79,6 +86,7 @@ impl Filesystem for Served {
         reply: ReplyAttr,
     ) {
         let set = SetAttr {
+            strip: size.is_some() && req.uid() != 0,
             mode,
             uid,
             gid,
@@ -111,7 +119,7 @@ impl Filesystem for Served {
         if mode & 0o170_000 == 0o100_000 || mode & 0o170_000 == 0 {
             let made = self.store.create(dir, name, mode, maker);
             self.entry(
-                made.map(|(id, live)| {
+                made.map(|(id, live, _)| {
                     self.store.release(&live);
                     id
                 }),
@@ -207,36 +215,7 @@ impl Filesystem for Served {
         self.entry(done.map(|()| node(ino)), reply);
     }
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let before = self.store.cat().get(node(ino)).map(|n| n.facts);
-        let live = match self.store.live(node(ino)) {
-            Ok(live) => live,
-            Err(e) => return reply.error(errno(e)),
-        };
-        let wrote = flags.0 & libc_accmode() != 0;
-        let backing = self.backing(&live, |fd| reply.open_backing(fd));
-        let fh = self.keep(Handle {
-            live,
-            backing: backing.clone(),
-            wrote,
-        });
-        if let Some(b) = backing {
-            let seen = Seen::new(node(ino), wrote, 0, 1 << 16);
-            self.store.placement.see(seen);
-            return reply.opened_passthrough(fh, FopenFlags::empty(), &b);
-        }
-        // What was changed underneath since is not answered from the kernel's cache.
-        let now = self.handle(fh).and_then(|h| h.live.facts());
-        let same = |a: Facts, b: Facts| (a.id, a.size, a.mtime) == (b.id, b.size, b.mtime);
-        let keep = matches!((before, now), (Some(a), Ok(b)) if same(a, b));
-        if !keep {
-            self.store.tell_kernel(node(ino));
-        }
-        let flags = if keep {
-            FopenFlags::FOPEN_KEEP_CACHE
-        } else {
-            FopenFlags::empty()
-        };
-        reply.opened(fh, flags);
+        self.open_file(node(ino), flags, reply);
     }
     fn read(
         &self,
@@ -249,14 +228,7 @@ impl Filesystem for Served {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut buffer = vec![0; size as usize];
-        match self
-            .handle(fh)
-            .and_then(|h| self.store.read(&h.live, offset, &mut buffer))
-        {
-            Ok(n) => reply.data(&buffer[..n]),
-            Err(e) => reply.error(errno(e)),
-        }
+        self.read_file(fh, offset, size as usize, reply);
     }
     fn write(
         &self,
@@ -265,17 +237,13 @@ impl Filesystem for Served {
         fh: FileHandle,
         offset: u64,
         data: &[u8],
-        _write: WriteFlags,
+        how: WriteFlags,
         flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let durable = rustix::fs::OFlags::from_bits_retain(flags.0 as u32)
-            .contains(rustix::fs::OFlags::DSYNC);
-        match self
-            .handle(fh)
-            .and_then(|h| self.store.write(&h.live, offset, data, durable))
-        {
+        let strip = how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        match self.write_file(fh, offset, data, flags, strip) {
             Ok(()) => reply.written(data.len() as u32),
             Err(e) => reply.error(errno(e)),
         }
@@ -330,11 +298,10 @@ impl Filesystem for Served {
             reply,
         );
     }
-    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let list = self.store.cat().list(node(ino));
+    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let fh = self.next.fetch_add(1, Ordering::Relaxed);
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.insert(fh, Arc::new(Mutex::new(list)));
+        lists.insert(fh, Arc::default());
         reply.opened(FileHandle(fh), FopenFlags::empty());
     }
     fn readdir(
@@ -411,7 +378,7 @@ impl Filesystem for Served {
                 continue;
             };
             // Two tiers on one file system share its room.
-            if devices.contains(&root.dev) {
+            if root.absent || devices.contains(&root.dev) {
                 continue;
             }
             devices.push(root.dev);
@@ -477,45 +444,17 @@ impl Filesystem for Served {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        let (id, live) =
-            match self
-                .store
-                .create(node(parent), name.as_bytes(), mode, Self::maker(req, umask))
-            {
-                Ok(made) => made,
-                Err(e) => return reply.error(errno(e)),
-            };
-        let backing = self.backing(&live, |fd| reply.open_backing(fd));
-        match self.refer(id) {
-            Ok((attr, generation)) => {
-                let fh = self.keep(Handle {
-                    live,
-                    backing: backing.clone(),
-                    wrote: true,
-                });
-                match backing {
-                    Some(b) => reply.created_passthrough(
-                        &TTL,
-                        &attr,
-                        generation,
-                        fh,
-                        FopenFlags::empty(),
-                        &b,
-                    ),
-                    None => {
-                        reply.created(&TTL, &attr, generation, fh, FopenFlags::FOPEN_KEEP_CACHE);
-                    }
-                }
-            }
-            Err(e) => {
-                self.store.release(&live);
-                reply.error(errno(e));
-            }
+        let made = self
+            .store
+            .create(node(parent), name.as_bytes(), mode, Self::maker(req, umask));
+        match made {
+            Ok((id, live, facts)) => self.created(id, live, &facts, reply),
+            Err(e) => reply.error(errno(e)),
         }
     }
     fn fallocate(
         &self,
-        _req: &Request,
+        req: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -524,8 +463,10 @@ impl Filesystem for Served {
         reply: ReplyEmpty,
     ) {
         Self::empty(
-            self.handle(fh)
-                .and_then(|h| self.store.fallocate(&h.live, offset, length, mode)),
+            self.handle(fh).and_then(|h| {
+                self.store.fallocate(&h.live, offset, length, mode)?;
+                self.stripped(req, &h)
+            }),
             reply,
         );
     }
@@ -552,7 +493,7 @@ impl Filesystem for Served {
     }
     fn copy_file_range(
         &self,
-        _req: &Request,
+        req: &Request,
         _ino_in: INodeNo,
         fh_in: FileHandle,
         offset_in: u64,
@@ -565,8 +506,12 @@ impl Filesystem for Served {
     ) {
         let copied = self.handle(fh_in).and_then(|a| {
             let b = self.handle(fh_out)?;
-            self.store
-                .copy(&a.live, offset_in, &b.live, offset_out, len.min(1 << 30))
+            let len = len.min(1 << 30);
+            let copied = self
+                .store
+                .copy(&a.live, offset_in, &b.live, offset_out, len)?;
+            self.stripped(req, &b)?;
+            Ok(copied)
         });
         match copied {
             Ok(n) => reply.written(n as u32),

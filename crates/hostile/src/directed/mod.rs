@@ -5,11 +5,17 @@
 //! |---|---|
 //! | `stage.rs`, `ends.rs`, `wished.rs` | (the volume, its members, its clients, its policy: all led by hand) |
 //! | `recovery.rs` | opening: what power lost during recovery, or a spoilt block, may not do |
+//! | `ahead.rs` | rounds that begin before anybody asks for a FLUSH |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
+//! | `farewells.rs` | sessions that end without a checkpoint |
+//! | `fills.rs` | zeros where there is no room for bitmaps |
 
+mod ahead;
 mod copies;
 mod ends;
+mod farewells;
+mod fills;
 mod recovery;
 mod rounds;
 mod stage;
@@ -24,7 +30,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 26] = [
+pub const SCENES: [(&str, Scene); 36] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -58,6 +64,15 @@ pub const SCENES: [(&str, Scene); 26] = [
     ("a joined operation that fails", rounds::joined_failure),
     ("a FLUSH that comes during a round", rounds::late_flush),
     ("a write that ends during a flush", rounds::late_write),
+    ("a write after a round that began ahead", ahead::late_write),
+    (
+        "a first write before a round that began ahead",
+        ahead::new_extent,
+    ),
+    (
+        "a mirror that a round that began ahead does not tell",
+        ahead::silent_mirror,
+    ),
     ("a mirror with a gap", rounds::mirror_gap),
     (
         "a change while a checkpoint is written",
@@ -78,6 +93,13 @@ pub const SCENES: [(&str, Scene); 26] = [
         copies::discarded_under_clean,
     ),
     ("a dirty cache that is gone", copies::dirty_cache_gone),
+    ("a round while zeros are written", fills::round_during_fill),
+    ("a FLUSH behind zeros", fills::flush_behind_fill),
+    ("changes while zeros are written", fills::change_during_fill),
+    ("a discard that writes zeros", fills::discard_writes_zeros),
+    ("zeros that a device refuses", fills::fill_fails),
+    ("an end without a checkpoint", farewells::keeps_the_cache),
+    ("an end with too much to say", farewells::too_much_to_say),
 ];
 
 /// Plays all scenes in order: the first that goes wrong, and how. A scene that ends in an assertion of the engine went wrong.

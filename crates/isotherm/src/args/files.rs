@@ -52,6 +52,12 @@ pub struct MountArgs {
     /// Session threads
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub threads: u8,
+    /// Serve also where a tier but the fastest is missing: its files are shown, and reading or changing them gives EIO
+    #[arg(long)]
+    pub degraded: bool,
+    /// Take these directories for the tiers from now on, also if they are others than the last time
+    #[arg(long)]
+    pub accept_tiers: bool,
     /// Refuse all changes
     #[arg(long)]
     pub read_only: bool,

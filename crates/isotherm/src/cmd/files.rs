@@ -44,6 +44,8 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
         quotas,
         rules: args.rule.clone(),
         moves: !args.no_moves,
+        degraded: args.degraded,
+        accept: args.accept_tiers,
         chaos: args.chaos,
     };
     let io = if args.passthrough {

@@ -25,16 +25,23 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     let mut nothing = Vec::new();
     if args.devices.is_empty() {
         let mut places = scan::block_devices();
-        places.extend(scan::files_in(Path::new(".")));
-        let scan = scan::probe_all(places, &[], true);
-        nothing = scan.notes;
+        let (files, mut passed_over) = scan::files_in(Path::new("."));
+        places.extend(files);
+        let mut scan = scan::probe_all(places, &[], true);
+        nothing.append(&mut scan.notes);
+        nothing.append(&mut passed_over);
         for (path, sb) in scan.found {
             add(&mut volumes, &path, sb)?;
         }
         if volumes.is_empty() {
-            return Err(Failure::failed(
+            let mut what = String::from(
                 "no block device and no file in this directory carries a volume: name the devices, also to find a second superblock where the first is gone",
-            ));
+            );
+            for line in &nothing {
+                what += "; ";
+                what += line;
+            }
+            return Err(Failure::failed(what));
         }
     }
     for path in &args.devices {

@@ -33,6 +33,43 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         .iter()
         .map(|t| file(&args.read, t))
         .collect::<Result<Vec<_>, _>>()?;
+    let sizes = &args.world.fast_size;
+    let reports = play(args, &setup, files)?;
+    if args.page.wanted() {
+        let [report] = &reports[..] else {
+            return Err(Failure::usage(
+                "a page is of one run: give one trace, or --side-by-side to play them as one",
+            ));
+        };
+        args.page.write(&run_page(
+            report,
+            &Vec::from_iter(cost_curve(&report.policy, report)),
+        ))?;
+    }
+    let values = reports
+        .iter()
+        .map(|r| serde_json::to_value(r).map_err(|e| Failure::failed(e.to_string())))
+        .collect::<Result<Vec<Value>, _>>()?;
+    let whole = if let [one] = &values[..] {
+        one.clone()
+    } else {
+        Value::from(values)
+    };
+    args.json.print(&whole, || {
+        if sizes.len() > 1 || args.sample.is_some() {
+            curve(&reports)
+        } else if args.world.hit_only {
+            hits(&reports)
+        } else {
+            figures(&reports)
+        }
+    })?;
+    say_extent(&args.world);
+    Ok(())
+}
+
+/// Each trace, or all side by side, with each size of the fast tier.
+fn play(args: &SimArgs, setup: &Setup, files: Vec<TraceFile>) -> Result<Vec<Report>, Failure> {
     let mut reports = Vec::new();
     let sizes = &args.world.fast_size;
     let setups = (0..sizes.len().max(1)).map(|i| {
@@ -69,37 +106,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
             });
         }
     }
-    if args.page.wanted() {
-        let [report] = &reports[..] else {
-            return Err(Failure::usage(
-                "a page is of one run: give one trace, or --side-by-side to play them as one",
-            ));
-        };
-        args.page.write(&run_page(
-            report,
-            &Vec::from_iter(cost_curve(&report.policy, report)),
-        ))?;
-    }
-    let values = reports
-        .iter()
-        .map(|r| serde_json::to_value(r).map_err(|e| Failure::failed(e.to_string())))
-        .collect::<Result<Vec<Value>, _>>()?;
-    let whole = if let [one] = &values[..] {
-        one.clone()
-    } else {
-        Value::from(values)
-    };
-    args.json.print(&whole, || {
-        if sizes.len() > 1 || args.sample.is_some() {
-            curve(&reports)
-        } else if args.world.hit_only {
-            hits(&reports)
-        } else {
-            figures(&reports)
-        }
-    })?;
-    say_extent(&args.world);
-    Ok(())
+    Ok(reports)
 }
 
 /// The lab's usual extents are the papers', a volume's are larger: which policy is best may differ between them.

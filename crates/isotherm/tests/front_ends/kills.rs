@@ -113,8 +113,9 @@ fn work(disk: &mut dyn Disk, held: &mut Held, rng: &mut Rng, kept: bool) -> u64 
                 return done;
             }
             // One request at a time: the newest of each block was answered.
-            held.iter_mut()
-                .for_each(|may| *may = may.split_off(may.len() - 1));
+            for may in held.iter_mut() {
+                *may = may.split_off(may.len() - 1);
+            }
         }
         let b = rng.below(BLOCKS as u64) as usize;
         version += 1;
@@ -130,10 +131,11 @@ fn work(disk: &mut dyn Disk, held: &mut Held, rng: &mut Rng, kept: bool) -> u64 
 }
 
 /// `show` gives what the front end shows, as often as it is served; what it needs besides is dropped after the kill.
-fn survives<D: Disk, Keep>(front: &str, kept: bool, mut show: impl FnMut(&mut Place) -> (D, Keep))
-where
-    D: Send + 'static,
-{
+fn survives<D: Disk + Send + 'static, Keep>(
+    front: &str,
+    kept: bool,
+    mut show: impl FnMut(&mut Place) -> (D, Keep),
+) {
     let seed = seed();
     let kills = std::env::var("ISOTHERM_KILLS").ok();
     let kills: u64 = kills.and_then(|k| k.parse().ok()).unwrap_or(2);

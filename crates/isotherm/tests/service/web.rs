@@ -60,6 +60,7 @@ fn io(m: &Machine, nbd: &str, commands: &[&str]) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn a_served_volume_is_shown_and_changed_only_with_the_token() {
     if !has("qemu-io") {
         return;

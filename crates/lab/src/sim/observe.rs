@@ -2,6 +2,7 @@
 //! be longer than thought.
 
 use isotherm_core::geometry::TIERS_MAX;
+use isotherm_core::stats::Counters as EngineCounters;
 use isotherm_models::{Counters, DeviceModel};
 use serde::Serialize;
 
@@ -101,6 +102,19 @@ pub(crate) struct Totals {
     pub up: u64,
     pub down: u64,
     pub migrated: u64,
+}
+
+impl Totals {
+    /// Of what the engine counts.
+    pub fn of(c: &EngineCounters) -> Totals {
+        Totals {
+            accesses: c.accesses,
+            hits: c.tier_hits[0],
+            up: c.promotions.done,
+            down: c.demotions.done,
+            migrated: c.migrated_bytes,
+        }
+    }
 }
 
 /// Gathers a [`Series`].

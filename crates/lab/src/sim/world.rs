@@ -10,10 +10,10 @@
 //! Never made false: at one instant, what ended comes first, then the engine's own wishes, then new requests, one at a time;
 //! members in their order. So a run is the same wherever it runs.
 
-use std::collections::VecDeque;
+mod device;
 
 use isotherm_core::run::{Loop, Next};
-use isotherm_core::stats::{CLASSES, Counters};
+use isotherm_core::stats::CLASSES;
 use isotherm_core::{BufRef, Effect, Engine, Event, Nanos, OpId, OpKind, Request, RequestOp, Tag};
 use isotherm_models::{Counters as DeviceCounters, DeviceModel, ModelOp};
 
@@ -26,6 +26,7 @@ use super::spread::Spread;
 pub(crate) use super::sums::{ClassSum, Mark, Sums};
 use super::{Watch, digest::Digest};
 use crate::LabError;
+pub(crate) use device::Device;
 
 /// Requests in the volume at once when the trace's clock drives. More wait outside; their latency counts all the same.
 const OPEN_MAX: usize = 1024;
@@ -33,84 +34,6 @@ const OPEN_MAX: usize = 1024;
 const TICK_GAP: u64 = 1_000;
 /// Looks at the clock of the real world, requests.
 const WATCH_EVERY: u64 = 1 << 14;
-
-/// A member: its model and when that next has something.
-pub(crate) struct Device {
-    pub model: Box<dyn DeviceModel>,
-    pub tier: u8,
-    next: u64,
-    /// It tells finish times at the start (flash, remote), as far as is known.
-    timed: bool,
-    /// What it told: (finish, id), in order of time, then of the start.
-    finishing: VecDeque<(u64, u32)>,
-    /// Where its slots lie.
-    spread: Option<Spread>,
-    /// By operation: pieces still to finish beside the first. Short, and mostly empty.
-    more: Vec<(u32, u32)>,
-}
-
-impl Device {
-    /// Start an operation.
-    #[inline]
-    fn start(&mut self, now: u64, id: u32, op: ModelOp, offset: u64, len: u32) {
-        if self.timed {
-            if let Some(finish) = self.model.start_timed(Nanos(now), op, offset, len) {
-                // Mostly the last of all, so a look from the back beats a heap.
-                let mut i = self.finishing.len();
-                while i > 0 && self.finishing[i - 1].0 > finish.0 {
-                    i -= 1;
-                }
-                self.finishing.insert(i, (finish.0, id));
-                return self.look();
-            }
-            self.timed = false;
-        }
-        self.model.start(Nanos(now), u64::from(id), op, offset, len);
-        self.look();
-    }
-
-    /// Start an operation of the engine, which knows slots, where they lie.
-    #[inline]
-    fn start_spread(&mut self, now: u64, id: u32, op: ModelOp, offset: u64, len: u32) {
-        let Some(spread) = self.spread.take() else {
-            return self.start(now, id, op, offset, len);
-        };
-        let mut pieces = 0;
-        spread.pieces(offset, len, |at, n| {
-            pieces += 1;
-            self.start(now, id, op, at, n);
-        });
-        self.spread = Some(spread);
-        if pieces > 1 {
-            self.more.push((id, pieces - 1));
-        }
-    }
-
-    /// A piece of `id` ended: was it the last?
-    #[inline]
-    fn whole(&mut self, id: u32) -> bool {
-        if self.more.is_empty() {
-            return true;
-        }
-        let Some(i) = self.more.iter().position(|m| m.0 == id) else {
-            return true;
-        };
-        self.more[i].1 -= 1;
-        if self.more[i].1 == 0 {
-            self.more.swap_remove(i);
-        }
-        false
-    }
-
-    #[inline]
-    fn look(&mut self) {
-        self.next = self.finishing.front().map_or(u64::MAX, |f| f.0);
-        if !self.timed {
-            let event = self.model.next_event().map_or(u64::MAX, |t| t.0);
-            self.next = self.next.min(event);
-        }
-    }
-}
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
@@ -198,15 +121,7 @@ impl<'a> World<'a> {
         World {
             devices: devices
                 .into_iter()
-                .map(|(model, tier, spread)| Device {
-                    model,
-                    tier,
-                    next: u64::MAX,
-                    timed: true,
-                    finishing: VecDeque::with_capacity(64),
-                    spread,
-                    more: Vec::new(),
-                })
+                .map(|(model, tier, spread)| Device::new(model, tier, spread))
                 .collect(),
             feed,
             mode,
@@ -318,7 +233,7 @@ impl<'a> World<'a> {
 
     /// The series, where asked for.
     pub fn series(&mut self, end: &Mark, names: &[(String, u8)]) -> Option<super::Series> {
-        let totals = totals(&end.counters);
+        let totals = Totals::of(&end.counters);
         let o = self.observer.take()?;
         Some(o.finish(end.now, totals, &end.devices, names))
     }
@@ -351,7 +266,7 @@ impl<'a> World<'a> {
     fn close_bin(&mut self, engine: &Engine) {
         let at = self.boundary;
         let devices = self.device_counters(at);
-        let totals = totals(engine.counters());
+        let totals = Totals::of(engine.counters());
         if let Some(o) = &mut self.observer {
             o.close_bin(totals, &devices);
             self.boundary = o.boundary();
@@ -375,7 +290,7 @@ impl<'a> World<'a> {
     fn begin_counting(&mut self, engine: &Engine) {
         let mark = self.mark(engine, self.now);
         if let Some(o) = &mut self.observer {
-            o.begin(self.now, totals(&mark.counters), &mark.devices);
+            o.begin(self.now, Totals::of(&mark.counters), &mark.devices);
             self.boundary = o.boundary();
         }
         self.warm = Some(mark);
@@ -575,15 +490,5 @@ impl isotherm_core::World for World<'_> {
             }
             Effect::Patch { .. } => {}
         }
-    }
-}
-
-fn totals(c: &Counters) -> Totals {
-    Totals {
-        accesses: c.accesses,
-        hits: c.tier_hits[0],
-        up: c.promotions.done,
-        down: c.demotions.done,
-        migrated: c.migrated_bytes,
     }
 }

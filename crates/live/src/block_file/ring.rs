@@ -19,6 +19,8 @@
 //!
 //! Layouts: `include/uapi/linux/fuse.h` (`fuse_uring_req_header`, `fuse_uring_cmd_req`), `Documentation/filesystems/fuse/fuse-io-uring.rst`.
 
+mod queues;
+
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -30,15 +32,11 @@ use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER, Slow
 use crate::buffers::{Buffer, Memory, Pool, Region};
 use crate::port::{Completion, Port};
 use crate::world::RingSource;
+pub(crate) use queues::memory;
+use queues::{per_queue, queues};
 
 /// Payload of an entry, bytes: the largest read or write request.
 pub(super) const LARGEST: u32 = 256 << 10;
-/// Memory for payloads as long as there are few processors.
-const MEMORY: usize = 16 << 20;
-/// With more processors the ring is not used: it wants an entry for each.
-const MOST_QUEUES: usize = 256;
-const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
-
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 /// Parts of `fuse_uring_req_header`, byte offsets: `op_in`, `commit_id` and `payload_sz` of `ring_ent_in_out`. `in_out` is first.
@@ -48,37 +46,6 @@ const PAYLOAD_SIZE: usize = 272;
 const HEADER: usize = 288;
 /// Room for a header, so that none lies across pages.
 const HEADER_ROOM: usize = 512;
-
-/// Bytes of payload memory that the ring wants on this machine; 0: do not use it.
-pub(crate) fn memory() -> usize {
-    match queues() {
-        0 => 0,
-        n if n > MOST_QUEUES => 0,
-        n => n * per_queue(n) * LARGEST as usize,
-    }
-}
-
-fn per_queue(queues: usize) -> usize {
-    (MEMORY / LARGEST as usize / queues).max(1)
-}
-
-/// Processors that this machine may ever have, each of which has a queue.
-fn queues() -> usize {
-    std::fs::read_to_string(POSSIBLE).map_or(0, |list| count(list.trim()))
-}
-
-/// How many numbers are in a list like `0-3,8`; 0 if it is none.
-fn count(list: &str) -> usize {
-    let mut sum = 0;
-    for part in list.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        match (from.parse::<usize>(), to.parse::<usize>()) {
-            (Ok(from), Ok(to)) if from <= to => sum += to - from + 1,
-            _ => return 0,
-        }
-    }
-    sum
-}
 
 struct Entry {
     queue: u16,

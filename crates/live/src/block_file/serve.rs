@@ -1,8 +1,10 @@
 //! The file system of one file: kernel requests in, port requests out.
 
+mod ranges;
+
 use std::ffi::{OsStr, OsString};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -11,9 +13,12 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::RequestOp;
 
 use super::Options;
+use super::answers::answer;
+pub(super) use super::answers::errno;
+use crate::mutants::{LiveMutant, broken};
 use crate::port::{Completion, Port};
 
 const ROOT: INodeNo = INodeNo::ROOT;
@@ -22,11 +27,6 @@ const FILE: INodeNo = INodeNo(2);
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// Largest read or write request, bytes: what fits the kernel's default limit of 256 pages.
 pub(super) const MAX_IO: u32 = 1 << 20;
-/// A discard or zeroing is cut into pieces of at most this many bytes, a multiple of every logical block.
-const PIECE: u64 = 1 << 30;
-/// Runs of allocation status asked for at a time.
-const RUNS: usize = 256;
-
 /// The volume as a directory with one file.
 pub(super) struct Volume {
     port: Arc<dyn Port>,
@@ -126,70 +126,6 @@ impl Volume {
     /// Bytes of `offset..offset + len` inside the volume.
     fn inside(&self, offset: u64, len: u64) -> u64 {
         len.min(self.size.saturating_sub(offset))
-    }
-
-    /// First byte at or after `offset` that is data (or a hole); the end of the file is a hole.
-    fn seek(&self, offset: u64, data: bool) -> Result<u64, Errno> {
-        let mut at = offset;
-        while at < self.size {
-            // Whole pieces, so that every question starts where a run can start.
-            let len = self.inside(at, PIECE) as u32;
-            let mut known = 0;
-            for (run, mapped) in self.port.block_status(at + known, len, RUNS) {
-                if mapped == data {
-                    return Ok(at + known);
-                }
-                known += u64::from(run);
-            }
-            if known == 0 {
-                // The port does not know: treating it as data is always right.
-                return if data { Ok(at) } else { Ok(self.size) };
-            }
-            at += known;
-        }
-        if data {
-            Err(Errno::ENXIO)
-        } else {
-            Ok(self.size)
-        }
-    }
-}
-
-pub(super) fn errno(error: IoError) -> Errno {
-    match error {
-        IoError::Io => Errno::EIO,
-        IoError::NoSpace => Errno::ENOSPC,
-        IoError::Invalid => Errno::EINVAL,
-        IoError::ReadOnly => Errno::EROFS,
-        IoError::Gone => Errno::ENODEV,
-    }
-}
-
-/// One reply for a range request that was cut into pieces.
-struct Pieces {
-    left: AtomicU32,
-    state: Mutex<(Option<ReplyEmpty>, Result<(), IoError>)>,
-}
-
-impl Pieces {
-    fn done(&self, result: Result<(), IoError>) {
-        // Nothing panics under the lock; even then the reply is whole.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.1.is_ok() {
-            state.1 = result;
-        }
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(reply) = state.0.take()
-        {
-            answer(reply, state.1);
-        }
-    }
-}
-
-fn answer(reply: ReplyEmpty, result: Result<(), IoError>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
     }
 }
 
@@ -332,7 +268,7 @@ impl Filesystem for Volume {
         let mut buffer = self.port.buffer(offset, len);
         buffer.copy_from_slice(&data[..len as usize]);
         // `O_SYNC` contains `O_DSYNC`; the kernel adds it for `RWF_DSYNC` and `RWF_SYNC` too.
-        let fua = flags.0 & libc::O_DSYNC != 0;
+        let fua = flags.0 & libc::O_DSYNC != 0 && !broken(LiveMutant::DropDsyncFlag);
         let done = move |result, _buffer| match result {
             Ok(()) => reply.written(len),
             Err(error) => reply.error(errno(error)),
@@ -367,6 +303,9 @@ impl Filesystem for Volume {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        if broken(LiveMutant::AnswerFsync) {
+            return reply.ok();
+        }
         let done = move |result, _buffer| answer(reply, result);
         self.port.submit(
             RequestOp::Flush,
@@ -400,39 +339,7 @@ impl Filesystem for Volume {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
-        let len = self.inside(offset, length);
-        let op = match mode & !libc::FALLOC_FL_KEEP_SIZE {
-            libc::FALLOC_FL_PUNCH_HOLE if keep_size => RequestOp::Discard,
-            libc::FALLOC_FL_ZERO_RANGE => RequestOp::WriteZeroes { keep: true },
-            _ => return reply.error(Errno::EOPNOTSUPP),
-        };
-        if self.read_only {
-            return reply.error(Errno::EROFS);
-        }
-        // A hole past the end is there already; zeros past the end have no place.
-        if op != RequestOp::Discard && len < length {
-            return reply.error(Errno::ENOSPC);
-        }
-        if len == 0 {
-            return reply.ok();
-        }
-        // Cut at multiples of the piece, so that no logical block is torn between two pieces.
-        let end = offset + len;
-        let mut cuts = vec![offset];
-        cuts.extend((offset / PIECE + 1..end.div_ceil(PIECE)).map(|n| n * PIECE));
-        cuts.push(end);
-        let state = Mutex::new((Some(reply), Ok(())));
-        let pieces = Arc::new(Pieces {
-            left: AtomicU32::new(cuts.len() as u32 - 1),
-            state,
-        });
-        for cut in cuts.windows(2) {
-            let pieces = Arc::clone(&pieces);
-            let done = Completion::new(move |result, _buffer| pieces.done(result));
-            self.port
-                .submit(op, cut[0], (cut[1] - cut[0]) as u32, false, 0, None, done);
-        }
+        self.change_range(offset, length, mode, reply);
     }
 
     fn lseek(

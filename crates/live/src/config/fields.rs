@@ -148,7 +148,7 @@ pub const IO: &[Field] = &[
         "spin_us",
         ("from 0 to 1000", 0.0, 1000.0),
         "5",
-        "microseconds that the engine's thread looks for work before it sleeps; 0: it sleeps at once",
+        "microseconds that the engine's thread looks for work before it sleeps, at most, where work came that soon lately; 0: it sleeps at once",
     ),
     field(
         "fuse_ring",

@@ -13,6 +13,7 @@ impl IoConfig {
             "move_bytes_per_s" => bytes(self.move_bytes_per_s),
             "p99_limit_s" => self.p99_limit_s,
             "commit_interval_s" => Some(self.commit_interval_s),
+            "flush_ahead" => self.flush_ahead.map(f64::from),
             "moves_max" => self.moves_max.map(f64::from),
             "wear_bytes_per_day" => bytes(self.wear_bytes_per_day),
             "wear_burst_h" => self.wear_burst_h,
@@ -34,6 +35,7 @@ impl IoConfig {
             "move_bytes_per_s" => self.move_bytes_per_s = limit.map(bytes),
             "p99_limit_s" => self.p99_limit_s = limit,
             "commit_interval_s" => self.commit_interval_s = value,
+            "flush_ahead" => self.flush_ahead = Some(value as u16),
             "moves_max" => self.moves_max = limit.map(|v| v as u16),
             "wear_bytes_per_day" => {
                 (self.wear_years, self.wear_tbw) = (None, None);

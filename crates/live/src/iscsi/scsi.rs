@@ -1,6 +1,7 @@
 //! Commands of SPC-4 and SBC-3: what is asked, and what goes wrong. No I/O.
 
 use super::pdu::{u32_at, u64_at};
+use super::reservations::PARAMETERS;
 use isotherm_core::IoError;
 
 /// Most bytes of one read, write or write-same.
@@ -142,14 +143,12 @@ pub enum Task {
         /// Bytes of the answer.
         room: usize,
     },
-    /// Register, reserve, take away; parameters follow as so many bytes of data.
+    /// Register, reserve, take away; [`PARAMETERS`] bytes follow.
     ReserveOut {
         /// Service action.
         action: u8,
         /// Scope and type.
         scope_type: u8,
-        /// Bytes of data.
-        data: u32,
     },
     /// Which blocks are mapped, from this byte on, in at most so many bytes?
     Status {
@@ -165,7 +164,8 @@ impl Task {
     pub fn data_in(&self, block: u32) -> u32 {
         match self {
             Task::Write(e) | Task::Compare(e) => e.len,
-            Task::Unmap { data, .. } | Task::ReserveOut { data, .. } => *data,
+            Task::Unmap { data, .. } => *data,
+            Task::ReserveOut { .. } => PARAMETERS as u32,
             Task::WriteSame { zeros: false, .. } => block,
             _ => 0,
         }
@@ -274,10 +274,11 @@ pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
             action: cdb[1] & 0x1f,
             room: u16_at(cdb, 7) as usize,
         },
+        // Lists of other ports, which would be longer, are not offered.
+        0x5f if u32_at(cdb, 5) != PARAMETERS as u32 => return Err(Sense::LENGTH),
         0x5f => Task::ReserveOut {
             action: cdb[1] & 0x1f,
             scope_type: cdb[2],
-            data: u32_at(cdb, 5),
         },
         // Legacy RESERVE and RELEASE (16, 17, 56, 57) among others: see docs/serving.md.
         _ => return Err(Sense::OPCODE),

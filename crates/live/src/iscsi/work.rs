@@ -102,12 +102,7 @@ impl Session {
                     Err(sense) => self.outbox.respond(c.itt, ends, Some(sense), 0),
                 }
             }
-            (
-                Task::ReserveOut {
-                    action, scope_type, ..
-                },
-                Sink::Bytes(data),
-            ) => {
+            (Task::ReserveOut { action, scope_type }, Sink::Bytes(data)) => {
                 let order = Order::parse(action, scope_type, &data).map_err(Refusal::Sense);
                 match order.and_then(|o| self.shared.reserve(&self.nexus, &o)) {
                     Ok(()) => self.outbox.respond(c.itt, ends, None, residual),

@@ -164,6 +164,7 @@ impl Prepared {
         let mut world = UringWorld::new(parts, &config.io)?;
         let shift = opened.space.geo.extent_shift;
         world.classify(self.handle.classes().classifier(shift));
+        crate::volume::ask_for_huge(&opened.space.map);
         let superblock = opened.superblock.clone();
         let promises = config
             .promises()

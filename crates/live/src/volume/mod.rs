@@ -4,6 +4,7 @@ mod begin;
 mod create;
 mod memory;
 mod open;
+mod pages;
 
 use crate::config::VolumeConfig;
 use crate::device::Device;
@@ -17,6 +18,8 @@ use isotherm_core::policy::Policy;
 use isotherm_core::store::{self, Opened};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+pub use pages::ask_for_huge;
 
 /// How to open a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -264,19 +264,24 @@ impl Origin {
         for sb in &self.superblocks {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
-        if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() || p.kept_writes {
+        let ahead = p.flush_ahead != 0;
+        let more = ahead || p.kept_writes;
+        if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() || more {
             for b in budgets(p) {
                 put_option(&mut out, b);
             }
         }
-        if !p.costs.is_empty() || p.kept_writes {
+        if !p.costs.is_empty() || more {
             put(&mut out, p.costs.len() as u64);
             for n in p.costs.iter().flat_map(|c| cost(*c)) {
                 put(&mut out, n);
             }
         }
-        if p.kept_writes {
-            out.push(1);
+        if more {
+            out.push(u8::from(p.kept_writes));
+        }
+        if ahead {
+            put(&mut out, u64::from(p.flush_ahead));
         }
         out
     }
@@ -286,10 +291,6 @@ impl Origin {
         let mut text = || c.text(TEXT_MAX);
         let (program, volume, policy) = (text()?, text()?, text()?);
         let (epoch, time_base) = (option(&mut c)?, Nanos(c.number()?));
-        let count = |c: &mut Cursor<'_>| match c.number()? {
-            n if n <= MEMBERS_MAX => Ok(n),
-            _ => Err("too many members"),
-        };
         // With the core's `mutants` feature there is one field more.
         #[allow(clippy::needless_update)]
         let mut params = Params {
@@ -305,6 +306,8 @@ impl Origin {
             standby_after: (0..count(&mut c)?)
                 .map(|_| Ok(option(&mut c)?.map(Nanos)))
                 .collect::<Result<_, Bad>>()?,
+            // Recordings that do not say it come from engines that did not have it.
+            flush_ahead: 0,
             ..Params::default()
         };
         let superblocks = (0..count(&mut c)?)
@@ -325,18 +328,13 @@ impl Origin {
             params.join_time = Nanos(option(&mut c)?.ok_or("joins without a time")?);
         }
         if !c.is_empty() {
-            params.costs = (0..count(&mut c)?)
-                .map(|_| {
-                    let mut n = [0; COST];
-                    for n in &mut n {
-                        *n = c.number()?;
-                    }
-                    Ok(cost_of(n))
-                })
-                .collect::<Result<_, Bad>>()?;
+            params.costs = costs(&mut c)?;
         }
         if !c.is_empty() {
             params.kept_writes = flag(&mut c)?;
+        }
+        if !c.is_empty() {
+            params.flush_ahead = c.narrow()?;
         }
         if !c.is_empty() {
             return Err("something stands behind the origin");
@@ -351,6 +349,27 @@ impl Origin {
             superblocks,
         })
     }
+}
+
+/// How many of something follow.
+fn count(c: &mut Cursor<'_>) -> Result<u64, Bad> {
+    match c.number()? {
+        n if n <= MEMBERS_MAX => Ok(n),
+        _ => Err("too many members"),
+    }
+}
+
+/// What tiers cost, fastest first.
+fn costs(c: &mut Cursor<'_>) -> Result<Vec<Cost>, Bad> {
+    (0..count(c)?)
+        .map(|_| {
+            let mut n = [0; COST];
+            for n in &mut n {
+                *n = c.number()?;
+            }
+            Ok(cost_of(n))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -371,7 +390,11 @@ mod tests {
 
     #[test]
     fn budgets_stand_at_the_end_where_one_is_set() {
-        let plain = origin(Params::default()).encode();
+        let base = Params {
+            flush_ahead: 0,
+            ..Params::default()
+        };
+        let plain = origin(base.clone()).encode();
         let all = Params {
             moves_max: Some(3),
             wear_bytes_per_day: Some(1 << 40),
@@ -380,11 +403,11 @@ mod tests {
             sleep_hold_bytes: Some(9),
             join_bytes: 0,
             join_time: Nanos(8),
-            ..Params::default()
+            ..base.clone()
         };
         let one = Params {
             sleep_hold: Some(Nanos(1)),
-            ..Params::default()
+            ..base.clone()
         };
         let costs = Params {
             costs: vec![cost_of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), Cost::SLOW],
@@ -395,7 +418,7 @@ mod tests {
             ..costs.clone()
         };
         let without = origin(all.clone()).encode().len();
-        for params in [Params::default(), all, one, costs, kept] {
+        for params in [base, all, one, costs, kept] {
             let bytes = origin(params.clone()).encode();
             assert!(
                 bytes.starts_with(&plain)
@@ -414,6 +437,24 @@ mod tests {
                     "{short} bytes"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn what_came_last_is_the_end() {
+        let costs = vec![Cost::SLOW, cost_of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])];
+        for costs in [Vec::new(), costs] {
+            let params = Params {
+                flush_ahead: 300,
+                costs,
+                ..Params::default()
+            };
+            let mut bytes = origin(params.clone()).encode();
+            let back = Origin::decode(&bytes).map_err(str::to_owned);
+            let back = back.expect("what was written is read").params;
+            assert_eq!(format!("{back:?}"), format!("{params:?}"));
+            bytes.push(1);
+            assert!(Origin::decode(&bytes).is_err());
         }
     }
 }

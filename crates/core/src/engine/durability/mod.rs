@@ -2,18 +2,22 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `ahead.rs` | flushes that begin before they are asked for |
 //! | `round.rs` | rounds: why one begins, flush data, write records, flush journal, and what comes of it |
 //! | `records.rs` | the records of a round: of what changed, of moves; where the bytes of metadata are |
 //! | `pending.rs` | extents whose durable state differs from the map, and who waits for theirs |
 //! | `checkpoints.rs` | the checkpoint being built, the last durable one |
 //! | `counters.rs` | members' counters, raised by rounds |
+//! | `farewell.rs` | the end of a session without a checkpoint |
 //! | `follow.rs` | what the mirror must know before anything is acknowledged |
 //! | `free.rs` | slots between "given up" and "free" |
 //!
 //! Others ask it to note a change, to let go of a slot, to answer a request when a round is through; only the engine lets rounds begin.
 
+mod ahead;
 mod checkpoints;
 mod counters;
+mod farewell;
 mod follow;
 mod free;
 mod pending;
@@ -25,14 +29,17 @@ pub(super) use round::RoundEnd;
 
 use super::Params;
 use super::ground::Ground;
+use super::mutants::Mutant;
 use crate::policy::Uses;
 use crate::store::journal::Staging;
 use crate::store::superblock::Follow as Claim;
 use crate::store::{Closing, Layout, Opened};
 use crate::units::{ExtentId, MemberId, Nanos};
+use ahead::Ahead;
 use alloc::vec::Vec;
 use checkpoints::Checkpoints;
 use counters::Raising;
+use farewell::Farewell;
 use follow::Follow;
 use free::Freeing;
 use pending::{Callers, Pending};
@@ -45,6 +52,7 @@ pub(super) struct Durability {
     /// Of this session.
     epoch: u64,
     round: Round,
+    ahead: Ahead,
     callers: Callers,
     pending: Pending,
     staging: Staging,
@@ -60,6 +68,8 @@ pub(super) struct Durability {
     writes: Vec<MetaWrite>,
     /// Tell what copies hold clean in every record, not only at the end (a mutant).
     always_tell: Option<u64>,
+    /// Whether the session ends without a checkpoint.
+    farewell: Farewell,
 }
 
 impl Durability {
@@ -75,6 +85,7 @@ impl Durability {
             layout: opened.layout,
             epoch: sb.epoch,
             round: Round::default(),
+            ahead: Ahead::default(),
             callers: Callers::default(),
             pending: Pending::new(space.geo.extents),
             staging: Staging::new(sb.uuid, sb.epoch, opened.tip, p.stage_blocks.max(8)),
@@ -85,6 +96,7 @@ impl Durability {
             raising: Raising::new(opened, p.counter_every),
             writes: Vec::with_capacity(16),
             always_tell: None,
+            farewell: Farewell::default(),
         }
     }
     /// The durable state of `e` differs from the map: a record is due.
@@ -96,13 +108,21 @@ impl Durability {
         self.follow.homes_changed();
         self.note(g, e);
     }
-    /// Request `r` is answered when a round that starts from now on is durable.
-    pub(super) fn join(&mut self, r: u32) {
-        self.callers.join(r, self.pending.mark());
+    /// Request `r` is answered when a round that starts from now on is durable, or one that began ahead and has all that it needs.
+    pub(super) fn join(&mut self, g: &Ground, r: u32) {
+        let mark = self.pending.mark();
+        if self.is_met_ahead(g) {
+            let forgets = g.broken(Mutant::AheadForgetsRecords);
+            self.callers.board_late(r, if forgets { 0 } else { mark });
+        } else {
+            self.callers.join(r, mark);
+        }
     }
     /// Is everything needed to find `e` durable now, on whoever must know?
     pub(super) fn is_known(&self, g: &Ground, e: ExtentId) -> bool {
-        self.round.is_idle() && !self.pending.contains(e) && !self.owes_mirror(g)
+        // A round that began ahead carries no records of changes.
+        let settled = self.round.is_idle() || self.round.is_ahead();
+        settled && !self.pending.contains(e) && !self.owes_mirror(g)
     }
     /// Is metadata being written or flushed?
     pub(super) fn writing_metadata(&self) -> bool {
@@ -131,7 +151,7 @@ impl Durability {
         self.round.is_idle()
             && self.callers.is_empty()
             && self.pending.is_empty()
-            && self.checkpoints.is_final()
+            && (self.checkpoints.is_final() || self.farewell == Farewell::Told)
             && (!self.has_mirror() || self.staging.lag() == 0)
     }
     /// What is to be said on the members once everything is written.

@@ -115,6 +115,10 @@ impl Callers {
     pub(super) fn join(&mut self, r: u32, mark: u64) {
         self.queue.push((r, mark));
     }
+    /// The round under way serves this one too.
+    pub(super) fn board_late(&mut self, r: u32, mark: u64) {
+        self.serving.push((r, mark));
+    }
     /// Does nobody wait for a round to begin?
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()

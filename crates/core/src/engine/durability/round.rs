@@ -5,7 +5,7 @@
 //!        ▲ snapshot: records are encoded here, from blocks that were valid before the flush was issued
 //! ```
 //! One round at a time. FLUSHes that arrive during a round share the next. A round that serves only moves flushes only the
-//! devices that they were copied to. Cost is the number of changes since the last round, never the size of the volume.
+//! devices that they were copied to. One that begins ahead (`ahead.rs`) only flushes. Cost is the number of changes since the last round, never the size of the volume.
 //!
 //! The journal on the primary decides; the mirror follows when moves need it, when the staging area is half full, when a
 //! checkpoint is written, or when it is awake anyway and `commit_interval` has passed. A round that nobody waits for waits
@@ -59,11 +59,17 @@ pub(super) struct Round {
     begun: Nanos,
     /// Moves that it carries.
     moves: u32,
+    /// It began before anybody asked (`ahead.rs`): it flushes, and carries neither records of changes nor moves.
+    ahead: bool,
 }
 
 impl Round {
     pub(super) fn is_idle(&self) -> bool {
         self.step == Step::Idle
+    }
+    /// Is one under way that began ahead?
+    pub(super) fn is_ahead(&self) -> bool {
+        self.ahead && !self.is_idle()
     }
     pub(super) fn writes_metadata(&self) -> bool {
         matches!(self.step, Step::WritingMeta | Step::FlushingMeta)
@@ -137,7 +143,10 @@ impl Durability {
             return (!self.callers.is_empty()).then_some(g.clock);
         }
         let urgent = g.is_urgent();
-        if self.wants_all(g, self.reasons(g, r, requests)) || r.wants_round(g.clock, urgent) {
+        if self.wants_all(g, self.reasons(g, r, requests))
+            || r.wants_round(g.clock, urgent)
+            || self.ahead_due(g, requests)
+        {
             return Some(g.clock);
         }
         let mirror_due = self.mirror_due.filter(|_| self.mirror_awake(g));
@@ -172,9 +181,17 @@ impl Durability {
     ) -> RoundEnd {
         let why = self.reasons(g, r, requests);
         let all = self.wants_all(g, why);
+        let ahead = !all && !r.wants_round(g.clock, g.is_urgent()) && self.ahead_due(g, requests);
+        if ahead {
+            self.guess(g);
+        }
         r.drop_stale(g, self);
-        let last = why.closing && !self.checkpoints.final_begun() && self.pending.is_empty();
-        if all && !self.checkpoints.is_building() && (self.half_full() || last) {
+        let last = why.closing
+            && !self.checkpoints.final_begun()
+            && !self.says_farewell()
+            && self.pending.is_empty();
+        let idle = all && !self.checkpoints.is_building();
+        if idle && (self.half_full() || (last && !self.begin_farewell(g))) {
             let lazy = self.staging.lazy_from.map(|_| self.epoch);
             self.checkpoints
                 .begin(self.staging.tip(), g.clock, lazy, why.closing);
@@ -186,8 +203,8 @@ impl Durability {
             || why.mirror_due;
         g.background.round_began();
         g.counters.rounds += 1;
-        let targets = flush_targets(g, r, all);
-        let from = self.encode_round(g, r, (all, mirror), targets);
+        let targets = flush_targets(g, r, all || ahead);
+        let from = self.encode_round(g, r, (all, mirror, ahead), targets);
         g.counters.journal_blocks += self.round.to - from;
         self.flush_data(g, r, targets)
     }
@@ -197,7 +214,7 @@ impl Durability {
         &mut self,
         g: &mut Ground,
         r: &mut Relocation,
-        (all, mirror): (bool, bool),
+        (all, mirror, ahead): (bool, bool, bool),
         targets: u32,
     ) -> u64 {
         let from = self.staging.tip().next_seq;
@@ -213,7 +230,11 @@ impl Durability {
         } else {
             self.checkpoints.skip();
         }
-        let moves = self.encode_moves(g, r, limit);
+        let moves = if ahead {
+            0
+        } else {
+            self.encode_moves(g, r, limit)
+        };
         // What is about to be acknowledged must not be news to the mirror, if that is to be relied on.
         let owed = self.owes_mirror(g) && self.callers.are_served();
         let checkpoint = self.checkpoints.adds() || self.checkpoints.header_due();
@@ -230,6 +251,7 @@ impl Durability {
             mirror,
             begun: g.clock,
             moves,
+            ahead,
             ..Round::default()
         };
         from

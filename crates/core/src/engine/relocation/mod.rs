@@ -152,7 +152,7 @@ impl Relocation {
         match what {
             What::Round | What::Trim { .. } => true,
             What::Move { index, .. } => self.moves.is_background(index),
-            What::Data { .. } | What::Standby => false,
+            What::Data { .. } | What::Fill { .. } | What::Standby => false,
         }
     }
     /// Clear the held mark of `e` unless something still holds it.

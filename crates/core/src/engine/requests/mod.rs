@@ -9,10 +9,12 @@
 //! | `reads.rs`, `replicas.rs` | what a read finds; reads and writes of extents with a copy |
 //! | `gate.rs`, `waiting.rs` | whether a piece may touch an extent that something holds; who waits |
 //! | `discard.rs`, `edges.rs` | discards; requests that are not whole blocks |
+//! | `fill.rs` | zeros instead of bitmaps, where there is no room for these |
 
 mod admission;
 mod discard;
 mod edges;
+mod fill;
 mod gate;
 mod pieces;
 mod reads;
@@ -58,6 +60,8 @@ struct Req {
     needs_round: bool,
     /// An odd write that still reads its edge blocks.
     reading_edges: bool,
+    /// It is part of this other request, which is answered when it has ended.
+    on_behalf: Option<u32>,
 }
 
 impl Req {
@@ -124,6 +128,10 @@ impl Requests {
             }
             _ => g.space.geo.align(req.offset, u64::from(req.len)),
         };
+        if req.op != RequestOp::Read {
+            let is_flush = req.op == RequestOp::Flush;
+            p.d.came(g, is_flush, self.list.is_empty());
+        }
         let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
         let fua = req.fua && !(zeroes && g.broken(Mutant::ZeroesForgetFua));
         let fua = fua && !g.broken(Mutant::ForgetFua);
@@ -143,6 +151,7 @@ impl Requests {
             error: None,
             needs_round: false,
             reading_edges: false,
+            on_behalf: None,
         });
         if self.admission.admits(p.g, r, &req) {
             self.begin(p, r);
@@ -154,7 +163,7 @@ impl Requests {
         let req = *self.list.at(r);
         let offset = req.start + u64::from(req.head);
         match req.op {
-            RequestOp::Flush => p.d.join(r),
+            RequestOp::Flush => p.d.join(p.g, r),
             RequestOp::Write if (req.start, req.end) != (offset, offset + u64::from(req.bytes)) => {
                 self.start_odd_write(p, r, offset);
             }
@@ -185,10 +194,13 @@ impl Requests {
         if req.reading_edges {
             return self.edges_read(p, r);
         }
+        if let Some(other) = req.on_behalf {
+            return self.ended_for(p, r, other);
+        }
         let req = *req;
         drop_edges(p, r);
         if req.error.is_none() && req.needs_round {
-            p.d.join(r);
+            p.d.join(p.g, r);
         } else {
             let latency = self.reply(p.g, r, req.error.map_or(Ok(()), Err));
             p.r.heard(p.g, latency);

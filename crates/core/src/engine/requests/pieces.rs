@@ -48,9 +48,13 @@ impl Requests {
             if p.g.space.map.is_held(e) && self.gate(p, &req, &w) == Gate::Wait {
                 return self.wait(p.g, w);
             }
+            let fill = write && wants_fill(p.g, &w);
             home = self.find_home(p, &req, w);
-            if home.is_none() {
+            let Some(slot) = home else {
                 return;
+            };
+            if fill {
+                Requests::fill(p, e, slot);
             }
         }
         if home.is_none() {
@@ -148,6 +152,13 @@ impl Requests {
         self.piece(p, w, &mut runs);
         self.emit_all(p.g, w.req, runs);
     }
+}
+
+/// Must the slot of an extent that a piece is the first to write to be filled with zeros, for want of a bitmap?
+fn wants_fill(g: &Ground, w: &Waiter) -> bool {
+    !g.space.map.has_bitmap_room()
+        && !g.params.map_on_read
+        && w.to - w.from < u64::from(g.space.geo.extent_bytes())
 }
 
 /// Let the policy make room for a first home. What it starts is through later: this extent does not wait for it.

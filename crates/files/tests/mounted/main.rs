@@ -1,101 +1,21 @@
 //! A real mount: two directories as tiers, real programs, and a mover that moves every file at random meanwhile.
 
+mod fsx;
+mod renames;
+mod trouble;
+mod world;
+
 use isotherm_files::fuse::Io;
-use isotherm_files::mount::{Mounted, Options, mount};
+use isotherm_files::mount::{Options, mount};
 use isotherm_files::mover::Outcome;
 use isotherm_files::store::Settings;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-struct World {
-    // Unmounted before the directories go.
-    mounted: Option<Mounted>,
-    root: PathBuf,
-    settings: Settings,
-    io: Io,
-    _dir: tempfile::TempDir,
-}
-
-impl World {
-    fn new(change: impl FnOnce(&mut Settings), io: Io) -> Option<World> {
-        if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
-            println!("SKIPPED: needs /dev/fuse and root");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        for d in ["fast", "slow", "mnt"] {
-            fs::create_dir(root.join(d)).unwrap();
-        }
-        let mut settings = Settings {
-            tiers: vec![root.join("fast"), root.join("slow")],
-            moves: false,
-            // The disk below may be as full as it likes.
-            marks: (100, 100),
-            ..Settings::default()
-        };
-        change(&mut settings);
-        let mut world = World {
-            mounted: None,
-            root,
-            settings,
-            io,
-            _dir: dir,
-        };
-        world.mount();
-        Some(world)
-    }
-    fn mount(&mut self) {
-        let options = Options {
-            io: self.io,
-            threads: 4,
-            allow_other: true,
-            read_only: false,
-        };
-        self.mounted = Some(mount(&self.settings, &self.root.join("mnt"), &options).unwrap());
-    }
-    fn unmount(&mut self) {
-        let mounted = self.mounted.take().unwrap();
-        mounted.unmount(Duration::from_secs(60)).unwrap();
-    }
-    fn at(&self, path: &str) -> PathBuf {
-        self.root.join("mnt").join(path)
-    }
-    fn on(&self, tier: &str, path: &str) -> PathBuf {
-        self.root.join(tier).join(path)
-    }
-    fn send(&self, path: &str, to: u8) -> Outcome {
-        let store = &self.mounted.as_ref().unwrap().store;
-        let node = store.cat().find(path.as_bytes()).unwrap();
-        store.move_file(node, to)
-    }
-    fn ask(&self, path: &str, what: &str) -> serde_json::Value {
-        let store = &self.mounted.as_ref().unwrap().store;
-        let node = store.cat().find(path.as_bytes()).unwrap();
-        serde_json::from_slice(&isotherm_files::control::answer(store, node, what).unwrap())
-            .unwrap()
-    }
-}
-
-fn run(script: &str, dir: &Path) {
-    let out = Command::new("sh")
-        .arg("-ec")
-        .arg(script)
-        .current_dir(dir)
-        .output()
-        .unwrap();
-    assert!(
-        out.status.success(),
-        "{script}: {}{}",
-        String::from_utf8_lossy(&out.stdout),
-        String::from_utf8_lossy(&out.stderr)
-    );
-}
+use world::{World, run};
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one scenario")]

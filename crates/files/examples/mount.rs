@@ -1,0 +1,46 @@
+//! The tiering file system without the command line: what the soak runs, and a start for programs that mount by themselves.
+//!
+//! ```text
+//! cargo run -p isotherm-files --example mount -- FAST SLOW [TIER…] MOUNTPOINT
+//! ```
+//!
+//! `$CHAOS` is the seed of a mover that moves every file at random; `$PASSTHROUGH=1` lets the kernel read and write by itself.
+//! It ends when the file system is unmounted.
+
+use isotherm_files::fuse::Io;
+use isotherm_files::mount::{Options, mount};
+use isotherm_files::store::Settings;
+use std::path::PathBuf;
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut tiers: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let dir = tiers
+        .pop()
+        .ok_or("usage: mount FAST SLOW [TIER…] MOUNTPOINT")?;
+    let passthrough = std::env::var_os("PASSTHROUGH").is_some();
+    let settings = Settings {
+        tiers,
+        marks: (100, 100),
+        moves: false,
+        chaos: std::env::var("CHAOS").ok().and_then(|s| s.parse().ok()),
+        ..Settings::default()
+    };
+    let options = Options {
+        io: if passthrough {
+            Io::Passthrough
+        } else {
+            Io::Cached
+        },
+        threads: 4,
+        allow_other: true,
+        read_only: false,
+    };
+    let mounted = mount(&settings, &dir, &options)?;
+    println!("ready");
+    while !mounted.is_over() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    mounted.unmount(Duration::from_secs(10))?;
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Extended attributes, owners, modes and times of what lies on a tier.
+
+use super::{Root, facts_of};
+use crate::tree::Time;
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+
+/// Names and values of extended attributes.
+pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Longest value and list that Linux has.
+const XATTR_MAX: usize = 65_536;
+
+fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|b| *b == 0).filter(|n| !n.is_empty())
+}
+
+/// All extended attributes of something below a root, not following a link.
+///
+/// # Errors
+/// The device's; a file system without attributes has none.
+pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
+    let path = &root.through(path)[..];
+    // Most files have none, which needs no buffer.
+    match rustix::fs::llistxattr_query(path) {
+        Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        Ok(_) => {}
+        Err(e) => return Err(e),
+    }
+    let mut list = vec![0; XATTR_MAX];
+    let n = rustix::fs::llistxattr(path, &mut list[..])?;
+    let mut all = Vec::new();
+    for name in names(&list[..n]) {
+        let mut value = vec![0; XATTR_MAX];
+        let n = rustix::fs::lgetxattr(path, name, &mut value[..])?;
+        value.truncate(n);
+        all.push((name.to_vec(), value));
+    }
+    Ok(all)
+}
+
+fn xattrs_of(fd: impl AsFd) -> Result<Xattrs, Errno> {
+    let mut list = vec![0; XATTR_MAX];
+    let n = match rustix::fs::flistxattr(&fd, &mut list[..]) {
+        Err(Errno::OPNOTSUPP) => 0,
+        n => n?,
+    };
+    let mut all = Vec::new();
+    for name in names(&list[..n]) {
+        let mut value = vec![0; XATTR_MAX];
+        let n = rustix::fs::fgetxattr(&fd, name, &mut value[..])?;
+        value.truncate(n);
+        all.push((name.to_vec(), value));
+    }
+    Ok(all)
+}
+
+fn spec(t: Time) -> Timespec {
+    Timespec {
+        tv_sec: t.sec,
+        tv_nsec: i64::from(t.nsec),
+    }
+}
+
+/// Owner, mode, extended attributes and times of one open file to another.
+///
+/// # Errors
+/// The target's file system cannot hold one of them, or the device's.
+pub fn same_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errno> {
+    let f = facts_of(&from)?;
+    rustix::fs::fchown(
+        &to,
+        Some(rustix::fs::Uid::from_raw(f.uid)),
+        Some(rustix::fs::Gid::from_raw(f.gid)),
+    )?;
+    rustix::fs::fchmod(&to, Mode::from_raw_mode(f.mode & 0o7777))?;
+    for (name, value) in xattrs_of(&from)? {
+        match rustix::fs::fsetxattr(&to, &name[..], &value, XattrFlags::empty()) {
+            // Labels that the system gives by itself.
+            Err(Errno::OPNOTSUPP | Errno::PERM) if name == b"security.selinux" => {}
+            other => other?,
+        }
+    }
+    rustix::fs::futimens(
+        &to,
+        &Timestamps {
+            last_access: spec(f.atime),
+            last_modification: spec(f.mtime),
+        },
+    )
+}

@@ -1,0 +1,218 @@
+//! The mover's calls on real directories.
+
+use super::copy::next_data;
+use super::{Root, copy_range, facts_of, same_attributes, wanted, write_all};
+use crate::tree::{At, Facts, Tier, Tree, above};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// The mover's calls on real directories.
+pub struct Disk {
+    roots: Arc<Vec<Root>>,
+    /// Source and copy that are being worked on.
+    pair: Option<(At, OwnedFd, At, OwnedFd)>,
+}
+
+impl Disk {
+    /// Over these tiers.
+    pub fn new(roots: Arc<Vec<Root>>) -> Disk {
+        Disk { roots, pair: None }
+    }
+    fn root(&self, tier: Tier) -> Result<&Root, Errno> {
+        self.roots.get(usize::from(tier)).ok_or(Errno::NODEV)
+    }
+    fn pair(&mut self, from: &At, to: &At) -> Result<(&OwnedFd, &OwnedFd), Errno> {
+        let same = |p: &(At, OwnedFd, At, OwnedFd)| p.0 == *from && p.2 == *to;
+        if !self.pair.as_ref().is_some_and(same) {
+            let source = self.root(from.tier)?;
+            let source = source.open_at(&from.path, OFlags::RDONLY | OFlags::NONBLOCK, 0)?;
+            let target = self.root(to.tier)?.open_at(&to.path, OFlags::RDWR, 0)?;
+            self.pair = Some((from.clone(), source, to.clone(), target));
+        }
+        let (_, a, _, b) = self.pair.as_ref().ok_or(Errno::BADF)?;
+        Ok((a, b))
+    }
+}
+
+impl Tree for Disk {
+    fn tiers(&self) -> Tier {
+        self.roots.len() as Tier
+    }
+    fn is_there(&self, tier: Tier) -> bool {
+        self.roots.get(usize::from(tier)).is_some_and(|r| !r.absent)
+    }
+    fn stat(&mut self, at: &At) -> Result<Option<Facts>, Errno> {
+        self.root(at.tier)?.stat(&at.path)
+    }
+    fn create(&mut self, at: &At, bytes: u64) -> Result<(), Errno> {
+        self.pair = None;
+        let root = self.root(at.tier)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let fd = root.open_at(&at.path, flags, 0o600)?;
+        // Room is asked for before anything is copied; a file with holes needs less, so only what is free counts.
+        let (free, _) = root.room()?;
+        let keep = FallocateFlags::KEEP_SIZE;
+        let reserved = if bytes > free {
+            Err(Errno::NOSPC)
+        } else if bytes >= 1 << 20 {
+            match rustix::fs::fallocate(&fd, keep, 0, bytes) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+                other => other,
+            }
+        } else {
+            Ok(())
+        };
+        if reserved.is_err() {
+            rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty())?;
+        }
+        reserved
+    }
+    fn copy(&mut self, from: &At, to: &At, offset: u64, len: u64) -> Result<Option<u64>, Errno> {
+        let (source, target) = self.pair(from, to)?;
+        let f = facts_of(source)?;
+        let sparse = f.blocks * 512 < f.size;
+        if offset == 0 {
+            if sparse {
+                // What was set aside would fill the holes.
+                rustix::fs::ftruncate(target, 0)?;
+            }
+            rustix::fs::ftruncate(target, f.size)?;
+        }
+        let range = if sparse {
+            next_data(source, offset, f.size)?
+        } else {
+            Some((offset, f.size))
+        };
+        let Some((start, end)) = range.filter(|r| r.0 < f.size) else {
+            return Ok(None);
+        };
+        let want = (end - start).min(len);
+        let done = copy_range(source, target, start, want)?;
+        let next = start + done;
+        Ok((done > 0 && next < f.size).then_some(next))
+    }
+    fn copy_attributes(&mut self, from: &At, to: &At) -> Result<(), Errno> {
+        let (source, target) = self.pair(from, to)?;
+        same_attributes(source, target)
+    }
+    fn write(&mut self, at: &At, bytes: &[u8]) -> Result<(), Errno> {
+        let root = self.root(at.tier)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let write = || {
+            let fd = root.open_at(&at.path, flags, 0o600)?;
+            write_all(&fd, bytes, 0).inspect_err(|_| {
+                // What is left of it means nothing; recovery sees that it is torn.
+                let _ = rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty());
+            })
+        };
+        match write() {
+            Err(Errno::NOSPC | Errno::DQUOT) if root.give_spare() => write(),
+            other => other,
+        }
+    }
+    fn read(&mut self, at: &At) -> Result<Vec<u8>, Errno> {
+        let fd = self.root(at.tier)?.open_at(&at.path, OFlags::RDONLY, 0)?;
+        let size = facts_of(&fd)?.size.min(1 << 24);
+        let mut bytes = vec![0; size as usize];
+        let mut done = 0;
+        while done < bytes.len() {
+            let n = rustix::io::pread(&fd, &mut bytes[done..], done as u64)?;
+            if n == 0 {
+                break;
+            }
+            done += n;
+        }
+        bytes.truncate(done);
+        Ok(bytes)
+    }
+    fn list(&mut self, at: &At) -> Result<Vec<Vec<u8>>, Errno> {
+        let root = self.root(at.tier)?;
+        if root.absent {
+            return Ok(Vec::new());
+        }
+        let dir = match root.directory(&at.path) {
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::new(dir)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(name.to_vec());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+    fn sync_file(&mut self, at: &At) -> Result<(), Errno> {
+        if let Some((_, _, to, fd)) = &self.pair
+            && to == at
+        {
+            return rustix::fs::fsync(fd);
+        }
+        let fd = self.root(at.tier)?.open_at(&at.path, OFlags::RDONLY, 0)?;
+        rustix::fs::fsync(fd)
+    }
+    fn sync_dir(&mut self, at: &At) -> Result<(), Errno> {
+        let dir = self.root(at.tier)?.directory(&at.path)?;
+        match rustix::fs::fsync(dir) {
+            // Some remote file systems do not sync directories at all.
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(()),
+            other => other,
+        }
+    }
+    fn make_parents(&mut self, at: &At) -> Result<(), Errno> {
+        let mut missing: Vec<&[u8]> = Vec::new();
+        for dir in above(&at.path) {
+            match rustix::fs::statx(
+                &self.root(at.tier)?.fd,
+                dir,
+                AtFlags::SYMLINK_NOFOLLOW,
+                wanted(),
+            ) {
+                Ok(s) if u32::from(s.stx_mode) & 0o170_000 == 0o040_000 => break,
+                Ok(_) => return Err(Errno::NOTDIR),
+                Err(Errno::NOENT) => missing.push(dir),
+                Err(e) => return Err(e),
+            }
+        }
+        let root = self.root(at.tier)?;
+        for dir in missing.into_iter().rev() {
+            rustix::fs::mkdirat(&root.fd, dir, Mode::from_raw_mode(0o700))?;
+            let new = root.directory(dir)?;
+            let others = self.roots.iter().enumerate();
+            let mut others = others.filter(|o| o.0 != usize::from(at.tier));
+            if let Some(like) = others.find_map(|(_, r)| r.directory(dir).ok()) {
+                same_attributes(like, new)?;
+            }
+        }
+        Ok(())
+    }
+    fn rename(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
+        let fd = &self.root(from.tier)?.fd;
+        rustix::fs::renameat(fd, &from.path[..], fd, to)
+    }
+    fn exchange(&mut self, a: &At, b: &[u8]) -> Result<(), Errno> {
+        let fd = &self.root(a.tier)?.fd;
+        rustix::fs::renameat_with(fd, &a.path[..], fd, b, RenameFlags::EXCHANGE)
+    }
+    fn link(&mut self, from: &At, to: &[u8]) -> Result<(), Errno> {
+        let fd = &self.root(from.tier)?.fd;
+        rustix::fs::linkat(fd, &from.path[..], fd, to, AtFlags::empty())
+    }
+    fn unlink(&mut self, at: &At) -> Result<(), Errno> {
+        if self.pair.as_ref().is_some_and(|p| p.2 == *at) {
+            self.pair = None;
+        }
+        let root = self.root(at.tier)?;
+        rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty())?;
+        // Something became free: again for the next time.
+        if !root.has_spare() {
+            root.keep_spare();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Opening, reading and writing.
+
+use super::{Handle, Io, Served, TTL, attr, errno, libc_accmode};
+use crate::catalogue::NodeId;
+use crate::live::Live;
+use crate::placement::Seen;
+use crate::tree::Facts;
+use fuser::{
+    FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen, Request,
+};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    /// What this session thread reads into: as large as its largest read was.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Served {
+    pub(super) fn open_file(&self, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
+        let before = self.store.cat().get(id).map(|n| n.facts);
+        let (live, opened) = match self.store.live_as_opened(id) {
+            Ok(live) => live,
+            Err(e) => return reply.error(errno(e)),
+        };
+        let wrote = flags.0 & libc_accmode() != 0;
+        let backing = self.backing(&live, |fd| reply.open_backing(fd));
+        let now = opened.or_else(|| live.facts().ok());
+        let fh = self.keep(Handle {
+            live,
+            backing: backing.clone(),
+            wrote,
+        });
+        if let Some(b) = backing {
+            self.store.placement.see(Seen::new(id, wrote, 0, 1 << 16));
+            return reply.opened_passthrough(fh, FopenFlags::empty(), &b);
+        }
+        // What was changed underneath since is not answered from the kernel's cache.
+        let same = |a: Facts, b: Facts| (a.id, a.size, a.mtime) == (b.id, b.size, b.mtime);
+        let keep = matches!((before, now), (Some(a), Some(b)) if same(a, b));
+        if !keep {
+            if let Some(now) = now {
+                self.store.seen(id, now);
+            }
+            self.store.tell_kernel(id);
+        }
+        let flags = if keep {
+            FopenFlags::FOPEN_KEEP_CACHE
+        } else {
+            FopenFlags::empty()
+        };
+        reply.opened(fh, flags);
+    }
+    /// A file was made and is open.
+    pub(super) fn created(&self, id: NodeId, live: Arc<Live>, facts: &Facts, reply: ReplyCreate) {
+        let backing = self.backing(&live, |fd| reply.open_backing(fd));
+        let Some(generation) = self.store.cat_mut().refer(id) else {
+            self.store.release(&live);
+            return reply.error(errno(Errno::NOENT));
+        };
+        let (attr, generation) = (attr(id, facts), Generation(u64::from(generation)));
+        let fh = self.keep(Handle {
+            live,
+            backing: backing.clone(),
+            wrote: true,
+        });
+        match backing {
+            Some(b) => {
+                let flags = FopenFlags::empty();
+                reply.created_passthrough(&TTL, &attr, generation, fh, flags, &b);
+            }
+            None => reply.created(&TTL, &attr, generation, fh, FopenFlags::FOPEN_KEEP_CACHE),
+        }
+    }
+    pub(super) fn read_file(&self, fh: FileHandle, offset: u64, size: usize, reply: ReplyData) {
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            let buffer = &mut buffer[..size];
+            let read = self
+                .handle(fh)
+                .and_then(|h| self.store.read(&h.live, offset, buffer));
+            match read {
+                Ok(n) => reply.data(&buffer[..n]),
+                Err(e) => reply.error(errno(e)),
+            }
+        });
+    }
+    pub(super) fn write_file(
+        &self,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        flags: OpenFlags,
+        strip: bool,
+    ) -> Result<(), Errno> {
+        let durable = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
+        let handle = self.handle(fh)?;
+        self.store.write(&handle.live, offset, data, durable)?;
+        if strip {
+            self.store.strip_rights(&handle.live)?;
+        }
+        Ok(())
+    }
+    /// Data was changed by a call with which the kernel does not say whether rights go.
+    pub(super) fn stripped(&self, req: &Request, handle: &Handle) -> Result<(), Errno> {
+        if self.io == Io::Cached && req.uid() != 0 {
+            return self.store.strip_rights(&handle.live);
+        }
+        Ok(())
+    }
+}

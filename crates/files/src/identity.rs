@@ -1,0 +1,131 @@
+//! Which directories belong together: a number on each tier, and on the fastest the numbers of all.
+//!
+//! A disk that is not mounted leaves an empty directory where its tier was. Without this its files would seem to be deleted, and new ones
+//! would go to the disk below, to be hidden when the tier comes back.
+
+use crate::disk::{Disk, Root, write_all};
+use crate::store::{Refused, refuse};
+use crate::tree::{At, HIDDEN, Tree};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+const FILE: &[u8] = b".isotherm/identity.json";
+const NEW: &[u8] = b".isotherm/identity.new";
+
+/// What is written on a tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Mark {
+    /// This tier's number, as hexadecimal digits.
+    id: String,
+    /// On tier 0: those of all tiers, the fastest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tiers: Vec<String>,
+}
+
+fn read(root: &Root) -> Result<Option<Mark>, Refused> {
+    let shown = format!("{}/.isotherm/identity.json", root.path.display());
+    let fd = match root.open_at(FILE, OFlags::RDONLY, 0) {
+        Err(Errno::NOENT) => return Ok(None),
+        Err(e) => return refuse(format!("{shown}: cannot read: {e}")),
+        Ok(fd) => fd,
+    };
+    let text = std::io::read_to_string(std::fs::File::from(fd))
+        .map_err(|e| Refused(format!("{shown}: cannot read: {e}")))?;
+    serde_json::from_str(&text).map(Some).map_err(|e| {
+        Refused(format!(
+            "{shown}: {e}: mend it, or mount with --accept-tiers to write it anew"
+        ))
+    })
+}
+
+fn write(roots: &Arc<Vec<Root>>, tier: usize, mark: &Mark) -> Result<(), Refused> {
+    let root = &roots[tier];
+    let text = serde_json::to_vec(mark).map_err(|e| Refused(e.to_string()))?;
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
+    let done = root
+        .open_at(NEW, flags, 0o600)
+        .and_then(|fd| write_all(&fd, &text, 0).and_then(|()| rustix::fs::fsync(&fd)))
+        .and_then(|()| rustix::fs::renameat(&root.fd, NEW, &root.fd, FILE))
+        .and_then(|()| Disk::new(Arc::clone(roots)).sync_dir(&At::new(tier as u8, HIDDEN)));
+    done.map_err(|e| {
+        Refused(format!(
+            "{}: cannot write .isotherm/identity.json: {e}",
+            root.path.display()
+        ))
+    })
+}
+
+fn number() -> Result<String, Refused> {
+    let mut bytes = [0u8; 8];
+    let random = std::fs::File::open("/dev/urandom");
+    random
+        .and_then(|mut f| std::io::Read::read_exact(&mut f, &mut bytes))
+        .map_err(|e| Refused(format!("/dev/urandom: {e}")))?;
+    Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
+}
+
+/// Are these the tiers that tier 0 knows? `accept`: they are from now on. Tiers that are absent are taken for what they were.
+///
+/// # Errors
+/// In words: a directory is not the tier that it was.
+pub(crate) fn agree(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused> {
+    let present = |t: &usize| !roots[*t].absent;
+    let mut ids: Vec<Option<String>> = vec![None; roots.len()];
+    for t in (0..roots.len()).filter(present) {
+        let mark = match read(&roots[t]) {
+            Err(_) if accept => None,
+            other => other?,
+        };
+        ids[t] = mark.map(|m| m.id);
+    }
+    let known = read(&roots[0])
+        .unwrap_or_default()
+        .map_or(Vec::new(), |m| m.tiers);
+    let same = known.len() == roots.len()
+        && (0..roots.len()).filter(present).all(|t| {
+            let id = ids[t].as_ref();
+            id.is_some_and(|id| known.contains(id))
+        });
+    if same {
+        return Ok(());
+    }
+    if !present(&0) || (0..roots.len()).any(|t| !present(&t)) {
+        return refuse(
+            "tiers are missing, and the fast tier does not know which: mount it once with all of them",
+        );
+    }
+    // A directory that lacks its mark, though the fast tier remembers as many tiers: most likely its disk is not mounted.
+    let lost = (1..roots.len()).find(|t| ids[*t].as_ref().is_none_or(|id| !known.contains(id)));
+    if let Some(t) = lost.filter(|_| !accept && known.len() == roots.len()) {
+        return refuse(format!(
+            "{}: is not the directory that was this tier the last time: is its disk mounted? If it is to be a tier from now on: --accept-tiers; to serve without it: --degraded",
+            roots[t].path.display()
+        ));
+    }
+    let mut all = Vec::new();
+    for id in ids {
+        all.push(match id {
+            Some(id) if !all.contains(&id) => id,
+            _ => number()?,
+        });
+    }
+    // Tier 0 last: until it knows them nothing is settled.
+    for t in (0..roots.len()).rev() {
+        let tiers = if t == 0 { all.clone() } else { Vec::new() };
+        let id = all[t].clone();
+        write(roots, t, &Mark { id, tiers })?;
+    }
+    Ok(())
+}
+
+/// May the directory be the tier that the fast one remembers? Only for those that are there but may be an empty place for a disk.
+pub(crate) fn is_known(fast: &Root, root: &Root) -> bool {
+    let known = read(fast).ok().flatten().map_or(Vec::new(), |m| m.tiers);
+    known.is_empty()
+        || read(root)
+            .ok()
+            .flatten()
+            .is_some_and(|m| known.contains(&m.id))
+}

@@ -1,0 +1,363 @@
+//! Making names; renaming and removing them is below.
+
+mod remove;
+mod rename;
+
+use crate::catalogue::{Body, Catalogue, NodeId};
+use crate::disk::is_hidden;
+use crate::live::{Backing, Live};
+use crate::scan::{TYPE, body_of};
+use crate::store::Store;
+use crate::tree::{Facts, Tier};
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// Longest name.
+pub(crate) const NAME_MAX: usize = 255;
+
+/// Who makes something.
+#[derive(Clone, Copy, Debug)]
+pub struct Maker {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permissions that are not given unless the directory has a default access list.
+    pub umask: u32,
+}
+
+/// A place for a new name: its directory's attributes and its path.
+struct Place {
+    dir: NodeId,
+    path: Vec<u8>,
+    above: Facts,
+    listed: bool,
+}
+
+impl Maker {
+    fn mode(&self, mode: u32, place: &Place) -> u32 {
+        if place.listed {
+            mode
+        } else {
+            mode & !self.umask
+        }
+    }
+    /// Group of what is made there.
+    fn group(&self, place: &Place) -> u32 {
+        if place.above.mode & 0o2000 != 0 {
+            place.above.gid
+        } else {
+            self.gid
+        }
+    }
+}
+
+fn parent_of(cat: &Catalogue, dir: NodeId, name: &[u8]) -> Result<Place, Errno> {
+    if name.len() > NAME_MAX {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let node = cat.get(dir).ok_or(Errno::NOENT)?;
+    if node.dir().is_none() {
+        return Err(Errno::NOTDIR);
+    }
+    let path = cat.path_in(dir, name).ok_or(Errno::NOENT)?;
+    if is_hidden(&path) {
+        return Err(Errno::PERM);
+    }
+    let listed = cat.xattrs(dir).iter();
+    let listed = listed.clone().any(|x| x.0 == b"system.posix_acl_default");
+    Ok(Place {
+        dir,
+        path,
+        above: node.facts,
+        listed,
+    })
+}
+
+impl Store {
+    fn place(&self, dir: NodeId, name: &[u8]) -> Result<Place, Errno> {
+        let cat = self.cat();
+        let place = parent_of(&cat, dir, name)?;
+        if cat.child(dir, name).is_some() {
+            return Err(Errno::EXIST);
+        }
+        if cat.get(dir).is_some_and(|n| n.links() == 0 && dir != 0) {
+            return Err(Errno::NOENT);
+        }
+        Ok(place)
+    }
+    /// Something that is there underneath and was not known: it is known from now on.
+    fn adopt(&self, place: &Place, name: &[u8], tier: Tier) -> Result<(), Errno> {
+        let root = &self.roots[usize::from(tier)];
+        let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
+        let body = body_of(root, &place.path, &facts, tier)?;
+        let xattrs = crate::disk::xattrs(root, &place.path)?;
+        self.say(&format!(
+            "{}: made underneath on {}; it is shown from now on",
+            String::from_utf8_lossy(&place.path),
+            self.tier_name(tier)
+        ));
+        let mut cat = self.cat_mut();
+        if let Some(id) = cat.add(place.dir, name, tier, facts, body) {
+            cat.set_xattrs(id, xattrs);
+        }
+        drop(cat);
+        self.tell_kernel_of_name(place.dir, name);
+        Ok(())
+    }
+    /// Give it to its maker; its attributes then.
+    fn own(fd: impl AsFd, maker: Maker, place: &Place, mode: u32) -> Result<Facts, Errno> {
+        let (uid, gid) = (maker.uid, maker.group(place));
+        let now = crate::disk::facts_of(&fd)?;
+        if now.uid == uid && now.gid == gid {
+            return Ok(now);
+        }
+        rustix::fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        if mode & 0o6000 != 0 {
+            rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode & 0o7777))?;
+        }
+        crate::disk::facts_of(&fd)
+    }
+    /// The directory's times changed.
+    pub(crate) fn dir_changed(&self, dir: NodeId, tier: Tier) {
+        let path = {
+            let cat = self.cat();
+            cat.path(dir)
+        };
+        let Some(path) = path else { return };
+        if let Ok(Some(f)) = self.roots[usize::from(tier)].stat(&path) {
+            self.cat_mut().update(dir, |d| {
+                d.mtime = f.mtime.max(d.mtime);
+                d.ctime = f.ctime.max(d.ctime);
+            });
+        }
+    }
+    fn known(
+        &self,
+        place: &Place,
+        name: &[u8],
+        tier: Tier,
+        facts: Facts,
+        body: Body,
+    ) -> Result<NodeId, Errno> {
+        let listed = if place.listed {
+            crate::disk::xattrs(&self.roots[usize::from(tier)], &place.path).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let id = {
+            let mut cat = self.cat_mut();
+            let id = cat
+                .add(place.dir, name, tier, facts, body)
+                .ok_or(Errno::NOENT)?;
+            cat.set_xattrs(id, listed);
+            id
+        };
+        self.dir_changed(place.dir, tier);
+        Ok(id)
+    }
+    /// A new regular file, open, and its attributes.
+    ///
+    /// # Errors
+    /// It is there, no tier has room, or the device's.
+    pub fn create(
+        &self,
+        dir: NodeId,
+        name: &[u8],
+        mode: u32,
+        maker: Maker,
+    ) -> Result<(NodeId, Arc<Live>, Facts), Errno> {
+        let _names = self.names()?;
+        let place = self.place(dir, name)?;
+        let mode = maker.mode(mode, &place) & 0o7777;
+        let mut tier = self.tier_for_new(0);
+        let (fd, tier) = loop {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+            let made = self
+                .ensure_dir(dir, tier)
+                .and_then(|()| self.roots[usize::from(tier)].open_at(&place.path, flags, mode));
+            match made {
+                Ok(fd) => break (fd, tier),
+                // The next may do better: this one is full, or its device is gone.
+                Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::ROFS | Errno::NODEV))
+                    if usize::from(tier) + 1 < self.roots.len() =>
+                {
+                    if !matches!(e, Errno::NOSPC | Errno::DQUOT) {
+                        self.does_not_answer(tier, &place.path, &e.to_string());
+                    }
+                    self.room_changed(tier);
+                    tier += 1;
+                }
+                Err(Errno::EXIST) => {
+                    self.adopt(&place, name, tier)?;
+                    return Err(Errno::EXIST);
+                }
+                Err(e) => return Err(e),
+            }
+        };
+        let facts = Self::own(&fd, maker, &place, mode)?;
+        let id = self.known(&place, name, tier, facts, Body::File)?;
+        let backing = Backing {
+            tier,
+            fd,
+            writable: true,
+        };
+        Ok((id, self.live_new(id, backing), facts))
+    }
+    /// A new directory, on the fastest tier that has its parent's room; other tiers get it when they need it.
+    ///
+    /// # Errors
+    /// It is there, or the device's.
+    pub fn mkdir(
+        &self,
+        dir: NodeId,
+        name: &[u8],
+        mode: u32,
+        maker: Maker,
+    ) -> Result<NodeId, Errno> {
+        let _names = self.names()?;
+        let place = self.place(dir, name)?;
+        let mut mode = maker.mode(mode, &place) & 0o7777;
+        mode |= place.above.mode & 0o2000;
+        self.ensure_dir(dir, 0)?;
+        let root = &self.roots[0];
+        match rustix::fs::mkdirat(
+            &root.fd,
+            &place.path[..],
+            Mode::from_raw_mode(mode & 0o1777),
+        ) {
+            Err(Errno::EXIST) => {
+                self.adopt(&place, name, 0)?;
+                return Err(Errno::EXIST);
+            }
+            other => other?,
+        }
+        let fd = root.directory(&place.path)?;
+        Self::own(&fd, maker, &place, mode)?;
+        if mode & 0o2000 != 0 {
+            rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
+        }
+        let facts = crate::disk::facts_of(&fd)?;
+        self.known(&place, name, 0, facts, Body::Dir(1))
+    }
+    /// A new symbolic link.
+    ///
+    /// # Errors
+    /// It is there, or the device's.
+    pub fn symlink(
+        &self,
+        dir: NodeId,
+        name: &[u8],
+        target: &[u8],
+        maker: Maker,
+    ) -> Result<NodeId, Errno> {
+        let body = Body::Link(target.into());
+        self.special(dir, name, maker, body, |root, path| {
+            rustix::fs::symlinkat(target, &root.fd, path)
+        })
+    }
+    /// A pipe, a socket or a device.
+    ///
+    /// # Errors
+    /// It is there, or the device's.
+    pub fn mknod(
+        &self,
+        dir: NodeId,
+        name: &[u8],
+        mode: u32,
+        rdev: u64,
+        maker: Maker,
+    ) -> Result<NodeId, Errno> {
+        let mask = if self.place(dir, name)?.listed {
+            0
+        } else {
+            maker.umask
+        };
+        let permissions = Mode::from_raw_mode(mode & 0o7777 & !mask);
+        self.special(dir, name, maker, Body::Special, |root, path| {
+            let kind = FileType::from_raw_mode(mode & TYPE);
+            rustix::fs::mknodat(&root.fd, path, kind, permissions, rdev)
+        })
+    }
+    fn special(
+        &self,
+        dir: NodeId,
+        name: &[u8],
+        maker: Maker,
+        body: Body,
+        make: impl Fn(&crate::disk::Root, &[u8]) -> Result<(), Errno>,
+    ) -> Result<NodeId, Errno> {
+        let _names = self.names()?;
+        let place = self.place(dir, name)?;
+        self.ensure_dir(dir, 0)?;
+        let root = &self.roots[0];
+        match make(root, &place.path) {
+            Err(Errno::EXIST) => {
+                self.adopt(&place, name, 0)?;
+                return Err(Errno::EXIST);
+            }
+            other => other?,
+        }
+        let (uid, gid) = (Uid::from_raw(maker.uid), Gid::from_raw(maker.group(&place)));
+        rustix::fs::chownat(
+            &root.fd,
+            &place.path[..],
+            Some(uid),
+            Some(gid),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?;
+        let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
+        self.known(&place, name, 0, facts, body)
+    }
+    /// One more name for a file.
+    ///
+    /// # Errors
+    /// It is there, it is a directory, or the device's.
+    pub fn link(&self, node: NodeId, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let _names = self.names()?;
+        let place = self.place(dir, name)?;
+        let (old, tier) = {
+            let cat = self.cat();
+            let n = cat.get(node).ok_or(Errno::NOENT)?;
+            if n.dir().is_some() {
+                return Err(Errno::PERM);
+            }
+            (cat.path(node).ok_or(Errno::NOENT)?, n.tier)
+        };
+        self.here(tier, &old)?;
+        self.ensure_dir(dir, tier)?;
+        let root = &self.roots[usize::from(tier)];
+        match rustix::fs::linkat(
+            &root.fd,
+            &old[..],
+            &root.fd,
+            &place.path[..],
+            AtFlags::empty(),
+        ) {
+            Err(Errno::EXIST) => {
+                self.adopt(&place, name, tier)?;
+                return Err(Errno::EXIST);
+            }
+            other => other?,
+        }
+        self.cat_mut().link(node, dir, name);
+        self.refresh(node);
+        self.dir_changed(dir, tier);
+        Ok(())
+    }
+    /// Attributes of something that is not in use, anew.
+    pub(crate) fn refresh(&self, node: NodeId) {
+        let at = {
+            let cat = self.cat();
+            cat.get(node).and_then(|n| Some((n.tier, cat.path(node)?)))
+        };
+        if let Some((tier, path)) = at
+            && let Ok(Some(f)) = self.roots[usize::from(tier)].stat(&path)
+        {
+            self.seen(node, f);
+            self.cat_mut().update(node, |known| known.nlink = f.nlink);
+        }
+    }
+}

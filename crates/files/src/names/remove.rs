@@ -1,0 +1,118 @@
+//! Taking names away.
+
+use super::parent_of;
+use crate::catalogue::{Catalogue, NodeId};
+use crate::scan::{DIR, TYPE};
+use crate::store::Store;
+use crate::tree::{Id, Tier};
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use std::sync::atomic::Ordering;
+
+impl Store {
+    /// Is what lies there still the node's file? If another was put there underneath it is shown from now on, and nothing is done.
+    fn still(&self, node: NodeId, tier: Tier, path: &[u8], id: Id) -> Result<(), Errno> {
+        match self.roots[usize::from(tier)].stat(path)? {
+            Some(f) if f.id == id => Ok(()),
+            None => Ok(()),
+            Some(f) => {
+                self.say(&format!(
+                    "{}: replaced underneath on {}; nothing was done to it",
+                    String::from_utf8_lossy(path),
+                    self.tier_name(tier)
+                ));
+                if f.mode & TYPE != DIR {
+                    self.cat_mut().replace(node, tier, f.id);
+                    self.seen(node, f);
+                }
+                Err(Errno::STALE)
+            }
+        }
+    }
+    /// Take a name away that is no directory's. The node, if the kernel still may refer to it.
+    ///
+    /// # Errors
+    /// There is none, it is a directory, or the device's.
+    pub fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<NodeId, Errno> {
+        let _names = self.names()?;
+        let (path, node, tier, id) = {
+            let cat = self.cat();
+            let place = parent_of(&cat, dir, name)?;
+            let node = cat.child(dir, name).ok_or(Errno::NOENT)?;
+            let n = cat.get(node).ok_or(Errno::NOENT)?;
+            if n.dir().is_some() {
+                return Err(Errno::ISDIR);
+            }
+            (place.path, node, n.tier, n.facts.id)
+        };
+        self.here(tier, &path)?;
+        self.still(node, tier, &path, id)?;
+        let root = &self.roots[usize::from(tier)];
+        match rustix::fs::unlinkat(&root.fd, &path[..], AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(e) => return Err(e),
+        }
+        self.lost(dir, name);
+        self.refresh(node);
+        self.dir_changed(dir, tier);
+        Ok(node)
+    }
+    /// A name is gone: so is its node if that was the last.
+    fn lost(&self, dir: NodeId, name: &[u8]) {
+        let mut cat = self.cat_mut();
+        if let Some(node) = cat.unlink(dir, name) {
+            self.gone(&mut cat, node);
+        }
+    }
+    pub(crate) fn gone(&self, cat: &mut Catalogue, node: NodeId) {
+        let Some(n) = cat.get(node) else { return };
+        if n.links() > 0 {
+            return;
+        }
+        if n.is_file() {
+            self.placement.forget(node);
+        }
+        let (tier, bytes, file) = (usize::from(n.tier), n.facts.blocks * 512, n.is_file());
+        if file {
+            let on = &self.bytes_on[tier];
+            let _ = on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| {
+                Some(b.saturating_sub(bytes))
+            });
+        }
+        cat.drop_unused(node);
+    }
+    /// Remove an empty directory, from every tier that has it.
+    ///
+    /// # Errors
+    /// There is none, it is not empty, or the device's.
+    pub fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let _names = self.names()?;
+        let (path, on) = {
+            let cat = self.cat();
+            let place = parent_of(&cat, dir, name)?;
+            let node = cat.child(dir, name).ok_or(Errno::NOENT)?;
+            let d = cat.get(node).and_then(|n| n.dir()).ok_or(Errno::NOTDIR)?;
+            if !d.is_empty() {
+                return Err(Errno::NOTEMPTY);
+            }
+            (place.path, d.on)
+        };
+        for tier in (0..self.roots.len() as Tier).filter(|t| on & (1 << t) != 0) {
+            self.here(tier, &path)?;
+        }
+        self.rmdir_below(&path, on)?;
+        self.lost(dir, name);
+        self.dir_changed(dir, 0);
+        Ok(())
+    }
+    pub(super) fn rmdir_below(&self, path: &[u8], on: u16) -> Result<(), Errno> {
+        // Slow ones first: if one holds something made underneath, the directory stays.
+        for tier in (0..self.roots.len()).rev().filter(|t| on & (1 << t) != 0) {
+            match rustix::fs::unlinkat(&self.roots[tier].fd, path, AtFlags::REMOVEDIR) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! Renaming, over what is called so and over tiers.
+
+use super::parent_of;
+use crate::catalogue::{Catalogue, NodeId};
+use crate::intent::Op;
+use crate::store::Store;
+use crate::tree::{At, Id, Tier};
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+
+impl Store {
+    /// Rename; `exchange` and `keep` as RENAME_EXCHANGE and RENAME_NOREPLACE.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub fn rename(
+        &self,
+        dir: NodeId,
+        name: &[u8],
+        to: NodeId,
+        called: &[u8],
+        keep: bool,
+        exchange: bool,
+    ) -> Result<(), Errno> {
+        let mut names = self.names()?;
+        let plan = {
+            let cat = self.cat();
+            plan(&cat, dir, name, to, called, keep, exchange)?
+        };
+        let Some(plan) = plan else { return Ok(()) };
+        let first = Plan::tiers(plan.on)[0];
+        for tier in Plan::tiers(plan.on | plan.over_on) {
+            self.here(tier, &plan.from)?;
+        }
+        for tier in Plan::tiers(plan.on) {
+            self.ensure_dir(to, tier)?;
+        }
+        if exchange {
+            for tier in Plan::tiers(plan.over_on) {
+                self.ensure_dir(dir, tier)?;
+            }
+        } else if plan.over.is_some() && plan.is_dir {
+            self.rmdir_below(&plan.to, plan.over_on & !plan.on)?;
+        }
+        if plan.simple() {
+            let flags = if exchange {
+                RenameFlags::EXCHANGE
+            } else if plan.over.is_none() {
+                RenameFlags::NOREPLACE
+            } else {
+                RenameFlags::empty()
+            };
+            self.rename_once(first, &plan.from, &plan.to, flags)?;
+        } else {
+            self.together(&mut names, &self.ops(&plan)?)?;
+        }
+        let mut cat = self.cat_mut();
+        if exchange {
+            let (Some(a), Some(b)) = (cat.unlink(dir, name), cat.unlink(to, called)) else {
+                return Err(Errno::IO);
+            };
+            cat.link(a, to, called);
+            cat.link(b, dir, name);
+        } else if let Some(over) = cat.rename(dir, name, to, called) {
+            self.gone(&mut cat, over);
+        }
+        drop(cat);
+        self.refresh(plan.node);
+        if let Some(over) = plan.over {
+            self.refresh(over);
+        }
+        for d in [dir, to] {
+            self.dir_changed(d, first);
+        }
+        Ok(())
+    }
+    fn rename_once(
+        &self,
+        tier: Tier,
+        from: &[u8],
+        to: &[u8],
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        let fd = &self.roots[usize::from(tier)].fd;
+        match rustix::fs::renameat_with(fd, from, fd, to, flags) {
+            // A file system without flags: names are held still by us.
+            Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
+                rustix::fs::renameat(fd, from, fd, to)
+            }
+            other => other,
+        }
+    }
+    fn ops(&self, plan: &Plan) -> Result<Vec<Op>, Errno> {
+        let id = |tier: Tier, path: &[u8]| {
+            let f = self.roots[usize::from(tier)].stat(path)?;
+            Ok::<Option<Id>, Errno>(f.map(|f| f.id))
+        };
+        let mut ops = Vec::new();
+        let both = if plan.exchange {
+            plan.on & plan.over_on
+        } else {
+            0
+        };
+        for tier in Plan::tiers(plan.on) {
+            let from = At::new(tier, &plan.from[..]);
+            let Some(x) = id(tier, &plan.from)? else {
+                continue;
+            };
+            ops.push(if both & (1 << tier) != 0 {
+                Op::Exchange(x, from, plan.to.clone())
+            } else {
+                Op::Rename(x, from, plan.to.clone())
+            });
+        }
+        for tier in Plan::tiers(plan.over_on & !plan.on) {
+            let at = At::new(tier, &plan.to[..]);
+            let Some(x) = id(tier, &plan.to)? else {
+                continue;
+            };
+            if plan.exchange {
+                ops.push(Op::Rename(x, at, plan.from.clone()));
+            } else if !plan.is_dir {
+                ops.push(Op::Unlink(x, at));
+            }
+        }
+        Ok(ops)
+    }
+}
+
+/// A rename, looked at.
+struct Plan {
+    node: NodeId,
+    over: Option<NodeId>,
+    from: Vec<u8>,
+    to: Vec<u8>,
+    /// Tiers that the thing is on, and what is called so.
+    on: u16,
+    over_on: u16,
+    is_dir: bool,
+    exchange: bool,
+}
+
+impl Plan {
+    fn tiers(on: u16) -> Vec<Tier> {
+        (0..16).filter(|t| on & (1 << t) != 0).collect()
+    }
+    /// Is it one system call on one tier?
+    fn simple(&self) -> bool {
+        let one = self.on.is_power_of_two();
+        one && (self.over.is_none()
+            || self.over_on & !self.on == 0
+            || (self.is_dir && !self.exchange))
+            && !(self.exchange && self.over_on != self.on)
+    }
+}
+
+fn plan(
+    cat: &Catalogue,
+    dir: NodeId,
+    name: &[u8],
+    to: NodeId,
+    called: &[u8],
+    keep: bool,
+    exchange: bool,
+) -> Result<Option<Plan>, Errno> {
+    let from_place = parent_of(cat, dir, name)?;
+    let to_place = parent_of(cat, to, called)?;
+    let node = cat.child(dir, name).ok_or(Errno::NOENT)?;
+    let over = cat.child(to, called);
+    if keep && over.is_some() {
+        return Err(Errno::EXIST);
+    }
+    if exchange && over.is_none() {
+        return Err(Errno::NOENT);
+    }
+    if over == Some(node) {
+        // Two names of one file, or the same name: nothing happens.
+        return Ok(None);
+    }
+    let on = |id: NodeId| cat.get(id).map_or(0, |n| n.on());
+    let is_dir = cat.get(node).is_some_and(|n| n.dir().is_some());
+    if is_dir && cat.is_below(to, node) {
+        return Err(Errno::INVAL);
+    }
+    if let Some(o) = over {
+        let other = cat.get(o).and_then(|n| n.dir());
+        if exchange {
+            if other.is_some() && cat.is_below(dir, o) {
+                return Err(Errno::INVAL);
+            }
+        } else {
+            match other {
+                Some(_) if !is_dir => return Err(Errno::ISDIR),
+                None if is_dir => return Err(Errno::NOTDIR),
+                Some(d) if !d.is_empty() => return Err(Errno::NOTEMPTY),
+                _ => {}
+            }
+        }
+    }
+    Ok(Some(Plan {
+        node,
+        over,
+        from: from_place.path,
+        to: to_place.path,
+        on: on(node),
+        over_on: over.map_or(0, on),
+        is_dir,
+        exchange,
+    }))
+}

@@ -1,0 +1,249 @@
+//! Names and attributes of the slower tiers, kept on the fastest: what a tier holds that is missing at mount.
+//!
+//! Written when the file system is unmounted, half a minute after a mount, and every ten minutes after changes. So names that were made or
+//! removed just before a crash may be missing or too many, as long as the tier is away; when it is back it is read itself.
+
+use crate::catalogue::{Body, Catalogue, Kind, NodeId};
+use crate::disk::{Disk, Root, write_all};
+use crate::store::Store;
+use crate::tree::{At, Facts, HIDDEN, Id, Tier, Time, Tree};
+use isotherm_core::crc32c::crc32c;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const HEAD: &[u8] = b"isotherm names 1\n";
+
+fn file(tier: Tier) -> Vec<u8> {
+    format!(".isotherm/names.{tier}").into_bytes()
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn words(f: &Facts) -> [u64; 13] {
+    let (a, m, c) = (f.atime, f.mtime, f.ctime);
+    let owner = u64::from(f.uid) << 32 | u64::from(f.gid);
+    let nanos = u64::from(a.nsec) << 32 | u64::from(m.nsec);
+    [
+        f.id.ino,
+        f.id.born,
+        f.dev,
+        u64::from(f.mode) << 32 | u64::from(f.nlink),
+        owner,
+        f.rdev,
+        f.size,
+        f.blocks,
+        a.sec as u64,
+        m.sec as u64,
+        c.sec as u64,
+        nanos,
+        u64::from(c.nsec),
+    ]
+}
+
+fn facts(w: &[u64; 13]) -> Facts {
+    let time = |sec: u64, nsec: u64| Time {
+        sec: sec as i64,
+        nsec: nsec as u32,
+    };
+    Facts {
+        id: Id {
+            ino: w[0],
+            born: w[1],
+        },
+        dev: w[2],
+        mode: (w[3] >> 32) as u32,
+        nlink: w[3] as u32,
+        uid: (w[4] >> 32) as u32,
+        gid: w[4] as u32,
+        rdev: w[5],
+        size: w[6],
+        blocks: w[7],
+        atime: time(w[8], w[11] >> 32),
+        mtime: time(w[9], w[11]),
+        ctime: time(w[10], w[12]),
+    }
+}
+
+/// Every name that lies on a tier, directories before what is in them.
+fn encode(cat: &Catalogue, tier: Tier) -> Vec<u8> {
+    let mut out = HEAD.to_vec();
+    let mut todo = vec![crate::catalogue::ROOT];
+    while let Some(dir) = todo.pop() {
+        let list = cat.list(dir);
+        for at in 0.. {
+            let Some((name, id)) = list.get(at) else {
+                break;
+            };
+            let Some(n) = cat.get(id).filter(|n| n.on() & (1 << tier) != 0) else {
+                continue;
+            };
+            if n.kind == Kind::Dir {
+                todo.push(id);
+            }
+            out.push(n.kind as u8);
+            for word in words(&n.facts) {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+            put(&mut out, &cat.path_in(dir, name).unwrap_or_default());
+            put(&mut out, n.target().unwrap_or_default());
+        }
+    }
+    let sum = crc32c(&out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(head)
+    }
+    fn blob(&mut self) -> Option<&'a [u8]> {
+        let n = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
+        self.take(n as usize)
+    }
+    fn words(&mut self) -> Option<[u64; 13]> {
+        let mut words = [0; 13];
+        for w in &mut words {
+            *w = u64::from_le_bytes(self.take(8)?.try_into().ok()?);
+        }
+        Some(words)
+    }
+}
+
+/// Add what a tier held to a catalogue of the others. Names that are taken by now are left out; how many. `None`: it is torn or foreign.
+fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
+    let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
+    if crc32c(body) != u32::from_le_bytes(sum.try_into().ok()?) {
+        return None;
+    }
+    let mut from = Bytes(body.strip_prefix(HEAD)?);
+    let (mut links, mut taken) = (HashMap::<u64, NodeId>::new(), 0);
+    while !from.0.is_empty() {
+        let kind = from.take(1)?[0];
+        let facts = facts(&from.words()?);
+        let (path, target) = (from.blob()?, from.blob()?);
+        let at = path.iter().rposition(|b| *b == b'/');
+        let (dir, name) = at.map_or((&b"."[..], path), |at| (&path[..at], &path[at + 1..]));
+        let Some(dir) = cat.find(dir) else {
+            taken += 1;
+            continue;
+        };
+        let body = match kind {
+            k if k == Kind::File as u8 => Body::File,
+            k if k == Kind::Dir as u8 => Body::Dir(1 << tier),
+            k if k == Kind::Link as u8 => Body::Link(target.into()),
+            k if k == Kind::Special as u8 => Body::Special,
+            _ => return None,
+        };
+        let is_dir = matches!(body, Body::Dir(_));
+        if let Some(there) = cat.child(dir, name) {
+            if is_dir && cat.get(there).is_some_and(|n| n.dir().is_some()) {
+                cat.now_on(there, tier);
+            } else {
+                taken += 1;
+            }
+            continue;
+        }
+        let many = !is_dir && facts.nlink > 1;
+        if let Some(same) = links.get(&facts.id.ino).filter(|_| many) {
+            cat.link(*same, dir, name);
+            cat.met(*same);
+        } else if let Some(node) = cat.add(dir, name, tier, facts, body)
+            && many
+        {
+            links.insert(facts.id.ino, node);
+        }
+    }
+    Some(taken)
+}
+
+/// What an absent tier held, from the fast one, into the catalogue. A line about it.
+pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
+    let shown = roots[usize::from(tier)].path.display();
+    let read = roots[0].open_at(&file(tier), OFlags::RDONLY, 0);
+    let bytes = read.map(|fd| {
+        let mut bytes = Vec::new();
+        let read = std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut bytes);
+        read.map(|_| bytes).unwrap_or_default()
+    });
+    let before = cat.files();
+    match bytes.ok().and_then(|b| decode(&b, tier, cat)) {
+        Some(taken) => format!(
+            "{shown}: this tier is missing: its {} files are shown and cannot be read or changed ({taken} names are others' by now)",
+            cat.files() - before
+        ),
+        None => format!(
+            "{shown}: this tier is missing, and what it holds is not known: its names are not shown"
+        ),
+    }
+}
+
+impl Store {
+    /// Keep the names of the slower tiers on the fastest.
+    ///
+    /// # Errors
+    /// The fast tier's.
+    pub fn save_names(&self) -> Result<(), Errno> {
+        let new = &b".isotherm/names.new"[..];
+        for tier in (1..self.roots.len() as Tier).filter(|t| !self.is_absent(*t)) {
+            let bytes = encode(&self.cat(), tier);
+            let root = &self.roots[0];
+            let fd = root.open_at(new, OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR, 0o600)?;
+            write_all(&fd, &bytes, 0)?;
+            rustix::fs::fsync(&fd)?;
+            rustix::fs::renameat(&root.fd, new, &root.fd, &file(tier)[..])?;
+        }
+        Disk::new(Arc::clone(&self.roots)).sync_dir(&At::new(0, HIDDEN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::ROOT;
+
+    #[test]
+    fn names_of_a_tier_come_back_and_damage_is_seen() {
+        let time = Time { sec: -5, nsec: 7 };
+        let fact = |ino, nlink| Facts {
+            id: Id { ino, born: 3 },
+            nlink,
+            mode: 0o100_640,
+            size: 1 << 40,
+            mtime: time,
+            ..Facts::default()
+        };
+        let mut cat = Catalogue::new(Facts::default(), 3);
+        let d = cat.add(ROOT, b"d", 0, fact(1, 2), Body::Dir(3)).unwrap();
+        let f = cat.add(d, b"f", 1, fact(2, 2), Body::File).unwrap();
+        cat.link(f, ROOT, b"g");
+        cat.met(f);
+        let to = Body::Link(b"d/f"[..].into());
+        cat.add(ROOT, b"l", 1, fact(3, 1), to).unwrap();
+        cat.add(ROOT, b"fast", 0, fact(4, 1), Body::File).unwrap();
+        let bytes = encode(&cat, 1);
+        let mut back = Catalogue::new(Facts::default(), 3);
+        let other = back.add(ROOT, b"l", 0, fact(9, 1), Body::File).unwrap();
+        assert_eq!(decode(&bytes, 1, &mut back), Some(1), "l is another's");
+        let g = back.get(back.find(b"g").unwrap()).unwrap();
+        assert_eq!(back.find(b"d/f"), back.find(b"g"));
+        assert_eq!((g.facts, g.tier, g.links()), (fact(2, 2), 1, 2));
+        assert_eq!((back.find(b"l"), back.find(b"fast")), (Some(other), None));
+        for at in (0..bytes.len()).step_by(7) {
+            let mut bad = bytes.clone();
+            bad[at] ^= 4;
+            let mut none = Catalogue::new(Facts::default(), 3);
+            assert_eq!(decode(&bad, 1, &mut none), None);
+            assert_eq!(decode(&bytes[..at], 1, &mut none), None);
+        }
+    }
+}

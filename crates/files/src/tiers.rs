@@ -1,0 +1,99 @@
+//! Opening the tiers' directories: each once, apart from the others, and locked.
+
+use crate::disk::Root;
+use crate::store::{Refused, Settings, refuse};
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Tiers at most: as many as the core has.
+pub const TIERS_MAX: usize = 8;
+/// A tier's lock is waited for so long.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
+/// Open a tier; `None` where it is missing and that is allowed.
+fn open_tier(path: &Path, fast: Option<&Root>, may_miss: bool) -> Result<Option<Root>, Refused> {
+    let shown = path.display();
+    let real = match path.canonicalize() {
+        Err(_) if may_miss => return Ok(None),
+        Err(e) => {
+            return refuse(format!(
+                "{shown}: this tier is missing ({e}): mount its disk, or make the directory"
+            ));
+        }
+        Ok(real) => real,
+    };
+    let root =
+        Root::open(&real).map_err(|e| Refused(format!("{shown}: cannot open this tier: {e}")))?;
+    // Where a disk is not mounted there is an empty directory in its place.
+    if may_miss && fast.is_some_and(|f| !crate::identity::is_known(f, &root)) {
+        return Ok(None);
+    }
+    Ok(Some(root))
+}
+
+/// Lock it. Who served it last may be on its way out, or a child of it that has not called exec yet.
+fn lock_soon(lock: &rustix::fd::OwnedFd) -> Result<(), Errno> {
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Open all tiers and lock them. Where a tier may be missing there is a place without anything below it.
+///
+/// # Errors
+/// In words.
+pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<rustix::fd::OwnedFd>), Refused> {
+    let paths = &settings.tiers;
+    if !(2..=TIERS_MAX).contains(&paths.len()) {
+        return refuse(format!(
+            "a tiering file system has 2 to {TIERS_MAX} tiers, not {}",
+            paths.len()
+        ));
+    }
+    let (mut roots, mut locks): (Vec<Root>, _) = (Vec::new(), Vec::new());
+    for path in paths {
+        let shown = path.display();
+        let may_miss = settings.degraded && !roots.is_empty();
+        let Some(root) = open_tier(path, roots.first(), may_miss)? else {
+            let root = Root::missing(path);
+            roots.push(root.map_err(|e| Refused(format!("/dev/null: {e}")))?);
+            continue;
+        };
+        let path = &root.path;
+        for other in roots.iter().filter(|r| !r.absent) {
+            if path.starts_with(&other.path) || other.path.starts_with(path) {
+                return refuse(format!(
+                    "{shown}: lies in another tier ({}): tiers must be apart",
+                    other.path.display()
+                ));
+            }
+        }
+        let failed = |what: &str, e: Errno| Refused(format!("{shown}: cannot {what}: {e}"));
+        root.prepare()
+            .map_err(|e| failed("write to this tier (is it full or read-only?)", e))?;
+        let flags = OFlags::CREATE | OFlags::RDWR;
+        let lock = root
+            .open_at(b".isotherm/lock", flags, 0o600)
+            .map_err(|e| failed("open .isotherm/lock", e))?;
+        lock_soon(&lock).map_err(|e| {
+            if e == Errno::WOULDBLOCK {
+                Refused(format!(
+                    "{shown}: this tier is served already: unmount that file system first"
+                ))
+            } else {
+                failed("lock .isotherm/lock", e)
+            }
+        })?;
+        roots.push(root);
+        locks.push(lock);
+    }
+    Ok((roots, locks))
+}

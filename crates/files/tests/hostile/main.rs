@@ -1,0 +1,338 @@
+//! The mover against trees that lose power after any call: what no sync covered is kept, lost or torn, directory by directory. After
+//! recovery, itself cut off anywhere, every file is whole at one place with all of its names, and nothing hidden is left. The same with
+//! each safety rule taken out must fail.
+
+mod world;
+
+use isotherm_files::intent::recover;
+use isotherm_files::mover::{Answer, Call, Move, Outcome, Step, carry_out};
+use isotherm_files::mutants::{Mutant, choose};
+use isotherm_files::tree::{At, INTENTS, Id, TEMPS, Tier, Tree, join, parent};
+use std::collections::BTreeSet;
+use world::*;
+
+#[derive(Clone, Copy, Debug)]
+struct Story {
+    names: &'static [&'static str],
+    from: Tier,
+    /// A user writes during the first copy.
+    writes: bool,
+    /// Afterwards a user deletes the file and makes another of that name on the old tier.
+    again: bool,
+}
+
+const STORIES: [Story; 6] = [
+    Story {
+        names: &["f"],
+        from: 0,
+        writes: false,
+        again: false,
+    },
+    Story {
+        names: &["a/b/f"],
+        from: 0,
+        writes: false,
+        again: true,
+    },
+    Story {
+        names: &["a/b/f"],
+        from: 1,
+        writes: true,
+        again: true,
+    },
+    Story {
+        names: &["a/f", "b/g", "h"],
+        from: 0,
+        writes: false,
+        again: false,
+    },
+    Story {
+        names: &["a/f", "a/g"],
+        from: 1,
+        writes: true,
+        again: false,
+    },
+    Story {
+        names: &["a/f"],
+        from: 1,
+        writes: false,
+        again: true,
+    },
+];
+
+struct Played {
+    world: World,
+    expected: Vec<u8>,
+    outcome: Option<Outcome>,
+}
+
+/// Play it until the power goes.
+#[expect(clippy::too_many_lines, reason = "one scenario")]
+fn play(story: Story, left: Option<u32>, error: bool) -> Played {
+    let mut w = World::new();
+    let first = story.names[0].as_bytes();
+    w.user_file(story.from, first, b"what it was at first");
+    for name in &story.names[1..] {
+        let name = name.as_bytes();
+        w.make_dirs(story.from, name);
+        let e = w.disk(story.from).now[first];
+        w.disk(story.from)
+            .change(Change(vec![(name.to_vec(), Some(e))]));
+        w.user_syncs_dirs(story.from, name);
+    }
+    w.clock += 10;
+    let mut expected = b"what it was at first".to_vec();
+    let to = 1 - story.from;
+    let names: Vec<Vec<u8>> = story.names.iter().map(|n| n.as_bytes().to_vec()).collect();
+    let id = Id {
+        ino: w.disk(story.from).file(first).unwrap(),
+        born: 0,
+    };
+    (w.left, w.error) = (left, error);
+    let mut m = Move::new(1, id, names.clone(), story.from, to);
+    let (mut changes, mut seen, mut frozen, mut home) = (0, 0, false, story.from);
+    let mut step = m.start();
+    let outcome = loop {
+        if w.dead {
+            return Played {
+                world: w,
+                expected,
+                outcome: None,
+            };
+        }
+        let answer = match step {
+            Step::Call(call) => {
+                if matches!(call, Call::Create(..)) {
+                    seen = changes;
+                }
+                let write = story.writes
+                    && matches!(&call, Call::Copy(_, _, at) if *at > 0)
+                    && changes == 0;
+                if write {
+                    assert!(!frozen);
+                    w.user_writes(home, first, b"what they wrote since");
+                    expected = b"what they wrote since".to_vec();
+                    changes += 1;
+                }
+                carry_out(&mut w, &call)
+            }
+            Step::Freeze => {
+                frozen = true;
+                Ok(Answer::Frozen(names.clone(), changes != seen))
+            }
+            Step::Thaw => {
+                frozen = false;
+                Ok(Answer::Done)
+            }
+            Step::Swap(_) => {
+                (frozen, home) = (false, to);
+                // Writers go on at once, and sync what they wrote.
+                w.user_writes(home, first, b"and after it had moved");
+                expected = b"and after it had moved".to_vec();
+                Ok(Answer::Done)
+            }
+            Step::End(outcome) => break outcome,
+        };
+        step = m.next(answer);
+    };
+    if !matches!(outcome, Outcome::Stuck(_)) && !w.dead {
+        // Life goes on where the file is now.
+        w.user_writes(home, first, b"later");
+        expected = b"later".to_vec();
+        if story.again && outcome == Outcome::Done {
+            let n = w.disk(home).now[first];
+            assert!(matches!(n, Entry::File(_)));
+            w.disk(home).change(Change(vec![(first.to_vec(), None)]));
+            w.user_syncs_dirs(home, first);
+            w.user_file(story.from, first, b"another");
+            expected = b"another".to_vec();
+        }
+    }
+    Played {
+        world: w,
+        expected,
+        outcome: Some(outcome),
+    }
+}
+
+fn verify(w: &World, story: Story, expected: &[u8]) -> Result<(), String> {
+    let mut inodes = BTreeSet::new();
+    for name in story.names {
+        let path = name.as_bytes();
+        let at: Vec<usize> = (0..2)
+            .filter(|t| w.disks[*t].file(path).is_some())
+            .collect();
+        let [t] = at[..] else {
+            return Err(format!("{name} is on tiers {at:?}"));
+        };
+        let n = w.disks[t].file(path).unwrap();
+        inodes.insert((t, n));
+        let inode = &w.disks[t].inodes[&n];
+        if inode.now.data != expected {
+            let text = String::from_utf8_lossy(&inode.now.data);
+            return Err(format!(
+                "{name} holds {text:?} instead of {:?}",
+                String::from_utf8_lossy(expected)
+            ));
+        }
+        if inode.now.attributes != 7 {
+            return Err(format!("{name} lost its attributes"));
+        }
+    }
+    if inodes.len() != 1 {
+        return Err("hard links were parted".into());
+    }
+    for d in &w.disks {
+        if let Some(p) = d.now.keys().find(|p| [TEMPS, INTENTS].contains(&parent(p))) {
+            return Err(format!("left over: {}", String::from_utf8_lossy(p)));
+        }
+    }
+    Ok(())
+}
+
+/// Recovery, cut off after each of its calls, then whole.
+fn recover_anyhow(played: &Played, story: Story, mode: u64) -> Result<(), String> {
+    let mut w = played.world.clone();
+    w.power_comes_back(mode);
+    for cut in 0..200 {
+        let mut again = w.clone();
+        again.left = Some(cut);
+        let whole = recover(&mut again).is_ok();
+        let again_mode = if cut % 2 == 0 { mode } else { 1 - mode.min(1) };
+        if !whole {
+            again.power_comes_back(again_mode);
+            recover(&mut again).map_err(|e| format!("recovery fails: {e}"))?;
+        }
+        again.power_comes_back(1);
+        verify(&again, story, &played.expected)
+            .map_err(|e| format!("recovery cut at {cut}: {e}"))?;
+        if whole {
+            return Ok(());
+        }
+    }
+    Err("recovery does not end".into())
+}
+
+/// Power lost after each call, in all ways.
+fn all_crashes() -> Result<u32, String> {
+    let mut runs = 0;
+    for story in STORIES {
+        for left in 0..400 {
+            let played = play(story, Some(left), false);
+            for mode in 0..8 {
+                let mut played = Played {
+                    world: played.world.clone(),
+                    expected: played.expected.clone(),
+                    outcome: played.outcome,
+                };
+                played.world.seed = 0x9e37_79b9 + mode * 7919 + u64::from(left);
+                recover_anyhow(&played, story, mode)
+                    .map_err(|e| format!("{story:?}, crash at call {left}, way {mode}: {e}"))?;
+                runs += 1;
+            }
+            if let Some(outcome) = played.outcome {
+                if outcome != Outcome::Done {
+                    return Err(format!("{story:?}: {outcome:?}"));
+                }
+                break;
+            }
+        }
+    }
+    Ok(runs)
+}
+
+#[test]
+fn power_lost_after_every_call() {
+    let runs = all_crashes().unwrap();
+    assert!(runs > 500, "{runs}");
+}
+
+#[test]
+fn an_error_at_every_call() {
+    for story in STORIES {
+        for left in 0..400 {
+            let played = play(story, Some(left), true);
+            for mode in 0..4 {
+                let at = format!(
+                    "{story:?}, error at call {left}, way {mode}, {:?}",
+                    played.outcome
+                );
+                recover_anyhow(&played, story, mode)
+                    .map_err(|e| format!("{at}: {e}"))
+                    .unwrap();
+            }
+            if played.world.left.is_some() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn torn_and_void_intents_are_left_alone() {
+    use isotherm_files::intent::{Op, encode};
+    for cut in [0usize, 3, 30, 61] {
+        let mut w = World::new();
+        w.user_file(0, b"f", b"precious");
+        let id = Id {
+            ino: w.disk(0).file(b"f").unwrap(),
+            born: 0,
+        };
+        let missing = Id { ino: 99, born: 0 };
+        let ops = [
+            Op::Rename(missing, At::new(1, join(TEMPS, b"m1")), b"f".to_vec()),
+            Op::Unlink(id, At::new(0, "f")),
+        ];
+        let mut bytes = encode(&ops);
+        if cut == 3 {
+            // Of its length, but not what was written.
+            bytes = encode(&ops[1..]);
+            *bytes.last_mut().unwrap() ^= 1;
+            w.write(&At::new(0, join(INTENTS, b"m0")), &bytes).unwrap();
+            assert_eq!(recover(&mut w).unwrap().dropped, 1);
+            assert_eq!(w.disk(0).file(b"f"), Some(id.ino), "spoilt");
+        }
+        let bytes = if cut == 0 {
+            &bytes[..]
+        } else {
+            &bytes[..bytes.len() - cut]
+        };
+        w.write(&At::new(0, join(INTENTS, b"m1")), bytes).unwrap();
+        assert_eq!(recover(&mut w).unwrap().dropped, 1);
+        assert_eq!(w.disk(0).file(b"f"), Some(id.ino), "cut {cut}");
+    }
+}
+
+#[test]
+fn every_rule_is_needed() {
+    use Mutant::*;
+    let mut missed = Vec::new();
+    for mutant in [
+        SkipCopySync,
+        SkipTempDirSync,
+        SkipIntentSync,
+        SkipIntent,
+        TrustOldCopy,
+        MoveOneName,
+        ForgetTargetSync,
+        SkipAncestors,
+        ForgetAttributes,
+        UnlinkFirst,
+    ] {
+        choose(Some(mutant));
+        let caught = std::panic::catch_unwind(|| all_crashes().is_err()).unwrap_or(true);
+        choose(None);
+        if !caught {
+            missed.push(mutant);
+        }
+    }
+    for mutant in [TrustTornIntent, TrustVoidIntent] {
+        choose(Some(mutant));
+        let caught = std::panic::catch_unwind(torn_and_void_intents_are_left_alone).is_err();
+        choose(None);
+        if !caught {
+            missed.push(mutant);
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
+}

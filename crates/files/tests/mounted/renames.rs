@@ -1,0 +1,127 @@
+//! Names that change over tiers, and what a file system may refuse.
+
+use crate::world::{World, run};
+use isotherm_files::fuse::Io;
+use isotherm_files::mover::Outcome;
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use std::fs;
+use std::path::Path;
+
+fn with(a: &Path, b: &Path, flags: RenameFlags) -> Result<(), Errno> {
+    renameat_with(CWD, a, CWD, b, flags)
+}
+
+/// Files and directories on every pair of three tiers: replaced, exchanged, kept; then the same is shown after the next mount.
+#[test]
+fn names_change_places_over_three_tiers() {
+    let Some(mut w) = World::with_tiers(3, |_| {}, Io::Cached) else {
+        return;
+    };
+    let read = |w: &World, p: &str| fs::read_to_string(w.at(p)).unwrap();
+    let mut expected = Vec::new();
+    for (a, b) in (0..3u8).flat_map(|a| (0..3u8).map(move |b| (a, b))) {
+        let d = format!("d{a}{b}");
+        fs::create_dir(w.at(&d)).unwrap();
+        let file = |n: &str, tier: u8| {
+            let path = format!("{d}/{n}");
+            fs::write(w.at(&path), format!("{n}{a}{b}")).unwrap();
+            assert_eq!(w.send(&path, tier), Outcome::Done);
+            w.at(&path)
+        };
+        let (x, y) = (file("x", a), file("y", b));
+        let (u, v) = (file("u", a), file("v", b));
+        let kept = with(&x, &y, RenameFlags::NOREPLACE);
+        assert_eq!(kept, Err(Errno::EXIST));
+        with(&x, &y, RenameFlags::EXCHANGE).unwrap();
+        fs::rename(&u, &v).unwrap();
+        // A directory with files on both tiers, over an empty one, and exchanged with a file.
+        for (n, tier) in [("s/one", a), ("s/two", b), ("t/three", b)] {
+            fs::create_dir_all(w.at(&format!("{d}/{}", &n[..1]))).unwrap();
+            file(n, tier);
+        }
+        fs::create_dir(w.at(&format!("{d}/empty"))).unwrap();
+        fs::rename(w.at(&format!("{d}/s")), w.at(&format!("{d}/empty"))).unwrap();
+        with(&w.at(&format!("{d}/t")), &v, RenameFlags::EXCHANGE).unwrap();
+        let gone = with(&u, &v, RenameFlags::EXCHANGE);
+        assert_eq!(gone, Err(Errno::NOENT));
+        for (path, text) in [
+            ("x", "y"),
+            ("y", "x"),
+            ("t", "u"),
+            ("v/three", "t/three"),
+            ("empty/one", "s/one"),
+            ("empty/two", "s/two"),
+        ] {
+            expected.push((format!("{d}/{path}"), format!("{text}{a}{b}")));
+        }
+    }
+    let whiteout = with(&w.at("d00/x"), &w.at("d00/z"), RenameFlags::WHITEOUT);
+    assert_eq!(whiteout, Err(Errno::INVAL));
+    for (path, text) in &expected {
+        assert_eq!(read(&w, path), *text, "{path}");
+    }
+    assert_eq!(w.ask("", "check")["ok"], true, "{}", w.ask("", "check"));
+    w.unmount();
+    w.mount();
+    for (path, text) in &expected {
+        assert_eq!(read(&w, path), *text, "{path} after a mount");
+    }
+}
+
+/// What is made nameless is refused in a way that programs know; mappings, locks, copies in the kernel and rewound listings work on every
+/// tier.
+#[test]
+fn odd_calls_work_or_are_refused() {
+    let Some(w) = World::with_tiers(3, |_| {}, Io::Cached) else {
+        return;
+    };
+    let nameless = rustix::fs::open(w.at(""), OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR);
+    assert_eq!(nameless.unwrap_err(), Errno::OPNOTSUPP);
+    for tier in 0..3u8 {
+        fs::write(w.at("f"), vec![b'f'; 100_000]).unwrap();
+        assert_eq!(w.send("f", tier), Outcome::Done);
+        run(
+            "python3 - <<'P'
+import fcntl, mmap, os, struct, subprocess, sys
+f = open('f', 'r+b')
+m = mmap.mmap(f.fileno(), 100000)
+m[50000:50005] = b'mapped'[:5]; m.flush()
+assert os.pread(f.fileno(), 5, 50000) == b'mappe'
+os.pwrite(f.fileno(), b'WRITE', 60000)
+assert m[60000:60005] == b'WRITE'
+m.close()
+# Another process sees the lock, whole and in part, by both calls.
+probe = '''import fcntl, sys
+f = open(\"f\", \"r+b\")
+try: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, int(sys.argv[1])); print(\"free\")
+except BlockingIOError: print(\"held\")'''
+fcntl.lockf(f, fcntl.LOCK_EX, 10, 100)
+ask = lambda at: subprocess.run([sys.executable, '-c', probe, str(at)], capture_output=True, text=True).stdout.strip()
+assert (ask(105), ask(200)) == ('held', 'free')
+flock = subprocess.run(['flock', '-n', '-x', 'f', 'true']).returncode
+assert flock == 0
+fcntl.flock(f, fcntl.LOCK_SH)
+assert subprocess.run(['flock', '-n', '-x', 'f', 'true']).returncode == 1
+assert subprocess.run(['flock', '-n', '-s', 'f', 'true']).returncode == 0
+# Copies in the kernel: same and other offsets, into a file with a hole.
+g = open('g', 'w+b'); g.truncate(300000)
+assert os.copy_file_range(f.fileno(), g.fileno(), 50000, 50000, 50000) == 50000
+n = os.copy_file_range(f.fileno(), g.fileno(), 20000, 50000, 200000)
+g.flush(); assert os.pread(g.fileno(), 5, 50000) == b'mappe' and os.pread(g.fileno(), 5, 200000) == b'mappe'
+assert os.lseek(g.fileno(), 100001, os.SEEK_DATA) >= 100001
+h = open('hole', 'w+b'); h.truncate(1 << 20); os.pwrite(h.fileno(), b'x', 1 << 19); h.flush()
+assert os.lseek(h.fileno(), 0, os.SEEK_DATA) == 1 << 19 and os.lseek(h.fileno(), 0, os.SEEK_HOLE) == 0
+P
+rm f g hole",
+            &w.at(""),
+        );
+    }
+    // A listing that is rewound shows what was made since, also if it was empty.
+    fs::create_dir(w.at("empty")).unwrap();
+    let mut list = rustix::fs::Dir::read_from(fs::File::open(w.at("empty")).unwrap()).unwrap();
+    assert_eq!(list.by_ref().count(), 2);
+    fs::write(w.at("empty/new"), "").unwrap();
+    list.rewind();
+    assert_eq!(list.count(), 3);
+}

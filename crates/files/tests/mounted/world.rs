@@ -1,0 +1,108 @@
+//! Two directories (or more) as tiers, mounted.
+
+use isotherm_files::fuse::Io;
+use isotherm_files::mount::{Mounted, Options, mount};
+use isotherm_files::mover::Outcome;
+use isotherm_files::store::Settings;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+pub(crate) struct World {
+    // Unmounted before the directories go.
+    pub(crate) mounted: Option<Mounted>,
+    pub(crate) root: PathBuf,
+    pub(crate) settings: Settings,
+    pub(crate) io: Io,
+    pub(crate) _dir: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn new(change: impl FnOnce(&mut Settings), io: Io) -> Option<World> {
+        World::with_tiers(2, change, io)
+    }
+    /// Two tiers are `fast` and `slow`, a third is `middle`.
+    pub(crate) fn with_tiers(
+        tiers: usize,
+        change: impl FnOnce(&mut Settings),
+        io: Io,
+    ) -> Option<World> {
+        if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
+            println!("SKIPPED: needs /dev/fuse and root");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let names = if tiers == 2 {
+            &["fast", "slow"][..]
+        } else {
+            &["fast", "middle", "slow"]
+        };
+        for d in names.iter().chain(&["mnt"]) {
+            fs::create_dir(root.join(d)).unwrap();
+        }
+        let mut settings = Settings {
+            tiers: names.iter().map(|n| root.join(n)).collect(),
+            moves: false,
+            // The disk below may be as full as it likes.
+            marks: (100, 100),
+            ..Settings::default()
+        };
+        change(&mut settings);
+        let mut world = World {
+            mounted: None,
+            root,
+            settings,
+            io,
+            _dir: dir,
+        };
+        world.mount();
+        Some(world)
+    }
+    pub(crate) fn mount(&mut self) {
+        let options = Options {
+            io: self.io,
+            threads: 4,
+            allow_other: true,
+            read_only: false,
+        };
+        self.mounted = Some(mount(&self.settings, &self.root.join("mnt"), &options).unwrap());
+    }
+    pub(crate) fn unmount(&mut self) {
+        let mounted = self.mounted.take().unwrap();
+        mounted.unmount(Duration::from_secs(60)).unwrap();
+    }
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.root.join("mnt").join(path)
+    }
+    pub(crate) fn on(&self, tier: &str, path: &str) -> PathBuf {
+        self.root.join(tier).join(path)
+    }
+    pub(crate) fn send(&self, path: &str, to: u8) -> Outcome {
+        let store = &self.mounted.as_ref().unwrap().store;
+        let node = store.cat().find(path.as_bytes()).unwrap();
+        store.move_file(node, to)
+    }
+    pub(crate) fn ask(&self, path: &str, what: &str) -> serde_json::Value {
+        let store = &self.mounted.as_ref().unwrap().store;
+        let node = store.cat().find(path.as_bytes()).unwrap();
+        serde_json::from_slice(&isotherm_files::control::answer(store, node, what).unwrap())
+            .unwrap()
+    }
+}
+
+pub(crate) fn run(script: &str, dir: &Path) {
+    let out = Command::new("sh")
+        .arg("-ec")
+        .arg(script)
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    assert!(
+        out.status.success(),
+        "{script}: {}{}",
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr)
+    );
+}

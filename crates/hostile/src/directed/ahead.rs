@@ -1,0 +1,98 @@
+//! Rounds that begin before anybody asks for a FLUSH: which FLUSH they may answer.
+
+use super::stage::{Shape, Stage, nothing};
+use isotherm_core::engine::Mutant;
+use isotherm_core::policy::Uses;
+use isotherm_core::store::open::Mode;
+use isotherm_core::{DeviceOp, MemberId, Nanos, OpKind};
+
+fn is_flush(op: &DeviceOp) -> bool {
+    op.kind == OpKind::Flush && op.member == MemberId(1)
+}
+
+/// A volume that knows the extents 1 and 2, and that has seen `flushes` FLUSHes come right after a write.
+fn sure(mutant: Option<Mutant>, uses: Uses, after: u16, flushes: u32) -> Result<Stage, String> {
+    let shape = Shape {
+        slots: vec![10, 30],
+        ..Shape::default()
+    };
+    let mut s = Stage::with(mutant, &shape, |p| p.flush_ahead = after)?;
+    s.uses(uses);
+    for e in [1, 2] {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    s.close(None)?;
+    s.open()?;
+    for _ in 0..flushes {
+        s.write(1, (0, 8))?;
+        s.flush()?;
+    }
+    Ok(s)
+}
+
+fn begins_ahead(s: &Stage) -> Result<(), String> {
+    if s.flies(is_flush) {
+        Ok(())
+    } else {
+        Err(String::from("the scene has no round that began ahead"))
+    }
+}
+
+/// A write ends after the flush of a round that began ahead was issued: the FLUSH that comes next asks for another one.
+pub(super) fn late_write(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = sure(mutant, Uses::Copies, 2, 2)?;
+    s.hold(is_flush);
+    s.write(1, (0, 8))?;
+    begins_ahead(&s)?;
+    s.write(2, (0, 8))?;
+    let flush = s.send_flush()?;
+    if s.answer(flush).is_some() {
+        return Err(String::from("a FLUSH is answered before any flush ended"));
+    }
+    s.release()?;
+    if s.answer(flush) != Some(Ok(())) {
+        return Err(String::from("a FLUSH is not answered"));
+    }
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// A round begins ahead although a record is due: the FLUSH that meets it is answered when the record is durable, too.
+pub(super) fn new_extent(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = sure(mutant, Uses::Homes, 1, 1)?;
+    // From the first record of such a session on the mirror may lag, and is owed nothing.
+    s.write(4, (0, 8))?;
+    s.flush()?;
+    s.hold(is_flush);
+    s.write(3, (0, 8))?;
+    begins_ahead(&s)?;
+    s.send_flush()?;
+    s.release()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// The primary alone has the record of a new home when a round begins ahead: the FLUSH that meets it is not answered before the
+/// mirror has it, too.
+pub(super) fn silent_mirror(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = sure(mutant, Uses::Copies, 2, 4)?;
+    s.write(3, (0, 8))?;
+    s.pass(Nanos::from_secs(6))?;
+    s.hold(is_flush);
+    s.write(1, (0, 8))?;
+    begins_ahead(&s)?;
+    s.send_flush()?;
+    s.release()?;
+    s.lose_power(nothing);
+    s.gone = true;
+    let without = |epoch| Mode::Degraded {
+        epoch,
+        accept_loss: false,
+    };
+    s.try_open(without, None)
+        .map_err(|e| format!("without the primary: {e}"))?;
+    s.verify()
+}

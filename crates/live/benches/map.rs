@@ -1,0 +1,185 @@
+//! What one request costs the engine on maps of different sizes, with pages as they come and with huge ones.
+//!
+//! ```text
+//! cargo bench -p isotherm-live --bench map -- [rounds=3] [requests=2000000] [largest=100000000]
+//! ```
+//!
+//! The whole engine (submit, device operation, completion, reply) over a world that completes at once. Every extent has a home, and
+//! 4 KiB reads go to random extents: one at a time, or 32 that arrive together, whose rows are then fetched together
+//! (`isotherm_core::run`). `linear` and `lru`: a policy that keeps nothing of an extent, and one that keeps a list.
+
+use isotherm_core::engine::Params;
+use isotherm_core::policy::build;
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::superblock::{MemberEntry, Shape};
+use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
+use isotherm_core::{
+    Effect, Engine, ExtentId, MemberId, Nanos, Request, RequestOp, Slot, Tag, TierId,
+};
+use isotherm_live::volume::ask_for_huge;
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::time::Instant;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// A sparse image for metadata.
+#[derive(Default)]
+struct Ram(HashMap<(u8, u64), Vec<u8>>);
+
+impl Media for Ram {
+    fn read(&mut self, m: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
+        for (i, b) in buf.chunks_mut(4096).enumerate() {
+            match self.0.get(&(m.0, offset + i as u64 * 4096)) {
+                Some(d) => b.copy_from_slice(d),
+                None => b.fill(0),
+            }
+        }
+        Ok(())
+    }
+    fn write(&mut self, m: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError> {
+        for (i, b) in buf.chunks(4096).enumerate() {
+            if b.iter().any(|x| *x != 0) {
+                self.0.insert((m.0, offset + i as u64 * 4096), b.to_vec());
+            }
+        }
+        Ok(())
+    }
+    fn flush(&mut self, _m: MemberId) -> Result<(), MediaError> {
+        Ok(())
+    }
+}
+
+/// An engine whose extents all have a home, in a random order of slots.
+fn engine(policy: &str, extents: u32) -> Outcome<Engine> {
+    let area = MetaArea::for_volume(extents, 16, 64 << 30);
+    let entry = |i: u8, slots: u32| MemberEntry {
+        uuid: [i; 16],
+        tier: TierId(i),
+        slots,
+        data_offset: 128 << 30,
+        bytes: 1 << 50,
+        ..MemberEntry::default()
+    };
+    let shape = Shape {
+        extent_shift: 16,
+        block_shift: 12,
+        extents,
+        area,
+    };
+    let members = vec![entry(0, extents / 4), entry(1, extents)];
+    let sb = Superblock::new([1; 16], 1, shape, members);
+    let mut ram = Ram::default();
+    format(&mut ram, &sb).map_err(|e| format!("format: {e:?}"))?;
+    let found: Vec<_> = (0..2)
+        .map(|i| {
+            let mut block = vec![0; 4096];
+            ram.read(MemberId(i), 0, &mut block).ok()?;
+            Superblock::decode(&block).ok()
+        })
+        .collect();
+    let mode = Mode::ReadWrite { epoch: 2 };
+    let mut opened = open(&mut ram, &found, mode).map_err(|e| format!("open: {e}"))?;
+    // The rows alone, as recovery loads them: reads ask for nothing else.
+    let first = opened.space.geo.tier_slots(TierId(1)).start;
+    for e in 0..extents {
+        let slot = first + (u64::from(e) * 2_654_435_761 % u64::from(extents)) as u32;
+        opened.space.map.load(ExtentId(e), Some(Slot(slot)));
+    }
+    let policy = build(policy, std::iter::empty()).map_err(|e| format!("{e:?}"))?;
+    Ok(Engine::new(opened, policy, Params::default()))
+}
+
+/// Reads at random extents, `together` at a time: nanoseconds a request.
+fn reads(e: &mut Engine, now: &mut u64, seed: &mut u64, requests: u32, together: u32) -> f64 {
+    let bytes = u64::from(e.space().geo.extents) << 16;
+    let (mut out, mut next, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
+    let begun = Instant::now();
+    for _ in 0..requests / together {
+        *now += 1000;
+        let at = Nanos(*now);
+        offsets.clear();
+        for _ in 0..together {
+            *seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            offsets.push(((*seed >> 20) % bytes) & !4095);
+        }
+        if together > 1 {
+            offsets.iter().for_each(|&o| e.expect(o));
+        }
+        for &offset in &offsets {
+            let read = Request {
+                tag: Tag(0),
+                op: RequestOp::Read,
+                offset,
+                len: 4096,
+                fua: false,
+                class: 0,
+            };
+            e.submit(at, read, &mut out);
+        }
+        while !out.is_empty() {
+            for effect in out.drain(..) {
+                if let Effect::Start(op) = effect {
+                    e.complete(at, op.id, Ok(op.len), &mut next);
+                }
+            }
+            std::mem::swap(&mut out, &mut next);
+        }
+    }
+    begun.elapsed().as_secs_f64() * 1e9 / f64::from(requests)
+}
+
+/// A line for `bench/performance.py`, where it asked for it.
+fn keep(case: &str, of: &str, round: u32, value: f64) -> Outcome<()> {
+    println!("{case:<24} {of:<34} {value:>8.1}");
+    let Some(path) = std::env::var_os("BENCH_KEEP") else {
+        return Ok(());
+    };
+    let mut file = File::options().append(true).create(true).open(path)?;
+    writeln!(file, "{case}\t{of}\t{round}\t{value:.2}")?;
+    Ok(())
+}
+
+fn main() -> Outcome<()> {
+    let (mut rounds, mut requests, mut largest) = (3, 2_000_000, 100_000_000);
+    // Cargo adds `--bench`.
+    for word in std::env::args().skip(1).filter(|w| w != "--bench") {
+        match word.split_once('=') {
+            Some(("rounds", n)) => rounds = n.parse()?,
+            Some(("requests", n)) => requests = n.parse::<u32>()?.max(1000),
+            Some(("largest", n)) => largest = n.parse()?,
+            _ => return Err("usage: map [rounds=N] [requests=N] [largest=EXTENTS]".into()),
+        }
+    }
+    for round in 1..=rounds {
+        for extents in [10_000, 1_000_000, 100_000_000] {
+            for policy in ["linear", "lru"] {
+                if extents > largest {
+                    continue;
+                }
+                let mut e = engine(policy, extents)?;
+                let (mut now, mut seed) = (e.space().geo.extents.into(), 42);
+                let case = format!("{extents} extents, {policy}");
+                for pages in ["pages as they come", "huge pages"] {
+                    if pages == "huge pages" && ask_for_huge(&e.space().map) == 0 {
+                        continue;
+                    }
+                    reads(&mut e, &mut now, &mut seed, requests / 10, 1);
+                    for together in [1, 32] {
+                        let ns = reads(&mut e, &mut now, &mut seed, requests, together);
+                        keep(&case, &format!("{together} together, {pages}"), round, ns)?;
+                    }
+                }
+                if round == 1 {
+                    let memory = e.memory();
+                    println!("{case}: {:.2} bytes an extent", memory.per_extent(extents));
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! How many queues the kernel has, and the memory that their entries want.
+
+use super::LARGEST;
+
+/// Memory for payloads as long as there are few processors.
+const MEMORY: usize = 16 << 20;
+/// With more processors the ring is not used: it wants an entry for each.
+const MOST_QUEUES: usize = 256;
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+
+/// Bytes of payload memory that the ring wants on this machine; 0: do not use it.
+pub(crate) fn memory() -> usize {
+    match queues() {
+        0 => 0,
+        n if n > MOST_QUEUES => 0,
+        n => n * per_queue(n) * LARGEST as usize,
+    }
+}
+
+pub(super) fn per_queue(queues: usize) -> usize {
+    (MEMORY / LARGEST as usize / queues).max(1)
+}
+
+/// Processors that this machine may ever have, each of which has a queue.
+pub(super) fn queues() -> usize {
+    std::fs::read_to_string(POSSIBLE).map_or(0, |list| count(list.trim()))
+}
+
+/// How many numbers are in a list like `0-3,8`; 0 if it is none.
+pub(super) fn count(list: &str) -> usize {
+    let mut sum = 0;
+    for part in list.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        match (from.parse::<usize>(), to.parse::<usize>()) {
+            (Ok(from), Ok(to)) if from <= to => sum += to - from + 1,
+            _ => return 0,
+        }
+    }
+    sum
+}

@@ -1,0 +1,98 @@
+//! Front ends on the engine's own thread: from a descriptor, or from entries in its ring.
+
+use super::ring::{self, RingSource};
+use super::{UringWorld, WATCH};
+use crate::buffers::Pool;
+use io_uring::{opcode, types};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a [`Source`] says after it was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Everything there was is taken: call again when the descriptor is readable.
+    Empty,
+    /// It could not take more just now: call again after the next events.
+    Busy,
+    /// Never call again.
+    Ended,
+}
+
+/// Takes requests from a descriptor on the engine's own thread and hands them to the port.
+pub trait Source: Send {
+    /// What to watch for input.
+    fn fd(&self) -> RawFd;
+    /// Take what is there; must not block.
+    fn receive(&mut self) -> Watch;
+}
+
+/// A source that wants memory is asked again so often: who gives memory back on another thread rings no bell.
+pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+impl UringWorld {
+    /// Calls `source` on this thread whenever its descriptor is readable.
+    pub fn add_source(&mut self, source: Box<dyn Source>) {
+        // The place of one that ended can be taken: it ends while it is called, and then nothing watches for it.
+        match self.sources.iter_mut().find(|s| s.0.is_none()) {
+            Some(place) => *place = (Some(source), true),
+            None => self.sources.push((Some(source), true)),
+        }
+        self.woken = true;
+    }
+
+    /// Memory for the payload of a [`RingSource`], of which the ring knows. `None`: this ring takes none.
+    pub(crate) fn ring_memory(&self) -> Option<Arc<Pool>> {
+        self.arena.ring.clone().filter(|_| self.ring.is_wide())
+    }
+
+    /// Puts what `source` has into the ring, from now on, and tells it what comes back. Only where there is
+    /// [`UringWorld::ring_memory`].
+    pub(crate) fn add_ring_source(&mut self, source: Box<dyn RingSource>) {
+        match self.ring_sources.iter_mut().find(|s| s.is_none()) {
+            Some(place) => *place = Some(source),
+            None => self.ring_sources.push(Some(source)),
+        }
+        self.woken = true;
+    }
+
+    /// Puts what ring sources have into the ring.
+    pub(super) fn take_from_ring_sources(&mut self) {
+        for i in 0..self.ring_sources.len() {
+            let Some(mut source) = self.ring_sources[i].take() else {
+                continue;
+            };
+            source.put(&mut |number, entry| {
+                let entry = entry.user_data(ring::name(i, number));
+                // SAFETY: what it points to stays until it comes back: see `RingSource`.
+                while !unsafe { self.ring.push_wide(&entry) } {
+                    self.enter(0, None);
+                }
+            });
+            self.ring_sources[i] = (!source.is_over()).then_some(source);
+        }
+    }
+
+    pub(super) fn call_sources(&mut self) {
+        for i in 0..self.sources.len() {
+            if !self.sources[i].1 {
+                continue;
+            }
+            let Some(mut source) = self.sources[i].0.take() else {
+                continue;
+            };
+            let how = source.receive();
+            if how == Watch::Empty {
+                let entry =
+                    opcode::PollAdd::new(types::Fd(source.fd()), libc::POLLIN as u32).build();
+                self.push(&entry.user_data(WATCH + i as u64));
+            }
+            self.sources[i].1 = how == Watch::Busy;
+            self.sources[i].0 = (how != Watch::Ended).then_some(source);
+        }
+    }
+
+    pub(super) fn has_busy_source(&self) -> bool {
+        self.sources.iter().any(|s| s.1)
+    }
+}

@@ -1,0 +1,136 @@
+//! How a world begins: its ring, the ring's workers, its memory.
+
+use super::beat::Beat;
+use super::look::Look;
+use super::ring::Ring;
+use super::{Command, MemberState, UringWorld, faults};
+use crate::buffers::Arena;
+use crate::config::IoConfig;
+use crate::device::Device;
+use crate::error::{Error, ErrorKind};
+use crate::inbox::Inbox;
+use crate::paced::Pacer;
+use crate::requests::Table;
+use crate::stamp::Stamp;
+use io_uring::{opcode, squeue, types};
+use isotherm_core::Nanos;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a world is made of.
+pub(crate) struct Parts {
+    pub devices: Arc<Vec<Option<Device>>>,
+    pub pacers: Vec<Option<Pacer>>,
+    pub arena: Arc<Arena>,
+    pub inbox: Arc<Inbox<Command>>,
+    pub block: u32,
+    pub base: Nanos,
+    /// Claimed on this member.
+    pub stamp: Option<(Stamp, usize)>,
+}
+
+/// The process could not become an I/O flusher.
+pub(crate) static NOT_A_FLUSHER: AtomicBool = AtomicBool::new(false);
+
+/// Make the ring's kernel workers now, one of each kind, and no more later. An I/O flusher's allocations never wait for
+/// write-back; without that right, making a worker in the middle of the work can wait for dirty pages that only this very
+/// thread can write back (seen as a hang with writer and server in one small memory group). The last worker of a kind does
+/// not end when idle. The price: what the kernel cannot start at once (flushes, writes into holes) is done one at a time.
+fn bind_workers(ring: &mut Ring, fds: &[RawFd]) -> io::Result<()> {
+    ring.submitter().register_iowq_max_workers(&mut [1, 1])?;
+    let mut waiting = 0;
+    for (i, _) in fds.iter().enumerate().filter(|(_, fd)| **fd >= 0) {
+        let flush = opcode::Fsync::new(types::Fixed(i as u32))
+            .build()
+            .flags(squeue::Flags::ASYNC);
+        // SAFETY: a flush names a registered file and no memory.
+        if unsafe { ring.push(&flush) } {
+            waiting += 1;
+        }
+    }
+    while waiting > 0 {
+        ring.submitter().submit_and_wait(1)?;
+        waiting -= ring.completion().count().min(waiting);
+    }
+    Ok(())
+}
+
+impl UringWorld {
+    /// On the thread that will run it: the ring belongs to its maker.
+    pub(crate) fn new(parts: Parts, io: &IoConfig) -> Result<UringWorld, Error> {
+        let refused = |e: io::Error| {
+            Error::new(
+                ErrorKind::System,
+                format!(
+                    "io_uring is not available ({e}): use Linux 5.11 or later and see the sysctl kernel.io_uring_disabled"
+                ),
+            )
+        };
+        let mut ring = Ring::new(io.queue_depth).map_err(refused)?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(refused(io::ErrorKind::Unsupported.into()));
+        }
+        let fds: Vec<RawFd> = parts
+            .devices
+            .iter()
+            .map(|d| d.as_ref().map_or(-1, |d| d.file.as_raw_fd()))
+            .collect();
+        ring.submitter().register_files(&fds).map_err(refused)?;
+        if NOT_A_FLUSHER.load(Ordering::Relaxed) {
+            bind_workers(&mut ring, &fds).map_err(refused)?;
+        }
+        let region = libc::iovec {
+            iov_base: parts.arena.region.base().cast(),
+            iov_len: parts.arena.region.bytes(),
+        };
+        // SAFETY: the region lives as long as `arena`, which is dropped after the ring. Where locked memory is limited the
+        // plain operations do the same, slower.
+        let fixed = unsafe { ring.submitter().register_buffers(&[region]) }.is_ok();
+        let mut pacers = parts.pacers.into_iter();
+        let members: Vec<MemberState> = parts
+            .devices
+            .iter()
+            .map(|d| MemberState {
+                fd: d.as_ref().map(|d| d.file.as_raw_fd()),
+                is_block: d.as_ref().is_some_and(|d| d.is_block),
+                pacer: pacers.next().flatten(),
+                keep: d.as_ref().and_then(faults::size_to_keep),
+                ..MemberState::default()
+            })
+            .collect();
+        parts.inbox.adopt();
+        let mut world = UringWorld {
+            ring,
+            fixed,
+            inbox: parts.inbox,
+            devices: parts.devices,
+            paced: members.iter().any(|m| m.pacer.is_some()),
+            members,
+            flights: Vec::with_capacity(1024),
+            free: Vec::with_capacity(1024),
+            requests: Table::new(parts.block, Arc::clone(&parts.arena.own)),
+            ready: Vec::with_capacity(64),
+            cqes: Vec::with_capacity(256),
+            sources: Vec::new(),
+            ring_sources: Vec::new(),
+            reclassified: VecDeque::new(),
+            slow: Arc::default(),
+            start: Instant::now(),
+            base: parts.base,
+            seen: parts.base,
+            look: Look::new(Duration::from_micros(io.spin_us.into())),
+            woken: false,
+            refusing: false,
+            fault: None,
+            looked: parts.base,
+            beat: parts.stamp.map(|(stamp, member)| Beat::new(stamp, member)),
+            arena: parts.arena,
+        };
+        world.watch_bell();
+        Ok(world)
+    }
+}

@@ -184,10 +184,7 @@ impl Live {
                     Value::Null
                 },
             ),
-            (
-                "qos",
-                self.on_engine(|e, w| classes::promised(e, w.now()))?.into(),
-            ),
+            ("qos", self.promised()?),
             ("front_ends", json!(self.fronts.lock().names())),
             ("pid", json!(std::process::id())),
             ("program", json!(crate::PROGRAM)),
@@ -345,6 +342,12 @@ impl Live {
         outcome.map_err(|e| format!("policy: {text}: {e}"))?;
         self.keep_config(|config| text.clone_into(&mut config.policy))?;
         Ok(json!({"policy": text, "params": params, "copies": copies}))
+    }
+
+    /// What classes are promised and how that is kept.
+    fn promised(&self) -> Result<Value, String> {
+        let rows = self.on_engine(|e, w| classes::promised(e, w.now()))?;
+        Ok(rows.into())
     }
 
     /// Promise classes something, and keep that for the next start.

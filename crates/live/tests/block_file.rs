@@ -1,7 +1,6 @@
 //! The block file on a real mount: system calls in, port requests out, and a real file system on top.
 //!
 //! Needs root and `/dev/fuse`; without them each test says so and passes.
-
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -250,6 +249,7 @@ fn engine(dir: &Path) -> Server {
         ..MemberConfig::default()
     };
     let config = VolumeConfig {
+        qos: Vec::new(),
         name: "engine".into(),
         uuid: None,
         extent: Size(65536),

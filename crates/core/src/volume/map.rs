@@ -54,6 +54,8 @@ pub struct ExtentMap {
     dirty: u32,
     valid: Valid,
     partial: Marks,
+    /// Extents that may be partial at once, before an engine fills them with zeros instead.
+    partial_max: u32,
     held: Marks,
     blocks: usize,
     mapped: u32,
@@ -75,10 +77,16 @@ impl ExtentMap {
             dirty: 0,
             valid: Valid::new(geo.extents as usize, blocks),
             partial: Marks::new(geo.extents),
+            partial_max: ExtentMap::partial_most(geo),
             held: Marks::new(geo.extents),
             blocks,
             mapped: 0,
         }
+    }
+    /// Extents of a volume of that shape that may be partly valid at once: all of a small one; of a large one as many as have room for
+    /// their bitmaps in one byte for each extent, or in 32 MiB if that is more.
+    pub fn partial_most(geo: &Geometry) -> u32 {
+        Valid::most(geo.extents.into(), geo.blocks_per_extent().into()) as u32
     }
     /// Extents of the volume.
     pub fn extents(&self) -> u32 {
@@ -243,6 +251,16 @@ impl ExtentMap {
     pub fn is_partial(&self, e: ExtentId) -> bool {
         self.partial.get(e)
     }
+    /// Is there room for the bitmap of one more extent that is partly valid? Nothing fails where there is none; it is the engine that
+    /// keeps to it, so that memory stays bounded (recovery does not: what was partial stays so).
+    #[inline]
+    pub fn has_bitmap_room(&self) -> bool {
+        self.partial.count < self.partial_max
+    }
+    /// So many extents may be partly valid at once, if that is less than the map would allow.
+    pub fn limit_partial(&mut self, most: u32) {
+        self.partial_max = self.partial_max.min(most);
+    }
     /// How many extents from `e` on (at most `most`) have a home, every block valid, and no copy?
     pub fn plain_run(&self, e: ExtentId, most: u32) -> u32 {
         let to = self.rows.len().min(e.0 as usize + most as usize) as u32;
@@ -340,6 +358,16 @@ impl ExtentMap {
         r.last_low = us as u32;
         r.last_high = (us >> 32) as u16;
     }
+    /// The first extent from `from` on with a home that has a copy, or was used at `since` or later.
+    pub fn next_used(&self, from: ExtentId, since: Nanos) -> Option<ExtentId> {
+        let us = since.0 / 1000;
+        let used = |r: &Row| {
+            let last = u64::from(r.last_low) | u64::from(r.last_high) << 32;
+            r.place != UNMAPPED && (last >= us || self.behind(r.place).is_some())
+        };
+        let n = self.rows.get(from.0 as usize..)?.iter().position(used)?;
+        Some(ExtentId(from.0 + n as u32))
+    }
     /// The policy's 16 bits.
     #[inline]
     pub fn stat(&self, e: ExtentId) -> u16 {
@@ -362,7 +390,7 @@ impl ExtentMap {
         (r.last_low, r.last_high, r.stat) = (0, 0, 0);
     }
     /// Bytes that a map of so many extents needs, `fast` slots being on the faster tiers: before any extent is partly valid, and
-    /// with every extent partly valid and a copy in each of these slots.
+    /// with as many of them partly valid as may be and a copy in each of these slots.
     pub fn estimate(extents: u64, fast: u64, blocks_per_extent: u64) -> (u64, u64) {
         let (least, most) = Valid::estimate(extents, blocks_per_extent);
         let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;

@@ -8,10 +8,14 @@
 //! | `ahead.rs` | rounds that begin before anybody asks for a FLUSH |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
+//! | `farewells.rs` | sessions that end without a checkpoint |
+//! | `fills.rs` | zeros where there is no room for bitmaps |
 
 mod ahead;
 mod copies;
 mod ends;
+mod farewells;
+mod fills;
 mod recovery;
 mod rounds;
 mod stage;
@@ -26,7 +30,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 29] = [
+pub const SCENES: [(&str, Scene); 36] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -89,6 +93,13 @@ pub const SCENES: [(&str, Scene); 29] = [
         copies::discarded_under_clean,
     ),
     ("a dirty cache that is gone", copies::dirty_cache_gone),
+    ("a round while zeros are written", fills::round_during_fill),
+    ("a FLUSH behind zeros", fills::flush_behind_fill),
+    ("changes while zeros are written", fills::change_during_fill),
+    ("a discard that writes zeros", fills::discard_writes_zeros),
+    ("zeros that a device refuses", fills::fill_fails),
+    ("an end without a checkpoint", farewells::keeps_the_cache),
+    ("an end with too much to say", farewells::too_much_to_say),
 ];
 
 /// Plays all scenes in order: the first that goes wrong, and how. A scene that ends in an assertion of the engine went wrong.

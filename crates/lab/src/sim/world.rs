@@ -21,11 +21,14 @@ use isotherm_models::{Counters as DeviceCounters, DeviceModel, ModelOp};
 use super::feed::{Feed, Want};
 use super::observe::{Observer, Totals, device_counters};
 use super::phases::Phases;
+use super::rest::Rest;
 use super::setup::TimeMode;
 use super::spread::Spread;
+pub(crate) use super::sums::{ClassSum, Mark, Sums};
 use super::{Watch, digest::Digest};
 use crate::LabError;
 pub(crate) use device::Device;
+use sums::totals;
 pub(crate) use sums::{ClassSum, Mark, Sums};
 
 /// Requests in the volume at once when the trace's clock drives. More wait outside; their latency counts all the same.
@@ -82,6 +85,8 @@ pub(crate) struct World<'a> {
     in_flight: usize,
     places: usize,
     warm_up: u64,
+    /// Between the warm-up and what counts.
+    pub rest: Rest,
     submitted: u64,
     /// How many were when the clock of the real world was looked at last.
     watched: u64,
@@ -133,6 +138,7 @@ impl<'a> World<'a> {
             in_flight: 0,
             places,
             warm_up,
+            rest: Rest::default(),
             submitted: 0,
             watched: 0,
             warm: None,
@@ -191,7 +197,11 @@ impl<'a> World<'a> {
                 return Ok(Next::Wait(Some(Nanos(self.now))));
             }
             let mut next = due.min(wake);
-            if self.in_flight < self.places {
+            let warming = self.submitted < self.warm_up;
+            let rested = self.rest.until(self.now, warming, self.in_flight);
+            if rested > self.now {
+                next = next.min(rested);
+            } else if self.in_flight < self.places {
                 match self.feed.peek(|offset| engine.expect(offset))? {
                     Some(want) => {
                         let want = *want;
@@ -483,15 +493,5 @@ impl isotherm_core::World for World<'_> {
             }
             Effect::Patch { .. } => {}
         }
-    }
-}
-
-fn totals(c: &Counters) -> Totals {
-    Totals {
-        accesses: c.accesses,
-        hits: c.tier_hits[0],
-        up: c.promotions.done,
-        down: c.demotions.done,
-        migrated: c.migrated_bytes,
     }
 }

@@ -13,11 +13,13 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::RequestOp;
 
 use super::Options;
+use super::answers::answer;
+pub(super) use super::answers::errno;
+use crate::mutants::{LiveMutant, broken};
 use crate::port::{Completion, Port};
-use ranges::answer;
 
 const ROOT: INodeNo = INodeNo::ROOT;
 const FILE: INodeNo = INodeNo(2);
@@ -124,16 +126,6 @@ impl Volume {
     /// Bytes of `offset..offset + len` inside the volume.
     fn inside(&self, offset: u64, len: u64) -> u64 {
         len.min(self.size.saturating_sub(offset))
-    }
-}
-
-pub(super) fn errno(error: IoError) -> Errno {
-    match error {
-        IoError::Io => Errno::EIO,
-        IoError::NoSpace => Errno::ENOSPC,
-        IoError::Invalid => Errno::EINVAL,
-        IoError::ReadOnly => Errno::EROFS,
-        IoError::Gone => Errno::ENODEV,
     }
 }
 
@@ -276,7 +268,7 @@ impl Filesystem for Volume {
         let mut buffer = self.port.buffer(offset, len);
         buffer.copy_from_slice(&data[..len as usize]);
         // `O_SYNC` contains `O_DSYNC`; the kernel adds it for `RWF_DSYNC` and `RWF_SYNC` too.
-        let fua = flags.0 & libc::O_DSYNC != 0;
+        let fua = flags.0 & libc::O_DSYNC != 0 && !broken(LiveMutant::DropDsyncFlag);
         let done = move |result, _buffer| match result {
             Ok(()) => reply.written(len),
             Err(error) => reply.error(errno(error)),
@@ -311,6 +303,9 @@ impl Filesystem for Volume {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        if broken(LiveMutant::AnswerFsync) {
+            return reply.ok();
+        }
         let done = move |result, _buffer| answer(reply, result);
         self.port.submit(
             RequestOp::Flush,

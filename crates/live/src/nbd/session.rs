@@ -12,7 +12,6 @@
 //! ```
 
 mod lent;
-mod owed;
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
@@ -22,12 +21,13 @@ use std::time::{Duration, Instant};
 use isotherm_core::RequestOp;
 
 use super::outbox::{Outbox, Reply, Tail};
+use super::owed::{Owed, failed, succeeded};
 use super::proto::{Close, Command, Connection, Event, Export, Limits, MAX_UNIT, Request};
 use super::socket;
+use crate::mutants::{LiveMutant, broken};
 use crate::port::{Buffer, Completion, Port, Share};
 use crate::server::Handle;
 use lent::lend;
-use owed::{Owed, failed, succeeded};
 
 /// Received bytes at once: sixteen 4 KiB writes with their headers.
 const INPUT_BYTES: usize = 68 << 10;
@@ -209,7 +209,15 @@ impl Session {
             };
             match outcome {
                 Ok(true) => {}
-                Ok(false) => return Some(End::Eof),
+                Ok(false) => {
+                    if let Some(half) = self
+                        .writing
+                        .take_if(|_| broken(LiveMutant::WriteHalfPayload))
+                    {
+                        self.submit(half.request, RequestOp::Write, Some(half.buffer));
+                    }
+                    return Some(End::Eof);
+                }
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => return Some(End::Stalled),
                 Err(_) => return Some(End::Lost),
             }
@@ -435,14 +443,16 @@ impl Session {
                 });
                 return;
             }
-            Command::Flush => RequestOp::Flush,
+            Command::Flush if !broken(LiveMutant::AnswerNbdFlush) => RequestOp::Flush,
             _ if len == 0 => {
                 self.outbox.answer(succeeded(&request.ticket, None));
                 return;
             }
             Command::Read | Command::Cache => RequestOp::Read,
-            Command::Trim => RequestOp::Discard,
-            Command::WriteZeroes { keep } => RequestOp::WriteZeroes { keep },
+            Command::Flush | Command::Trim => RequestOp::Discard,
+            Command::WriteZeroes { keep } => RequestOp::WriteZeroes {
+                keep: keep && !broken(LiveMutant::FreeKeptZeroes),
+            },
             Command::Write => {
                 let buffer = self.buffer(offset, len);
                 let slow = Duration::from_secs(u64::from(len) / PAYLOAD_RATE);
@@ -469,14 +479,10 @@ impl Session {
         } = request;
         self.outbox.begin();
         let data_bytes = (command == Command::Read).then_some(len);
-        let owed = Owed {
-            ticket,
-            outbox: Arc::clone(&self.outbox),
-            data_bytes,
-            paid: false,
-        };
+        let owed = Owed::new(ticket, Arc::clone(&self.outbox), data_bytes);
         let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
         // A connection carries no class: classifiers know better, by address.
+        let fua = fua && !broken(LiveMutant::DropNbdFua);
         self.port.submit(op, offset, len, fua, 0, buffer, done);
     }
 }

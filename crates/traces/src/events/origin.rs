@@ -265,16 +265,20 @@ impl Origin {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
         let more = p.flush_ahead != 0;
-        if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() || more {
+        if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() || p.kept_writes || more
+        {
             for b in budgets(p) {
                 put_option(&mut out, b);
             }
         }
-        if !p.costs.is_empty() || more {
+        if !p.costs.is_empty() || p.kept_writes || more {
             put(&mut out, p.costs.len() as u64);
             for n in p.costs.iter().flat_map(|c| cost(*c)) {
                 put(&mut out, n);
             }
+        }
+        if p.kept_writes || more {
+            out.push(u8::from(p.kept_writes));
         }
         if more {
             put(&mut out, u64::from(p.flush_ahead));
@@ -339,6 +343,9 @@ impl Origin {
                 .collect::<Result<_, Bad>>()?;
         }
         if !c.is_empty() {
+            params.kept_writes = flag(&mut c)?;
+        }
+        if !c.is_empty() {
             params.flush_ahead = c.narrow()?;
         }
         if !c.is_empty() {
@@ -397,8 +404,12 @@ mod tests {
             costs: vec![cost_of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), Cost::SLOW],
             ..all.clone()
         };
+        let kept = Params {
+            kept_writes: true,
+            ..costs.clone()
+        };
         let without = origin(all.clone()).encode().len();
-        for params in [base, all, one, costs] {
+        for params in [base, all, one, costs, kept] {
             let bytes = origin(params.clone()).encode();
             assert!(
                 bytes.starts_with(&plain)
@@ -408,8 +419,9 @@ mod tests {
             let back = back.expect("what was written is read").params;
             assert_eq!(format!("{back:?}"), format!("{params:?}"));
             for short in plain.len() + 1..bytes.len() {
-                // Without costs it is whole, too.
-                let whole = short == without && !params.costs.is_empty();
+                // Without costs it is whole, too, and without what stands behind them.
+                let whole = (short == without && !params.costs.is_empty())
+                    || (short + 1 == bytes.len() && params.kept_writes);
                 assert_eq!(
                     Origin::decode(&bytes[..short]).is_ok(),
                     whole,

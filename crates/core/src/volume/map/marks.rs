@@ -8,7 +8,7 @@ use crate::units::ExtentId;
 pub(super) struct Marks {
     pub(super) bits: Bits,
     extents: u32,
-    count: u32,
+    pub(super) count: u32,
 }
 
 impl Marks {

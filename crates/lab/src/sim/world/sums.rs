@@ -1,5 +1,6 @@
 //! What the virtual world adds up, and its state at the moments between which figures count.
 
+use crate::sim::observe::Totals;
 use isotherm_core::stats::{Counters, Histogram};
 use isotherm_models::{Counters as DeviceCounters, Wear};
 
@@ -34,4 +35,15 @@ pub(crate) struct Mark {
     pub counters: Counters,
     pub devices: Vec<DeviceCounters>,
     pub wear: Vec<Wear>,
+}
+
+/// What the series shows of the engine's counters.
+pub(super) fn totals(c: &Counters) -> Totals {
+    Totals {
+        accesses: c.accesses,
+        hits: c.tier_hits[0],
+        up: c.promotions.done,
+        down: c.demotions.done,
+        migrated: c.migrated_bytes,
+    }
 }

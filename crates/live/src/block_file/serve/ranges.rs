@@ -1,45 +1,17 @@
 //! Whole ranges of the block file: discards and zeroing (`fallocate`), what is allocated (`lseek`).
 
-use super::{Volume, errno};
+use super::Volume;
+use crate::block_file::answers::Pieces;
 use crate::port::Completion;
 use fuser::{Errno, ReplyEmpty};
-use isotherm_core::{IoError, RequestOp};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use isotherm_core::RequestOp;
+use std::sync::Arc;
 
 /// A discard or zeroing is cut into pieces of at most this many bytes, a multiple of every logical block.
 const PIECE: u64 = 1 << 30;
 
 /// Runs of allocation status asked for at a time.
 const RUNS: usize = 256;
-
-/// One reply for a range request that was cut into pieces.
-struct Pieces {
-    left: AtomicU32,
-    state: Mutex<(Option<ReplyEmpty>, Result<(), IoError>)>,
-}
-
-impl Pieces {
-    fn done(&self, result: Result<(), IoError>) {
-        // Nothing panics under the lock; even then the reply is whole.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.1.is_ok() {
-            state.1 = result;
-        }
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(reply) = state.0.take()
-        {
-            answer(reply, state.1);
-        }
-    }
-}
-
-pub(super) fn answer(reply: ReplyEmpty, result: Result<(), IoError>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
 
 impl Volume {
     /// `fallocate`: a hole is a discard; zeroing keeps the space.
@@ -66,11 +38,7 @@ impl Volume {
         let mut cuts = vec![offset];
         cuts.extend((offset / PIECE + 1..end.div_ceil(PIECE)).map(|n| n * PIECE));
         cuts.push(end);
-        let state = Mutex::new((Some(reply), Ok(())));
-        let pieces = Arc::new(Pieces {
-            left: AtomicU32::new(cuts.len() as u32 - 1),
-            state,
-        });
+        let pieces = Arc::new(Pieces::new(reply, cuts.len() as u32 - 1));
         for cut in cuts.windows(2) {
             let pieces = Arc::clone(&pieces);
             let done = Completion::new(move |result, _buffer| pieces.done(result));

@@ -25,7 +25,7 @@ cleanup() {
     trap - EXIT INT TERM
     for name in $servers; do
         [ ! -f "$scratch/$name.loop" ] || losetup -d "$(cat "$scratch/$name.loop")"
-        [ ! -f "$scratch/$name.toml" ] || { sleep 0.3; "$target/isotherm" stop "$scratch/$name"; }
+        [ ! -f "$scratch/$name.pid" ] || { sleep 0.3; "$target/isotherm" stop "$scratch/$name" || kill "$(cat "$scratch/$name.pid")"; }
     done >/dev/null 2>&1
     wait
     fuse_ring_as_before
@@ -46,6 +46,7 @@ for name in $servers; do
         esac
         mkdir "$scratch/$name.mnt"
         "$target/isotherm" serve "$scratch/$name" --block-file "$scratch/$name.mnt" >"$scratch/$name.out" 2>&1 &
+        echo $! >"$scratch/$name.pid"
         tries=0
         until grep -q ready "$scratch/$name.out"; do
             tries=$((tries + 1))

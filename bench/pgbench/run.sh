@@ -34,7 +34,7 @@ cleanup() {
         [ ! -f "$scratch/$name/data/postmaster.pid" ] || as_postgres "$pg/pg_ctl" -D "$scratch/$name/data" -m immediate stop
         ! mountpoint -q "$scratch/$name" || umount "$scratch/$name"
         [ ! -f "$scratch/$name.loop" ] || losetup -d "$(cat "$scratch/$name.loop")"
-        [ ! -f "$scratch/$name.toml" ] || { sleep 0.3; "$target/isotherm" stop "$scratch/$name"; }
+        [ ! -f "$scratch/$name.pid" ] || { sleep 0.3; "$target/isotherm" stop "$scratch/$name" || kill "$(cat "$scratch/$name.pid")"; }
     done >/dev/null 2>&1
     wait
     fuse_ring_as_before
@@ -56,6 +56,7 @@ device() {
         esac
         mkdir "$scratch/$1.mnt"
         "$target/isotherm" serve "$scratch/$1" --block-file "$scratch/$1.mnt" >"$scratch/$1.out" 2>&1 &
+        echo $! >"$scratch/$1.pid"
         tries=0
         until grep -q ready "$scratch/$1.out"; do
             tries=$((tries + 1))

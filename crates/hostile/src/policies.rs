@@ -111,6 +111,7 @@ impl Run {
         if rng.one_in(6) {
             p.moves_max = Some(1 + rng.below(3) as u16);
         }
+        p.flush_ahead = [0, 1, 1, 2][(self.s.seed % 4) as usize];
         p.kept_writes = rng.one_in(4);
         p.flush_ahead = [0, 1, 1, 2][(self.s.seed % 4) as usize];
         // Few bitmaps, or none: slots are filled with zeros instead.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::IoConfig;
 use crate::device::OpenHow;
 use crate::inbox::Done;
 use crate::port::Completion;

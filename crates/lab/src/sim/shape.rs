@@ -269,6 +269,8 @@ impl Shape {
             move_buffers: Params::buffers_for(1 << self.shift).max(asked),
             unread_metadata: true,
             counter_every: None,
+            // Between a reply and the next request of a trace lies no way through a front end that a flush could fill.
+            flush_ahead: 0,
             learn_classes: true,
             costs: costs(&drives)?,
             standby_after: drives

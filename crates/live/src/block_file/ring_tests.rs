@@ -119,7 +119,7 @@ fn processors_are_counted_as_the_kernel_lists_them() {
         ("3-1", 0),
         ("x", 0),
     ] {
-        assert_eq!(count(list), n, "{list}");
+        assert_eq!(queues::count(list), n, "{list}");
     }
     assert_eq!((per_queue(2), per_queue(64), per_queue(200)), (32, 1, 1));
 }

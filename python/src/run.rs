@@ -70,6 +70,7 @@ pub fn sim(
         host_w: host_power,
         settings,
         discards,
+        full: false,
         observe: Observe {
             time_bins,
             address_bins,

@@ -112,6 +112,7 @@ impl Cell {
             seed: 0,
             host_w: 0.0,
             discards: true,
+            full: false,
             observe: self.observe,
             settings: Vec::new(),
         })

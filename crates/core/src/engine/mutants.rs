@@ -144,10 +144,12 @@ pub enum Mutant {
     DiscardKeepsCopy,
     /// Blocks whose first write failed count as written.
     TrustFailedWrite,
+    /// A read of blocks that a fill does not carry is served from its buffer.
+    FillServesAll,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 67] = [
+pub const MUTANTS: [Mutant; 68] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -215,6 +217,7 @@ pub const MUTANTS: [Mutant; 67] = [
     Mutant::ActiveAtOnce,
     Mutant::DiscardKeepsCopy,
     Mutant::TrustFailedWrite,
+    Mutant::FillServesAll,
 ];
 
 /// Rules that others imply: nobody can notice their absence. The argument: `docs/on-disk-format.md`, section 8.

@@ -218,6 +218,7 @@ fn one(work: &Work, cell: &Cell) -> Result<Measured, LabError> {
         seed: 0,
         host_w: 0.0,
         discards: true,
+        full: false,
         observe: isotherm_lab::sim::Observe::default(),
         settings: Vec::new(),
     };

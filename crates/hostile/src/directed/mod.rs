@@ -24,7 +24,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 26] = [
+pub const SCENES: [(&str, Scene); 27] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -77,6 +77,7 @@ pub const SCENES: [(&str, Scene); 26] = [
         "a discard while a clean writes",
         copies::discarded_under_clean,
     ),
+    ("a read beside a fill", copies::read_beside_fill),
     ("a dirty cache that is gone", copies::dirty_cache_gone),
 ];
 

@@ -248,6 +248,7 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
         seed: args.seed,
         host_w: args.host_power,
         discards: !args.no_discards,
+        full: args.full,
         observe: Observe {
             time_bins: args.time_bins,
             address_bins: args.address_bins,

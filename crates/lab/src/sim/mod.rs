@@ -393,6 +393,7 @@ fn figures(
         by_class,
         seed: setup.seed,
         warm_up: setup.warm_up,
+        full: setup.full,
         digest: world.digest.text(),
         cost: cost::of(&usage),
         usage: Some(usage),

@@ -167,6 +167,9 @@ pub struct Setup {
     pub host_w: f64,
     /// Discards of the trace free extents (else they are left out, as in hit-only runs).
     pub discards: bool,
+    /// The volume is full from the start: every touched extent has a home where the policy puts first touches. Else an extent gets its
+    /// home at its first touch, a read included, and that is recorded like any change of the map.
+    pub full: bool,
     /// What to keep beside the totals.
     pub observe: Observe,
     /// Knobs of the engine: budgets and throttles ([`isotherm_core::engine::KNOBS`]).
@@ -192,6 +195,7 @@ impl Setup {
             seed: 0,
             host_w: 0.0,
             discards: true,
+            full: false,
             observe: Observe::default(),
             settings: Vec::new(),
         })

@@ -13,8 +13,8 @@ const CLEAN_LOOKS: u32 = 256;
 const FEW: usize = 4;
 const ROUND: usize = 2;
 /// Of 256 gaps that lasted so long, how many must go on for as long as a batch takes: while less than half of flash is dirty, and else.
-const MOST: u32 = 200;
-const HALF: u32 = 100;
+const MOST: u32 = 230;
+const HALF: u32 = 200;
 /// Of the writes that find the slow device with nothing to do, one in so many goes there.
 const PROBES: u32 = 16;
 
@@ -118,8 +118,7 @@ impl Benefit {
         let so_far = view.load(view.slowest()).quiet;
         let mut n = room.min((CLEANS + ROUND) as u64);
         while n > 0 {
-            // In the order of addresses they take about half as long as at random.
-            let more = Nanos(n * each / 2);
+            let more = Nanos(n * each);
             match self.gaps.chance(so_far, more) {
                 Some(c) if c < enough => n = n * 2 / 3,
                 _ => break,

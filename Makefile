@@ -7,7 +7,7 @@ PROPTEST_RNG_SEED ?= 20261122
 # No test program may run for ever; see scripts/run-suite.
 LIMITED = --config 'target."cfg(all())".runner="$(CURDIR)/scripts/run-suite"'
 
-.PHONY: build demo test check soak soak-kill9 soak-kills soak-power soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps
+.PHONY: build demo test check soak soak-kill9 soak-kills soak-fronts soak-power soak-fuzz vm-test vm-boot dist report-check python-test python-check deny msrv bare-metal fmt doc bench deps site web-check
 
 build:
 	$(CARGO) build --release -p isotherm
@@ -27,6 +27,7 @@ deps:
 test: deps
 	$(CARGO) fmt --all --check
 	scripts/tidy
+	scripts/site --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	rm -f target/suites-run-twice
@@ -48,10 +49,14 @@ soak:
 soak-kill9:
 	ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture
 
-# kill -9 a hundred times under sqlite on ext4, raw durable writes and PostgreSQL, with changes of policy (root)
+# kill -9 a hundred times under sqlite on ext4 and on XFS, raw durable and flushed writes (NBD) and PostgreSQL, with changes of policy (root)
 soak-kills:
-	ISOTHERM_KILLS=100 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture a_database
+	ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture --test-threads=1 a_database
 	ISOTHERM_KILLS=10 $(CARGO) test --locked -p isotherm --test postgres -- --nocapture
+
+# kill -9 twenty times under each front end of this machine; ublk: scripts/vm-ublk in a guest (root, for the loop device)
+soak-fronts:
+	ISOTHERM_KILLS=20 $(CARGO) test --locked -p isotherm --test front_ends -- --nocapture kills
 
 # The power fails under the real world; members drop what was not flushed (root)
 soak-power:
@@ -78,6 +83,15 @@ vm-boot:
 report-check:
 	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium
 	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm-report --test report_browser -- --nocapture
+
+# The web view in a real browser, clicked through under load; pictures to look at stay in target/tmp
+web-check:
+	@[ "$$(id -u)" -ne 0 ] || scripts/install-deps chromium fio
+	ISOTHERM_NEED_CHROMIUM=1 $(CARGO) test --locked -p isotherm --test service -- --nocapture web::the_page_works
+
+# The documentation as a site in target/site, with mdBook
+site:
+	scripts/site
 
 # The Python package as users get it: built and installed by pip, its tests (a dask cluster among them), the example. Not in
 # `test`: built cold it takes longer than three minutes, and it needs an interpreter and a package index;

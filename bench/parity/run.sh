@@ -1,12 +1,16 @@
 #!/bin/sh
-# A live volume with paced members and the lab at the same work, closed loop: elapsed time side by side. For linux-mysql.load,
-# for postmark as the block file saw it (recorded first; needs root, FUSE, loop devices and postmark), and for traces given.
+# A live volume with paced members and the lab at the same work, closed loop: elapsed time and energy side by side. For
+# linux-mysql.load, for postmark as the block file saw it (recorded first; needs root, FUSE, loop devices and postmark), and for
+# traces given.
 #
 #   bench/parity/run.sh [TRACE…]      LIMIT=8000 requests, DEPTH=8 in flight, POLICY=greendm,PT=16, ISOTHERM=the program
 #
 # Both play what `demo --save-trace` writes: writes that fill the volume and a flush (untimed), the requests, a flush. Devices, sizes, policy
-# and depth are those of the demo. What remains different: live, the filling takes no model time and the queue between client
-# and engine some microseconds a request; requests that overlap one in flight wait for it there, not in the lab.
+# and depth are those of the demo. The lab's volume is a new one (`--new-volume`): live, what is filled first lies side by side on
+# the disk, and not where the trace has it. The moves that filling sets off end before the requests begin (`--rest`): live,
+# filling takes no model time. What remains different: the queue between client and engine takes some microseconds a request;
+# requests that overlap one in flight wait for it live, and not in the lab. A row that lasts less than 5 s measures the machine
+# and not the volume: it is said and not compared.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 isotherm=${ISOTHERM:-$here/target/release/isotherm}
@@ -25,14 +29,15 @@ trap 'exit 1' INT TERM
 # row SETUP KEY: of the live run.
 row() { jq -r --arg s "$1" --arg k "$2" '.rows[] | select(.setup == $s) | .[$k]' "$work/live.json"; }
 
-# lab FILL POLICY TIER…: elapsed seconds of the requests behind the filling.
+# lab FILL POLICY TIER…: the requests behind the filling, into lab.json.
 lab() {
     fill=$1 how=$2
     shift 2
     "$isotherm" sim "$work/t.parquet" --policy "$how" "$@" --extent 64K --time closed --depth "$depth" \
-        --warm-up "$fill" --json="$work/lab.json"
-    jq -r '(if type == "array" then .[0] else . end).elapsed_s' "$work/lab.json"
+        --warm-up "$fill" --rest 2 --json="$work/lab.json" 2>/dev/null
 }
+# of KEY: of that run.
+of() { jq -r --arg k "$1" '(if type == "array" then .[0] else . end)[$k]' "$work/lab.json"; }
 
 compare() {
     name=$1
@@ -43,15 +48,21 @@ compare() {
     # The writes, and the flush behind them.
     fill=$(($(row hdd working_set_bytes) / 65536 + 1))
     flash=$(row hybrid flash_bytes)
+    disk=$(($(row hybrid volume_bytes) - flash))
     for setup in hdd hybrid ssd; do
-        live=$(row $setup elapsed_s)
         case $setup in
-        hdd) sim=$(lab "$fill" linear --tier "$hdd" --standby "$standby") ;;
-        ssd) sim=$(lab "$fill" linear --tier "$ssd") ;;
-        *) sim=$(lab "$fill" "$policy" --tier "$ssd:$flash" --tier "$hdd" --standby "0,$standby") ;;
+        hdd) lab "$fill" linear --tier "$hdd" --standby "$standby" ;;
+        ssd) lab "$fill" linear --tier "$ssd" ;;
+        *) lab "$fill" "$policy" --tier "$ssd:$flash" --tier "$hdd:$disk" --new-volume --standby "0,$standby" ;;
         esac
-        awk -v n="$name" -v s=$setup -v l="$live" -v m="$sim" \
-            'BEGIN { printf "%-16s %-8s live %9.2f s   lab %9.2f s   lab/live %5.3f\n", n, s, l, m, m / l }'
+        awk -v n="$name" -v s=$setup -v l="$(row $setup elapsed_s)" -v m="$(of elapsed_s)" -v lj="$(row $setup energy_j)" \
+            -v mj="$(of energy_j)" -v lu="$(row $setup promotions)" -v ld="$(row $setup demotions)" -v mu="$(of promotions)" \
+            -v md="$(of demotions)" 'BEGIN {
+                printf "%-16s %-7s live %8.2f s %8.1f J   lab %8.2f s %8.1f J   ", n, s, l, lj, m, mj
+                if (l < 5) printf "too short to compare"
+                else printf "lab/live %5.3f s %5.3f J", m / l, mj / lj
+                printf "   moves %d up %d down, lab %d up %d down\n", lu, ld, mu, md
+            }'
     done
 }
 
@@ -65,7 +76,8 @@ postmark_trace() {
         sleep 0.1
     done
     mkfs.ext4 -q -F "$work/block/v"
-    mount -o loop "$work/block/v" "$work/fs"
+    # Every write of a file goes to the disk at once: else postmark ends in the page cache and a handful of requests is left.
+    mount -o loop,sync "$work/block/v" "$work/fs"
     "$isotherm" record "$work/v" --out "$work/postmark.parquet" 2>"$work/recorded" >/dev/null &
     recorder=$!
     until grep -q recording "$work/recorded"; do sleep 0.1; done

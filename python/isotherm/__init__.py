@@ -4,7 +4,7 @@
     run = isotherm.sim("web.spc.zst", "greendm,PT=2", fast_size="10%")
     run["elapsed_s"], run["energy_j"]
 
-``sim`` plays one trace, ``sweep`` a grid, ``read_trace`` gives a trace as an Arrow table. A policy is a preset's name or
+``sim`` plays one trace, ``compare`` policies side by side, ``sweep`` a grid, ``read_trace`` gives a trace as an Arrow table. A policy is a preset's name or
 an object with ``on_access(view, access)``.
 """
 
@@ -12,18 +12,23 @@ import json as _json
 
 from . import _native
 from ._native import Access, Action, Error, Trace, View, __version__
-from ._sim import sim
+from ._show import Comparison, Curve, Run
+from ._sim import compare, sim
 from ._sweep import Summary, sweep
 from ._trace import open_trace, read_trace, trace_info
 
 __all__ = [
     "Access",
     "Action",
+    "Comparison",
+    "Curve",
     "Error",
+    "Run",
     "Summary",
     "Trace",
     "View",
     "__version__",
+    "compare",
     "devices",
     "formats",
     "generators",

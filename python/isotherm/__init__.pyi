@@ -1,6 +1,6 @@
 from concurrent.futures import Executor
 from os import PathLike
-from typing import Any, Callable, Iterable, Literal, Mapping, Optional, Protocol, Sequence, Union
+from typing import Any, Callable, Iterable, Literal, Mapping, Optional, Protocol, Sequence, Union, overload
 
 import pyarrow
 
@@ -8,6 +8,8 @@ __version__: str
 
 _Path = Union[str, "PathLike[str]"]
 _Size = Union[int, str]
+# A path, a generator's name, or a table: a DataFrame, an Arrow table, a dict of columns.
+_Trace = Union[_Path, "Trace", Mapping[str, Any], Any]
 _Progress = Callable[[int, int], object]
 _Actions = Union[None, "Action", Iterable["Action"]]
 _Place = Union[None, int, tuple[Literal["slot"], int]]
@@ -111,6 +113,21 @@ class Trace:
     def info(self) -> str: ...
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
+class Run(dict[str, Any]):
+    """The figures of one run."""
+
+class Curve(list[Run]):
+    """A run for each size of the fast tier."""
+
+    def points(self) -> list[tuple[int, float]]: ...
+    def table(self) -> pyarrow.Table: ...
+
+class Comparison(dict[str, Any]):
+    """Policies side by side, with one device alone and with what no policy can beat."""
+
+    def table(self) -> pyarrow.Table: ...
+    def page(self, file: Optional[_Path] = None) -> str: ...
+
 class Summary(list[dict[str, Any]]):
     """Results of a sweep, in the order of the grid."""
 
@@ -120,8 +137,9 @@ class Summary(list[dict[str, Any]]):
     failed: list[str]
     def table(self) -> pyarrow.Table: ...
 
+@overload
 def sim(
-    trace: Union[_Path, Sequence[_Path]],
+    trace: Union[_Trace, Sequence[_Trace]],
     policy: Union[str, Policy],
     *,
     fast_size: Optional[_Size] = None,
@@ -133,9 +151,15 @@ def sim(
     depth: Optional[int] = None,
     accelerate: Optional[float] = None,
     warm_up: int = 0,
+    new_volume: bool = False,
+    rest: float = 0.0,
     limit: Optional[int] = None,
     seed: int = 0,
     hit_only: bool = False,
+    sample: Optional[float] = None,
+    flash: Optional[Literal["preconditioned", "fresh", "ideal"]] = None,
+    over_provisioning: Optional[float] = None,
+    span: Optional[_Size] = None,
     host_power: float = 0.0,
     standby: Sequence[float] = (),
     settings: Optional[Mapping[str, float]] = None,
@@ -146,7 +170,69 @@ def sim(
     skip_bad: int = 0,
     block_bytes: Optional[int] = None,
     progress: Optional[_Progress] = None,
-) -> dict[str, Any]: ...
+) -> Run: ...
+@overload
+def sim(
+    trace: Union[_Trace, Sequence[_Trace]],
+    policy: str,
+    *,
+    fast_size: Sequence[_Size],
+    fast: Optional[str] = None,
+    slow: Optional[str] = None,
+    tiers: Optional[Sequence[Union[str, tuple[Optional[str], _Size]]]] = None,
+    extent: _Size = "4K",
+    time: Literal["closed", "trace"] = "closed",
+    depth: Optional[int] = None,
+    accelerate: Optional[float] = None,
+    warm_up: int = 0,
+    new_volume: bool = False,
+    rest: float = 0.0,
+    limit: Optional[int] = None,
+    seed: int = 0,
+    hit_only: bool = False,
+    sample: Optional[float] = None,
+    flash: Optional[Literal["preconditioned", "fresh", "ideal"]] = None,
+    over_provisioning: Optional[float] = None,
+    span: Optional[_Size] = None,
+    host_power: float = 0.0,
+    standby: Sequence[float] = (),
+    settings: Optional[Mapping[str, float]] = None,
+    discards: bool = True,
+    time_bins: int = 0,
+    address_bins: int = 0,
+    format: Optional[str] = None,
+    skip_bad: int = 0,
+    block_bytes: Optional[int] = None,
+    progress: Optional[_Progress] = None,
+) -> Curve: ...
+def compare(
+    trace: _Trace,
+    policies: Union[str, Sequence[str]],
+    *,
+    fast_size: Optional[_Size] = None,
+    fast: Optional[str] = None,
+    slow: Optional[str] = None,
+    tiers: Optional[Sequence[Union[str, tuple[Optional[str], _Size]]]] = None,
+    extent: _Size = "4K",
+    time: Literal["closed", "trace"] = "closed",
+    depth: Optional[int] = None,
+    accelerate: Optional[float] = None,
+    warm_up: int = 0,
+    new_volume: bool = False,
+    rest: float = 0.0,
+    limit: Optional[int] = None,
+    hit_only: bool = False,
+    flash: Optional[Literal["preconditioned", "fresh", "ideal"]] = None,
+    over_provisioning: Optional[float] = None,
+    span: Optional[_Size] = None,
+    host_power: float = 0.0,
+    standby: Sequence[float] = (),
+    settings: Optional[Mapping[str, float]] = None,
+    discards: bool = True,
+    format: Optional[str] = None,
+    skip_bad: int = 0,
+    block_bytes: Optional[int] = None,
+) -> Comparison: ...
 def sweep(
     grid: Union[_Path, dict[str, Any], None] = None,
     *,

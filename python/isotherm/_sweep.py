@@ -7,6 +7,7 @@ import tempfile
 
 from . import _native
 from ._native import Error
+from ._show import FIGURES, arrow, figure, flat, table
 from ._sim import sim
 from ._words import path, size, whole
 
@@ -28,19 +29,21 @@ class Summary(list):
 
     def table(self):
         """The single figures as a ``pyarrow.Table``: a row a result, a column a figure of cell and report."""
-        import pyarrow
-
         rows = []
         for r in self:
-            row = {}
-            for k, v in [*r["cell"].items(), *r["report"].items()]:
-                if k == "wear_eu" and v:
-                    row.update({f"wear_eu_{member}": wear for member, wear in v.items()})
-                elif not isinstance(v, (dict, list)):
-                    row.setdefault(k, v)
-            rows.append(row)
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        return pyarrow.table({n: [row.get(n) for row in rows] for n in names})
+            # A cell's word stands where the report has one of the same name.
+            own = {k: v for k, v in r["cell"].items() if not isinstance(v, (dict, list))}
+            rows.append({**own, **{k: v for k, v in flat(r["report"]).items() if k not in own}})
+        return arrow(rows)
+
+    def _repr_html_(self):
+        keys = ("trace", "fast_size", "extent")
+        head = ["policy", *keys, *(name for _, name, _ in FIGURES)]
+        rows = []
+        for r in self:
+            cell, report = r["cell"], r["report"]
+            rows.append([cell["policy"], *(cell[k] for k in keys), *(figure(report, key, form) for key, _, form in FIGURES)])
+        return table(f"{len(self)} runs", head, rows)
 
 
 def run_cell(cell):
@@ -55,7 +58,8 @@ def run_python_cell(cell, make):
     if c["hit_only"]:
         c["depth"] = c["accelerate"] = None
         time = {}
-    report = sim(c["trace"], make(), **{k: c[k] for k in _SAME}, **time)
+    drives = {} if c["hit_only"] else {k: c.get(k) for k in ("flash", "over_provisioning", "span")}
+    report = sim(c["trace"], make(), **{k: c[k] for k in _SAME}, **drives, **time)
     return json.dumps({"cell": c, "args": None, "report": report})
 
 

@@ -3,12 +3,14 @@
 //! ```text
 //!  isotherm.sim ─► run.rs ─► isotherm_lab::sim        policy.rs + view.rs: a Python object as a Policy
 //!  isotherm.sweep ─► sweep.rs: one cell a call; Python spreads them
+//!  memory.rs: tables of Python's as traces
 //!  isotherm.read_trace ─► trace.rs ─► isotherm_traces, out through Arrow's C stream
 //! ```
 //! Results leave as the JSON that `isotherm sim --json` prints. Python's lock is given up while anything runs, and taken for
 //! each call of a policy that is written in Python.
 
 mod lists;
+mod memory;
 mod policy;
 mod run;
 mod sweep;
@@ -41,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use super::policy::Action;
     #[pymodule_export]
-    use super::run::sim;
+    use super::run::{Compared, sim};
     #[pymodule_export]
     use super::sweep::{Runner, Sweep, command, grid};
     #[pymodule_export]

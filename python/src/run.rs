@@ -8,16 +8,21 @@ use std::time::Duration;
 use isotherm_core::policy::Policy;
 use isotherm_lab::LabError;
 use isotherm_lab::policy_spec::PolicySpec;
+use isotherm_lab::sample::Samples;
 use isotherm_lab::sim::{
-    Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, Volumes, Watch,
-    hit_only_file,
+    Begin, Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, Volumes, Watch,
+    hit_only_file, parse_span,
 };
 use isotherm_lab::size::{self, Size};
+use isotherm_models::FlashState;
+use isotherm_traces::Options;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use serde::Deserialize;
 
+use crate::memory::{self, Asked};
 use crate::policy::{PythonPolicy, Raised};
-use crate::trace::{find, options};
+use crate::trace::options;
 use crate::{Error, failed};
 
 /// How often a run looks for Ctrl-C and says how far it is.
@@ -29,107 +34,221 @@ enum Decides {
     Python(PythonPolicy, Raised),
 }
 
-/// Play a trace under a policy; `isotherm.sim` says what the arguments mean. Gives the JSON of `isotherm sim`.
-#[pyfunction]
-#[pyo3(signature = (traces, policy, tiers, *, extent, time, depth, accelerate, warm_up, limit, seed, hit_only, host_power,
-    standby, settings, discards, time_bins, address_bins, format, skip_bad, block_bytes, progress))]
-pub fn sim(
-    py: Python<'_>,
-    traces: Vec<String>,
-    policy: &Bound<'_, PyAny>,
+/// The world of a run as `isotherm/_sim.py` gives it: JSON with these keys.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct World {
     tiers: Vec<(Option<String>, String)>,
-    extent: &str,
-    time: &str,
+    extent: String,
+    time: String,
     depth: Option<u32>,
     accelerate: Option<f64>,
     warm_up: u64,
+    new_volume: bool,
+    rest: f64,
     limit: Option<u64>,
     seed: u64,
     hit_only: bool,
+    sample: Option<f64>,
+    flash: Option<String>,
+    over_provisioning: Option<f64>,
+    span: Option<String>,
     host_power: f64,
     standby: Vec<f64>,
     settings: Vec<(String, f64)>,
     discards: bool,
     time_bins: u32,
     address_bins: u32,
-    format: Option<&str>,
+    format: Option<String>,
     skip_bad: u64,
     block_bytes: Option<u32>,
+}
+
+impl World {
+    fn parse(text: &str) -> PyResult<World> {
+        serde_json::from_str(text).map_err(failed)
+    }
+    fn setup(&self, policy: PolicySpec) -> PyResult<Setup> {
+        let mut setup = Setup {
+            tiers: tiers(&self.tiers, &self.standby)?,
+            extent_bytes: size::extent(&self.extent).map_err(|e| failed(format!("extent: {e}")))?,
+            policy,
+            time: time(&self.time, self.depth, self.accelerate)?,
+            warm_up: self.warm_up,
+            begin: Begin {
+                new_volume: self.new_volume,
+                rest_s: self.rest,
+                full: false,
+            },
+            limit: self.limit,
+            seed: self.seed,
+            host_w: self.host_power,
+            settings: self.settings.clone(),
+            qos: isotherm_core::qos::Spec::default(),
+            discards: self.discards,
+            observe: Observe {
+                time_bins: self.time_bins,
+                address_bins: self.address_bins,
+            },
+        };
+        let flash = self.flash.as_deref().map(FlashState::parse).transpose();
+        let flash = flash.map_err(|e| failed(format!("flash: {e}")))?;
+        setup.set_flash(flash, self.over_provisioning);
+        if let Some(span) = &self.span {
+            setup.set_span(parse_span(span).map_err(|e| failed(format!("span: {e}")))?);
+        }
+        setup.check().map_err(failed)?;
+        Ok(setup)
+    }
+    /// The traces, each a name or columns in memory.
+    fn sources(&self, traces: &[Bound<'_, PyAny>]) -> PyResult<Vec<Asked>> {
+        let format = self.format.as_deref();
+        let options = options(format, self.skip_bad, self.block_bytes, None)?;
+        let limited = Options {
+            limit: self.limit,
+            ..options.clone()
+        };
+        traces
+            .iter()
+            .map(|t| {
+                memory::source(
+                    t,
+                    if t.is_instance_of::<PyString>() {
+                        &options
+                    } else {
+                        &limited
+                    },
+                )
+            })
+            .collect()
+    }
+}
+
+/// Play a trace under a policy with each of these sizes of the fast tier (none: as `world` has it); `isotherm.sim` says what the
+/// arguments mean. Gives a list in JSON, each as `isotherm sim` prints it.
+#[pyfunction]
+pub fn sim(
+    py: Python<'_>,
+    traces: Vec<Bound<'_, PyAny>>,
+    policy: &Bound<'_, PyAny>,
+    world: &str,
+    sizes: Vec<String>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
+    let world = World::parse(world)?;
     let watch = Arc::new(Watch::default());
     let (spec, decides) = decides(policy, &watch)?;
-    let setup = Setup {
-        tiers: self::tiers(&tiers, &standby)?,
-        extent_bytes: size::extent(extent).map_err(|e| failed(format!("extent: {e}")))?,
-        policy: spec,
-        time: self::time(time, depth, accelerate)?,
-        warm_up,
-        limit,
-        seed,
-        host_w: host_power,
-        settings,
-        discards,
-        full: false,
-        observe: Observe {
-            time_bins,
-            address_bins,
-        },
-    };
-    setup.check().map_err(failed)?;
-    let options = options(format, skip_bad, block_bytes, None)?;
-    let files = traces
-        .into_iter()
-        .map(|label| {
-            Ok(TraceFile {
-                path: find(&label)?,
-                options: options.clone(),
-                label,
-            })
-        })
-        .collect::<PyResult<Vec<_>>>()?;
+    let mut setups = vec![world.setup(spec)?];
+    if !sizes.is_empty() {
+        let of = |text: &String| -> PyResult<Setup> {
+            let mut setup = setups[0].clone();
+            setup.tiers[0].size = text
+                .parse::<Size>()
+                .map_err(|e| failed(format!("fast_size: {e}")))?;
+            Ok(setup)
+        };
+        setups = sizes.iter().map(of).collect::<PyResult<_>>()?;
+    }
+    let sources = world.sources(&traces)?;
     let (python, raised) = match decides {
         Decides::Preset => (None, None),
         Decides::Python(p, r) => (Some(Box::new(p) as Box<dyn Policy>), Some(r)),
     };
+    if python.is_some() && (setups.len() > 1 || world.sample.is_some()) {
+        return Err(failed(
+            "policy: one in Python is played once: give one fast_size and no sample",
+        ));
+    }
     let stop = watch.clone();
     let ended = watched(py, &stop, progress.as_ref(), move || {
-        play(&setup, files, python, hit_only, &watch)
+        play(&setups, sources, python, &world, &watch)
     })?;
     // Its own exception explains a run that a policy stopped.
     if let Some(e) = raised.and_then(|r| r.lock().ok()?.take()) {
         return Err(in_policy(py, e));
     }
-    let report = ended.map_err(failed)?;
-    serde_json::to_string(&report).map_err(failed)
+    let reports = ended.map_err(failed)?;
+    serde_json::to_string(&reports).map_err(failed)
 }
 
 fn play(
-    setup: &Setup,
-    mut files: Vec<TraceFile>,
-    policy: Option<Box<dyn Policy>>,
-    hit_only: bool,
+    setups: &[Setup],
+    mut sources: Vec<Asked>,
+    mut policy: Option<Box<dyn Policy>>,
+    world: &World,
     watch: &Watch,
-) -> Result<Report, LabError> {
-    let source: Box<dyn Source> = match files.pop() {
-        Some(one) if files.is_empty() => {
-            if hit_only && policy.is_none() {
-                return hit_only_file(setup, &one, Some(watch));
+) -> Result<Vec<Report>, LabError> {
+    let source: Box<dyn Source> = match sources.pop() {
+        Some(one) if sources.is_empty() => {
+            if let (Asked::File(f), true, None, None) =
+                (&one, world.hit_only, &policy, world.sample)
+            {
+                let run = |s| hit_only_file(s, f, Some(watch));
+                return setups.iter().map(run).collect();
             }
-            Box::new(one)
+            one.boxed()
         }
         last => {
-            let all = files.into_iter().chain(last);
-            Box::new(Volumes::new(
-                all.map(|f| Box::new(f) as Box<dyn Source>).collect(),
-            ))
+            let all = sources.into_iter().chain(last);
+            Box::new(Volumes::new(all.map(Asked::boxed).collect()))
         }
     };
-    let mut run = Run::new(setup, source.as_ref()).watch(watch);
-    if let Some(p) = policy {
-        run = run.policy(p);
+    if let (Some(rate), Some(first)) = (world.sample, setups.first()) {
+        let samples = Samples::read(source.as_ref(), first, rate)?;
+        return setups.iter().map(|s| samples.run(s, Some(watch))).collect();
     }
-    if hit_only { run.hit_only() } else { run.full() }
+    let run = |setup: &Setup| {
+        let mut run = Run::new(setup, source.as_ref()).watch(watch);
+        if let Some(p) = policy.take() {
+            run = run.policy(p);
+        }
+        if world.hit_only {
+            run.hit_only()
+        } else {
+            run.full()
+        }
+    };
+    setups.iter().map(run).collect()
+}
+
+/// Policies side by side, with bounds: see `isotherm.compare`.
+#[pyclass(frozen, module = "isotherm._native")]
+pub struct Compared(isotherm_lab::compare::Comparison);
+
+#[pymethods]
+impl Compared {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        trace: Bound<'_, PyAny>,
+        policies: Vec<String>,
+        world: &str,
+    ) -> PyResult<Compared> {
+        let world = World::parse(world)?;
+        let parse = |text: &String| {
+            text.parse::<PolicySpec>()
+                .map_err(|e| failed(format!("policies: {e}")))
+        };
+        let policies: Vec<PolicySpec> = policies.iter().map(parse).collect::<PyResult<_>>()?;
+        let first = policies
+            .first()
+            .ok_or_else(|| failed("policies: name at least one"))?;
+        let base = world.setup(first.clone())?;
+        let source = world.sources(&[trace])?.remove(0).boxed();
+        let hit_only = world.hit_only;
+        let ended = watched(py, &Watch::default(), None, move || {
+            isotherm_lab::compare::compare(&base, &policies, source.as_ref(), hit_only)
+        })?;
+        Ok(Compared(ended.map_err(failed)?))
+    }
+    /// As `isotherm compare --json` prints it.
+    fn json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.0).map_err(failed)
+    }
+    /// The page that `isotherm compare --html` writes.
+    fn page(&self) -> String {
+        isotherm_report::comparison_page(std::slice::from_ref(&self.0)).html()
+    }
 }
 
 /// The exception of a policy as [`Error`], with its traceback in the text and itself as the cause.

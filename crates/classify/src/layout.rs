@@ -5,6 +5,8 @@ use crate::ext::{Bytes, Ext, ExtError, Refreshed};
 use crate::layers::Layers;
 use crate::partitions;
 use crate::watch::Watch;
+use crate::xfs::{Xfs, XfsError};
+use std::fmt;
 use std::ops::Range;
 
 /// How often things were looked at.
@@ -24,6 +26,7 @@ pub struct Looks {
 #[derive(Debug, Default)]
 pub struct Layout {
     found: Vec<Ext>,
+    xfs: Vec<Xfs>,
     starts: Vec<u64>,
     /// See there.
     pub looks: Looks,
@@ -32,9 +35,14 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// What there is.
+    /// What there is of ext2, ext3 and ext4.
     pub fn file_systems(&self) -> &[Ext] {
         &self.found
+    }
+
+    /// What there is of XFS.
+    pub fn xfs(&self) -> &[Xfs] {
+        &self.xfs
     }
 
     /// Memory, bytes, without the map.
@@ -48,26 +56,46 @@ impl Layout {
         self.trouble = None;
         let bytes = layers.bytes();
         self.starts = partitions::starts(from, bytes);
-        let superblocks = self.starts.iter().map(|s| s + 1024);
-        let watched: Vec<u64> = [510].into_iter().chain(superblocks).collect();
+        // An ext's superblock is in the second kilobyte, that of an XFS in the first; as many as can be watched.
+        let (ext, xfs) = (
+            self.starts.iter().map(|s| s + 1024),
+            self.starts.iter().copied(),
+        );
+        let watched: Vec<u64> = [510].into_iter().chain(ext).chain(xfs).collect();
         watch.probe(&watched);
         self.found.clear();
+        self.xfs.clear();
         for &start in &self.starts.clone() {
             match Ext::find(from, start, bytes) {
                 Ok(ext) => self.found.push(ext),
-                Err(ExtError::NotExt(_)) => {}
+                Err(ExtError::NotExt(_)) => match Xfs::find(from, start, bytes) {
+                    Ok(xfs) => self.xfs.push(xfs),
+                    Err(XfsError::NotXfs(_)) => {}
+                    Err(e) => self.failed(&e),
+                },
                 Err(e) => self.failed(&e),
             }
         }
         // One map for all: in the smallest blocks that there are, from where they all fit.
-        let Some(first) = self.found.first() else {
+        let ext = (self.found.iter()).map(|e| (e.superblock().block_shift, e.start()));
+        let xfs = (self.xfs.iter()).map(|x| (x.superblock().block_shift, x.start()));
+        let all: Vec<(u32, u64)> = ext.chain(xfs).collect();
+        let Some(first) = all.first() else {
             return layers.clear(Source::Layout, 0, 12);
         };
-        let shifts = self.found.iter().map(|e| e.superblock().block_shift);
-        let shift = shifts.min().unwrap_or(12).min(12);
-        let base = first.start() % (1 << shift);
+        let shift = all.iter().map(|a| a.0).min().unwrap_or(12).min(12);
+        let base = first.1 % (1 << shift);
         self.found.retain(|e| e.start() % (1 << shift) == base);
+        self.xfs.retain(|x| x.start() % (1 << shift) == base);
         layers.clear(Source::Layout, base, shift);
+        let mut xfs = std::mem::take(&mut self.xfs);
+        for x in &mut xfs {
+            x.place(base, shift);
+            if let Err(e) = x.read(from, layers) {
+                self.failed(&e);
+            }
+        }
+        self.xfs = xfs;
         let mut found = std::mem::take(&mut self.found);
         for ext in &mut found {
             ext.place(base, shift);
@@ -92,8 +120,10 @@ impl Layout {
         self.looks.refreshes += 1;
         self.looks.ranges += written.len() as u64;
         let covers = |at: u64| written.iter().any(|r| r.contains(&at));
-        let known = |s: u64| self.found.iter().any(|e| e.start() == s);
-        let may_be_new = self.starts.iter().any(|&s| !known(s) && covers(s + 1024));
+        let is_ext = |s: u64| self.found.iter().any(|e| e.start() == s);
+        let known = |s: u64| is_ext(s) || self.xfs.iter().any(|x| x.start() == s);
+        let may_be_new =
+            (self.starts.iter()).any(|&s| !known(s) && (covers(s) || covers(s + 1024)));
         let table = covers(510) && partitions::starts(from, layers.bytes()) != self.starts;
         if self.looks.full == 0 || may_be_new || table {
             return self.read(from, layers, watch);
@@ -108,9 +138,18 @@ impl Layout {
                 Err(e) => self.failed(&e),
             }
         }
+        for i in 0..self.xfs.len() {
+            match self.xfs[i].refresh(from, layers, written) {
+                Ok(Refreshed::Current) => {}
+                Ok(Refreshed::Another) | Err(XfsError::NotXfs(_)) => {
+                    return self.read(from, layers, watch);
+                }
+                Err(e) => self.failed(&e),
+            }
+        }
     }
 
-    fn failed(&mut self, e: &ExtError) {
+    fn failed(&mut self, e: &dyn fmt::Display) {
         self.looks.failed += 1;
         self.trouble = Some(e.to_string());
     }

@@ -20,6 +20,7 @@ pub mod opencas;
 pub mod partitions;
 pub mod postgres;
 mod watch;
+pub mod xfs;
 
 pub use classes::Source;
 pub use layers::Layers;

@@ -32,7 +32,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Watch these bytes, 16 at most, and no others.
+    /// Watch the first 16 of these bytes, and no others.
     pub fn probe(&self, places: &[u64]) {
         let places = places.iter().copied().chain(std::iter::repeat(u64::MAX));
         for (probe, place) in self.probes.iter().zip(places) {

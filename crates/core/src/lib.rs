@@ -12,6 +12,7 @@ mod ladder;
 pub mod load;
 pub mod null;
 pub mod policy;
+pub mod qos;
 pub mod run;
 pub mod stats;
 pub mod store;

@@ -190,6 +190,62 @@ impl MoveCounters {
 /// Classes of data that a request can carry.
 pub const CLASSES: usize = 64;
 
+/// What the devices of one tier did for somebody: a class of data, or the volume's own metadata.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Operations.
+    pub ops: u64,
+    /// Bytes read, by requests and moves.
+    pub bytes_read: u64,
+    /// Bytes written, by requests and moves: what wears the tier.
+    pub bytes_written: u64,
+    /// Time that devices had the operations for themselves, as [`crate::load`] measures it.
+    pub busy: Nanos,
+    /// Energy beyond idling by the data sheets ([`crate::load::Cost`]), nanojoules; 0 where they do not say.
+    pub energy_nj: u64,
+    /// Price of the wear by the data sheets, 10⁻¹⁵ dollars; 0 where the tier does not wear by writing or they do not say.
+    pub wear_fusd: u64,
+}
+
+impl Work {
+    /// And that.
+    pub fn add(&mut self, w: &Work) {
+        self.ops += w.ops;
+        self.bytes_read += w.bytes_read;
+        self.bytes_written += w.bytes_written;
+        self.busy = self.busy + w.busy;
+        self.energy_nj = self.energy_nj.saturating_add(w.energy_nj);
+        self.wear_fusd = self.wear_fusd.saturating_add(w.wear_fusd);
+    }
+    /// What came since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Work) -> Work {
+        Work {
+            ops: self.ops - before.ops,
+            bytes_read: self.bytes_read - before.bytes_read,
+            bytes_written: self.bytes_written - before.bytes_written,
+            busy: self.busy - before.busy,
+            energy_nj: self.energy_nj - before.energy_nj,
+            wear_fusd: self.wear_fusd - before.wear_fusd,
+        }
+    }
+    /// Part `i` of `n` parts that are as equal as whole numbers can be; together they are this. The operation is the first's.
+    pub(crate) fn part(&self, i: u64, n: u64) -> Work {
+        let of = |x: u64| x / n + u64::from(i < x % n);
+        Work {
+            ops: if i == 0 { self.ops } else { 0 },
+            bytes_read: of(self.bytes_read),
+            bytes_written: of(self.bytes_written),
+            busy: Nanos(of(self.busy.0)),
+            energy_nj: of(self.energy_nj),
+            wear_fusd: of(self.wear_fusd),
+        }
+    }
+}
+
+/// By tier, the fastest first.
+pub type TierWork = [Work; TIERS_MAX];
+
 /// What happened to one class of data.
 #[derive(Clone, Debug, Default)]
 pub struct ClassCounters {
@@ -215,6 +271,8 @@ pub struct ClassCounters {
     pub evictions: u64,
     /// Copies written home.
     pub writebacks: u64,
+    /// What the devices did for it, moves included; none before the first operation.
+    pub work: Option<Box<TierWork>>,
 }
 
 /// What the engine counts.
@@ -280,6 +338,8 @@ pub struct Counters {
     pub sleep_limits: u64,
     /// Odd requests that needed read-modify-write.
     pub edge_writes: u64,
+    /// Extents that were filled with zeros at their first write, for want of room for a bitmap.
+    pub zero_fills: u64,
     /// Requests that failed.
     pub errors: u64,
     /// Latency of reads.
@@ -292,6 +352,8 @@ pub struct Counters {
     pub members: Vec<MemberCounters>,
     /// By class, [`CLASSES`] of them.
     pub classes: Vec<ClassCounters>,
+    /// What the devices did for no class: metadata, discards, looks at the layout of file systems.
+    pub own_work: TierWork,
 }
 
 #[cfg(test)]

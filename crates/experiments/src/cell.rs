@@ -8,7 +8,7 @@ use isotherm_models::{DeviceModel, FlashState, Options, Span, sheet};
 use super::greendm::unflushed::Unflushed;
 use super::{Ctx, Work, grid};
 use isotherm_lab::LabError;
-use isotherm_lab::sim::{Device, Model, Observe, Report, Run, Setup, Tier, TimeMode};
+use isotherm_lab::sim::{Begin, Device, Model, Observe, Report, Run, Setup, Tier, TimeMode};
 use isotherm_lab::size::Size;
 
 /// A tier of one device.
@@ -108,13 +108,14 @@ impl Cell {
             policy: self.policy.parse().map_err(LabError::Setup)?,
             time: TimeMode::Closed { depth },
             warm_up: self.warm_up,
+            begin: Begin::default(),
             limit: None,
             seed: 0,
             host_w: 0.0,
             discards: true,
-            full: false,
             observe: self.observe,
             settings: Vec::new(),
+            qos: isotherm_core::qos::Spec::default(),
         })
     }
 }

@@ -220,7 +220,7 @@ impl Store {
     }
     /// A line for whoever runs this; the last hundred are in `status`.
     pub fn say(&self, line: &str) {
-        eprintln!("isotherm: {line}");
+        tracing::warn!("{line}");
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.len() >= 100 {
             said.remove(0);

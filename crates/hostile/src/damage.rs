@@ -3,13 +3,14 @@
 
 use super::Rng;
 use super::disk::{Disk, Disks};
+use super::harm::{Harm, Tail};
 use super::rollback::{check, own};
 use super::run::{Run, Scenario, Shape, find, read_all};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::{BLOCK, OpenError, Opened, journal, open};
-use isotherm_core::{Engine, MemberId, policy};
+use isotherm_core::store::{OpenError, Opened, open};
+use isotherm_core::{Engine, policy};
 
 /// How damages ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,19 +198,6 @@ fn harmed(s: Scenario, part: Part) -> Result<Damage, String> {
     })
 }
 
-/// Was a block of the journal hit of which nobody can prove that it had been durable on the primary?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tail {
-    Whole,
-    /// On the primary: what it told may be lost, and nobody else's bytes may be shown.
-    Hit,
-    /// And the mirror lost a block that it had in common with the primary: nobody knows which slots changed hands.
-    HitTwice,
-    /// A block that had been proven was hit, up to this one, and so was a counter, which may have been the proof: as `HitTwice` where
-    /// what is left does not prove it.
-    Proof(u64),
-}
-
 fn judge(
     run: &mut Run,
     mut disks: Vec<Disk>,
@@ -344,202 +332,4 @@ fn contents(disks: Vec<Disk>, o: Opened) -> Result<Vec<Vec<u8>>, String> {
     let all = read_all(&mut engine, &mut world, volume)?.into_iter();
     all.map(|r| r.map_err(|e| format!("a read fails: {e:?}")))
         .collect()
-}
-
-struct Harm<'a> {
-    run: &'a Run,
-    /// What the volume was.
-    whole: &'a Opened,
-    rng: &'a mut Rng,
-    /// What was hit.
-    log: Vec<String>,
-}
-
-impl Harm<'_> {
-    /// One to three damages.
-    fn inflict(&mut self, disks: &mut [Disk]) -> Tail {
-        let layout = self.run.sb.layout();
-        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
-        let before = self.shared(disks, mirror);
-        let (mut hit_tail, mut proof, mut counter) = (false, 0, false);
-        if self.rng.one_in(6) {
-            // The checkpoint alone, on both sides.
-            let h = self.whole.checkpoint;
-            let region = layout.area.region_offset((h.number % 2) as u8) / BLOCK as u64;
-            let b = region + 1 + self.rng.below(u64::from(h.blocks.max(1)));
-            for m in [0, mirror] {
-                self.log.push(format!("member {m} block {b}"));
-                self.spoil(&mut disks[m], b);
-            }
-            return Tail::Whole;
-        }
-        for _ in 0..=self.rng.below(3) {
-            let member = [0, mirror, self.rng.below(disks.len() as u64) as usize]
-                [self.rng.below(3) as usize];
-            let members = if self.rng.one_in(4) {
-                vec![0, mirror]
-            } else {
-                vec![member]
-            };
-            let blocks = self.blocks(member);
-            for m in members {
-                // What is metadata on one member may be data on another.
-                let end = self.run.sb.members[m].data_offset / BLOCK as u64;
-                let blocks: Vec<u64> = blocks.iter().copied().filter(|&b| b < end).collect();
-                self.log.push(format!("member {m} blocks {blocks:?}"));
-                for &b in &blocks {
-                    let seq = self.seq(&disks[m], b).unwrap_or(0);
-                    hit_tail |= m == 0 && self.is_tail(seq);
-                    proof = proof.max(seq.min(self.whole.report.proven));
-                    counter |= (2..4).contains(&b);
-                }
-                // All of them first: a run of blocks is one damage.
-                for &b in &blocks {
-                    self.spoil(&mut disks[m], b);
-                }
-            }
-        }
-        let gone = |seq: &u64| ![0, mirror].iter().any(|&m| self.has(&disks[m], *seq));
-        match hit_tail {
-            false if counter && proof > 0 => Tail::Proof(proof),
-            false => Tail::Whole,
-            true if before.iter().any(gone) => Tail::HitTwice,
-            true => Tail::Hit,
-        }
-    }
-
-    /// One block of the newest checkpoint on both sides, and what is left of the older one.
-    fn lose_checkpoint(&mut self, disks: &mut [Disk]) -> Tail {
-        let layout = self.run.sb.layout();
-        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
-        let h = self.whole.checkpoint;
-        let at = |number: u64| layout.area.region_offset((number % 2) as u8) / BLOCK as u64;
-        let b = at(h.number) + 1 + self.rng.below(u64::from(h.blocks.max(1)));
-        for m in [0, mirror] {
-            self.log.push(format!("member {m} block {b}"));
-            for b in [b, at(h.number + 1)] {
-                self.spoil(&mut disks[m], b);
-            }
-        }
-        Tail::Whole
-    }
-
-    /// Something of the newest checkpoint, on both sides; its header stays now and then.
-    fn lose_newest(&mut self, disks: &mut [Disk]) {
-        let layout = self.run.sb.layout();
-        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
-        let h = self.whole.checkpoint;
-        let region = layout.area.region_offset((h.number % 2) as u8) / BLOCK as u64;
-        let b = if h.blocks == 0 || self.rng.one_in(4) {
-            region
-        } else {
-            region + 1 + self.rng.below(u64::from(h.blocks))
-        };
-        for m in [0, mirror] {
-            self.spoil(&mut disks[m], b);
-        }
-    }
-
-    /// The newest blocks of the primary's journal: what the mirror lacks, and now and then its newest block.
-    fn lose_tail(&mut self, disks: &mut [Disk]) -> Tail {
-        let layout = self.run.sb.layout();
-        let mirror = layout.mirror.map_or(0, |m| usize::from(m.0));
-        let (start, end) = (
-            self.whole.checkpoint.start.next_seq,
-            self.whole.tip.next_seq,
-        );
-        let known = (start..end).take_while(|&seq| self.has(&disks[mirror], seq));
-        let lacked = start + known.count() as u64;
-        let from = (lacked - u64::from(lacked > start && self.rng.one_in(3))).min(end);
-        for seq in from..end {
-            let at = layout.area.ring_offset(seq);
-            self.log.push(format!("journal block {seq}"));
-            self.spoil(&mut disks[0], at / BLOCK as u64);
-        }
-        Tail::Hit
-    }
-
-    /// Does this member have that block of the journal?
-    fn has(&self, disk: &Disk, seq: u64) -> bool {
-        let at = self.run.sb.layout().area.ring_offset(seq);
-        self.seq(disk, at / BLOCK as u64) == Some(seq)
-    }
-
-    /// Blocks of the journal that primary and mirror have.
-    fn shared(&self, disks: &[Disk], mirror: usize) -> Vec<u64> {
-        let all = self.whole.checkpoint.start.next_seq..self.whole.tip.next_seq;
-        all.filter(|&seq| [0, mirror].iter().all(|&m| self.has(&disks[m], seq)))
-            .collect()
-    }
-
-    /// Which blocks to spoil.
-    fn blocks(&mut self, member: usize) -> Vec<u64> {
-        let area = self.run.sb.layout().area;
-        let block = BLOCK as u64;
-        let (start, end) = (
-            self.whole.checkpoint.start.next_seq,
-            self.whole.tip.next_seq,
-        );
-        let region = area.region_offset((self.whole.checkpoint.number % 2) as u8) / block;
-        match self.rng.below(10) {
-            0 => vec![0],
-            1 => vec![self.run.sb.copy_offset(MemberId(member as u8)) / block],
-            2 => vec![2 + self.rng.below(2)],
-            3 => vec![region],
-            4 | 5 => vec![
-                region
-                    + 1
-                    + self
-                        .rng
-                        .below(u64::from(self.whole.checkpoint.blocks.max(1))),
-            ],
-            // The ring.
-            6 => (4..4 + u64::from(area.ring_blocks)).collect(),
-            7 => {
-                let at = start + self.rng.below((end - start).max(1));
-                (0..=self.rng.below(6))
-                    .map(|i| area.ring_offset(at + i) / block)
-                    .collect()
-            }
-            _ => vec![area.ring_offset(start + self.rng.below((end - start).max(1))) / block],
-        }
-    }
-
-    /// Which block of the journal this is, if it is one.
-    fn seq(&self, disk: &Disk, b: u64) -> Option<u64> {
-        let data = disk.get(b * BLOCK as u64, BLOCK)?;
-        journal::decode(data, &self.run.sb.uuid).map(|h| h.seq)
-    }
-
-    /// Is this a block of the journal that was not durable for certain?
-    fn is_tail(&self, seq: u64) -> bool {
-        (self.whole.report.proven + 1..self.whole.tip.next_seq).contains(&seq)
-    }
-
-    fn spoil(&mut self, disk: &mut Disk, b: u64) {
-        let at = b * BLOCK as u64;
-        let Some(old) = disk.get(at, BLOCK) else {
-            return;
-        };
-        let mut new = old.to_vec();
-        match self.rng.below(4) {
-            0 => new.fill(0),
-            1 => {
-                let sector = self.rng.below(8) as usize * 512;
-                for x in &mut new[sector..sector + 512] {
-                    *x = self.rng.draw() as u8;
-                }
-            }
-            2 => {
-                let i = self.rng.below(BLOCK as u64) as usize;
-                new[i] ^= 1 << self.rng.below(8);
-            }
-            _ => {
-                // Where headers and records are.
-                let i = self.rng.below(160) as usize;
-                new[i] ^= 1 << self.rng.below(8);
-            }
-        }
-        disk.write_through(at, &new);
-    }
 }

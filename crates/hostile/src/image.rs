@@ -2,7 +2,8 @@
 
 use super::Rng;
 use super::disk::{Disk, Disks};
-use super::run::{Run, Scenario, find, read_all};
+use super::ends::read_all;
+use super::run::{Run, Scenario, find};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::Params;
 use isotherm_core::policy;

@@ -10,10 +10,15 @@ mod clients;
 pub mod damage;
 pub mod directed;
 pub mod disk;
+mod ends;
+mod harm;
 pub mod image;
 mod loss;
+mod policies;
+mod promises;
 mod rollback;
 pub mod run;
+pub mod scenario;
 pub mod truth;
 pub mod world;
 

@@ -1,7 +1,8 @@
 //! Somebody copies a member while it is in use, and puts the copy back when the volume is at rest.
 
 use super::disk::{Disk, Disks};
-use super::run::{Run, find, read_all};
+use super::ends::read_all;
+use super::run::{Run, find};
 use super::truth::{CELL, Truth};
 use super::world::{Faults, Hostile};
 use super::{Rng, truth};

@@ -74,6 +74,7 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
         sum.batches += d.batches;
         sum.worn += d.worn;
         sum.asleep += d.asleep;
+        sum.filled += d.filled;
     }
     println!("{name}: {ran} of {} seeds, {sum:?}", list.len());
     sum
@@ -95,6 +96,7 @@ fn crashes_lose_nothing_that_was_flushed() {
             && did.batches > 0
             && did.worn > 0
             && did.asleep > 0
+            && did.filled > 0
     );
 }
 

@@ -35,8 +35,8 @@ impl EventsFile {
                 let written = recording.write_to(BufWriter::with_capacity(1 << 18, file), limit);
                 match written {
                     Ok(done) => say(&name, &done),
-                    Err(e) => eprintln!(
-                        "isotherm: {}: the recording ended: {}; the volume is served on",
+                    Err(e) => tracing::warn!(
+                        "{}: the recording ended: {}; the volume is served on",
                         name.display(),
                         crate::failure::reason(&e)
                     ),
@@ -52,7 +52,7 @@ impl EventsFile {
     /// Wait until everything is written. The volume is closed, so this comes to an end.
     pub fn finish(self) {
         if self.thread.join().is_err() {
-            eprintln!("isotherm: {}: is not whole", self.path.display());
+            tracing::warn!("{}: is not whole", self.path.display());
         }
     }
 }
@@ -67,11 +67,13 @@ fn say(path: &Path, done: &Recorded) {
                 Ending::FellBehind => ", because the writer fell behind the engine",
                 Ending::Untold => ", because the engine was changed behind its back",
             };
-            eprintln!(
-                "isotherm: {path}: {} events, {} requests, {} bytes{why}",
-                end.events, end.requests, done.bytes
+            tracing::info!(
+                "{path}: {} events, {} requests, {} bytes{why}",
+                end.events,
+                end.requests,
+                done.bytes
             );
         }
-        None => eprintln!("isotherm: {path}: broke off, {} bytes", done.bytes),
+        None => tracing::warn!("{path}: broke off, {} bytes", done.bytes),
     }
 }

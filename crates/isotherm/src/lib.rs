@@ -3,7 +3,7 @@
 //! ```text
 //!  argv ─► args (clap) ─► cmd::* ─► live · traces · core ─► json / text
 //!                           │
-//!                           └► control: one line of JSON each way, over the socket beside the volume
+//!                           └► isotherm_control: one line of JSON each way, over the socket beside the volume
 //! ```
 //!
 //! Never false: a command that failed leaves nothing half-made, says why in one line, and exits with 1, or with 2 if it was
@@ -11,27 +11,27 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
-pub mod classes;
 pub mod cmd;
-pub mod control;
 pub mod demo;
 mod events_file;
-pub mod failure;
-pub mod figures;
+pub mod frame;
 pub mod http;
 pub mod human;
 pub mod json;
+pub mod log;
 pub mod member;
 pub mod metrics;
 pub mod notify;
 pub mod overview;
 pub mod pages;
-pub mod place;
 pub mod progress;
 pub mod reference;
 pub mod table;
-pub mod tap;
 mod trace_plot;
+pub mod view;
 
-pub use failure::Failure;
+pub use isotherm_control as control;
+use isotherm_control::{classes, failure, figures, place, tap};
+
+pub use isotherm_control::Failure;
 pub use isotherm_lab::{policy_spec, size};

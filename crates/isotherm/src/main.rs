@@ -11,6 +11,9 @@ fn main() -> ExitCode {
         Ok(None) => return ExitCode::SUCCESS,
         Err(failure) => return fail(&failure),
     };
+    if let Err(e) = isotherm_cli::log::start() {
+        return fail(&Failure::usage(e));
+    }
     match cmd::run(&command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => fail(&failure),

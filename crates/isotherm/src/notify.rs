@@ -16,7 +16,7 @@ pub fn tell(state: &str) {
         return;
     };
     if let Err(e) = send(socket.as_bytes(), state) {
-        eprintln!("isotherm: the service manager cannot be told `{state}`: {e}");
+        tracing::warn!("the service manager cannot be told `{state}`: {e}");
     }
 }
 
@@ -60,7 +60,7 @@ impl Watch {
                 .name("watchdog".into())
                 .spawn(asking)
             {
-                eprintln!("isotherm: no thread for the watchdog: {e}");
+                tracing::warn!("no thread for the watchdog: {e}");
             }
         }
         Watch(over)

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use crate::figures;
 use crate::human::{bytes, count, percent, rate, time};
 
 /// The answers of one moment.
@@ -75,15 +76,6 @@ pub struct Overview {
     pub refusals: Vec<(String, u64)>,
 }
 
-/// What moves are called in `stats`.
-pub const KINDS: [&str; 5] = [
-    "promotions",
-    "demotions",
-    "fetches",
-    "evictions",
-    "writebacks",
-];
-
 fn int(v: &Value) -> u64 {
     v.as_u64().unwrap_or(0)
 }
@@ -99,8 +91,10 @@ fn items(v: &Value) -> impl Iterator<Item = &Value> {
 /// State in one sentence, and whether all is well.
 pub fn sentence(status: &Value, stats: &Value) -> (String, bool) {
     if let Some(reason) = status["failure"]["reason"].as_str() {
+        let whose = status["failure"]["path"].as_str();
+        let whose = whose.map_or_else(String::new, |p| format!("{p}: "));
         return (
-            format!("FAILED: {reason}. Writes are refused until it is served anew."),
+            format!("FAILED: {whose}{reason}. Writes are refused until it is served anew."),
             false,
         );
     }
@@ -148,7 +142,7 @@ impl Overview {
         };
         let (sentence, well) = sentence(&now.status, s);
         let mut refusals: Vec<(String, u64)> = Vec::new();
-        for kind in KINDS {
+        for kind in figures::KINDS {
             for (why, n) in s["moves"][kind]["refused"]
                 .as_object()
                 .into_iter()
@@ -175,7 +169,7 @@ impl Overview {
             bytes_per_s: [per_s("/bytes_read"), per_s("/bytes_written")],
             mean_s: [mean("read"), mean("write")],
             p99_s: ["read", "write"].map(|op| num(&s["latency"][op]["p99_s"])),
-            moves: KINDS
+            moves: figures::KINDS
                 .into_iter()
                 .map(|k| {
                     let refused = s["moves"][k]["refused"].as_object().into_iter().flatten();

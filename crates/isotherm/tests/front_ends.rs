@@ -2,6 +2,9 @@
 //! where the kernel has it.
 
 mod common;
+#[path = "front_ends/kills.rs"]
+mod kills;
+mod proof;
 
 use common::{Place, fits};
 use isotherm_live::iscsi::testing::Initiator;
@@ -61,6 +64,13 @@ fn group_numbers_become_classes_beside_nbd() {
         let row = &stats["by_class"][class];
         assert_eq!(row["requests"].as_u64(), Some(writes), "{class}: {row}");
     }
+    // An initiator logs in again after a crash, and would not hear of what was lost.
+    assert_eq!(
+        place.json("status v", "status")["params"]["kept_writes"],
+        1.0
+    );
+    let why = place.fails("set v kept_writes=0");
+    assert!(why.contains("iscsi:") && why.contains("stays on"), "{why}");
     let fronts = stats["front_ends"].as_array().expect("front ends");
     assert_eq!(fronts.len(), 2);
     let can = |n: usize| fronts[n]["can"]["classes"].as_bool();
@@ -94,10 +104,14 @@ fn what_was_flushed_survives_kill_9_for_a_client_that_comes_back() {
                 "{n}"
             );
         }
+        if round > 1 {
+            assert!(read(&mut i, 40_000, 0, 4096) == [round - 1; 4096]);
+        }
         write(&mut i, u64::from(round) * 2048, 0, &vec![round; 1 << 20]);
         assert_eq!(i.command(&FLUSH, 0, &[]).expect("answered").status, 0);
-        // Unflushed, and half sent: these may be lost, nothing else.
+        // Answered and not flushed: the initiator would not hear that it was lost.
         write(&mut i, 40_000, 0, &[round; 4096]);
+        // Half sent: this may be lost, nothing else.
         i.immediate = 512;
         i.begin(
             &Initiator::blocks(WRITE, 50_000, 64, 0, false),

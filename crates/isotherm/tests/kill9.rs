@@ -3,8 +3,10 @@
 //! This proves the recovery of the process's state only; the machine's caches live on (`power_loss` drops those).
 //! `ISOTHERM_KILLS=50` (or `make soak-kill9`) is the long form.
 
+mod common;
 mod proof;
 
+use common::peer::{FLUSH, Peer};
 use isotherm_hostile::Rng;
 use proof::{Loop, Mounted, Place, Shape, able, output, run, seed, wait};
 use std::fs::OpenOptions;
@@ -58,7 +60,7 @@ struct Held {
 }
 
 /// Durable writes (O_DSYNC), one at a time, until the volume is gone.
-fn write_until_killed(file: PathBuf, mut held: Vec<Held>, seed: u64) -> (Vec<Held>, u64) {
+fn write_until_killed(file: PathBuf, mut held: Vec<Held>, seed: u64, at: u64) -> (Vec<Held>, u64) {
     let mut rng = Rng::new(seed);
     let f = OpenOptions::new()
         .write(true)
@@ -70,7 +72,7 @@ fn write_until_killed(file: PathBuf, mut held: Vec<Held>, seed: u64) -> (Vec<Hel
         let b = rng.below(BLOCKS as u64) as usize;
         let v = seed << 20 | version;
         held[b].maybe = Some(v);
-        if f.write_all_at(&content(b, v), OURS + (b * BLOCK) as u64)
+        if f.write_all_at(&content(b, v), at + (b * BLOCK) as u64)
             .is_err()
         {
             break;
@@ -84,11 +86,36 @@ fn write_until_killed(file: PathBuf, mut held: Vec<Held>, seed: u64) -> (Vec<Hel
     (held, written)
 }
 
-fn check_ours(file: &Path, held: &mut [Held]) {
+/// The same over NBD: a write, then a FLUSH.
+fn flush_until_killed(socket: &Path, mut held: Vec<Held>, seed: u64, at: u64) -> (Vec<Held>, u64) {
+    let mut rng = Rng::new(seed);
+    let mut peer = Peer::connect(socket).expect("connected");
+    let mut written = 0;
+    for version in 1.. {
+        let b = rng.below(BLOCKS as u64) as usize;
+        let v = seed << 20 | version;
+        held[b].maybe = Some(v);
+        let done = peer
+            .write(at + (b * BLOCK) as u64, &content(b, v))
+            .and_then(|_| peer.ask(FLUSH, 0, 0))
+            .and_then(|()| peer.answer());
+        if !matches!(done, Ok(0)) {
+            break;
+        }
+        held[b] = Held {
+            sure: v,
+            maybe: None,
+        };
+        written += 1;
+    }
+    (held, written)
+}
+
+fn check_ours(file: &Path, held: &mut [Held], at: u64) {
     let f = std::fs::File::open(file).expect("the block file");
     let mut buf = vec![0; BLOCK];
     for (b, h) in held.iter_mut().enumerate() {
-        f.read_exact_at(&mut buf, OURS + (b * BLOCK) as u64)
+        f.read_exact_at(&mut buf, at + (b * BLOCK) as u64)
             .expect("read after recovery");
         let is = |v: u64| {
             buf == if v == 0 {
@@ -157,7 +184,7 @@ fn survives(policy: &'static str) {
                 String::from_utf8_lossy(&out.stderr)
             );
         }
-        check_ours(&file, &mut held);
+        check_ours(&file, &mut held, OURS);
         if kill == kills {
             break;
         }
@@ -199,7 +226,7 @@ fn survives(policy: &'static str) {
             .expect("fio starts");
         let ours = {
             let (file, held, seed) = (file.clone(), held.clone(), rng.draw() >> 40);
-            std::thread::spawn(move || write_until_killed(file, held, seed | 1))
+            std::thread::spawn(move || write_until_killed(file, held, seed | 1, OURS))
         };
         std::thread::sleep(Duration::from_millis(50 + rng.below(1500)));
         assert!(place.is_serving(), "the server ended by itself");
@@ -215,9 +242,6 @@ fn survives(policy: &'static str) {
     println!("{kills} kills, {total} durable writes");
     assert!(total > 0);
 }
-
-/// A database on ext4 in the first part of the volume.
-const FS_MB: u64 = VERIFIED_MB + CHURNED_MB;
 
 fn sqlite(db: &Path, text: &str) -> Option<String> {
     // Before each answer the journal's deletion is durable, too.
@@ -266,10 +290,64 @@ const POLICIES: [&str; 8] = [
     "policy=benefit",
 ];
 
-/// sqlite on ext4, durable writes beside it, and another policy all the time: kill -9, and everything acknowledged is there.
+/// A file system of that many MiB at the start of the volume; behind it the places of durable and of flushed writes.
+#[derive(Clone, Copy)]
+struct FileSystem {
+    kind: &'static str,
+    mb: u64,
+    /// Bytes of the volume's slow member.
+    slow: &'static str,
+}
+
+impl FileSystem {
+    fn make(self, device: &str) {
+        let mb = self.mb;
+        match self.kind {
+            "xfs" => run(
+                "mkfs.xfs",
+                &["-q", "-f", "-d", &format!("size={mb}m"), device],
+            ),
+            _ => run("mkfs.ext4", &["-q", device, &format!("{mb}M")]),
+        };
+    }
+    fn mount(self, device: &str, dir: PathBuf) -> Mounted {
+        if self.kind != "xfs" {
+            return Mounted::new(device, dir);
+        }
+        // The last mount, whose server was killed, may take a moment to go, and has the same UUID.
+        let _ = std::fs::create_dir(&dir);
+        run(
+            "mount",
+            &["-o", "nouuid", device, dir.to_str().expect("text")],
+        );
+        Mounted(dir)
+    }
+}
+
+/// sqlite on ext4, durable and flushed writes beside it, and another policy all the time: kill -9, and everything acknowledged is
+/// there.
 #[test]
 fn a_database_survives_kill_9_and_changes_of_policy() {
-    if !able(&["sqlite3", "mkfs.ext4", "losetup"], true) {
+    database_survives(FileSystem {
+        kind: "ext4",
+        mb: 120,
+        slow: "256M",
+    });
+}
+
+#[test]
+fn a_database_on_xfs_survives_kill_9_and_changes_of_policy() {
+    database_survives(FileSystem {
+        kind: "xfs",
+        mb: 320,
+        slow: "512M",
+    });
+}
+
+#[expect(clippy::too_many_lines, reason = "one scenario")]
+fn database_survives(fs: FileSystem) {
+    let mkfs = format!("mkfs.{}", fs.kind);
+    if !able(&["sqlite3", &mkfs, "losetup"], true) {
         return;
     }
     let seed = seed();
@@ -279,19 +357,23 @@ fn a_database_survives_kill_9_and_changes_of_policy() {
     // Made for caching, so that every policy can serve it.
     let shape = Shape {
         policy: "lru",
+        slow: fs.slow,
         ..Shape::default()
     };
     let mut place = Place::new(&shape);
-    let mut held = vec![Held::default(); BLOCKS];
-    let (mut rows, mut total, mut switches) = (0, 0, 0);
+    let (durable, flushed) = (fs.mb << 20, (fs.mb << 20) + (BLOCKS * BLOCK) as u64);
+    let mut held = [vec![Held::default(); BLOCKS], vec![Held::default(); BLOCKS]];
+    let (mut rows, mut total, mut switches) = (0, [0, 0], 0);
     for kill in 0..=kills {
-        let file = place.serve_file();
-        check_ours(&file, &mut held);
+        place.serve("--block-file mnt --nbd unix:n");
+        let (file, socket) = (place.path("mnt/v"), place.path("n"));
+        check_ours(&file, &mut held[0], durable);
+        check_ours(&file, &mut held[1], flushed);
         let disk = Loop::over(&file);
         if kill == 0 {
-            run("mkfs.ext4", &["-q", &disk.0, &format!("{FS_MB}M")]);
+            fs.make(&disk.0);
         }
-        let mounted = Mounted::new(&disk.0, place.path("fs"));
+        let mounted = fs.mount(&disk.0, place.path("fs"));
         let db = mounted.0.join("db");
         if kill == 0 {
             let table = sqlite(&db, "CREATE TABLE t(n INTEGER PRIMARY KEY, v TEXT);");
@@ -303,10 +385,10 @@ fn a_database_survives_kill_9_and_changes_of_policy() {
             drop(disk);
             break;
         }
-        let ours = {
-            let (file, held, seed) = (file.clone(), held.clone(), rng.draw() >> 40);
-            std::thread::spawn(move || write_until_killed(file, held, seed | 1))
-        };
+        let seeds = [rng.draw() >> 40 | 1, rng.draw() >> 40 | 1];
+        let [a, b] = held;
+        let writer = std::thread::spawn(move || write_until_killed(file, a, seeds[0], durable));
+        let flusher = std::thread::spawn(move || flush_until_killed(&socket, b, seeds[1], flushed));
         let inserts = {
             let db = db.clone();
             std::thread::spawn(move || insert_until_killed(&db, rows))
@@ -321,15 +403,18 @@ fn a_database_survives_kill_9_and_changes_of_policy() {
         }
         assert!(place.is_serving(), "the server ended by itself");
         place.kill();
-        let written;
-        (held, written) = ours.join().expect("the writer");
+        let ends = [writer, flusher].map(|w| w.join().expect("a writer"));
+        total = [total[0] + ends[0].1, total[1] + ends[1].1];
+        held = ends.map(|e| e.0);
         rows = inserts.join().expect("the database's client");
-        total += written;
         drop(mounted);
         drop(disk);
     }
     place.stop();
     place.check();
-    println!("{kills} kills, {switches} changes of policy, {rows} rows, {total} durable writes");
-    assert!(total + rows > 0);
+    println!(
+        "{}: {kills} kills, {switches} changes of policy, {rows} rows, {} durable and {} flushed writes",
+        fs.kind, total[0], total[1]
+    );
+    assert!(total[0] + rows > 0);
 }

@@ -3,10 +3,16 @@
 mod common;
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::process::Command;
+use std::time::Instant;
 
 use common::Place;
 use common::peer::{FLUSH, Peer};
+use isotherm_core::Slot;
+use isotherm_core::map::ExtentMap;
+use isotherm_core::store::checkpoint::{self, Header};
+use isotherm_core::store::{BLOCK, HEADER, Superblock, record};
 use serde_json::json;
 
 const TB: u64 = 1_000_000_000_000;
@@ -118,4 +124,143 @@ fn what_no_memory_holds_is_refused_with_figures() {
         "{why}"
     );
     assert!(!place.path("v.toml").exists());
+}
+
+/// Records of all extents but the last thousand, as a checkpoint would tell them: the first `partial` of them partly valid (every other
+/// block), the others whole, each at home on the slow tier. Written to both members' next region. How many blocks.
+fn tell_all(members: &[File], sb: &Superblock, partial: u32) -> u32 {
+    let geo = sb.geometry().expect("a shape");
+    let region = |n: u64| sb.area.region_offset(Header::region(n));
+    let mut block = vec![0; BLOCK];
+    let newest = [0, 1].into_iter().filter_map(|n| {
+        members[0].read_exact_at(&mut block, region(n)).ok()?;
+        let h = Header::decode(&block, &sb.uuid)?;
+        Some((h, Header::counters(&block)?))
+    });
+    let (before, counters) = newest.max_by_key(|(h, _)| h.number).expect("a checkpoint");
+    let number = before.number + 1;
+    let first = geo.tier_slots(geo.slowest()).start;
+    let longest = 16 * record::max_units(geo.blocks_per_extent());
+    let bits = (geo.blocks_per_extent() as usize).div_ceil(8);
+    let (mut at, mut blocks, mut out) = (HEADER, 0u32, Vec::new());
+    let base = region(number) + BLOCK as u64;
+    let put = |out: &mut Vec<u8>, blocks: u32| {
+        let offset = base + u64::from(blocks) * BLOCK as u64 - out.len() as u64;
+        members
+            .iter()
+            .for_each(|m| m.write_all_at(out, offset).expect("written"));
+        out.clear();
+    };
+    block.fill(0);
+    for e in 0..geo.extents - 1000 {
+        let len = if e < partial { longest } else { 16 };
+        if at + len > BLOCK {
+            checkpoint::seal_data(&mut block, &sb.uuid, number, blocks);
+            out.extend_from_slice(&block);
+            blocks += 1;
+            if out.len() >= 4 << 20 {
+                put(&mut out, blocks);
+            }
+            block.fill(0);
+            at = HEADER;
+        }
+        let spot = geo.spot(Slot(first + e));
+        let kind = if e < partial {
+            record::MAP_PARTIAL
+        } else {
+            record::MAP
+        };
+        let r = &mut block[at..at + len];
+        r[..2].copy_from_slice(&(u16::from(kind) | spot.member << 4).to_le_bytes());
+        r[4..8].copy_from_slice(&e.to_le_bytes());
+        r[8..12].copy_from_slice(&spot.index.to_le_bytes());
+        if e < partial {
+            r[16..16 + bits].fill(0x55);
+        }
+        at += len;
+    }
+    checkpoint::seal_data(&mut block, &sb.uuid, number, blocks);
+    out.extend_from_slice(&block);
+    blocks += 1;
+    put(&mut out, blocks);
+    let h = Header {
+        number,
+        blocks,
+        ..before
+    };
+    for m in members {
+        m.write_all_at(&h.encode(&sb.uuid, &counters), region(number))
+            .expect("written");
+        m.sync_all().expect("flushed");
+    }
+    blocks
+}
+
+/// A volume of 100 TB in use: it is opened from cold disks, served, and closed. Costs 6 GB of disk and a few minutes, so only
+/// `ISOTHERM_LARGE=1` runs it. The bound on its memory holds with as many partly written extents as there may be.
+#[test]
+fn a_full_map_of_a_hundred_terabytes_is_opened_cold() {
+    if std::env::var_os("ISOTHERM_LARGE").is_none() {
+        println!("skipped: ISOTHERM_LARGE=1 runs it");
+        return;
+    }
+    let place = Place::new();
+    let disks = (
+        Disk::of(&place, "fast", 2 * TB),
+        Disk::of(&place, "slow", 100 * TB),
+    );
+    let (Some(fast), Some(slow)) = disks else {
+        return;
+    };
+    place.ok(&format!(
+        "create v --fast {} --slow {} --extent 1M",
+        fast.0, slow.0
+    ));
+    let members = [&fast.0, &slow.0].map(|path| {
+        let mut how = File::options();
+        how.read(true).write(true).open(path).expect("opened")
+    });
+    let mut block = vec![0; BLOCK];
+    members[0].read_exact_at(&mut block, 0).expect("read");
+    let sb = Superblock::decode(&block).expect("a superblock");
+    let geo = sb.geometry().expect("a shape");
+    let partial = ExtentMap::partial_most(&geo);
+    let blocks = tell_all(&members, &sb, partial);
+    drop(members);
+    println!(
+        "{} extents, {partial} of them partly valid, in {} bytes of checkpoint; {} bytes before slot 0 of member 1",
+        geo.extents,
+        u64::from(blocks) * BLOCK as u64,
+        sb.members[1].data_offset,
+    );
+    // Cold: neither the files below the loop devices nor these are in memory.
+    Command::new("sync").status().expect("it runs");
+    fs::write("/proc/sys/vm/drop_caches", "3").expect("root");
+    for life in 0..2 {
+        let begun = Instant::now();
+        let served = place.serve("v --nbd unix:n --stop-timeout 0");
+        println!("life {life}: opened in {:?}", begun.elapsed());
+        assert!(begun.elapsed().as_secs() < 60 || cfg!(debug_assertions));
+        let mut peer = Peer::connect(&place.path("n")).expect("connected");
+        let volume = u64::from(geo.extents) << 20;
+        let at = volume - ((u64::from(life as u32) + 1) << 20);
+        peer.write(at + 8192, &[7; 4096]).expect("written");
+        peer.ask(FLUSH, 0, 0).expect("sent");
+        assert_eq!(peer.answer().expect("answered"), 0);
+        let got = peer.read(at, 16384).expect("read");
+        assert!(got[8192..12288] == [7; 4096] && got[..8192] == [0; 8192]);
+        let stats = place.json("stats v", "stats");
+        assert_eq!(
+            stats["zero_fills"],
+            json!(1),
+            "there is no room for a bitmap"
+        );
+        let peak = kib(&format!("/proc/{}/status", served.child.id()), "VmHWM:");
+        println!("life {life}: {peak} bytes of memory at most");
+        assert!(peak <= 2_500_000_000, "{peak} bytes");
+        drop(peer);
+        let begun = Instant::now();
+        assert_eq!(served.terminate(), Some(0));
+        println!("life {life}: closed in {:?}", begun.elapsed());
+    }
 }

@@ -39,6 +39,7 @@ impl Rig {
             uuid: None,
             extent: Size(65536),
             policy: policy.into(),
+            qos: vec!["0+ceiling=100M+latency=50ms".into()],
             io: IoConfig {
                 buffers: Size(8 << 20),
                 commit_interval_s: 0.2,
@@ -55,7 +56,6 @@ impl Rig {
         volume.serve().expect("serves")
     }
 
-    /// Write a recording to a file.
     fn write(&self, recording: Recording) -> JoinHandle<Recorded> {
         let path = self.events();
         std::thread::spawn(move || {

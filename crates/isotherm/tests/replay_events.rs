@@ -59,6 +59,7 @@ fn a_served_life_is_decided_again_and_an_altered_one_is_not() {
     assert!(other.contains("recorded already"), "{other}");
     assert!(!place.path("w.events").exists());
     place.ok("set v PT=2 move_bytes_per_s=500M");
+    place.ok("classes set v 0+ceiling=100M+floor=1M 7+share=300 depth=4");
     work(&place);
     place.ok("stop v");
     let (code, stderr) = served.end();

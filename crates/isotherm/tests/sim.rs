@@ -57,6 +57,48 @@ fn volumes_side_by_side_touch_what_each_touches() {
 }
 
 #[test]
+fn a_volume_lies_where_it_is_told_to() {
+    let place = Place::new();
+    let seconds = |v: &serde_json::Value| v["elapsed_s"].as_f64().expect("seconds");
+    let sim = |span: &str| {
+        let call = format!("sim gen:uniform,requests=400 --policy linear --fast-size 10% {span}");
+        place.json(&call, "sim")
+    };
+    let (spread, packed) = (sim(""), sim("--span 0"));
+    assert_eq!(spread["usage"]["members"]["slow"]["span"], "full");
+    assert_eq!(packed["usage"]["members"]["slow"]["span"], "0");
+    // Random reads of 1 GB: without the way over all of the drive, the arm is faster.
+    assert!(seconds(&packed) < seconds(&spread));
+}
+
+#[test]
+fn samples_estimate_hits_by_size_and_state_their_error() {
+    let place = Place::new();
+    let trace = "gen:zipf,requests=100000,span=512M";
+    let call = format!("sim {trace} --policy lru --fast-size 5%,20% --hit-only --sample 0.1");
+    let text = place.ok(&call);
+    assert!(text.contains("+-95%"), "{text}");
+    let all: serde_json::Value =
+        serde_json::from_str(&place.ok(&format!("{call} --json"))).expect("JSON");
+    let runs = all.as_array().expect("a run a size");
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(run["requests"].as_u64(), Some(100_000));
+        assert!(
+            run["sample"]["fast_hit_ratio_error"].as_f64() < Some(0.05),
+            "{}",
+            run["sample"]
+        );
+    }
+    assert!(runs[0]["fast_hit_ratio"].as_f64() < runs[1]["fast_hit_ratio"].as_f64());
+    let wrong = place.run(&format!(
+        "sim {trace} --policy lru --fast-size 5% --sample 0.1"
+    ));
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("--hit-only"));
+}
+
+#[test]
 fn a_drive_that_is_too_small_is_refused_by_name() {
     let place = Place::new();
     let call = format!("sim {TRACE} --policy greendm --fast ocz-40 --fast-size 100G");

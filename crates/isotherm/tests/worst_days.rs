@@ -179,6 +179,11 @@ fn a_mount_whose_server_hangs_holds_up_nobody() {
             text.contains("name = \"w\"") && !text.contains("name = \"v\""),
             "{text}"
         );
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            said.contains("bay: not looked at") && said.contains("does not answer"),
+            "{said}"
+        );
         let served = place.serve("w --nbd unix:m --stop-timeout 0");
         assert_eq!(served.terminate(), Some(0));
         tell.send(()).expect("somebody waits");

@@ -14,8 +14,9 @@ mod touched;
 
 pub mod parity;
 pub mod pool;
+pub mod sample;
 pub mod sim;
 pub mod sweep;
 
 pub use error::LabError;
-pub use isotherm_words::{policy_spec, size};
+pub use isotherm_words::{policy_spec, qos, size};

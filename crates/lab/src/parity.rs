@@ -9,6 +9,7 @@
 
 use crate::policy_spec::PolicySpec;
 use isotherm_core::policy::Policy;
+use isotherm_core::qos::Spec;
 use isotherm_core::store::{self, Superblock};
 use isotherm_core::{BufRef, Effect, Engine, Nanos, QUIET, RequestOp};
 use isotherm_traces::events::{Call, Decision, End, EventsError, Reader, Standing, meta_hash};
@@ -77,6 +78,11 @@ impl fmt::Display for ParityError {
 
 impl std::error::Error for ParityError {}
 
+/// What a call promises.
+fn promises(text: &str) -> Result<Spec, String> {
+    isotherm_words::qos::spec(text.split(';').filter(|row| !row.is_empty()))
+}
+
 fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
     text.parse::<PolicySpec>()?.build()
 }
@@ -124,6 +130,9 @@ impl Flights {
             }
             Call::Policy { text } if build_policy(text).is_err() => {
                 Some("this program has no such policy")
+            }
+            Call::Promise { text } if promises(text).is_err() => {
+                Some("this program knows no such promises to classes")
             }
             Call::Submit(r) if r.class & !QUIET > 63 => Some("the request's class is above 63"),
             Call::Complete { id, result } => {
@@ -243,6 +252,12 @@ fn tell(engine: &mut Engine, now: Nanos, call: &Call, out: &mut Vec<Effect>) {
         Call::Set { key, value } => drop(engine.set(key, *value)),
         // Its name was checked when the call was read.
         Call::Reclassify { extent, class } => engine.reclassify(now, *extent, *class, out),
+        // As above.
+        Call::Promise { text } => {
+            if let Ok(spec) = promises(text) {
+                engine.promise(spec);
+            }
+        }
         Call::Policy { text } => {
             if let Ok(policy) = build_policy(text) {
                 let _ = engine.set_policy(now, policy);
@@ -285,6 +300,7 @@ pub fn describe(call: &Call) -> String {
         Call::Close => "close".into(),
         Call::Set { key, value } => format!("set {key}={value}"),
         Call::Policy { text } => format!("policy {text}"),
+        Call::Promise { text } => format!("promise {text}"),
         Call::Reclassify { extent, class } => format!("extent {} holds class {class}", extent.0),
     }
 }

@@ -1,7 +1,7 @@
 //! Budgets with times, energy and wear: what they are for.
 
 use isotherm_core::Nanos;
-use isotherm_lab::sim::{Memory, Report, Setup, TimeMode, run};
+use isotherm_lab::sim::{Device, Memory, Report, Setup, TimeMode, run};
 use isotherm_lab::size::Size;
 use isotherm_traces::{Op, Record};
 
@@ -229,4 +229,124 @@ fn wrong_settings_are_named() {
         let e = setup("greendm", &[(key, value)]).check().expect_err(key);
         assert!(e.to_string().contains(word), "{key}: {e}");
     }
+}
+
+/// A backup that reads in bursts beside a journal: a class each.
+fn noisy_and_quiet() -> Memory {
+    let (mut records, mut seed) = (Vec::new(), 3u64);
+    let mut draw = |below: u64| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    for ms in 0..20_000u64 {
+        let time = Nanos(ms * SECOND / 1000);
+        if ms % 40 == 7 {
+            let mut quiet = Record::new(time, Op::Read, draw(4000) * EXTENT, 4096);
+            quiet.class = 7;
+            records.push(quiet);
+        }
+        if ms % 1000 < 50 {
+            let mut noisy = Record::new(time, Op::Read, (4000 + draw(4000)) * EXTENT, 65_536);
+            noisy.class = 18;
+            records.push(noisy);
+        }
+    }
+    Memory::new("backup beside a journal", records)
+}
+
+fn promised(rows: &[&str]) -> Report {
+    let mut s = setup("lru", &[]);
+    s.tiers[1].devices[0].standby_after_s = None;
+    s.qos = isotherm_lab::qos::spec(rows.iter().copied()).expect("rows");
+    run(&s, &noisy_and_quiet()).expect("plays")
+}
+
+#[test]
+fn promises_to_classes_hold_in_the_lab() {
+    let mean = |r: &Report, class: &str| {
+        let c = &r.by_class[class];
+        c.time_s.expect("timed") / c.requests as f64
+    };
+    let plain = promised(&[]);
+    assert!(mean(&plain, "7") > 0.02, "the quiet one suffers");
+    // A promise that nobody needs changes nothing.
+    let unneeded = promised(&["0-63+ceiling=100G"]);
+    assert_eq!(unneeded.digest, plain.digest);
+    let latency = promised(&["7+latency=30ms"]);
+    assert!(
+        mean(&latency, "7") < 0.7 * mean(&plain, "7"),
+        "{} and {}",
+        mean(&latency, "7"),
+        mean(&plain, "7")
+    );
+    assert_eq!(latency.requests, plain.requests);
+    let floor = promised(&["7+floor=1M+share=1000", "18+share=10", "depth=2"]);
+    assert!(mean(&floor, "7") < 0.7 * mean(&plain, "7"));
+    // 2 MiB a second of 3.1 that are asked for.
+    let ceiling = promised(&["18+ceiling=2M"]);
+    let bytes = ceiling.by_class["18"].bytes as f64;
+    let least = bytes / f64::from(2 << 20) - 0.1;
+    let last = ceiling.elapsed_s.expect("timed");
+    assert!(last >= least && last < 1.02 * least + 0.2, "{last} {least}");
+    assert!(mean(&ceiling, "7") < 0.7 * mean(&plain, "7"));
+    assert_eq!(ceiling.qos, ["18+ceiling=2M"]);
+}
+
+#[test]
+fn what_devices_did_is_somebodys() {
+    let mut s = setup("lru", &[]);
+    s.tiers[1].devices[0].standby_after_s = None;
+    // One whose sheet has a price and a limit of writes.
+    s.tiers[0].devices = vec![Device::preset("intel-320-300").expect("a preset")];
+    let r = run(&s, &noisy_and_quiet()).expect("plays");
+    let all = r.by_class.values().filter_map(|c| c.used);
+    let all: Vec<_> = all.chain(r.own_work).collect();
+    assert_eq!(all.len(), 3);
+    let sum = |f: fn(&isotherm_lab::sim::Used) -> f64| all.iter().map(f).sum::<f64>();
+    let members = &r.usage.as_ref().expect("full").members;
+    let (fast, slow) = (&members["fast"], &members["slow"]);
+    for (what, got, want) in [
+        ("read", sum(|u| u.fast_read_bytes as f64), fast.bytes_read),
+        (
+            "written",
+            sum(|u| u.fast_write_bytes as f64),
+            fast.bytes_written,
+        ),
+        (
+            "slow read",
+            sum(|u| u.slow_read_bytes as f64),
+            slow.bytes_read,
+        ),
+        (
+            "slow written",
+            sum(|u| u.slow_write_bytes as f64),
+            slow.bytes_written,
+        ),
+    ] {
+        // What ends after the last reply is in the members' figures only.
+        let slack = 3.0 * EXTENT as f64;
+        assert!(
+            (got - want as f64).abs() <= slack,
+            "{what}: {got} of {want}"
+        );
+    }
+    // Fetches are for the class that is fetched: the noisy one's 16 times as large.
+    let (quiet, noisy) = (
+        r.by_class["7"].used.unwrap(),
+        r.by_class["18"].used.unwrap(),
+    );
+    assert!(noisy.fast_write_bytes > 0 && quiet.fast_write_bytes > 0);
+    assert!(noisy.device_time_s > quiet.device_time_s);
+    let energy = sum(|u| u.energy_j.unwrap_or(0.0));
+    assert!(energy > 0.0 && energy < fast.energy_j + slow.energy_j);
+    let wear = noisy.wear_usd.expect("flash wears");
+    assert!(
+        (wear / quiet.wear_usd.unwrap()
+            - noisy.fast_write_bytes as f64 / quiet.fast_write_bytes as f64)
+            .abs()
+            < 1e-6
+    );
+    assert!(noisy.cost_usd.unwrap() > wear);
 }

@@ -176,7 +176,7 @@ fn of_extents_whose_rest_nobody_wants_a_part_is_copied() {
         let mut s = Setup::pair(policy.parse().expect("a preset"), Size::Share(1_000_000));
         let s = s.as_mut().expect("sheets");
         s.extent_bytes = EXTENT as u32;
-        s.full = true;
+        s.begin.full = true;
         s.time = TimeMode::Trace { acceleration: 1.0 };
         run(s, &small_and_again()).expect("runs")
     };

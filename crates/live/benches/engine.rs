@@ -307,6 +307,7 @@ fn bench(
         uuid: None,
         extent: Size(65536),
         policy: policy.into(),
+        qos: Vec::new(),
         io: IoConfig::default(),
         members: vec![member("fast", 0, FAST), member("slow", 1, 2 * FAST)],
     };

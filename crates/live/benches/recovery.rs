@@ -42,6 +42,7 @@ fn create(dir: &Path, name: &str, extents: u32) -> Outcome<PathBuf> {
         uuid: None,
         extent: Size(EXTENT),
         policy: "linear".into(),
+        qos: Vec::new(),
         io: IoConfig::default(),
         members: vec![
             member(0, u64::from(extents) * 80 + (256 << 20)),

@@ -41,6 +41,9 @@ pub struct Classes {
     settling: Mutex<()>,
 }
 
+/// Kind (`ext`, `xfs`), first byte, bytes, bytes in a block.
+pub type FileSystem = (&'static str, u64, u64, u32);
+
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -77,13 +80,16 @@ impl Classes {
         self.layers().memory() + locked(&self.layout).memory()
     }
 
-    /// What was found of file systems: how often they were looked at, what went wrong, and for each its first byte, bytes and
-    /// block size.
-    pub fn file_systems(&self) -> (Looks, Option<String>, Vec<(u64, u64, u32)>) {
+    /// What was found of file systems: how often they were looked at, what went wrong, and for each its kind, first byte, bytes
+    /// and block size.
+    pub fn file_systems(&self) -> (Looks, Option<String>, Vec<FileSystem>) {
         let layout = locked(&self.layout);
-        let all = layout.file_systems().iter();
-        let all = all.map(|e| (e.start(), e.bytes(), 1 << e.superblock().block_shift));
-        (layout.looks, layout.trouble.clone(), all.collect())
+        let ext = layout.file_systems().iter();
+        let ext = ext.map(|e| ("ext", e.start(), e.bytes(), 1 << e.superblock().block_shift));
+        let xfs = layout.xfs().iter();
+        let xfs = xfs.map(|x| ("xfs", x.start(), x.bytes(), 1 << x.superblock().block_shift));
+        let (looks, trouble) = (layout.looks, layout.trouble.clone());
+        (looks, trouble, ext.chain(xfs).collect())
     }
 
     /// Brings what counts up to date, and tells the engine of extents whose class changed. False if the volume is closed.

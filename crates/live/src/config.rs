@@ -10,6 +10,7 @@ pub use fields::{Field, IO, MEMBER, TOP};
 use isotherm_core::engine::Params;
 use isotherm_core::load::Cost;
 use isotherm_core::policy::{BuildError, ParamError, Policy};
+use isotherm_core::qos::Spec;
 use isotherm_models::{DeviceModel, Options, Sheet, SheetError, Span, sheet};
 use isotherm_words::policy_spec::PolicySpec;
 use serde::{Deserialize, Serialize};
@@ -139,6 +140,9 @@ pub struct IoConfig {
     /// Seconds that a joined operation may take its device; 0.05 if left out, 0: no matter how long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_s: Option<f64>,
+    /// 1: what was answered as written is found again after the server was killed; 0 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_writes: Option<u8>,
     /// Sources of classes that are not asked: front-end, ranges, database, files, layout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes_off: Vec<String>,
@@ -177,6 +181,7 @@ impl Default for IoConfig {
             sleep_hold_bytes: None,
             join_bytes: None,
             join_s: None,
+            kept_writes: None,
             classes_off: Vec::new(),
         }
     }
@@ -196,6 +201,9 @@ pub struct VolumeConfig {
     pub extent: Size,
     /// `name,key=value…`
     pub policy: String,
+    /// What classes are promised, `CLASSES+KEY=VALUE…` each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qos: Vec<String>,
     /// See [`IoConfig`].
     #[serde(default)]
     pub io: IoConfig,
@@ -292,6 +300,7 @@ impl VolumeConfig {
             ));
         }
         build_policy(&self.policy)?;
+        self.promises()?;
         self.io.check().map_err(|e| format!("[io]: {e}"))?;
         self.check_budgets().map_err(|e| format!("[io]: {e}"))?;
         if self.members.is_empty() || self.members.len() > 16 {
@@ -315,6 +324,15 @@ impl VolumeConfig {
     /// As [`build_policy`].
     pub fn build_policy(&self) -> Result<Box<dyn Policy>, String> {
         build_policy(&self.policy)
+    }
+
+    /// What classes are promised.
+    ///
+    /// # Errors
+    /// The row that is wrong.
+    pub fn promises(&self) -> Result<Spec, String> {
+        let rows = self.qos.iter().map(String::as_str);
+        isotherm_words::qos::spec(rows).map_err(|e| format!("qos: {e}"))
     }
 }
 

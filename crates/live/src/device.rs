@@ -1,8 +1,16 @@
-//! Opening member devices: regular files and block devices, found out about and locked.
+//! Opening member devices: regular files and block devices, found out about (`device/kind.rs`) and locked (`device/lock.rs`), and
+//! sent to sleep (`device/power.rs`).
+
+mod kind;
+mod lock;
+mod power;
+
+pub use kind::allow_inline;
 
 use crate::error::{Error, ErrorKind};
 use crate::stack;
-use std::ffi::CString;
+use kind::{direct_alignment, rotational};
+use lock::lock;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
@@ -12,9 +20,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const BLKSSZGET: libc::Ioctl = 0x1268;
-const HDIO_DRIVE_CMD: libc::Ioctl = 0x031f;
-const ATA_STANDBY_IMMEDIATE: u8 = 0xe0;
-const ATA_CHECK_POWER_MODE: u8 = 0xe5;
 
 /// How to open a member.
 #[derive(Clone, Copy, Debug, Default)]
@@ -232,41 +237,6 @@ impl Device {
             Identity::File(m.dev(), m.ino())
         })
     }
-
-    /// Sends a disk to sleep (ATA STANDBY IMMEDIATE). `Ok(false)`: the device has no such state, which is no error.
-    /// May take seconds.
-    ///
-    /// # Errors
-    /// The disk has the state and refused.
-    pub fn standby(file: &File) -> io::Result<bool> {
-        if !Self::has_standby(file) {
-            return Ok(false);
-        }
-        drive_command(file, ATA_STANDBY_IMMEDIATE).map(|()| true)
-    }
-
-    /// Does the disk sleep? One that cannot say does not.
-    pub fn is_asleep(file: &File) -> bool {
-        let mut args = [ATA_CHECK_POWER_MODE, 0, 0, 0];
-        // SAFETY: HDIO_DRIVE_CMD reads and writes these four bytes; a count of 0 means no data follows.
-        let asked = unsafe { libc::ioctl(file.as_raw_fd(), HDIO_DRIVE_CMD, args.as_mut_ptr()) };
-        // The sector count of the answer: 0x00 is standby.
-        asked == 0 && args[2] == 0
-    }
-
-    /// Can the device be sent to sleep? A drive that cannot even say in which power mode it is has none to change.
-    pub fn has_standby(file: &File) -> bool {
-        drive_command(file, ATA_CHECK_POWER_MODE).is_ok()
-    }
-}
-
-fn drive_command(file: &File, command: u8) -> io::Result<()> {
-    let mut args = [command, 0, 0, 0];
-    // SAFETY: HDIO_DRIVE_CMD reads and writes these four bytes; a count of 0 means no data follows.
-    match unsafe { libc::ioctl(file.as_raw_fd(), HDIO_DRIVE_CMD, args.as_mut_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// How long another's claim to a block device is waited for.
@@ -323,114 +293,6 @@ fn open_file(
             "device in use (mounted, or part of another volume): unmount it first",
         ),
         _ => fail(path, ErrorKind::Device, e),
-    })
-}
-
-/// Lets the ring carry out I/O on a file in memory at once instead of on a thread of its own: tmpfs does not say that it
-/// never waits for a device, but `O_NONBLOCK` says so for it. On other file systems it would make the engine's thread
-/// wait, so there nothing is done.
-pub fn allow_inline(file: &File) {
-    // SAFETY: all-zero is a valid `statfs`, written on success.
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: our descriptor and our structure.
-    let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) } == 0;
-    if known && about.f_type == libc::TMPFS_MAGIC {
-        // SAFETY: plain numbers. A refusal costs speed, nothing else.
-        unsafe {
-            let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
-            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
-        }
-    }
-}
-
-/// Offset alignment for O_DIRECT; 0 = not possible; `None` = the kernel does not say.
-fn direct_alignment(file: &File) -> Option<u32> {
-    // SAFETY: all-zero is a valid `statx`.
-    let mut buf: libc::statx = unsafe { std::mem::zeroed() };
-    let empty = CString::default();
-    // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor itself; `buf` is written on success.
-    let rc = unsafe {
-        libc::statx(
-            file.as_raw_fd(),
-            empty.as_ptr(),
-            libc::AT_EMPTY_PATH,
-            libc::STATX_DIOALIGN,
-            &raw mut buf,
-        )
-    };
-    (rc == 0 && buf.stx_mask & libc::STATX_DIOALIGN != 0).then_some(buf.stx_dio_offset_align)
-}
-
-fn rotational(file: &File) -> Option<bool> {
-    let number = file.metadata().ok()?.rdev();
-    let dir = format!(
-        "/sys/dev/block/{}:{}",
-        libc::major(number),
-        libc::minor(number)
-    );
-    // A partition's queue is its parent's.
-    ["queue/rotational", "../queue/rotational"]
-        .iter()
-        .find_map(|f| fs::read_to_string(Path::new(&dir).join(f)).ok())
-        .map(|s| s.trim() == "1")
-}
-
-/// A process that just ended may hold its locks a little longer: the kernel closes the files of its io_uring in the
-/// background. So a lock is tried for this long, if its holder is gone or seems to live.
-const HOLDER_GONE: Duration = Duration::from_secs(10);
-const HOLDER_LIVES: Duration = Duration::from_millis(300);
-
-fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> {
-    let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
-    let begun = Instant::now();
-    loop {
-        // SAFETY: flock on a descriptor that we own.
-        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-            return Ok(());
-        }
-        let e = io::Error::last_os_error();
-        if e.raw_os_error() != Some(libc::EWOULDBLOCK) {
-            return Err(fail(path, ErrorKind::Device, e));
-        }
-        let pid = holder(file);
-        let lives = pid.as_deref().is_none_or(|pid| !has_ended(pid));
-        if begun.elapsed() >= if lives { HOLDER_LIVES } else { HOLDER_GONE } {
-            let by = pid.map_or_else(String::new, |pid| {
-                let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-                format!(" by process {pid} ({})", name.trim())
-            });
-            return Err(fail(
-                path,
-                ErrorKind::InUse,
-                format!("device in use{by}: stop that first"),
-            ));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Gone, or a zombie that waits for its parent.
-fn has_ended(pid: &str) -> bool {
-    // "1234 (name) Z …"; the name may contain anything.
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
-}
-
-/// The process that holds a lock on this file, as far as `/proc/locks` tells.
-fn holder(file: &File) -> Option<String> {
-    let m = file.metadata().ok()?;
-    let id = format!(
-        "{:02x}:{:02x}:{}",
-        libc::major(m.dev()),
-        libc::minor(m.dev()),
-        m.ino()
-    );
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF"
-    locks.lines().filter(|l| !l.contains("->")).find_map(|l| {
-        let f: Vec<&str> = l.split_whitespace().collect();
-        (f.get(1) == Some(&"FLOCK") && f.get(5) == Some(&id.as_str())).then(|| f[4].to_owned())
     })
 }
 

@@ -28,6 +28,24 @@ pub struct Way {
     pub extent: u32,
 }
 
+impl Way {
+    /// From here on nothing is answered as written that the next server would not find after this one was killed: for front ends
+    /// whose users hear nothing of that ([`FrontEnd::outlives`]).
+    ///
+    /// # Errors
+    /// The volume has ended.
+    pub fn keep_writes(&self) -> io::Result<()> {
+        let set = self.engine.call(|engine, world| {
+            let now = isotherm_core::World::now(world);
+            engine.set(now, "kept_writes", 1.0)
+        });
+        match set {
+            Some(Ok(())) => Ok(()),
+            _ => Err(io::Error::other("the volume has ended")),
+        }
+    }
+}
+
 /// What users can ask of a front end beside reading, writing and flushing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Can {
@@ -63,6 +81,10 @@ pub trait FrontEnd: Send {
     /// Counts since the start, by name.
     fn figures(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
+    }
+    /// Do its users go on with the next server after this one was killed, without hearing of it? Then the knob `kept_writes` stays on.
+    fn outlives(&self) -> bool {
+        false
     }
     /// Nobody can begin to use it from now on; users go on.
     fn refuse_new(&mut self);

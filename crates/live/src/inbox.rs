@@ -1,14 +1,24 @@
 //! How other threads reach the engine's thread: a bounded lock-free queue, and an eventfd written only when it sleeps.
 
+mod doorbell;
+#[cfg(test)]
+mod modelled;
+
+/// What [`doorbell`] is made of; its model has others.
+mod atomics {
+    pub use std::sync::atomic::{AtomicBool, Ordering, fence};
+}
+
 use crate::buffers::Buffer;
 use crate::port::Completion;
 use crossbeam_queue::ArrayQueue;
+use doorbell::Doorbell;
 use isotherm_core::{IoError, RequestOp};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
@@ -46,9 +56,8 @@ pub struct Inbox<C> {
     owned: AtomicUsize,
     commands: Mutex<VecDeque<C>>,
     commanded: AtomicBool,
-    sleeping: AtomicBool,
     closed: AtomicBool,
-    ended: AtomicBool,
+    door: Doorbell,
     owner: OnceLock<ThreadId>,
     bell: File,
 }
@@ -74,9 +83,8 @@ impl<C> Inbox<C> {
             owned: AtomicUsize::new(0),
             commands: Mutex::default(),
             commanded: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
+            door: Doorbell::new(),
             owner: OnceLock::new(),
             // SAFETY: a fresh descriptor that nobody else owns.
             bell: unsafe { File::from_raw_fd(fd) },
@@ -110,8 +118,8 @@ impl<C> Inbox<C> {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
         self.wake();
-        // The engine's thread may have gone between the check above and the push; `wake` has the fence.
-        if self.ended.load(Ordering::Relaxed) {
+        // The engine's thread may have gone between the check above and the push.
+        if self.door.has_ended() {
             self.refuse_all();
         }
         Ok(())
@@ -132,9 +140,7 @@ impl<C> Inbox<C> {
 
     /// Wakes the engine's thread if it sleeps.
     pub fn wake(&self) {
-        // Pairs with the fence in `prepare_sleep`: either that one sees what was pushed, or we see that it sleeps.
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+        if self.door.must_ring() {
             // Fails only when the counter is full, that is, when the bell rings already.
             let _ = (&self.bell).write(&1u64.to_ne_bytes());
         }
@@ -195,18 +201,12 @@ impl<C> Inbox<C> {
 
     /// Says that the engine's thread is about to sleep. False if it must not, because something is there.
     pub fn prepare_sleep(&self) -> bool {
-        self.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if self.has_mail() {
-            self.awake();
-            return false;
-        }
-        true
+        self.door.doze(|| self.has_mail())
     }
 
     /// The engine's thread is awake again.
     pub fn awake(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
+        self.door.awake();
     }
 
     /// Accept nothing any more. What is queued is still popped.
@@ -218,8 +218,7 @@ impl<C> Inbox<C> {
     /// The engine's thread goes: whatever is here or still comes is refused.
     pub fn end(&self) {
         self.close();
-        self.ended.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.door.end();
         self.refuse_all();
         let dropped = std::mem::take(&mut *locked(&self.commands));
         drop(dropped);

@@ -2,6 +2,7 @@
 
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
+use crate::mutants::{LiveMutant, broken};
 use isotherm_core::MemberId;
 use isotherm_core::store::{Media, MediaError};
 use std::io;
@@ -82,6 +83,9 @@ impl Media for FileMedia<'_> {
     }
 
     fn flush(&mut self, member: MemberId) -> Result<(), MediaError> {
+        if broken(LiveMutant::MediaFlushNothing) {
+            return Ok(());
+        }
         self.run(member, 0, |device, _| device.file.sync_data())
     }
 }

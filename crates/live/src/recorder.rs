@@ -14,6 +14,7 @@ use isotherm_core::engine::Explained;
 use isotherm_core::engine::SwitchError;
 use isotherm_core::policy::ParamError;
 use isotherm_core::policy::Policy;
+use isotherm_core::qos::Spec;
 use isotherm_core::run::Host;
 use isotherm_core::{Effect, Engine, ExtentId, IoError, Nanos, OpId, Request, World};
 use isotherm_traces::events::{
@@ -99,6 +100,15 @@ impl Driver {
             self.record(now, &Call::Policy { text }, &[]);
         }
         result
+    }
+
+    /// Promise classes that: see [`Engine::promise`].
+    pub fn promise(&mut self, now: Nanos, spec: Spec) {
+        let text = isotherm_words::qos::items(&spec).join(";");
+        self.engine.promise(spec);
+        if self.recorder.is_some() {
+            self.record(now, &Call::Promise { text }, &[]);
+        }
     }
 
     /// See [`Engine::reclassify`].

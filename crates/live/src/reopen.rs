@@ -178,6 +178,7 @@ impl Session {
         };
         let (recorder, recording) = Recorder::new(now, origin, image, self.handle.clone());
         let knobs = self.engine.knobs();
+        let promised = self.engine.promised().cloned();
         // What is known of extents is in memory only: told again before anything else happens.
         let space = self.engine.space();
         let classes: Vec<(ExtentId, u8)> = (0..space.geo.extents)
@@ -189,6 +190,9 @@ impl Session {
         self.engine = Driver::new(engine, Some(recorder));
         for (extent, class) in classes {
             self.call(|engine, out| engine.reclassify(now, extent, class, out));
+        }
+        if let Some(spec) = promised {
+            self.engine.promise(now, spec);
         }
         // What was set since the start is set again. Values may bound each other, so the order matters, and is tried.
         for _ in 0..knobs.len() {

@@ -12,6 +12,7 @@
 
 use crate::buffers::{Buffer, Memory, Pool};
 use crate::inbox::{Done, Submission};
+use crate::mutants::{LiveMutant, broken};
 use isotherm_classify::Classifier;
 use isotherm_core::{IoError, Request, RequestOp, Tag};
 use std::sync::Arc;
@@ -110,7 +111,7 @@ impl Table {
         let buf = entry.buf.as_ref()?;
         let (offset, len, covered) = (offset as usize, len as usize, buf.aligned().len());
         assert!(offset + len <= covered, "outside of the request's buffer");
-        if !(filling && entry.op == RequestOp::Write) {
+        if !(filling && entry.op == RequestOp::Write) || broken(LiveMutant::ReadOverPayload) {
             return Some(buf.as_ptr().wrapping_add(offset));
         }
         let side = entry.side.as_ref()?;
@@ -143,6 +144,9 @@ impl Table {
         let last = if covered > block { block } else { 0 };
         let (to, from) = (buf.aligned_mut(), side.bytes());
         to[..head].copy_from_slice(&from[..head]);
+        if broken(LiveMutant::PatchHeadOnly) {
+            return;
+        }
         to[covered - tail..].copy_from_slice(&from[last + block - tail..last + block]);
     }
 

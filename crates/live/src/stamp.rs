@@ -13,6 +13,7 @@
 use crate::buffers::{ALIGNMENT, Buffer};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
+use crate::mutants::{LiveMutant, broken};
 use crate::volume::random;
 use isotherm_core::store::BLOCK;
 use isotherm_core::store::layout::STAMP_AT;
@@ -237,7 +238,9 @@ pub(crate) fn claim(
         .map_err(|e| failed(device, "written", &e))?;
     stamp.last = bytes;
     // A volume that nobody ever stamped was never served by somebody who stamps.
-    let Some(before) = before.filter(|b| unclean && !b.owner.has_ended()) else {
+    let Some(before) =
+        before.filter(|b| unclean && !b.owner.has_ended() && !broken(LiveMutant::ClaimAtOnce))
+    else {
         return Ok((stamp, None));
     };
     let begun = Instant::now();

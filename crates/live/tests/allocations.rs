@@ -64,6 +64,7 @@ fn serve(dir: &Path) -> Server {
         ..MemberConfig::default()
     };
     let config = VolumeConfig {
+        qos: Vec::new(),
         name: "v".into(),
         uuid: None,
         extent: Size(65536),

@@ -250,6 +250,7 @@ fn engine(dir: &Path) -> Server {
         ..MemberConfig::default()
     };
     let config = VolumeConfig {
+        qos: Vec::new(),
         name: "engine".into(),
         uuid: None,
         extent: Size(65536),

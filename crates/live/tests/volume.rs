@@ -25,6 +25,7 @@ impl Rig {
             uuid: None,
             extent: Size(65536),
             policy: policy.into(),
+            qos: Vec::new(),
             io: IoConfig {
                 buffers: Size(8 << 20),
                 ..IoConfig::default()

@@ -11,6 +11,11 @@ impl Sheet {
         let gb = self.ssd.as_ref().map(|s| s.write_limit_gb)?;
         (gb > 0.0).then_some(gb * 1e9)
     }
+    /// Times that the disk may be stopped and started in its life, by its sheet. `None` where the sheet does not say.
+    pub fn start_stop_limit(&self) -> Option<f64> {
+        let n = self.hdd.as_ref().map(|h| h.start_stop_limit)?;
+        (n > 0.0).then_some(n)
+    }
 }
 
 /// Bytes a day by which `limit` bytes last `years`, rounded down.

@@ -1,7 +1,10 @@
 //! One suite for all models: whatever is thrown at them, these hold.
 
 use isotherm_core::Nanos;
-use isotherm_models::{Counters, DeviceModel, ModelOp, Options, PowerState, Span, preset, sheet};
+use isotherm_models::{
+    Counters, DeviceModel, ModelOp, Options, POWER_STATES, PowerState, Sheet, Span, preset,
+    presets, sheet,
+};
 use proptest::prelude::*;
 
 const NAMES: [&str; 8] = [
@@ -207,6 +210,78 @@ proptest! {
         again_out.sort_unstable();
         prop_assert_eq!(again_out, out);
         prop_assert_eq!(again_c, c);
+    }
+}
+
+/// The watts that a sheet names for each state, by its number: the least and the most. They are equal but for flash at work. What
+/// its units do after the reply counts as work and not as time at work, so there is no most for that state alone.
+fn state_watts(s: &Sheet) -> [(f64, f64); POWER_STATES] {
+    let mut watts = [(0.0, 0.0); POWER_STATES];
+    let mut set = |state: PowerState, least: f64, most: f64| watts[state as usize] = (least, most);
+    if let Some(h) = &s.hdd {
+        let (p, n) = (
+            &h.power,
+            s.array.as_ref().map_or(1.0, |a| f64::from(a.disks)),
+        );
+        for (state, w) in [
+            (PowerState::Idle, p.idle_w),
+            (PowerState::Active, p.active_w),
+            (PowerState::Seek, p.seek_w),
+            (PowerState::Standby, p.standby_w),
+            (PowerState::SpinDown, p.idle_w),
+            (PowerState::SpinUp, p.spin_up_j / p.spin_up_s),
+        ] {
+            set(state, w * n, w * n);
+        }
+    } else if let Some(d) = &s.ssd {
+        let p = &d.power;
+        set(PowerState::Idle, p.idle_w, p.idle_w);
+        set(PowerState::Active, p.idle_w, f64::INFINITY);
+        set(PowerState::Standby, p.standby_w, p.standby_w);
+    } else if let Some(r) = &s.remote {
+        set(PowerState::Idle, r.host_w, r.host_w);
+        set(PowerState::Active, r.host_w, r.host_w);
+    }
+    watts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Energy is the sum over the states of the sheet's power times the time in it, for every preset and any load.
+    #[test]
+    fn energy_is_power_times_time_in_each_state(
+        steps in prop::collection::vec(step(), 1..80),
+        which: prop::sample::Index,
+        write_cache: bool,
+    ) {
+        let all = presets().unwrap();
+        let sheet = which.get(&all);
+        let mut model = make(&sheet.name, write_cache, 32);
+        let (_, _, end) = drive(model.as_mut(), &steps, true);
+        // Some seconds more, so that units are through with what they were given.
+        let end = end + 10_000_000_000;
+        let c = model.counters(Nanos(end));
+        // An array's times are means over its disks, rounded down to a nanosecond each.
+        let rounding = 10e-9 * sheet.array.as_ref().map_or(0.0, |a| f64::from(a.disks)) * 100.0;
+        prop_assert!(c.state_ns.iter().sum::<u64>().abs_diff(end) <= POWER_STATES as u64);
+        for (state, (least, most)) in state_watts(sheet).into_iter().enumerate() {
+            let seconds = c.state_ns[state] as f64 * 1e-9;
+            let joules = c.state_j[state];
+            let low = least * seconds;
+            let high = if most.is_finite() { most * seconds } else { f64::INFINITY };
+            prop_assert!(
+                joules >= low * (1.0 - 1e-9) - rounding && joules <= high * (1.0 + 1e-9) + rounding,
+                "{}, state {}: {} J in {} s, of {} to {} W", sheet.name, state, joules, seconds, least, most
+            );
+        }
+        let sum: f64 = c.state_j.iter().sum();
+        prop_assert!((sum - c.energy_j()).abs() <= sum * 1e-12);
+        if let Some(p) = sheet.ssd.as_ref().map(|s| &s.power) {
+            let seconds = Nanos(end).as_secs_f64();
+            let most = p.read_w.max(p.write_w).max(p.idle_w);
+            prop_assert!(c.energy_j() <= most * seconds, "{}: {} J in {} s", sheet.name, c.energy_j(), seconds);
+        }
     }
 }
 

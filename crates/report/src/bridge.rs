@@ -14,10 +14,10 @@ use isotherm_lab::sim::Report;
 /// Cost curves that a chart can bear.
 const CURVES_MAX: usize = 8;
 /// Places among [`metrics`]: what is across and up in the trade-off, where devices drive and where the trace's clock does.
-const ACROSS: usize = 10;
+const ACROSS: usize = 11;
 const UP: usize = 0;
 const LATENCY: usize = 1;
-const MOVED: usize = 7;
+const MOVED: usize = 8;
 
 /// What a run costs over the time factor, if it was priced.
 pub fn cost_curve(name: &str, report: &Report) -> Option<CostCurve> {
@@ -62,8 +62,10 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
             let curve = cost_curve(&r.name, &r.report);
             page.entries.push(Entry {
                 policy: r.name.clone(),
+                field: setting.clone(),
                 setting,
                 values: super::compare::values(&r.report, curve.as_ref()),
+                reference: r.kind == "baseline",
             });
             if all.len() == 1 && page.cost.len() < CURVES_MAX {
                 page.cost.extend(curve);
@@ -84,18 +86,6 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
 
 /// The page of a sweep, from the cells that it wrote (`cells.json`).
 pub fn sweep_page(cells: &[Value]) -> Page {
-    const KEYS: [&str; 10] = [
-        "throughput_iops",
-        "latency_mean_s",
-        "latency_p99_s",
-        "fast_hit_ratio",
-        "energy_j",
-        "mean_power_w",
-        "wear_eu",
-        "migrated_bytes",
-        "elapsed_s",
-        "fast_bytes",
-    ];
     let several = |key: &str| {
         let first = cells.first().map(|c| &c["cell"][key]);
         cells.iter().any(|c| Some(&c["cell"][key]) != first)
@@ -106,43 +96,13 @@ pub fn sweep_page(cells: &[Value]) -> Page {
         "extent",
         "fast",
         "slow",
+        "span",
         "depth",
         "seed",
     ]
     .into_iter()
     .filter(|k| several(k))
     .collect();
-    let words = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-    let entries = cells.iter().map(|c| {
-        let r = &c["report"];
-        let mut values: Vec<Option<f64>> = KEYS
-            .iter()
-            .map(|k| match &r[*k] {
-                Value::Object(by_member) => by_member
-                    .values()
-                    .filter_map(Value::as_f64)
-                    .max_by(f64::total_cmp),
-                v => v.as_f64(),
-            })
-            .collect();
-        let cost = |k: &str| r["cost"][k].as_f64();
-        let once = cost("purchase_usd")
-            .zip(cost("service_usd"))
-            .map(|(a, b)| a + b);
-        for factor in [1.0, 1000.0] {
-            values.push(once.zip(cost("recurring_usd")).map(|(o, r)| o + factor * r));
-        }
-        let setting: Vec<String> = varied
-            .iter()
-            .filter(|k| !c["cell"][**k].is_null())
-            .map(|k| format!("{} {}", k.replace('_', " "), words(&c["cell"][*k])))
-            .collect();
-        Entry {
-            policy: words(&c["cell"]["policy"]),
-            setting: setting.join(", "),
-            values,
-        }
-    });
     compare_page(&Comparison {
         title: "Sweep".to_owned(),
         subtitle: format!("{} cells", cells.len()),
@@ -150,9 +110,63 @@ pub fn sweep_page(cells: &[Value]) -> Page {
         metrics: metrics(),
         x: ACROSS,
         y: UP,
-        entries: entries.collect(),
+        entries: cells.iter().map(|c| sweep_entry(c, &varied)).collect(),
         cost: Vec::new(),
     })
+}
+
+/// A cell, told apart by what varies.
+fn sweep_entry(c: &Value, varied: &[&str]) -> Entry {
+    let words = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+    let setting: Vec<String> = varied
+        .iter()
+        .filter(|k| !c["cell"][**k].is_null())
+        .map(|k| format!("{} {}", k.replace('_', " "), words(&c["cell"][*k])))
+        .collect();
+    Entry {
+        policy: words(&c["cell"]["policy"]),
+        setting: setting.join(", "),
+        values: sweep_values(&c["report"]),
+        field: if varied.contains(&"trace") {
+            words(&c["cell"]["trace"])
+        } else {
+            String::new()
+        },
+        reference: false,
+    }
+}
+
+/// A report's [`metrics`].
+fn sweep_values(r: &Value) -> Vec<Option<f64>> {
+    const KEYS: [&str; 11] = [
+        "throughput_iops",
+        "latency_mean_s",
+        "latency_p99_s",
+        "fast_hit_ratio",
+        "fast_served_ratio",
+        "energy_j",
+        "mean_power_w",
+        "wear_eu",
+        "migrated_bytes",
+        "elapsed_s",
+        "fast_bytes",
+    ];
+    let figure = |k: &str| match &r[k] {
+        Value::Object(by_member) => {
+            let all = by_member.values().filter_map(Value::as_f64);
+            all.max_by(f64::total_cmp)
+        }
+        v => v.as_f64(),
+    };
+    let mut values: Vec<Option<f64>> = KEYS.iter().map(|k| figure(k)).collect();
+    let cost = |k: &str| r["cost"][k].as_f64();
+    let once = cost("purchase_usd")
+        .zip(cost("service_usd"))
+        .map(|(a, b)| a + b);
+    for factor in [1.0, 1000.0] {
+        values.push(once.zip(cost("recurring_usd")).map(|(o, r)| o + factor * r));
+    }
+    values
 }
 
 /// The page of reproduced experiments.

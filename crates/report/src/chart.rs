@@ -241,12 +241,14 @@ pub struct Point {
     pub name: String,
     /// Points of a group look alike (a policy).
     pub group: String,
+    /// Something to measure against that is no choice, such as one device alone: it is drawn and never on the front.
+    pub reference: bool,
     /// One a metric; `None` if not known.
     pub values: Vec<Option<f64>>,
 }
 
 impl Scatter {
-    /// Numbers of the points that no other beats in both `x` and `y`, by rising x.
+    /// Numbers of the points that no other beats in both `x` and `y`, by rising x. References neither beat nor are beaten.
     pub fn front(&self, x: usize, y: usize) -> Vec<usize> {
         let sign = |m: usize| match self.metrics.get(m).map(|m| m.better) {
             Some(Better::Higher) => -1.0,
@@ -259,6 +261,7 @@ impl Scatter {
             .points
             .iter()
             .enumerate()
+            .filter(|(_, p)| !p.reference)
             .filter_map(|(i, p)| Some((i, value(p, x)? * sx, value(p, y)? * sy)))
             .collect();
         all.sort_by(|a, b| {
@@ -301,6 +304,7 @@ mod tests {
                 .map(|&(a, b)| Point {
                     name: format!("{a} {b}"),
                     group: "g".to_owned(),
+                    reference: false,
                     values: vec![Some(a), Some(b)],
                 })
                 .collect(),
@@ -326,6 +330,17 @@ mod tests {
         s.points[3].values[0] = Some(f64::NAN);
         assert_eq!(s.front(0, 1), [1, 5]);
         assert!(scatter(&[], [Lower, Lower]).front(0, 1).is_empty());
+    }
+
+    #[test]
+    fn references_are_not_on_the_front_and_hide_nobody() {
+        let mut s = scatter(
+            &[(1.0, 1.0), (2.0, 5.0), (3.0, 4.0)],
+            [Better::Lower, Better::Lower],
+        );
+        assert_eq!(s.front(0, 1), [0]);
+        s.points[0].reference = true;
+        assert_eq!(s.front(0, 1), [1, 2]);
     }
 
     /// Against the definition, over all small cases of a grid.

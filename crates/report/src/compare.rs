@@ -42,6 +42,10 @@ pub struct Entry {
     pub setting: String,
     /// By metric; [`values`] has those of [`metrics`].
     pub values: Vec<Option<f64>>,
+    /// Entries compete with those of the same field only: the trace, where there are several.
+    pub field: String,
+    /// One device alone: something to measure against and no choice, so it is neither the best nor on the front.
+    pub reference: bool,
 }
 
 impl Entry {
@@ -67,6 +71,7 @@ pub fn metrics() -> Vec<Metric> {
         metric("Mean latency", Unit::SECONDS, Lower),
         metric("Latency, 99th percentile", Unit::SECONDS, Lower),
         metric("Fast hits", Unit::SHARE, Higher),
+        metric("Served from fast", Unit::SHARE, Higher),
         metric("Energy", Unit::JOULES, Lower),
         metric("Mean power", Unit::WATTS, Lower),
         metric("Greatest wear", Unit::EU, Lower),
@@ -89,6 +94,7 @@ pub fn values(r: &Report, cost: Option<&CostCurve>) -> Vec<Option<f64>> {
         r.latency_mean_s,
         r.latency_p99_s,
         Some(r.fast_hit_ratio),
+        Some(r.fast_served_ratio),
         r.energy_j,
         r.mean_power_w,
         worn,
@@ -109,7 +115,10 @@ pub fn compare_page(c: &Comparison) -> Page {
     }
     page.heading("Figures").table(table(c));
     if !c.metrics.is_empty() && c.entries.len() > 1 {
-        page.heading("Which to choose").chart(trade_off(c));
+        page.heading("Which to choose");
+        for field in fields(c) {
+            page.chart(trade_off(c, field));
+        }
         page.heading("Side by side");
         for m in 0..c.metrics.len().min(BARS_MAX) {
             page.chart(bars(c, m));
@@ -148,15 +157,32 @@ fn known(c: &Comparison) -> Comparison {
     }
 }
 
-fn table(c: &Comparison) -> Table {
-    let best = |m: usize| {
-        let all = c.entries.iter().filter_map(|e| e.values[m]);
-        match c.metrics[m].better {
-            Better::Lower => all.min_by(f64::total_cmp),
-            Better::Higher => all.max_by(f64::total_cmp),
-        }
+fn fields(c: &Comparison) -> Vec<&String> {
+    distinct(c.entries.iter().map(|e| &e.field))
+}
+
+/// What the best of a column looks like in print, in one field. Nothing is best where all look alike.
+fn best(c: &Comparison, m: usize, field: &String) -> Option<String> {
+    let unit = c.metrics[m].axis.unit;
+    let all = || {
+        let those = c.entries.iter();
+        let those = those.filter(move |e| !e.reference && e.field == *field);
+        those.filter_map(move |e| e.values[m])
     };
-    let best: Vec<Option<f64>> = (0..c.metrics.len()).map(best).collect();
+    let best = match c.metrics[m].better {
+        Better::Lower => all().min_by(f64::total_cmp),
+        Better::Higher => all().max_by(f64::total_cmp),
+    };
+    let best = unit.text(best?);
+    all().any(|v| unit.text(v) != best).then_some(best)
+}
+
+fn table(c: &Comparison) -> Table {
+    let fields = fields(c);
+    let best: Vec<Vec<Option<String>>> = fields
+        .iter()
+        .map(|f| (0..c.metrics.len()).map(|m| best(c, m, f)).collect())
+        .collect();
     let settings = c.entries.iter().any(|e| !e.setting.is_empty());
     let mut columns = vec!["Policy".to_owned()];
     columns.extend(settings.then(|| "Setting".to_owned()));
@@ -164,21 +190,34 @@ fn table(c: &Comparison) -> Table {
     let rows = c.entries.iter().map(|e| {
         let mut row = vec![Cell::text(&e.policy)];
         row.extend(settings.then(|| Cell::text(&e.setting)));
-        row.extend(
-            e.values
-                .iter()
-                .zip(&c.metrics)
-                .zip(&best)
-                .map(|((v, m), best)| match v {
-                    Some(v) if Some(*v) == *best => Cell::Best(*v, m.axis.unit),
-                    Some(v) => Cell::Number(*v, m.axis.unit),
-                    None => Cell::Empty,
-                }),
-        );
+        let mine = fields.iter().position(|f| !e.reference && **f == e.field);
+        let values = e.values.iter().zip(&c.metrics).enumerate();
+        row.extend(values.map(|(m, (v, metric))| {
+            let unit = metric.axis.unit;
+            let best = mine.and_then(|i| best[i][m].as_ref());
+            match v {
+                // What prints alike is a tie, and each of a tie is the best.
+                Some(v) if best.is_some_and(|b| *b == unit.text(*v)) => Cell::Best(*v, unit),
+                Some(v) => Cell::Number(*v, unit),
+                None => Cell::Empty,
+            }
+        }));
         row
     });
+    let of = if fields.len() > 1 {
+        "The best of each column, for each trace,"
+    } else {
+        "The best of each column"
+    };
+    let aside = if c.entries.iter().any(|e| e.reference) {
+        " One device alone is no choice here and is not marked."
+    } else {
+        ""
+    };
     Table {
-        caption: "The best of each column is bold and marked with *.".to_owned(),
+        caption: format!(
+            "{of} is bold and marked with *; what prints alike is marked alike, and nothing where all do.{aside}"
+        ),
         rows: rows.collect(),
         columns,
     }
@@ -187,10 +226,11 @@ fn table(c: &Comparison) -> Table {
 /// Values over a hundred times each other show nothing on a linear axis.
 const WIDE: f64 = 100.0;
 
-fn trade_off(c: &Comparison) -> Chart {
+fn trade_off(c: &Comparison, field: &String) -> Chart {
+    let shown = || c.entries.iter().filter(move |e| e.field == *field);
     let mut metrics = c.metrics.clone();
     for (m, metric) in metrics.iter_mut().enumerate() {
-        let all = || c.entries.iter().filter_map(move |e| e.values[m]);
+        let all = || shown().filter_map(move |e| e.values[m]);
         let (least, most) = (
             all().fold(f64::INFINITY, f64::min),
             all().fold(0.0, f64::max),
@@ -200,20 +240,24 @@ fn trade_off(c: &Comparison) -> Chart {
         }
     }
     Chart {
-        title: "Trade-off".to_owned(),
-        note: "Each point is a configuration; hovering names it. Those in a circle are on the front: no other is better in both figures."
+        title: if field.is_empty() {
+            "Trade-off".to_owned()
+        } else {
+            format!("Trade-off, {field}")
+        },
+        note: "Each point is a configuration; hovering names it. Those in a circle are on the front: no other is better in both \
+            figures. One device alone is shown to measure against and is never on the front."
             .to_owned(),
         plot: Plot::Scatter(Scatter {
             metrics,
             x: c.x,
             y: c.y,
-            points: c
-                .entries
-                .iter()
+            points: shown()
                 .map(|e| Point {
                     name: e.name(),
                     group: e.policy.clone(),
                     values: e.values.clone(),
+                    reference: e.reference,
                 })
                 .collect(),
         }),
@@ -274,5 +318,81 @@ fn bars(c: &Comparison, m: usize) -> Chart {
         title: metric.axis.label.clone(),
         note: wanted.to_owned(),
         plot: Plot::Bars(bars),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(policy: &str, setting: &str, value: f64, reference: bool) -> Entry {
+        Entry {
+            policy: policy.to_owned(),
+            setting: setting.to_owned(),
+            values: vec![Some(value), Some(value)],
+            field: setting.to_owned(),
+            reference,
+        }
+    }
+
+    fn page(entries: Vec<Entry>) -> Comparison {
+        let metric = |better| Metric {
+            axis: Axis::new("m", Unit::SECONDS),
+            better,
+        };
+        Comparison {
+            title: String::new(),
+            subtitle: String::new(),
+            notes: Vec::new(),
+            metrics: vec![metric(Better::Lower), metric(Better::Higher)],
+            x: 0,
+            y: 1,
+            entries,
+            cost: Vec::new(),
+        }
+    }
+
+    /// Names of the entries that the first column stars.
+    fn starred(c: &Comparison) -> Vec<String> {
+        let column = if c.entries.iter().any(|e| !e.setting.is_empty()) {
+            2
+        } else {
+            1
+        };
+        let rows = table(c).rows.into_iter().zip(&c.entries);
+        rows.filter(|(r, _)| matches!(r[column], Cell::Best(..)))
+            .map(|(_, e)| e.name())
+            .collect()
+    }
+
+    #[test]
+    fn the_best_is_a_policy_ties_are_alike_and_traces_apart() {
+        let alone = || entry("hdd-only", "", 1.0, true);
+        let all = vec![
+            alone(),
+            entry("a", "", 2.0, false),
+            entry("b", "", 3.0, false),
+        ];
+        assert_eq!(starred(&page(all)), ["a"]);
+        // 2.0 s and 2.000_000_1 s print alike.
+        let tie = vec![
+            entry("a", "", 2.0, false),
+            entry("b", "", 2.000_000_1, false),
+            entry("c", "", 9.0, false),
+        ];
+        assert_eq!(starred(&page(tie)), ["a", "b"]);
+        let same = vec![
+            alone(),
+            entry("a", "", 2.0, false),
+            entry("b", "", 2.0, false),
+        ];
+        assert!(starred(&page(same)).is_empty());
+        let two = vec![
+            entry("a", "one", 2.0, false),
+            entry("b", "one", 3.0, false),
+            entry("a", "two", 30.0, false),
+            entry("b", "two", 20.0, false),
+        ];
+        assert_eq!(starred(&page(two)), ["a, one", "b, two"]);
     }
 }

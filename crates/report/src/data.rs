@@ -137,7 +137,7 @@ fn scatter(s: &Scatter) -> Value {
                 .iter()
                 .map(|v| v.map_or(Value::Null, short))
                 .collect();
-            json!({ "name": p.name, "group": p.group, "values": values })
+            json!({ "name": p.name, "group": p.group, "values": values, "reference": p.reference })
         })
         .collect();
     json!({ "type": "scatter", "metrics": metrics, "points": points, "px": s.x, "py": s.y })

@@ -19,6 +19,7 @@
 //! Never made false: a page loads nothing, and no text given to it becomes markup.
 
 mod bridge;
+mod by_class;
 mod chart;
 mod compare;
 mod cost;

@@ -53,6 +53,16 @@ fn color(i: usize) -> RGBColor {
     COLORS[i % COLORS.len()]
 }
 
+/// Dashes, marks and patterns go on by one for each round of the colours, so that the ninth series is not drawn like the first:
+/// as in `page.js`.
+const fn turn(i: usize) -> usize {
+    i + i / COLORS.len()
+}
+
+fn dash(i: usize) -> (u32, u32) {
+    DASHES[turn(i) % DASHES.len()]
+}
+
 fn text<E: std::fmt::Debug>(e: E) -> String {
     format!("{e:?}")
 }
@@ -78,7 +88,7 @@ pub(super) fn clip(text: &str, width: u32) -> String {
 
 pub(super) fn line(plane: &mut Plane<'_>, points: &[(f64, f64)], i: usize) -> Result<(), String> {
     let style = color(i).stroke_width(2);
-    let (on, off) = DASHES[i % DASHES.len()];
+    let (on, off) = dash(i);
     let points = points.iter().copied();
     if off == 0 {
         plane
@@ -133,7 +143,7 @@ fn pattern(area: &Area<'_>, from: (i32, i32), to: (i32, i32), i: usize) -> Resul
             .map_err(text)
     };
     let (w, h) = (to.0 - from.0, to.1 - from.1);
-    match i % 4 {
+    match turn(i) % 4 {
         1 => {
             // Those through the left edge, then those through the bottom.
             for d in (5..w + h).step_by(6) {
@@ -170,13 +180,14 @@ pub(super) fn mark(
 }
 
 fn marker(area: &Area<'_>, (x, y): (i32, i32), i: usize, r: i32) -> Result<(), String> {
-    let hollow = i % 8 >= 4;
+    let shape = turn(i) % 8;
+    let hollow = shape >= 4;
     let style = if hollow {
         color(i).stroke_width(2)
     } else {
         color(i).filled()
     };
-    let corners = match i % 4 {
+    let corners = match shape % 4 {
         0 => return area.draw(&Circle::new((x, y), r, style)).map_err(text),
         1 => vec![
             (x - r, y - r),
@@ -217,7 +228,7 @@ pub(super) fn legend(
         }
         match *pen {
             Pen::Line(i) => {
-                let (on, off) = DASHES[i % DASHES.len()];
+                let (on, off) = dash(i);
                 let step = if off == 0 { 30 } else { on + off };
                 for at in (0..30).step_by(step as usize) {
                     let end = if off == 0 {
@@ -273,4 +284,21 @@ pub(super) fn key(
             .map_err(text)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_of_many_series_are_drawn_alike() {
+        let looks: std::collections::BTreeSet<_> = (0..64)
+            .map(|i| (i % COLORS.len(), turn(i) % DASHES.len()))
+            .collect();
+        assert_eq!(looks.len(), 64);
+        let lines: std::collections::BTreeSet<_> = (0..16)
+            .map(|i| (color(i).rgb(), dash(i), turn(i) % 8))
+            .collect();
+        assert_eq!(lines.len(), 16);
+    }
 }

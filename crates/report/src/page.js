@@ -25,6 +25,8 @@
     { symbol: "rect", dashArrayX: [[6, 6], [0, 6, 6, 0]], dashArrayY: [6, 0] },
   ];
   const at = (list, i) => list[i % list.length];
+  // Marks, dashes and patterns go on by one for each round of the colours: as marks.rs.
+  const turn = (list, i) => at(list, i + Math.floor(i / 8));
 
   // ---- Numbers, as unit.rs writes them ----
   const BINARY = [[1, ""], [1024, "Ki"], [1024 ** 2, "Mi"], [1024 ** 3, "Gi"], [1024 ** 4, "Ti"], [1024 ** 5, "Pi"]];
@@ -163,8 +165,8 @@
         type: "line", name: s.name, data: s.x.map((x, k) => [shown(c.x, x), shown(c.y, s.y[k]), s.y[k]]),
         stack: c.stacked ? "all" : undefined, step: c.steps ? "end" : false,
         areaStyle: c.stacked ? { opacity: 0.75 } : undefined,
-        lineStyle: { width: 2, type: alone || c.stacked ? "solid" : at(DASHES, i) },
-        symbol: at(MARKS, i), showSymbol: !(alone && !some) && !c.stacked, showAllSymbol: true,
+        lineStyle: { width: 2, type: alone || c.stacked ? "solid" : turn(DASHES, i) },
+        symbol: turn(MARKS, i), showSymbol: !(alone && !some) && !c.stacked, showAllSymbol: true,
         symbolSize: (_, p) => (some || (p.dataIndex + Math.floor(every * i / c.series.length)) % every === 0 ? 8 : 0),
         emphasis: { focus: alone ? "none" : "series" },
       };
@@ -172,7 +174,7 @@
     return o;
   }
   function decal(i) {
-    const d = at(DECALS, i);
+    const d = turn(DECALS, i);
     return d && Object.assign({ color: dark() ? "rgba(0,0,0,.45)" : "rgba(255,255,255,.6)" }, d);
   }
   function bars(c) {
@@ -257,7 +259,7 @@
   // What no other point beats in both figures, by rising x; as Scatter::front.
   function front(c, px, py) {
     const sign = (m) => (c.metrics[m].higher ? -1 : 1);
-    const all = c.points.map((p, i) => [i, p.values[px], p.values[py]]).filter((p) => p[1] !== null && p[2] !== null)
+    const all = c.points.map((p, i) => [i, p.values[px], p.values[py]]).filter((p) => p[1] !== null && p[2] !== null && !c.points[p[0]].reference)
       .map(([i, x, y]) => [i, x * sign(px), y * sign(py)]).sort((a, b) => a[1] - b[1] || a[2] - b[2] || a[0] - b[0]);
     const kept = [];
     let best = null;
@@ -293,7 +295,7 @@
     };
     const colors = o.color;
     o.series = groups.map((g, i) => ({
-      type: "scatter", name: g, symbol: at(MARKS, i), color: at(colors, i),
+      type: "scatter", name: g, symbol: turn(MARKS, i), color: at(colors, i),
       data: c.points.map((p, k) => [p, k]).filter(([p]) => p.group === g).map(([, k]) => Object.assign(spot(k), {
         symbolSize: on.includes(k) ? 15 : 9, itemStyle: { opacity: on.includes(k) ? 1 : 0.75 },
       })),

@@ -37,6 +37,13 @@ pub fn run_page(report: &Report, cost: &[CostCurve]) -> Page {
     } else {
         page.text("No series were kept in this run, so there is nothing over time.");
     }
+    let by_class = super::by_class::charts(report);
+    if !by_class.is_empty() {
+        page.heading("By class");
+        for c in by_class {
+            page.chart(c);
+        }
+    }
     if report.usage.is_some() || !cost.is_empty() {
         page.heading("Energy, wear, cost");
         for c in totals(report) {

@@ -72,6 +72,15 @@ fn sizes_in_pages_beside_addresses_in_sectors() {
     let (format, _, assumed, records) = read(text.as_bytes(), &Options::default());
     assert_eq!(format, Format::DiskSimPages, "{assumed:?}");
     assert_eq!((records[1].offset, records[1].len), (808 * 512, 8192));
+    // So do those of which a third are single sectors.
+    let some: String = times(90)
+        .enumerate()
+        .map(|(i, t)| format!("{t} 0 {} {} 0\n", i * 880, [1, 8, 16][i % 3]))
+        .collect();
+    assert_eq!(
+        read(some.as_bytes(), &Options::default()).0,
+        Format::DiskSim
+    );
     // Aligned requests whose sizes are sectors stay what they are.
     let plain = "1 0 8 8 1\n500 0 16 8 1\n902 0 64 16 0\n".repeat(10);
     assert_eq!(
@@ -110,6 +119,28 @@ fn the_unit_of_time_is_weighed() {
         ..Options::default()
     };
     assert_eq!(span(&lines(1, 0), &seconds).0, us * 1_000_000);
+}
+
+#[test]
+fn a_unit_that_no_disk_could_follow_is_not_believed() {
+    let span = |text: &str| {
+        let (_, _, assumed, records) = read(text.as_bytes(), &Options::default());
+        (records.last().expect("records").time.as_secs_f64(), assumed)
+    };
+    // An idle server by a clock of microseconds: a request each 30 ms or so, none within a millisecond of another.
+    let idle: String = (0..400u64)
+        .map(|i| format!("{} 0 {} 8 1\n", i * 30_011 + i % 7, i * 24 + 1))
+        .collect();
+    let (seconds, said) = span(&idle);
+    assert!((11.9..12.1).contains(&seconds), "{seconds} {said:?}");
+    assert!(said.iter().any(|s| s.contains("microseconds")), "{said:?}");
+    // Seconds with a point, not DiskSim's milliseconds.
+    let points: String = (0..400u64)
+        .map(|i| format!("{:.6} 0 {} 8 1\n", i as f64 * 0.011, i * 24 + 1))
+        .collect();
+    let (seconds, said) = span(&points);
+    assert!((4.3..4.5).contains(&seconds), "{seconds} {said:?}");
+    assert!(said.iter().any(|s| s.contains("20 000")), "{said:?}");
 }
 
 #[test]

@@ -119,23 +119,23 @@ impl Budget {
 }
 
 /// Where classes go: blocks of one file system become blocks of the layout's map.
-struct Out<'a> {
-    layers: &'a mut Layers,
+pub(crate) struct Out<'a> {
+    pub(crate) layers: &'a mut Layers,
     /// Block of the map where the file system begins.
-    base: u64,
+    pub(crate) base: u64,
     /// Blocks of the map to one of the file system.
-    scale: u64,
+    pub(crate) scale: u64,
 }
 
 impl Out<'_> {
-    fn say(&mut self, from: u64, n: u64, class: u8) {
+    pub(crate) fn say(&mut self, from: u64, n: u64, class: u8) {
         let at = self.base + from * self.scale;
         let end = at + n * self.scale;
         self.layers.say(Source::Layout, at, end, class);
     }
 
     /// As [`Out::say`], but what lies where it lies by the superblock stays what it is, whatever an inode claims.
-    fn say_owned(&mut self, from: u64, n: u64, class: u8) {
+    pub(crate) fn say_owned(&mut self, from: u64, n: u64, class: u8) {
         let mut at = self.base + from * self.scale;
         let end = at + n * self.scale;
         while at < end {

@@ -3,11 +3,13 @@
 //! Never false: a range that is registered was the file's when it was asked for. What moves later is stale until the next walk;
 //! that costs classes, nothing else.
 
+mod changes;
 mod device;
 mod fiemap;
 mod rules;
 mod walk;
 
+pub use changes::Changes;
 pub use device::{Place, place_of};
 pub use fiemap::extents;
 pub use rules::{Facts, Rule, Rules};

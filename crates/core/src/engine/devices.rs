@@ -23,6 +23,15 @@ pub(super) enum What {
         slot: u32,
         start: u64,
         len: u32,
+        /// What it carries; with [`crate::QUIET`] it is nobody's.
+        class: u8,
+    },
+    /// Zeros over the new home of an extent.
+    Fill {
+        ext: u32,
+        slot: u32,
+        start: u64,
+        len: u32,
     },
     /// Reading or writing the buffers of `count` moves, which follow one another.
     Move { index: u16, count: u16 },
@@ -41,6 +50,7 @@ impl What {
             What::Data {
                 start, len, write, ..
             } => Waker::Request(start, len, write),
+            What::Fill { start, len, .. } => Waker::Request(start, len, true),
             What::Move { .. } => Waker::Move,
             What::Trim { .. } => Waker::Discard,
             What::Round | What::Standby => Waker::Metadata,
@@ -57,7 +67,7 @@ pub(super) struct Op {
     /// When it was started, whether a request waits for it, and whether it goes on where the device's last one ended.
     issued: Nanos,
     foreground: bool,
-    sequential: bool,
+    pub(super) sequential: bool,
     /// Bytes of metadata, as (staging sequence numbers | checkpoint buffer | header).
     meta: MetaSource,
 }
@@ -154,7 +164,7 @@ impl Cause {
     pub(super) fn plain(what: What) -> Cause {
         Cause {
             what,
-            foreground: matches!(what, What::Data { .. }),
+            foreground: matches!(what, What::Data { .. } | What::Fill { .. }),
             promised: 0,
             meta: MetaSource::None,
         }

@@ -12,6 +12,8 @@ const WANT_TURNS: u32 = 64;
 /// What can be due. What ends every event is done in this order; alarms, the time of a batch and bedtime need a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
+    /// A request that was held may begin.
+    Held,
     /// The policy wants something.
     Wants,
     /// Something changed that a waiting piece of a request may have waited for.
@@ -35,7 +37,8 @@ enum Due {
 }
 
 /// What ends every event.
-const AT_ONCE: [Due; 7] = [
+const AT_ONCE: [Due; 8] = [
+    Due::Held,
     Due::Wants,
     Due::Queue,
     Due::Starving,
@@ -58,7 +61,14 @@ impl Engine {
     /// When [`Engine::tick`] is wanted.
     pub fn next_wake(&self) -> Option<Nanos> {
         // A wake for something that cannot start would come again at once: a disk put to sleep must not cost a whole CPU.
-        let later = [Due::Drain, Due::Round, Due::Alarm, Due::Batch, Due::Bedtime];
+        let later = [
+            Due::Held,
+            Due::Drain,
+            Due::Round,
+            Due::Alarm,
+            Due::Batch,
+            Due::Bedtime,
+        ];
         later.into_iter().filter_map(|due| self.when(due)).min()
     }
 
@@ -68,6 +78,7 @@ impl Engine {
         let g = &self.ground;
         let now_if = |due: bool| due.then_some(g.clock);
         match due {
+            Due::Held => self.requests.held_due(),
             Due::Wants => now_if(!g.wanted.is_empty()),
             Due::Queue => now_if(g.waiting.queue_due()),
             Due::Starving => now_if(g.waiting.starving_due()),
@@ -106,6 +117,7 @@ impl Engine {
     fn carry_out(&mut self, due: Due, turns: &mut u32) -> bool {
         let (requests, mut p) = self.parts();
         match due {
+            Due::Held => requests.begin_held(&mut p),
             Due::Wants => {
                 p.r.try_wanted(p.g, p.d);
                 *turns += 1;

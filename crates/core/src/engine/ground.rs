@@ -44,9 +44,13 @@ pub(super) struct Ground {
     pub(super) devices: Devices,
     pub(super) waiting: Waiting,
     pub(super) background: Background,
+    /// Classes that requests told, by extent ([`Params::learn_classes`]).
+    pub(super) learned: Vec<u8>,
     pub(super) phase: Phase,
     /// A flush or metadata write failed: nothing can be promised any more.
     pub(super) failed: bool,
+    /// Some class misses what it was promised: until then moves keep out of the way.
+    pub(super) pressed_until: Nanos,
     /// The time of the event that is being worked on.
     pub(super) clock: Nanos,
     /// What the world is to do, in order; the caller's own list while an event is worked on.

@@ -1,7 +1,7 @@
 //! Looking at a running engine: counters, explanations.
 
-use super::{Engine, WearBudget};
-use crate::policy::{Policy, View};
+use super::{Engine, Lately, WearBudget};
+use crate::policy::{Action, Policy, View};
 use crate::stats::{Counters, SleepRecord};
 use crate::units::{ExtentId, MemberId, Nanos, Slot, TierId};
 use crate::volume::Space;
@@ -114,18 +114,20 @@ impl Engine {
             why,
         }
     }
-    /// Extents with a copy, those whose copy is dirty, and their dirty bytes. Walks over the slots of the faster tiers when
-    /// there are dirty copies.
+    /// Extents with a copy, those whose copy is dirty, and their dirty bytes.
     pub fn copies(&self) -> (u32, u32, u64) {
         let g = &self.ground;
         let map = &g.space.map;
-        let mut blocks = 0u64;
-        if map.dirty() > 0 {
-            let copies = (0..g.fast_slots()).filter_map(|s| g.copy_in(Slot(s)));
-            blocks = copies.map(|e| u64::from(map.dirty_blocks(e))).sum();
-        }
-        let bytes = blocks << g.space.geo.block_shift;
+        let bytes = map.all_dirty_blocks() << g.space.geo.block_shift;
         (map.copied(), map.dirty(), bytes)
+    }
+    /// Moves that ended lately, newest first, refusals apart: for people who watch.
+    pub fn lately(&self) -> &Lately {
+        &self.relocation.lately
+    }
+    /// Extents that moves work on now.
+    pub fn moving(&self) -> Vec<(ExtentId, Action)> {
+        self.relocation.under_way()
     }
     /// What is under way, for the report of a run that hangs.
     pub fn under_way(&self) -> String {

@@ -39,7 +39,7 @@ fn number(n: Option<u64>) -> f64 {
 }
 
 /// All of them. Bounds, throttles and budgets are off unless set.
-pub const KNOBS: [Knob; 10] = [
+pub const KNOBS: [Knob; 11] = [
     Knob {
         name: "move_bytes_per_s",
         what: "bandwidth for moves",
@@ -129,6 +129,15 @@ pub const KNOBS: [Knob; 10] = [
         zero: true,
         read: |p| p.join_time.as_secs_f64(),
         write: |p, v| p.join_time = nanos(v),
+    },
+    Knob {
+        name: "kept_writes",
+        what: "1: what was answered as written is found again after the server was killed (a loss of power may take it until a flush)",
+        range: "kept_writes: 0 or 1",
+        limits: (1.0, 1.0),
+        zero: true,
+        read: |p| f64::from(u8::from(p.kept_writes)),
+        write: |p, v| p.kept_writes = v > 0.0,
     },
 ];
 

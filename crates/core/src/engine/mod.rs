@@ -12,10 +12,12 @@
 //! | `durability/` | rounds, checkpoints, records; slots between "given up" and "free" |
 //! | `background/` | what waits while a disk sleeps; what another policy leaves behind |
 //! | `ground.rs`, `devices.rs` | what all of these stand on; operations in flight |
+//! | `accounts.rs` | what the devices' work was for, by class |
 //! | `switch.rs`, `knobs.rs`, `inspect.rs` | another policy, other settings, a look inside |
 //!
 //! Each part is a struct whose fields are its own. How they may use one another: `ground.rs`.
 
+mod accounts;
 mod background;
 mod devices;
 mod due;
@@ -35,11 +37,12 @@ pub use inspect::{Explained, Memory};
 pub use knobs::{KNOBS, Knob, is_knob, knob};
 pub use mutants::{IMPLIED, MUTANTS, Mutant};
 pub use params::Params;
-pub use relocation::WearBudget;
+pub use relocation::{Ended, Lately, WearBudget};
 pub use requests::REQUEST_BYTES_MAX;
 
 use crate::io::{BufRef, DeviceOp, Effect, IoError, OpId, OpKind, Request};
 use crate::policy::{Policy, View};
+use crate::qos::{Spec, Standing};
 use crate::stats::{CLASSES, ClassCounters, Counters, MemberCounters};
 use crate::store::Opened;
 use crate::units::{ExtentId, Nanos, Slot};
@@ -95,6 +98,8 @@ impl Engine {
             waiting: Waiting::default(),
             phase: Phase::Running,
             failed: false,
+            pressed_until: Nanos(0),
+            learned: Vec::new(),
             clock,
             out: Vec::new(),
             params,
@@ -187,6 +192,7 @@ impl Engine {
         g.devices.remove(id);
         let took = g.measure(&op);
         self.relocation.learn_join(g, &op, took);
+        self.relocation.charge(g, &op, took);
         let failed = whole.is_err() || (whole == Ok(false) && !joined);
         g.counters.members[i].errors += u64::from(failed);
         if apart {
@@ -207,6 +213,7 @@ impl Engine {
         let (requests, mut p) = self.parts();
         match op.what {
             What::Data { .. } => requests.data_done(&mut p, op, result),
+            What::Fill { .. } => Requests::filled(&mut p, op, result),
             What::Move { .. } => p.r.moves_done(p.g, p.d, op, result),
             What::Round => {
                 if op.op.kind == OpKind::Flush && p.g.broken(Mutant::ForgetLateWrite) {
@@ -309,12 +316,29 @@ impl Engine {
         });
     }
 
+    /// Promise classes that from now on, instead of what was promised before ([`crate::qos`]); [`Engine::tick`] is wanted after it.
+    /// Kept in memory only.
+    pub fn promise(&mut self, spec: Spec) {
+        self.requests.promise(&self.ground, spec);
+    }
+
+    /// What classes are promised; `None`: nothing.
+    pub fn promised(&self) -> Option<&Spec> {
+        self.requests.promised()
+    }
+
+    /// How that is kept, row by row, and last what no row names; empty where nothing is promised.
+    pub fn standing(&self, now: Nanos) -> Vec<Standing> {
+        self.requests.standing(now)
+    }
+
     /// No more requests will come: drain, write everything down.
     pub fn close(&mut self, now: Nanos, out: &mut Vec<Effect>) {
         self.event(now, out, |me| {
             if me.ground.phase == Phase::Running {
                 me.ground.phase = Phase::Closing;
-                let (_, p) = me.parts();
+                let (requests, p) = me.parts();
+                requests.hold_nothing();
                 p.r.cancel_all(p.g, p.d);
                 me.upkeep();
             }
@@ -345,6 +369,9 @@ fn prepare(opened: &mut Opened, params: &Params) {
     let space = &mut opened.space;
     if params.own_slots {
         space.keep_own();
+    }
+    if let Some(most) = params.partial_max {
+        space.map.limit_partial(most);
     }
     space.loads.start_with(&params.costs);
     if params.read_only || mutants::chosen(params, Mutant::HandOutLost) {

@@ -34,6 +34,8 @@ pub enum Mutant {
     OverrunJournal,
     /// FUA is taken for an ordinary write.
     ForgetFua,
+    /// A write that must survive the death of the server is answered before a record says where it is.
+    ForgetKept,
     /// After a failed flush, later ones succeed.
     ForgetFailedFlush,
     /// A discard does not wait for writes in flight.
@@ -146,10 +148,18 @@ pub enum Mutant {
     TrustFailedWrite,
     /// A read of blocks that a fill does not carry is served from its buffer.
     FillServesAll,
+    /// An extent that is filled with zeros is exposed before the zeros are written.
+    ExposeBeforeFill,
+    /// Zeros that a slot was filled with are not flushed before the extent is exposed.
+    ForgetFilled,
+    /// A write does not wait until its extent is filled with zeros.
+    WriteDuringFill,
+    /// A discard that should write zeros, for want of a bitmap, does nothing.
+    DiscardKeepsBytes,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 68] = [
+pub const MUTANTS: [Mutant; 73] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -163,6 +173,7 @@ pub const MUTANTS: [Mutant; 68] = [
     Mutant::CheckpointWithoutBarrier,
     Mutant::OverrunJournal,
     Mutant::ForgetFua,
+    Mutant::ForgetKept,
     Mutant::ForgetFailedFlush,
     Mutant::DiscardUnderWriter,
     Mutant::UnserialisedEdges,
@@ -218,6 +229,10 @@ pub const MUTANTS: [Mutant; 68] = [
     Mutant::DiscardKeepsCopy,
     Mutant::TrustFailedWrite,
     Mutant::FillServesAll,
+    Mutant::ExposeBeforeFill,
+    Mutant::ForgetFilled,
+    Mutant::WriteDuringFill,
+    Mutant::DiscardKeepsBytes,
 ];
 
 /// Rules that others imply: nobody can notice their absence. The argument: `docs/on-disk-format.md`, section 8.

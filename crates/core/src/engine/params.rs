@@ -49,6 +49,14 @@ pub struct Params {
     /// What tiers cost by their data sheets, fastest first: where measuring starts from ([`crate::load`]). Shorter than the list of
     /// tiers: nothing is known of the others.
     pub costs: Vec<Cost>,
+    /// A change is answered when a server that is started after this one was killed would find it. A loss of power may still take it
+    /// until a FLUSH. For front ends whose users hear nothing of a server that is killed and started again.
+    pub kept_writes: bool,
+    /// Extents that may be partly written at once, if fewer than the map has room for; where there are more, slots are filled with
+    /// zeros (`requests/fill.rs`).
+    pub partial_max: Option<u32>,
+    /// End a session with a checkpoint even where the journal has room for what is to be said (`durability/farewell.rs`).
+    pub end_with_checkpoint: bool,
     /// Pass discards of freed slots down to the devices.
     pub pass_discards: bool,
     /// Checkpoint blocks that a round may add, 1 to 256 (1 MiB).
@@ -56,6 +64,9 @@ pub struct Params {
     /// Nobody asks for the bytes of metadata writes ([`crate::Engine::meta`]), so checkpoints need only have their sizes. For worlds
     /// that keep no bytes: a volume of this kind cannot be recovered.
     pub unread_metadata: bool,
+    /// What a request says of an extent's class is remembered for the accounts (what moves, wear and energy are for), a byte an extent.
+    /// For worlds that tell classes with requests only; live, [`crate::Engine::reclassify`] tells of extents.
+    pub learn_classes: bool,
     /// A safety rule to leave out, for tests of the tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
@@ -90,9 +101,13 @@ impl Default for Params {
             join_bytes: 1 << 20,
             join_time: Nanos::from_millis(50),
             costs: Vec::new(),
+            kept_writes: false,
+            partial_max: None,
+            end_with_checkpoint: false,
             pass_discards: true,
             piece_blocks: 256,
             unread_metadata: false,
+            learn_classes: false,
             #[cfg(feature = "mutants")]
             mutant: None,
         }

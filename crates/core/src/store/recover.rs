@@ -14,6 +14,7 @@ use super::{BLOCK, HEADER, Layout, Media};
 use crate::engine::Mutant;
 use crate::units::{ExtentId, MemberId, Nanos, Slot};
 use crate::volume::Space;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -44,11 +45,39 @@ impl Session {
     }
 }
 
-/// The last record of an extent's copy: its slot, and what may be said of each block.
+/// The last record of an extent's copy: its slot, and what may be said of its blocks.
 struct Copy {
     slot: Slot,
-    dirty: Vec<bool>,
-    clean: Vec<bool>,
+    dirty: Blocks,
+    clean: Blocks,
+}
+
+/// Some blocks of an extent, kept: there may be millions of these while a volume is opened.
+enum Blocks {
+    None,
+    All,
+    Some(Box<[u8]>),
+}
+
+impl Blocks {
+    fn of(set: record::Set<'_>, blocks: u32) -> Blocks {
+        match set {
+            record::Set::None => Blocks::None,
+            record::Set::All => Blocks::All,
+            record::Set::Some(_) if !(0..blocks).any(|b| set.has(b)) => Blocks::None,
+            record::Set::Some(bits) => Blocks::Some(bits.into()),
+        }
+    }
+    fn is_none(&self) -> bool {
+        matches!(self, Blocks::None)
+    }
+    fn has(&self, b: u32) -> bool {
+        match self {
+            Blocks::None => false,
+            Blocks::All => true,
+            Blocks::Some(bits) => record::Set::Some(bits).has(b),
+        }
+    }
 }
 
 /// What the devices say the volume is.
@@ -217,15 +246,25 @@ fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
             return Err(OpenError::BadRecord(TWICE));
         }
         space.map.add_empty_copy(e, c.slot);
-        for (b, (&dirty, &clean)) in (0u32..).zip(c.dirty.iter().zip(&c.clean)) {
+        let blocks = space.geo.blocks_per_extent();
+        let mut b = 0;
+        while b < blocks {
+            let (dirty, clean) = (c.dirty.has(b), c.clean.has(b));
+            let alike = |x: &u32| (c.dirty.has(*x), c.clean.has(*x)) == (dirty, clean);
+            let mut to = b + (b..blocks).take_while(alike).count() as u32;
             if dirty {
-                space.map.copy_dirty(e, b, b + 1);
-            } else if clean && space.map.all_valid(e, b, b + 1) {
-                space.map.copy_validate(e, b, b + 1);
+                space.map.copy_dirty(e, b, to);
+            } else if clean {
+                let (n, valid) = space.map.run(e, b, to);
+                to = b + n;
+                if valid {
+                    space.map.copy_validate(e, b, to);
+                }
             }
+            b = to;
         }
         // It takes a record to contradict this one before the slot may be somebody else's.
-        space.map.set_recorded(c.slot, c.dirty.contains(&true));
+        space.map.set_recorded(c.slot, !c.dirty.is_none());
     }
     Ok(())
 }
@@ -266,12 +305,13 @@ fn apply(
             // not tell of them.
             let mutant = cfg!(feature = "mutants") && c.epoch == record::ANY_EPOCH;
             let trusted = (was_clean && (c.epoch == sb.epoch || any_epoch)) || mutant;
+            let clean = if trusted { c.clean } else { record::Set::None };
             let copy = Copy {
                 slot,
-                dirty: (0..blocks).map(|b| c.dirty.has(b)).collect(),
-                clean: (0..blocks).map(|b| trusted && c.clean.has(b)).collect(),
+                dirty: Blocks::of(c.dirty, blocks),
+                clean: Blocks::of(clean, blocks),
             };
-            if copy.dirty.contains(&true) || copy.clean.contains(&true) {
+            if !copy.dirty.is_none() || !copy.clean.is_none() {
                 loaded.copies.insert(r.extent.0, copy);
             } else {
                 loaded.copies.remove(&r.extent.0);

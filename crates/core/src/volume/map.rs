@@ -6,6 +6,7 @@
 //! of their own, which nobody looks at while no extent has the mark.
 
 mod copies;
+mod marks;
 mod valid;
 
 use crate::bits::Bits;
@@ -14,6 +15,7 @@ use crate::volume::geometry::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
 use copies::CopyBits;
+use marks::Marks;
 use valid::Valid;
 
 /// Above every slot number.
@@ -52,43 +54,11 @@ pub struct ExtentMap {
     dirty: u32,
     valid: Valid,
     partial: Marks,
+    /// Extents that may be partial at once, before an engine fills them with zeros instead.
+    partial_max: u32,
     held: Marks,
     blocks: usize,
     mapped: u32,
-}
-
-/// A mark that few extents have, or none: no memory until the first, then 1/8 byte an extent.
-#[derive(Clone, Debug)]
-struct Marks {
-    bits: Bits,
-    extents: u32,
-    count: u32,
-}
-
-impl Marks {
-    fn new(extents: u32) -> Marks {
-        Marks {
-            bits: Bits::default(),
-            extents,
-            count: 0,
-        }
-    }
-    #[inline]
-    fn get(&self, e: ExtentId) -> bool {
-        self.count > 0 && self.bits.get(e.0 as usize)
-    }
-    #[inline]
-    fn put(&mut self, e: ExtentId, on: bool) {
-        if on {
-            if self.bits.bytes() == 0 {
-                self.bits = Bits::new(self.extents as usize);
-            }
-            self.count += u32::from(self.bits.set(e.0 as usize));
-        } else if self.get(e) {
-            self.bits.clear(e.0 as usize);
-            self.count -= 1;
-        }
-    }
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -107,10 +77,16 @@ impl ExtentMap {
             dirty: 0,
             valid: Valid::new(geo.extents as usize, blocks),
             partial: Marks::new(geo.extents),
+            partial_max: ExtentMap::partial_most(geo),
             held: Marks::new(geo.extents),
             blocks,
             mapped: 0,
         }
+    }
+    /// Extents of a volume of that shape that may be partly valid at once: all of a small one; of a large one as many as have room for
+    /// their bitmaps in one byte for each extent, or in 32 MiB if that is more.
+    pub fn partial_most(geo: &Geometry) -> u32 {
+        Valid::most(geo.extents.into(), geo.blocks_per_extent().into()) as u32
     }
     /// Extents of the volume.
     pub fn extents(&self) -> u32 {
@@ -275,6 +251,16 @@ impl ExtentMap {
     pub fn is_partial(&self, e: ExtentId) -> bool {
         self.partial.get(e)
     }
+    /// Is there room for the bitmap of one more extent that is partly valid? Nothing fails where there is none; it is the engine that
+    /// keeps to it, so that memory stays bounded (recovery does not: what was partial stays so).
+    #[inline]
+    pub fn has_bitmap_room(&self) -> bool {
+        self.partial.count < self.partial_max
+    }
+    /// So many extents may be partly valid at once, if that is less than the map would allow.
+    pub fn limit_partial(&mut self, most: u32) {
+        self.partial_max = self.partial_max.min(most);
+    }
     /// How many extents from `e` on (at most `most`) have a home, every block valid, and no copy?
     pub fn plain_run(&self, e: ExtentId, most: u32) -> u32 {
         let to = self.rows.len().min(e.0 as usize + most as usize) as u32;
@@ -372,6 +358,16 @@ impl ExtentMap {
         r.last_low = us as u32;
         r.last_high = (us >> 32) as u16;
     }
+    /// The first extent from `from` on with a home that has a copy, or was used at `since` or later.
+    pub fn next_used(&self, from: ExtentId, since: Nanos) -> Option<ExtentId> {
+        let us = since.0 / 1000;
+        let used = |r: &Row| {
+            let last = u64::from(r.last_low) | u64::from(r.last_high) << 32;
+            r.place != UNMAPPED && (last >= us || self.behind(r.place).is_some())
+        };
+        let n = self.rows.get(from.0 as usize..)?.iter().position(used)?;
+        Some(ExtentId(from.0 + n as u32))
+    }
     /// The policy's 16 bits.
     #[inline]
     pub fn stat(&self, e: ExtentId) -> u16 {
@@ -394,7 +390,7 @@ impl ExtentMap {
         (r.last_low, r.last_high, r.stat) = (0, 0, 0);
     }
     /// Bytes that a map of so many extents needs, `fast` slots being on the faster tiers: before any extent is partly valid, and
-    /// with every extent partly valid and a copy in each of these slots.
+    /// with as many of them partly valid as may be and a copy in each of these slots.
     pub fn estimate(extents: u64, fast: u64, blocks_per_extent: u64) -> (u64, u64) {
         let (least, most) = Valid::estimate(extents, blocks_per_extent);
         let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;

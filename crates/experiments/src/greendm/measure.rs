@@ -17,7 +17,7 @@ use crate::work::Work;
 use crate::{Ctx, grid};
 use isotherm_lab::LabError;
 use isotherm_lab::sim::{
-    Device, Model, Records, Report, Run, Setup, Source, Tier, TimeMode, touched,
+    Begin, Device, Model, Records, Report, Run, Setup, Source, Tier, TimeMode, touched,
 };
 use isotherm_lab::size::Size;
 
@@ -64,6 +64,8 @@ pub struct Cell {
     pub extent: u32,
     /// FLUSH costs what it costs; `false`: nothing (see `unflushed.rs`).
     pub flushes: bool,
+    /// The disk's write buffer is on, as drives are shipped.
+    pub write_cache: bool,
 }
 
 /// What was measured.
@@ -196,6 +198,11 @@ fn device(name: &str, span: Span, standby_after_s: Option<f64>) -> Result<Device
 
 fn one(work: &Work, cell: &Cell) -> Result<Measured, LabError> {
     let whole = Size::Share(1_000_000);
+    let disk = || -> Result<Device, LabError> {
+        let mut disk = disk()?;
+        disk.options.write_cache = (!cell.write_cache).then_some(false);
+        Ok(disk)
+    };
     let (policy, tiers) = match &cell.drive {
         Drive::Ssd => ("mylinear", vec![Tier::new(flash()?, whole)]),
         Drive::Hdd => ("mylinear", vec![Tier::new(disk()?, whole)]),
@@ -214,13 +221,14 @@ fn one(work: &Work, cell: &Cell) -> Result<Measured, LabError> {
         policy: policy.parse().map_err(LabError::Setup)?,
         time: TimeMode::Closed { depth: work.depth },
         warm_up: scanned.reads(),
+        begin: Begin::default(),
         limit: None,
         seed: 0,
         host_w: 0.0,
         discards: true,
-        full: false,
         observe: isotherm_lab::sim::Observe::default(),
         settings: Vec::new(),
+        qos: isotherm_core::qos::Spec::default(),
     };
     let first = touched(&scanned, cell.extent.trailing_zeros(), None)?;
     let unflushed = |tier: u8, bytes: u64| -> Box<dyn DeviceModel> {

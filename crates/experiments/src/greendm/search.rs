@@ -66,6 +66,7 @@ pub fn named(
             drive: d.clone(),
             extent,
             flushes: true,
+            write_cache: true,
         })
         .collect();
     let m = measure(ctx, work, &cells)?;

@@ -3,7 +3,7 @@
 use super::stage::{CELLS, EXTENT, Stage};
 use crate::Rng;
 use crate::disk::{Disk, Disks};
-use crate::run::read_all;
+use crate::ends::read_all;
 use crate::truth::{CELL, Truth};
 use crate::world::{Fate, Faults, Hostile};
 use isotherm_core::run::Loop;

@@ -7,9 +7,13 @@
 //! | `recovery.rs` | opening: what power lost during recovery, or a spoilt block, may not do |
 //! | `rounds.rs` | rounds, checkpoints, the mirror, slots that are used again |
 //! | `copies.rs` | copies: dirty blocks, cleans, discards |
+//! | `farewells.rs` | sessions that end without a checkpoint |
+//! | `fills.rs` | zeros where there is no room for bitmaps |
 
 mod copies;
 mod ends;
+mod farewells;
+mod fills;
 mod recovery;
 mod rounds;
 mod stage;
@@ -24,7 +28,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 27] = [
+pub const SCENES: [(&str, Scene); 34] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -79,6 +83,13 @@ pub const SCENES: [(&str, Scene); 27] = [
     ),
     ("a read beside a fill", copies::read_beside_fill),
     ("a dirty cache that is gone", copies::dirty_cache_gone),
+    ("a round while zeros are written", fills::round_during_fill),
+    ("a FLUSH behind zeros", fills::flush_behind_fill),
+    ("changes while zeros are written", fills::change_during_fill),
+    ("a discard that writes zeros", fills::discard_writes_zeros),
+    ("zeros that a device refuses", fills::fill_fails),
+    ("an end without a checkpoint", farewells::keeps_the_cache),
+    ("an end with too much to say", farewells::too_much_to_say),
 ];
 
 /// Plays all scenes in order: the first that goes wrong, and how. A scene that ends in an assertion of the engine went wrong.

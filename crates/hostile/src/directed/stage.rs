@@ -134,6 +134,7 @@ impl Stage {
                 piece_blocks: 1,
                 pass_discards: false,
                 counter_every: None,
+                end_with_checkpoint: true,
                 mutant,
                 ..Params::default()
             },

@@ -36,15 +36,17 @@ pub enum ClassesCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  isotherm classes set v bytes/0-8G=db-index bytes/8G-9G=class-40\n  \
-    isotherm classes set v 1-7+pin 13-18+admit=never 8+max=30   # what dss-lru-s makes of them\n  isotherm classes set v layout=off\n  isotherm classes set v layout=again   # look at everything anew\n\n\
+    isotherm classes set v 1-7+pin 13-18+admit=never 8+max=30   # what dss-lru-s makes of them\n  \
+    isotherm classes set v 1-7+floor=5M+latency=20ms 13-18+ceiling=50M   # promises, under any policy\n  isotherm classes set v layout=off\n  isotherm classes set v layout=again   # look at everything anew\n\n\
     Sources: front-end, ranges, database, files, layout."
 )]
 pub struct ClassesSetArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// bytes/FROM-TO=CLASS (TO is not part of it; CLASS is a name or 0 to 63), SOURCE=on, SOURCE=off, layout=again; under
-    /// dss-lru-s CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none
+    /// dss-lru-s CLASSES+KEY=VALUE (priority, admit, pin, min, max: docs/policies.md), rows=none; under any policy
+    /// CLASSES+KEY=VALUE (floor, ceiling, latency, share: docs/serving.md), depth=N (requests at a tier at once), qos=none
     #[arg(required = true, value_name = "WHAT")]
     pub what: Vec<ClassesWhat>,
     /// Where the figures go.
@@ -59,7 +61,7 @@ pub struct ClassesSetArgs {
     dss-lru-s; for its rules about files give it to `classify --fs --open-cas`. Else the file is {\"ranges\": [{\"offset\": 0, \"bytes\": 65536, \"class\": \"journal\"}, …]}; a class is a name or a number.")]
 pub struct ClassesImportArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// JSON, or ioclass-config.csv
     pub file: PathBuf,
@@ -76,7 +78,7 @@ pub struct ClassesImportArgs {
 #[command(after_help = "Example:\n  isotherm classes export v ranges.json")]
 pub struct ClassesExportArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// JSON; one of that name is replaced
     pub file: PathBuf,
@@ -95,6 +97,10 @@ pub enum ClassesWhat {
     Row(String),
     /// No rows.
     NoRows,
+    /// A promise to classes, or the depth that they are kept with.
+    Promise(String),
+    /// No promises.
+    NoPromises,
 }
 
 impl FromStr for ClassesWhat {
@@ -103,11 +109,18 @@ impl FromStr for ClassesWhat {
     fn from_str(text: &str) -> Result<ClassesWhat, String> {
         let form = || {
             format!(
-                "`{text}`: write bytes/FROM-TO=CLASS, SOURCE=on, SOURCE=off, layout=again, CLASSES+KEY=VALUE or rows=none"
+                "`{text}`: write bytes/FROM-TO=CLASS, SOURCE=on, SOURCE=off, layout=again, CLASSES+KEY=VALUE, rows=none, depth=N or qos=none"
             )
         };
         if text == "rows=none" {
             return Ok(ClassesWhat::NoRows);
+        }
+        if text == "qos=none" {
+            return Ok(ClassesWhat::NoPromises);
+        }
+        if isotherm_lab::qos::is_row(text) || text.starts_with("depth=") {
+            isotherm_lab::qos::spec([text])?;
+            return Ok(ClassesWhat::Promise(text.to_owned()));
         }
         if text.starts_with(|c: char| c.is_ascii_digit())
             && text.contains('+')

@@ -11,7 +11,9 @@ mod system;
 mod volume;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::Failure;
@@ -28,8 +30,8 @@ pub use files::{
 };
 pub use reproduce::ReproduceArgs;
 pub use volume::{
-    CheckArgs, CreateArgs, FindArgs, RecordArgs, ReplayEventsArgs, ServeArgs, SetArgs, StatsArgs,
-    TopArgs, VolumeArgs, WhyArgs,
+    CheckArgs, CreateArgs, FindArgs, MachineWebArgs, RecordArgs, ReplayEventsArgs, ServeArgs,
+    SetArgs, StatsArgs, TopArgs, VolumeArgs, WebArgs, WhyArgs,
 };
 
 pub use system::{AssembleArgs, FstabArgs, GenerateArgs, MountHelperArgs, VolumesArgs};
@@ -39,6 +41,11 @@ pub use sim::{
     TimeMode, TraceArgs, TraceCommand, TraceConvertArgs, TraceInfoArgs, TraceOptions, Unit,
     WorldArgs,
 };
+
+/// A volume on the command line: a path, or a bare name that becomes one.
+fn volume_name() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|p| isotherm_control::place::find(&p))
+}
 
 /// Fast-and-small and slow-and-large devices as one volume, and a lab to choose them by.
 #[derive(Debug, Parser)]
@@ -75,6 +82,8 @@ pub enum Command {
     Stats(StatsArgs),
     /// Watch volumes in the terminal
     Top(TopArgs),
+    /// Show all volumes of this machine in a browser
+    Web(MachineWebArgs),
     /// Say where a byte of a served volume is, and why
     Why(WhyArgs),
     /// Change parameters of a served volume

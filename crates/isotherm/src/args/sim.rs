@@ -17,6 +17,7 @@ use crate::size::{self, Size};
     after_help = "Examples:\n  isotherm sim web.spc.zst --policy greendm,PT=2 --fast-size 10%\n  \
     isotherm sim a.csv --policy linear --fast-size 1G --extent 64K --hit-only --json=out.json\n  \
     isotherm sim a.csv --policy lru --fast-size 1%,2%,5%,10% --hit-only\n  \
+    isotherm sim huge.parquet --policy s3-fifo --fast-size 1%,2%,5%,10% --hit-only --sample 0.001\n  \
     isotherm sim a.csv --policy greendm --tier nvme-tlc:1% --tier intel-320-300:10% --tier exos-18tb --time trace --html=run.html\n  \
     isotherm sim a.csv --policy lru --fast-size 10% --fast nvme-tlc --time trace --wear-years 5 --set wear_burst_h=6\n  \
     isotherm sim a.csv --policy lru --fast-size 10% --flash fresh --over-provisioning 0.28\n  \
@@ -29,6 +30,10 @@ pub struct SimArgs {
     /// All traces as the volumes of one run, merged by time
     #[arg(long)]
     pub side_by_side: bool,
+    /// Estimate hits from samples of the extents, each this share of all (0.01); the error is printed with them. The trace is read
+    /// once, for whatever many sizes
+    #[arg(long, value_name = "SHARE", requires = "hit_only", conflicts_with = "side_by_side", value_parser = sample)]
+    pub sample: Option<f64>,
     /// Policy with parameters, NAME,KEY=VALUE,...
     #[arg(long, default_value = isotherm_core::policy::DEFAULT)]
     pub policy: PolicySpec,
@@ -74,6 +79,10 @@ pub struct WorldArgs {
     /// Spare flash as a share of what is visible, 0.01 to 10, instead of the data sheet's
     #[arg(long, value_name = "SHARE", conflicts_with = "hit_only")]
     pub over_provisioning: Option<f64>,
+    /// Where members lie on their drives: spread over all of each, so that seeks are as long as on a drive in use (full), or from
+    /// this byte on as the trace has them (0 is a disk's outer edge) [default: full]
+    #[arg(long, value_name = "full|BYTE", conflicts_with = "hit_only", value_parser = isotherm_lab::sim::parse_span)]
+    pub span: Option<isotherm_models::Span>,
     /// Requests follow each other (closed) or the trace's clock
     #[arg(long, value_enum, conflicts_with = "hit_only")]
     pub time: Option<TimeMode>,
@@ -86,6 +95,19 @@ pub struct WorldArgs {
     /// Requests before anything counts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
+    /// The volume begins as `create` makes it, empty: extents get their places on the slowest tier when they are first touched,
+    /// side by side, on a member of the size that --tier gives it or of the trace's span. Otherwise data lie there before the run,
+    /// where the trace has them
+    #[arg(long, conflicts_with = "hit_only")]
+    pub new_volume: bool,
+    /// Seconds between the warm-up and what counts, in which what the warm-up set off ends
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0.0,
+        conflicts_with = "hit_only"
+    )]
+    pub rest: f64,
     /// Seconds without use after which each member, fastest first, goes to sleep; 0 = never
     #[arg(
         long,
@@ -98,6 +120,9 @@ pub struct WorldArgs {
     #[arg(help = engine_settings())]
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "hit_only", value_parser = setting)]
     pub set: Vec<(String, f64)>,
+    /// Promise to classes: CLASSES+KEY=VALUE with floor, ceiling (bytes a second), latency, share; or depth=N; docs/serving.md
+    #[arg(long, value_name = "ROW", conflicts_with = "hit_only", value_parser = promise)]
+    pub qos: Vec<String>,
     /// Years that the fast tier must last: sets wear_bytes_per_day to what its data sheet (or --wear-tbw) allows
     #[arg(long, value_name = "YEARS", conflicts_with = "hit_only")]
     pub wear_years: Option<f64>,
@@ -142,11 +167,24 @@ pub struct WorldArgs {
     pub limit: Option<u64>,
 }
 
+/// The share of a sample.
+fn sample(text: &str) -> Result<f64, String> {
+    let rate = text
+        .parse()
+        .map_err(|_| format!("`{text}`: a share such as 0.01"))?;
+    isotherm_lab::sample::check_rate(rate)
+}
+
 /// `KEY=VALUE` of the engine.
 fn setting(text: &str) -> Result<(String, f64), String> {
     let (key, value) = crate::member::knob(text)?;
     isotherm_lab::sim::check_setting(&key, value)?;
     Ok((key, value))
+}
+
+/// A row of promises, looked at.
+fn promise(text: &str) -> Result<String, String> {
+    isotherm_lab::qos::spec([text]).map(|_| text.to_owned())
 }
 
 /// `PRESET` or `PRESET:SIZE`.

@@ -43,7 +43,7 @@ pub struct AssembleArgs {
 #[command(after_help = "Example:\n  isotherm fstab v /srv | sudo tee -a /etc/fstab")]
 pub struct FstabArgs {
     /// The volume, which has its description in /etc/isotherm
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Where its file system is to be mounted
     pub mountpoint: PathBuf,
@@ -62,7 +62,7 @@ pub struct FstabArgs {
 )]
 pub struct MountHelperArgs {
     /// The volume
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Where to mount its file system
     pub mountpoint: PathBuf,

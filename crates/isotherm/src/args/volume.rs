@@ -69,6 +69,7 @@ pub struct CreateArgs {
     after_help = "Examples:\n  isotherm serve v --loop                  # then: mount /dev/isotherm/v /mnt\n  \
     isotherm serve v --block-file mnt        # then: losetup --direct-io=on -f mnt/v\n  \
     isotherm serve v --ublk                  # then: mkfs.ext4 /dev/isotherm/v\n  \
+    isotherm serve v --loop --web 127.0.0.1:9450   # then: http://127.0.0.1:9450/ in a browser\n  \
     isotherm serve v --nbd unix:v.nbd --nbd 127.0.0.1:10809\n  \
     isotherm serve v --iscsi 127.0.0.1:3260 --iscsi-chap secrets   # a line `NAME SECRET` for each initiator\n  \
     isotherm serve v --nbd 0.0.0.0:10809 --nbd-allow-remote --nbd-tls-cert server-cert.pem \\\n    \
@@ -76,7 +77,7 @@ pub struct CreateArgs {
 )]
 pub struct ServeArgs {
     /// The volume
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Show the volume as a file in this empty directory (FUSE)
     #[arg(long, value_name = "DIR")]
@@ -124,6 +125,12 @@ pub struct ServeArgs {
     /// Answer Prometheus on unix:PATH or 127.0.0.1:PORT, as /metrics
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<crate::http::Address>,
+    /// Show the volume in a browser: 127.0.0.1:PORT or unix:PATH; other addresses with --web-tls-cert and --web-token only
+    #[arg(long, value_name = "ADDRESS")]
+    pub web: Option<isotherm_web::Address>,
+    /// Who sees what there.
+    #[command(flatten)]
+    pub web_view: WebArgs,
     /// Wait so many seconds for members that are not there yet
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub wait: u64,
@@ -145,11 +152,44 @@ pub struct ServeArgs {
     pub events_limit: u64,
 }
 
+/// Who may look at the web view, and who may change things there.
+#[derive(Debug, Args)]
+pub struct WebArgs {
+    /// Let whoever has the token change parameters and policies in the web view; without this it shows and changes nothing
+    #[arg(long, requires = "web_token")]
+    pub web_control: bool,
+    /// File with the token; one that does not exist is made. On addresses that other machines reach nothing is shown without it
+    #[arg(long, value_name = "FILE")]
+    pub web_token: Option<PathBuf>,
+    /// Certificate of the web view (PEM): it speaks HTTPS then
+    #[arg(long, value_name = "FILE", requires = "web_tls_key")]
+    pub web_tls_cert: Option<PathBuf>,
+    /// Its private key (PEM, without a password)
+    #[arg(long, value_name = "FILE", requires = "web_tls_cert")]
+    pub web_tls_key: Option<PathBuf>,
+}
+
+/// `isotherm web`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  isotherm web                             # then: http://127.0.0.1:9450/\n  \
+    isotherm web --web-control --web-token ~/.isotherm-token\n  \
+    isotherm web --listen 192.168.1.2:9450 --web-token token --web-tls-cert cert.pem --web-tls-key key.pem"
+)]
+pub struct MachineWebArgs {
+    /// Where: 127.0.0.1:PORT or unix:PATH; other addresses with --web-tls-cert and --web-token only
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9450")]
+    pub listen: isotherm_web::Address,
+    /// Who sees what there.
+    #[command(flatten)]
+    pub web: WebArgs,
+}
+
 /// A command about a volume.
 #[derive(Debug, Args)]
 pub struct VolumeArgs {
     /// The volume
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Where the figures go.
     #[command(flatten)]
@@ -194,7 +234,7 @@ pub struct StatsArgs {
 )]
 pub struct TopArgs {
     /// The volume, which must be served [default: all of this machine]
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: Option<PathBuf>,
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::member::seconds)]
@@ -214,7 +254,7 @@ pub struct TopArgs {
 )]
 pub struct WhyArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Byte of the volume (64K, 3G or plain)
     #[arg(required_unless_present = "file", conflicts_with = "file", value_parser = crate::member::offset)]
@@ -234,7 +274,7 @@ pub struct WhyArgs {
 )]
 pub struct SetArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// Parameters of the policy and knobs of the engine, set together or not at all; or policy=NAME,KEY=VALUE,... by itself
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = crate::member::setting)]
@@ -252,7 +292,7 @@ pub struct SetArgs {
 )]
 pub struct RecordArgs {
     /// The volume, which must be served
-    #[arg(value_parser = crate::place::parser())]
+    #[arg(value_parser = super::volume_name())]
     pub volume: PathBuf,
     /// File to write, a trace (Parquet) unless --events is given; it must not exist
     #[arg(long, value_name = "FILE")]

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use isotherm_control::PROGRAM;
+use isotherm_control::settings::describe;
 use isotherm_live::volume::description;
-use isotherm_live::{OpenMode, Volume, VolumeConfig};
+use isotherm_live::{OpenMode, Volume};
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -11,9 +13,6 @@ use crate::args::{SetArgs, VolumeArgs};
 use crate::control::Request;
 use crate::control::client::{connect, served};
 use crate::member::Setting;
-
-/// What this program calls itself.
-pub const PROGRAM: &str = concat!("isotherm ", env!("CARGO_PKG_VERSION"));
 
 /// A serving process that wrote everything down needs only to exit.
 const EXIT: std::time::Duration = std::time::Duration::from_secs(10);
@@ -69,21 +68,6 @@ fn offline(volume: &Path) -> Result<Value, Failure> {
     status["degraded"] = json!(!r.missing.is_empty());
     status["missing_members"] = json!(r.missing.iter().map(|m| m.0).collect::<Vec<_>>());
     Ok(status)
-}
-
-/// What the description says; `state` and what follows from it are the caller's.
-pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
-    let member = |m: &isotherm_live::MemberConfig| {
-        json!({
-            "path": m.path, "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced, "standby_s": m.standby_s,
-        })
-    };
-    json!({
-        "volume": volume, "name": config.name, "uuid": config.uuid, "state": null, "volume_bytes": null,
-        "extent_bytes": config.extent.0, "policy": config.policy,
-        "paced": config.members.iter().any(|m| m.paced.is_some()),
-        "members": config.members.iter().map(member).collect::<Vec<_>>(),
-    })
 }
 
 /// `isotherm set`.

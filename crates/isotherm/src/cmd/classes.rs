@@ -44,9 +44,13 @@ fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
     if !rows.is_empty() {
         set_rows(&mut client, &rows)?;
     }
+    promise(&mut client, &args.what)?;
     for what in &args.what {
         match what {
-            ClassesWhat::Row(_) | ClassesWhat::NoRows => {}
+            ClassesWhat::Row(_)
+            | ClassesWhat::NoRows
+            | ClassesWhat::Promise(_)
+            | ClassesWhat::NoPromises => {}
             ClassesWhat::Range(from, bytes, class) => ranges.push((*from, *bytes, *class)),
             ClassesWhat::Switch(source, on) => {
                 let (source, on) = (source.clone(), *on);
@@ -60,6 +64,20 @@ fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
     }
     let answer = ask(&mut client, ClassesAsk::Show)?;
     args.json.print(&answer, || table(&answer))
+}
+
+/// Promises are kept by the engine, whatever the policy; a row adds to those that there are.
+fn promise(client: &mut Client, what: &[ClassesWhat]) -> Result<(), Failure> {
+    let anew = what.contains(&ClassesWhat::NoPromises);
+    let rows = what.iter().filter_map(|w| match w {
+        ClassesWhat::Promise(row) => Some(row.clone()),
+        _ => None,
+    });
+    let rows: Vec<String> = rows.collect();
+    if anew || !rows.is_empty() {
+        ask(client, ClassesAsk::Promise { rows, anew })?;
+    }
+    Ok(())
 }
 
 fn is_row(what: &ClassesWhat) -> bool {
@@ -232,6 +250,24 @@ fn export(args: &ClassesExportArgs) -> Result<(), Failure> {
     std::fs::write(&args.file, text + "\n").map_err(|e| Failure::file(&args.file, "write", &e))
 }
 
+/// A promise and how it is kept, as people read it.
+pub fn promised(row: &Value) -> String {
+    let kept = |key: &str, name: &str| match row[key].as_bool() {
+        Some(true) => format!(", {name} kept"),
+        Some(false) => format!(", {name} NOT KEPT"),
+        None => String::new(),
+    };
+    format!(
+        "qos {}: {:.2} MB/s, {} at work, {} held{}{}",
+        row["row"].as_str().unwrap_or("rest"),
+        row["bytes_per_s"].as_f64().unwrap_or(0.0) / 1e6,
+        row["in_flight"],
+        row["held"],
+        kept("floor_held", "floor"),
+        kept("latency_held", "latency"),
+    )
+}
+
 /// Figures as people read them.
 fn table(answer: &Value) -> String {
     let mut text = String::new();
@@ -262,6 +298,9 @@ fn table(answer: &Value) -> String {
     for row in answer["rows"].as_array().into_iter().flatten() {
         line(format!("row {}", row.as_str().unwrap_or("")));
     }
+    for row in answer["qos"].as_array().into_iter().flatten() {
+        line(promised(row));
+    }
     for s in answer["sources"].as_array().into_iter().flatten() {
         let on = if s["on"] == json!(true) { "on" } else { "off" };
         let name = s["source"].as_str().unwrap_or("");
@@ -285,7 +324,8 @@ fn table(answer: &Value) -> String {
         .flatten()
     {
         line(format!(
-            "ext at byte {}, {} MiB, blocks of {}",
+            "{} at byte {}, {} MiB, blocks of {}",
+            f["kind"].as_str().unwrap_or("ext"),
             n(&f["offset"]),
             mib(&f["bytes"]),
             n(&f["block_bytes"])

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_classify::files::{Options, Place, Ranges, Rules, place_of, walk};
+use isotherm_classify::files::{Changes, Options, Place, Ranges, Rules, place_of, walk};
 use isotherm_classify::{opencas, postgres};
 use serde_json::{Value, json};
 
@@ -18,6 +18,17 @@ use crate::control::client::{Client, served};
 /// # Errors
 /// Not served, another volume's file system, or nothing can be told of where files are.
 pub fn run(args: &ClassifyArgs) -> Result<(), Failure> {
+    let mut changes = match (&args.fs, args.watch) {
+        (Some(mountpoint), true) => Some(Changes::of(mountpoint).map_err(|e| {
+            Failure::file(
+                mountpoint,
+                "watch for changes (fanotify, which needs root)",
+                &e,
+            )
+        })?),
+        _ => None,
+    };
+    let mut again = true;
     loop {
         let mut client = served(&args.volume)?;
         let (source, ranges, answer) = match (&args.fs, &args.postgres) {
@@ -27,9 +38,28 @@ pub fn run(args: &ClassifyArgs) -> Result<(), Failure> {
         };
         say(&mut client, source, true, &ranges)?;
         args.json.print(&answer, || text(&answer))?;
-        match args.every {
-            Some(seconds) => std::thread::sleep(Duration::from_secs(seconds)),
-            None => return Ok(()),
+        let every = args.every.map(Duration::from_secs);
+        match (&mut changes, every) {
+            (None, None) => return Ok(()),
+            (None, Some(time)) => std::thread::sleep(time),
+            (Some(changes), time) => wait_for_change(changes, &mut again, time.unwrap_or(WATCH))?,
+        }
+    }
+}
+
+/// How often `--watch` looks, unless told.
+const WATCH: Duration = Duration::from_secs(60);
+
+/// Until something changed. What changed last may not have been on its device yet when it was walked over, so one walk more follows
+/// (`again`).
+fn wait_for_change(changes: &mut Changes, again: &mut bool, time: Duration) -> Result<(), Failure> {
+    loop {
+        let changed = changes
+            .wait(time)
+            .map_err(|e| Failure::failed(format!("fanotify: {e}")))?;
+        if changed || *again {
+            *again = changed;
+            return Ok(());
         }
     }
 }

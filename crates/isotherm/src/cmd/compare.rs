@@ -57,6 +57,7 @@ fn text(c: &Comparison) -> String {
                     format!("{:.4}", r.report.fast_hit_ratio)
                 },
                 or(r.hit_regret, |v| format!("{v:.4}")),
+                format!("{:.4}", r.report.fast_served_ratio),
                 or(r.report.elapsed_s, |v| format!("{v:.3}")),
                 or(r.report.latency_mean_s, |v| format!("{:.3}", v * 1e3)),
                 or(r.report.latency_p99_s, |v| format!("{:.3}", v * 1e3)),
@@ -74,16 +75,17 @@ fn text(c: &Comparison) -> String {
         ("best caching", b.caching_cost_s),
         ("best write-back cache", b.write_back_cost_s),
     ] {
-        let mut row = vec!["-".to_owned(); 10];
+        let mut row = vec!["-".to_owned(); 11];
         name.clone_into(&mut row[0]);
         row[1] = format!("{:.4}", b.hit_ratio);
-        row[8] = format!("{cost:.3}");
+        row[9] = format!("{cost:.3}");
         rows.push(row);
     }
     let head = [
         "policy",
         "hits",
         "regret",
+        "served",
         "elapsed s",
         "mean ms",
         "p99 ms",

@@ -96,7 +96,29 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
         if made.caching {
             text.push("  the policy keeps copies: caching adds no capacity, the volume is as large as its slowest tier".into());
         }
+        text.extend(start_stops(&config));
         text.join("\n") + "\n"
+    })
+}
+
+/// Years that a budget of starts and stops is spread over.
+const START_STOP_YEARS: f64 = 5.0;
+
+/// What sleep costs a disk: how many wake-ups a day its starts and stops allow.
+fn start_stops(config: &VolumeConfig) -> Option<String> {
+    let limits = crate::figures::Limits::of(config).start_stops;
+    let sleepers = config
+        .members
+        .iter()
+        .zip(&limits)
+        .filter(|(m, _)| m.standby_s.is_some());
+    let least = |a: f64, l: &Option<f64>| a.min(l.unwrap_or(crate::figures::START_STOPS));
+    let budget = sleepers.map(|(_, l)| l).fold(f64::INFINITY, least);
+    let a_day = budget / (START_STOP_YEARS * 365.25);
+    budget.is_finite().then(|| {
+        format!(
+            "  a disk that may be stopped and started {budget} times lasts {START_STOP_YEARS} years at {a_day:.0} wake-ups a day; `isotherm status` counts them"
+        )
     })
 }
 
@@ -206,6 +228,7 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
         uuid: None,
         extent: LiveSize(u64::from(extent)),
         policy: policy_of(args, slowest)?,
+        qos: Vec::new(),
         io,
         members,
     })

@@ -25,16 +25,23 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     let mut nothing = Vec::new();
     if args.devices.is_empty() {
         let mut places = scan::block_devices();
-        places.extend(scan::files_in(Path::new(".")));
-        let scan = scan::probe_all(places, &[], true);
-        nothing = scan.notes;
+        let (files, mut passed_over) = scan::files_in(Path::new("."));
+        places.extend(files);
+        let mut scan = scan::probe_all(places, &[], true);
+        nothing.append(&mut scan.notes);
+        nothing.append(&mut passed_over);
         for (path, sb) in scan.found {
             add(&mut volumes, &path, sb)?;
         }
         if volumes.is_empty() {
-            return Err(Failure::failed(
+            let mut what = String::from(
                 "no block device and no file in this directory carries a volume: name the devices, also to find a second superblock where the first is gone",
-            ));
+            );
+            for line in &nothing {
+                what += "; ";
+                what += line;
+            }
+            return Err(Failure::failed(what));
         }
     }
     for path in &args.devices {
@@ -149,6 +156,7 @@ fn describe(sb: &Superblock, paths: &BTreeMap<u8, PathBuf>) -> (VolumeConfig, Ve
         uuid: Some(format_uuid(&sb.uuid)),
         extent: Size(1 << sb.extent_shift),
         policy: sb.policy.clone(),
+        qos: Vec::new(),
         io: IoConfig::for_extents(1 << sb.extent_shift),
         members,
     };

@@ -24,6 +24,10 @@ const RUNS: f64 = 6.0;
 const DEPTH: u32 = 32;
 /// Blocks are aligned to this, which suits every device's sectors.
 const ALIGN: usize = 4096;
+/// Waits that a thread of a run remembers at most.
+const WAITS_MAX: usize = 1 << 18;
+/// A residual beyond which the figures do not belong together.
+const RESIDUAL_DOUBTED: f64 = 0.25;
 /// Smaller devices say nothing.
 const SMALLEST: u64 = 16 << 20;
 
@@ -48,7 +52,8 @@ struct Series {
 /// What came of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
-    mean_us: f64,
+    /// Mean of the middle half: a mean of all would be that of the moments in which the machine did something else.
+    typical_us: f64,
     iops: f64,
     mb_s: f64,
 }
@@ -113,10 +118,10 @@ impl Target {
     fn run(&self, s: &Series) -> std::io::Result<Outcome> {
         let blocks = (s.span / s.len as u64).max(1);
         let begun = Instant::now();
-        let (issued, waited) = (AtomicU64::new(0), AtomicU64::new(0));
-        let finished = AtomicU64::new(0);
-        let work = |seed: u64| -> std::io::Result<()> {
+        let issued = AtomicU64::new(0);
+        let work = |seed: u64| -> std::io::Result<(u64, Vec<u64>)> {
             let (mut seed, mut buffer) = (seed, Buffer::new(s.len));
+            let (mut finished, mut waited) = (0, Vec::new());
             while begun.elapsed() < s.time {
                 let i = issued.fetch_add(1, Ordering::Relaxed);
                 let block = if s.random {
@@ -131,25 +136,33 @@ impl Target {
                 } else {
                     self.file.read_exact_at(buffer.get(), offset)?;
                 }
-                let us = before.elapsed().as_nanos() as u64;
-                waited.fetch_add(us, Ordering::Relaxed);
-                finished.fetch_add(1, Ordering::Relaxed);
+                finished += 1;
+                if waited.len() < WAITS_MAX {
+                    waited.push(before.elapsed().as_nanos() as u64);
+                }
             }
-            Ok(())
+            Ok((finished, waited))
         };
-        std::thread::scope(|scope| {
+        let (finished, mut waited) = std::thread::scope(|scope| {
             let spawned: Vec<_> = (0..u64::from(s.depth))
                 .map(|i| scope.spawn(move || work(1 + i)))
                 .collect();
-            spawned.into_iter().try_for_each(|t| {
-                t.join()
-                    .unwrap_or_else(|_| Err(std::io::Error::other("a thread ended early")))
-            })
+            let mut all = (0, Vec::new());
+            for t in spawned {
+                let ended = t.join();
+                let early = || Err(std::io::Error::other("a thread ended early"));
+                let (finished, waited) = ended.unwrap_or_else(|_| early())?;
+                all.0 += finished;
+                all.1.extend(waited);
+            }
+            Ok::<_, std::io::Error>(all)
         })?;
-        let n = finished.into_inner().max(1) as f64;
-        let iops = n / begun.elapsed().as_secs_f64();
+        let iops = finished.max(1) as f64 / begun.elapsed().as_secs_f64();
+        waited.sort_unstable();
+        let middle = &waited[waited.len() / 4..waited.len() - waited.len() / 4];
+        let sum: u64 = middle.iter().sum();
         Ok(Outcome {
-            mean_us: waited.into_inner() as f64 / 1e3 / n,
+            typical_us: sum as f64 / 1e3 / middle.len().max(1) as f64,
             iops,
             mb_s: iops * s.len as f64 / 1e6,
         })
@@ -229,9 +242,9 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
     let writes = if args.destructive {
         let [random, _, deep, sequential, outer, _] = target.series(true, time).map_err(failed)?;
         Some(Writes {
-            random_us: random.mean_us,
+            random_us: random.typical_us,
             random_iops: deep.iops,
-            sequential_us: sequential.mean_us,
+            sequential_us: sequential.typical_us,
             mb_s: outer.mb_s,
             flush_us: target.flushes(time).map_err(failed)?,
         })
@@ -240,11 +253,11 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
     };
     let measured = Measured {
         capacity: target.bytes,
-        random_read_us: random.mean_us,
-        short_read_us: short.mean_us,
+        random_read_us: random.typical_us,
+        short_read_us: short.typical_us,
         random_read_iops: deep.iops,
         depth: DEPTH,
-        sequential_read_us: sequential.mean_us,
+        sequential_read_us: sequential.typical_us,
         outer_mb_s: outer.mb_s,
         inner_mb_s: inner.mb_s,
         writes,
@@ -266,6 +279,13 @@ pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
         "path": path, "bytes": target.bytes, "direct": direct, "destructive": args.destructive,
         "sheet": args.out, "figures": figures,
     });
+    if residuals.iter().any(|r| r.error().abs() > RESIDUAL_DOUBTED) {
+        eprintln!(
+            "NOTE: a residual is over {:.0} %: the figures do not belong to one device, as on a machine that is busy with other work; \
+             measure again, or longer (--seconds)",
+            RESIDUAL_DOUBTED * 100.0
+        );
+    }
     args.json.print(&answer, || {
         let rows: Vec<Vec<String>> = residuals
             .iter()

@@ -20,13 +20,13 @@ mod record_events;
 pub mod replay_events;
 pub mod reproduce;
 pub mod serve;
-mod settings;
 pub mod sim;
 pub mod stats;
 pub mod sweep;
 pub mod tables;
 pub mod top;
 pub mod trace;
+pub mod web;
 
 use crate::Failure;
 use crate::args::Command;
@@ -44,6 +44,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Command::List(a) => list::run(a),
         Command::Stats(a) => stats::stats(a),
         Command::Top(a) => top::run(a),
+        Command::Web(a) => web::run(a),
         Command::Why(a) => stats::why(a),
         Command::Set(a) => ask::set(a),
         Command::Classes(a) => classes::run(&a.command),

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use isotherm_lab::sample::Samples;
 use isotherm_lab::sim::{
-    Device, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile, Volumes, hit_only_file,
+    Begin, Device, MemberUsage, Observe, Report, Run, Setup, Source, Tier, TimeMode, TraceFile,
+    Volumes, hit_only_file,
 };
 use isotherm_lab::size::Size;
 use isotherm_report::{cost_curve, run_page};
@@ -50,6 +52,10 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         for setup in &setups {
             reports.push(one(args, setup, &volumes)?);
         }
+    } else if let Some(rate) = args.sample {
+        for f in &files {
+            reports.extend(sampled(f, &setups, rate)?);
+        }
     } else {
         for (f, setup) in files
             .iter()
@@ -84,7 +90,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
         Value::from(values)
     };
     args.json.print(&whole, || {
-        if sizes.len() > 1 {
+        if sizes.len() > 1 || args.sample.is_some() {
             curve(&reports)
         } else if args.world.hit_only {
             hits(&reports)
@@ -122,6 +128,10 @@ fn curve(reports: &[Report]) -> String {
             ),
             format!("{:.6}", r.fast_hit_ratio),
             format!("{:.6}", 1.0 - r.fast_hit_ratio),
+            r.sample.map_or_else(
+                || "-".to_owned(),
+                |s| format!("{:.6}", s.fast_hit_ratio_error),
+            ),
             format!("{:.6}", r.fast_served_ratio),
             or(r.elapsed_s, 1.0),
             or(r.latency_mean_s, 1e3),
@@ -134,12 +144,23 @@ fn curve(reports: &[Report]) -> String {
         "of_touched",
         "fast_hit_ratio",
         "miss_ratio",
+        "+-95%",
         "fast_served_ratio",
         "elapsed_s",
         "mean_ms",
         "trace",
     ];
     table(&head, &reports.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Each setup on samples of one trace, which is read once.
+fn sampled(file: &TraceFile, setups: &[Setup], rate: f64) -> Result<Vec<Report>, Failure> {
+    let Some(first) = setups.first() else {
+        return Ok(Vec::new());
+    };
+    let samples = Samples::read(file, first, rate).map_err(|e| failed(&e))?;
+    let run = |s| samples.run(s, None).map_err(|e| failed(&e));
+    setups.iter().map(run).collect()
 }
 
 fn one(args: &SimArgs, setup: &Setup, source: &dyn Source) -> Result<Report, Failure> {
@@ -244,18 +265,27 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
         policy: policy.clone(),
         time,
         warm_up: args.warm_up,
+        begin: Begin {
+            new_volume: args.new_volume,
+            rest_s: args.rest,
+            full: args.full,
+        },
         limit: args.limit,
         seed: args.seed,
         host_w: args.host_power,
         discards: !args.no_discards,
-        full: args.full,
         observe: Observe {
             time_bins: args.time_bins,
             address_bins: args.address_bins,
         },
         settings,
+        qos: isotherm_lab::qos::spec(args.qos.iter().map(String::as_str))
+            .map_err(Failure::usage)?,
     };
     setup.set_flash(args.flash, args.over_provisioning);
+    if let Some(span) = args.span {
+        setup.set_span(span);
+    }
     setup.check().map_err(|e| Failure::usage(e.to_string()))?;
     Ok(setup)
 }
@@ -328,6 +358,24 @@ fn hits(reports: &[Report]) -> String {
     )
 }
 
+/// Where a member lies on its drive, for people. On flash it makes no difference.
+fn place(m: &MemberUsage) -> String {
+    if m.kind != "hdd" {
+        String::new()
+    } else if m.span == "full" {
+        format!(
+            "laid over all of its {:.0} GB (--span)",
+            m.capacity_bytes as f64 / 1e9
+        )
+    } else {
+        format!(
+            "from byte {} on of its {:.0} GB (--span)",
+            m.span,
+            m.capacity_bytes as f64 / 1e9
+        )
+    }
+}
+
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 fn figures(reports: &[Report]) -> String {
     let mut text = String::new();
@@ -395,9 +443,10 @@ fn figures(reports: &[Report]) -> String {
             rows.push(vec![
                 name.clone(),
                 format!(
-                    "{}, {:.3} GB: {} reads, {} writes, busy {:.3} s, {:.3} J, {:.3} eu{flash}",
+                    "{}, {:.3} GB {}: {} reads, {} writes, busy {:.3} s, {:.3} J, {:.3} eu{flash}",
                     m.preset,
                     m.bytes as f64 / 1e9,
+                    place(m),
                     m.reads,
                     m.writes,
                     m.busy_s,

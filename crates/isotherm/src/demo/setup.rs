@@ -74,6 +74,7 @@ impl SetUp {
             uuid: None,
             extent: Size(EXTENT),
             policy: policy.into(),
+            qos: Vec::new(),
             io: IoConfig::for_extents(EXTENT),
             members,
         }

@@ -17,6 +17,7 @@ use isotherm_live::{MemberConfig, OpenMode, Volume, VolumeConfig};
 use rack::Rack;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, mpsc};
 
 const EXTENT: u64 = 16 << 10;
@@ -72,6 +73,7 @@ fn config(members: &Path, policy: &str) -> VolumeConfig {
         uuid: None,
         extent: Size(EXTENT),
         policy: policy.into(),
+        qos: Vec::new(),
         io: IoConfig {
             buffers: Size(8 << 20),
             move_buffers: 4,
@@ -395,5 +397,24 @@ fn an_engine_that_leaves_out_a_flush_is_caught() {
         let how = seeds(60).find_map(|seed| run(seed, Some(mutant)).err().map(|e| (seed, e)));
         let (seed, e) = how.unwrap_or_else(|| panic!("nobody noticed {mutant:?}"));
         println!("{mutant:?}: caught at seed {seed}: {e}");
+    }
+}
+
+/// The same of the rules of the world below the engine. One is taken out for a whole process: this program again.
+#[test]
+fn a_world_that_leaves_out_a_flush_is_caught() {
+    if !can_mount() {
+        return;
+    }
+    for mutant in ["FlushNothing", "DropDsync", "MediaFlushNothing"] {
+        let me = std::env::current_exe().unwrap();
+        let mut again = Command::new(me);
+        again.args(["--exact", "what_was_flushed_survives_the_loss_of_power"]);
+        again.env("ISOTHERM_LIVE_MUTANT", mutant);
+        let out = again.env("ISOTHERM_SEEDS", "60").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        let how = said.lines().find(|l| l.contains("ISOTHERM_SEED="));
+        let how = how.unwrap_or_else(|| panic!("nobody noticed {mutant}: {said}"));
+        println!("{mutant}: caught: {how}");
     }
 }

@@ -1,11 +1,14 @@
 //! A volume as part of a machine: found by name, watched, mounted, ended in order; and what happens when it is not.
 
 mod asleep;
+mod chromium;
 #[path = "../common/mod.rs"]
 mod common;
 mod figures;
 mod machine;
 mod prometheus;
+mod tasks;
+mod web;
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;

@@ -1,12 +1,10 @@
 //! What a run costs, by GreenDM's model (chapter 7), from what its members used.
 
-use isotherm_models::cost::{self, MemberPrice, Prices, Rounding, Tariff};
+use isotherm_models::cost::{self, MemberPrice, Prices, Rounding, TARIFF, Tariff};
 use serde::Serialize;
 
 use super::report::Usage;
 
-/// The tariff that runs are priced by (GreenDM, table 7.1).
-const TARIFF: &str = "lipa-2013";
 /// Repetitions that are shown, as in GreenDM's figures 7.1 to 7.3.
 const FACTORS: [u64; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 

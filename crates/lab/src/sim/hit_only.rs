@@ -152,6 +152,7 @@ fn fast_report(setup: &Setup, file: &TraceFile) -> Result<Report, LabError> {
                 requests: k.requests,
                 bytes: k.bytes,
                 time_s: None,
+                used: None,
             };
             (class.to_string(), class_report)
         })
@@ -256,6 +257,7 @@ pub(super) fn play<P: Policy>(
                     requests: k.requests,
                     bytes: k.bytes,
                     time_s: None,
+                    used: None,
                 },
             )
         })

@@ -12,6 +12,8 @@
 //! | `spread.rs` | where slots of the slowest tier lie on the drive |
 //! | `feed.rs` | records as requests |
 //! | `world.rs` | time, devices, replies |
+//! | `rest.rs` | the pause behind the warm-up |
+//! | `sums.rs` | what a run adds up |
 //! | `observe.rs` | series |
 //! | `phases.rs` | a run in phases, by class |
 //! | `hit_only.rs` | the same policies without time |
@@ -27,19 +29,24 @@ mod hit_only;
 mod observe;
 mod phases;
 mod report;
+mod rest;
 mod setup;
 mod shape;
 mod source;
 mod spread;
+mod sums;
 mod touched;
 mod world;
 
 pub use cost::Cost;
 pub use digest::Digest;
+pub use isotherm_models::cost::Used;
 pub use observe::{Heat, MemberSeries, SIZE_BINS, Series};
 pub use phases::{Phase, PhaseClass, Reply};
-pub use report::{ClassReport, MemberUsage, MoveReport, Report, Usage};
-pub use setup::{Device, Model, Observe, Setup, Tier, TimeMode, check_setting};
+pub use report::{ClassReport, MemberUsage, MoveReport, Report, SampleReport, Usage};
+pub use setup::{
+    Begin, Device, Model, Observe, Setup, Tier, TimeMode, check_setting, parse_span, span_name,
+};
 pub use shape::{Drive, Place, SLOTS_MAX, Shape};
 pub use source::{BATCH, Memory, Records, Source, Synthetic, TraceFile, Volumes};
 pub(crate) use touched::each_batch;
@@ -246,6 +253,7 @@ impl<'a> Run<'a> {
         );
         let played = Instant::now();
         let mut world = World::new(devices, feed, setup.time, setup.warm_up, observer);
+        world.rest = rest::Rest::of(setup.begin.rest_s);
         if !self.phases.is_empty() {
             let phases = phases::Phases::new(self.phases, shape.extents, shape.shift);
             world.phases = Some(Box::new(phases));
@@ -340,6 +348,7 @@ fn figures(
                 requests: sum.requests,
                 bytes: sum.bytes,
                 time_s: Some(sum.time_ns as f64 / 1e9),
+                used: Some(Used::between(a.work.as_deref(), b.work.as_deref())),
             };
             (i.to_string(), class)
         })
@@ -391,9 +400,11 @@ fn figures(
         sleep_limits: Some(c.sleep_limits - w.sleep_limits),
         wear_budget_left_bytes: engine.wear_budget().map(|b| b.left_bytes),
         by_class,
+        own_work: Some(Used::between(Some(&c.own_work), Some(&w.own_work))),
+        qos: isotherm_words::qos::items(&setup.qos),
         seed: setup.seed,
         warm_up: setup.warm_up,
-        full: setup.full,
+        full: setup.begin.full,
         digest: world.digest.text(),
         cost: cost::of(&usage),
         usage: Some(usage),
@@ -430,6 +441,8 @@ fn usage(setup: &Setup, shape: &Shape, drives: &[Drive<'_>], begin: &Mark, end: 
             kind: d.sheet.kind().to_owned(),
             tier: p.tier,
             bytes: d.reach(),
+            capacity_bytes: d.sheet.capacity(),
+            span: span_name(d.device.options.span),
             energy_j,
             mean_power_w: if elapsed_s > 0.0 {
                 energy_j / elapsed_s

@@ -10,6 +10,7 @@ use super::cost::Cost;
 
 use super::observe::Series;
 use super::phases::{Phase, Reply};
+use isotherm_models::cost::Used;
 
 /// Figures of a run. Those of time and energy are `None` in hit-only runs. They count what came after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -96,6 +97,10 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// By class of data, classes without accesses left out.
     pub by_class: BTreeMap<String, ClassReport>,
+    /// What devices did for no class: metadata of the volume, discards. `None` in hit-only runs.
+    pub own_work: Option<Used>,
+    /// What classes were promised.
+    pub qos: Vec<String>,
     /// No device time.
     pub hit_only: bool,
     /// Distinct extents that the trace reads or writes.
@@ -114,6 +119,8 @@ pub struct Report {
     pub usage: Option<Usage>,
     /// Series, where asked for.
     pub series: Option<Series>,
+    /// Where hits are an estimate from samples of the extents ([`crate::sample`]): from which, and how sure.
+    pub sample: Option<SampleReport>,
     /// The run in phases, where asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
@@ -134,6 +141,19 @@ pub struct Report {
     pub bytes_per_extent: f64,
 }
 
+/// What an estimate stands on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SampleReport {
+    /// Share of the extents in each sample.
+    pub rate: f64,
+    /// Samples without a common extent.
+    pub samples: u64,
+    /// Extent accesses that were played, all samples together.
+    pub accesses: u64,
+    /// Half of the 95 % confidence interval of `fast_hit_ratio`, from how far the samples lie apart.
+    pub fast_hit_ratio_error: f64,
+}
+
 /// One class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ClassReport {
@@ -147,6 +167,9 @@ pub struct ClassReport {
     pub bytes: u64,
     /// Sum of their latencies; `None` in hit-only runs.
     pub time_s: Option<f64>,
+    /// What devices did for it; `None` in hit-only runs.
+    #[serde(flatten)]
+    pub used: Option<Used>,
 }
 
 /// How proposals of one kind ended.
@@ -206,6 +229,10 @@ pub struct MemberUsage {
     pub tier: u8,
     /// Bytes up to the last one that the volume uses of it.
     pub bytes: u64,
+    /// Bytes of the whole drive.
+    pub capacity_bytes: u64,
+    /// Where on the drive these bytes lie: `full` where they are spread over all of it, else the first byte.
+    pub span: String,
     /// Joules.
     pub energy_j: f64,
     /// Mean watts.

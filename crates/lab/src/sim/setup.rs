@@ -2,6 +2,7 @@
 
 use isotherm_core::engine::knob;
 use isotherm_core::policy::ParamError;
+use isotherm_core::qos::Spec;
 use isotherm_models::{FlashState, Options, Sheet, SheetError, Span, sheet};
 
 use crate::LabError;
@@ -146,6 +147,19 @@ pub struct Observe {
     pub address_bins: u32,
 }
 
+/// How a volume stands when the first request comes, and when the first one that counts does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Begin {
+    /// As `create` makes it: an extent gets its place on the slowest tier when it is first touched, side by side with the one
+    /// before. Otherwise data lie there before the run, where the trace has them.
+    pub new_volume: bool,
+    /// Seconds between the last reply of the warm-up and the first request that counts, so that what the warm-up set off ends.
+    pub rest_s: f64,
+    /// The volume is full: every touched extent has a home where the policy puts first touches. Else an extent gets its home at its
+    /// first touch, a read included, and that is recorded like any change of the map.
+    pub full: bool,
+}
+
 /// Everything that a run depends on, the trace apart.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -159,6 +173,8 @@ pub struct Setup {
     pub time: TimeMode,
     /// Requests before anything counts.
     pub warm_up: u64,
+    /// How the volume stands then, and before.
+    pub begin: Begin,
     /// Requests at most.
     pub limit: Option<u64>,
     /// Of everything random; nothing in the engine or in the models is, so it only names the run.
@@ -167,13 +183,12 @@ pub struct Setup {
     pub host_w: f64,
     /// Discards of the trace free extents (else they are left out, as in hit-only runs).
     pub discards: bool,
-    /// The volume is full from the start: every touched extent has a home where the policy puts first touches. Else an extent gets its
-    /// home at its first touch, a read included, and that is recorded like any change of the map.
-    pub full: bool,
     /// What to keep beside the totals.
     pub observe: Observe,
     /// Knobs of the engine: budgets and throttles ([`isotherm_core::engine::KNOBS`]).
     pub settings: Vec<(String, f64)>,
+    /// What classes are promised.
+    pub qos: Spec,
 }
 
 impl Setup {
@@ -191,14 +206,22 @@ impl Setup {
             policy,
             time: TimeMode::Closed { depth: 1 },
             warm_up: 0,
+            begin: Begin::default(),
             limit: None,
             seed: 0,
             host_w: 0.0,
             discards: true,
-            full: false,
             observe: Observe::default(),
             settings: Vec::new(),
+            qos: Spec::default(),
         })
+    }
+
+    /// All members lie there on their drives.
+    pub fn set_span(&mut self, span: Span) {
+        for d in self.tiers.iter_mut().flat_map(|t| &mut t.devices) {
+            d.options.span = span;
+        }
     }
 
     /// Flash of all devices begins in that state, with so much spare flash; `None` leaves each what it has.
@@ -238,6 +261,13 @@ impl Setup {
         {
             return bad("over-provisioning: must be within 0.01 and 10");
         }
+        if !(0.0..=1e6).contains(&self.begin.rest_s) {
+            return bad("rest: must be within 0 and 1000000 s");
+        }
+        let closed = matches!(self.time, TimeMode::Closed { .. });
+        if self.begin.rest_s > 0.0 && (self.warm_up == 0 || !closed) {
+            return bad("rest: comes after a warm-up, in the closed loop");
+        }
         if !(0.0..=1e6).contains(&self.host_w) {
             return bad("host power: must be within 0 and 1000000 W");
         }
@@ -252,6 +282,33 @@ impl Setup {
             return bad("standby: must be within 0.001 and 1000000000 seconds");
         }
         Ok(())
+    }
+}
+
+/// Where members lie on their drives: `full` for spread over all of each, or the first byte of a run of their own size (`0` is
+/// a disk's outer edge, where it is fastest).
+///
+/// # Errors
+/// Neither of the two.
+pub fn parse_span(text: &str) -> Result<Span, String> {
+    if text == "full" {
+        return Ok(Span::Full);
+    }
+    let start = if text == "0" {
+        Some(0)
+    } else {
+        text.parse::<Size>().ok().and_then(Size::bytes)
+    };
+    start.map(|start| Span::At { start }).ok_or_else(|| {
+        format!("`{text}`: `full`, or the first byte on the drive as a size (0, 100G)")
+    })
+}
+
+/// As [`parse_span`] reads it.
+pub fn span_name(span: Span) -> String {
+    match span {
+        Span::Full => "full".to_owned(),
+        Span::At { start } => start.to_string(),
     }
 }
 

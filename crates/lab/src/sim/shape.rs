@@ -231,7 +231,8 @@ impl Shape {
         for (p, entry) in self.members.iter().zip(&sb.members) {
             let device = &setup.tiers[usize::from(p.tier)].devices[p.index];
             let sheet = device.sheet_for(entry.bytes)?;
-            let spread = (p.tier == last && self.from.is_none()).then(|| {
+            let given = setup.begin.new_volume && p.tier == last;
+            let spread = (p.tier == last && self.from.is_none() && !given).then(|| {
                 let slots = first..first + u64::from(p.slots);
                 first = slots.end;
                 let room = sheet.capacity().saturating_sub(entry.data_offset) >> self.shift;
@@ -242,6 +243,11 @@ impl Shape {
                 device,
                 tier: p.tier,
                 bytes: entry.bytes,
+                least: if given {
+                    own_bytes(setup, addresses, self.shift)
+                } else {
+                    0
+                },
                 spread,
             });
         }
@@ -259,10 +265,11 @@ impl Shape {
         let asked = policy.move_rules().limit.unwrap_or(0).min(MOVES_MAX) as u16;
         let params = Params {
             map_on_read: true,
-            own_slots: self.from.is_none() && self.members.len() > 1,
+            own_slots: self.from.is_none() && self.members.len() > 1 && !setup.begin.new_volume,
             move_buffers: Params::buffers_for(1 << self.shift).max(asked),
             unread_metadata: true,
             counter_every: None,
+            learn_classes: true,
             costs: costs(&drives)?,
             standby_after: drives
                 .iter()
@@ -272,7 +279,7 @@ impl Shape {
             ..usual
         };
         let mut engine = Engine::new(opened, policy, params);
-        if setup.full {
+        if setup.begin.full {
             engine.fill();
         }
         for (name, value) in &setup.settings {
@@ -280,8 +287,19 @@ impl Shape {
             let set = engine.set(name, *value);
             set.map_err(|e| impossible(format!("{name}: {e:?}")))?;
         }
+        engine.promise(setup.qos.clone());
         Ok((engine, drives))
     }
+}
+
+/// Bytes of a member of the slowest tier of a new volume: as given, or as much as the addresses of the trace reach over.
+fn own_bytes(setup: &Setup, addresses: &RoaringTreemap, shift: u32) -> u64 {
+    let Some(tier) = setup.tiers.last() else {
+        return 0;
+    };
+    let ends = addresses.max().zip(addresses.min());
+    let reach = ends.map_or(0, |(max, min)| (max - min + 1) << shift);
+    tier.size.bytes().unwrap_or(reach) / tier.devices.len().max(1) as u64
 }
 
 /// What tiers cost by the sheet of their first member.
@@ -306,6 +324,8 @@ pub struct Drive<'a> {
     pub tier: u8,
     /// Bytes that the volume uses of it.
     pub bytes: u64,
+    /// Bytes that it has at least, whatever of them the volume uses.
+    least: u64,
     /// Where its slots lie, on the slowest tier.
     pub(super) spread: Option<Spread>,
 }
@@ -318,13 +338,14 @@ impl<'a> Drive<'a> {
             device,
             tier: 0,
             bytes,
+            least: 0,
             spread: None,
         }
     }
 
     fn options(&self) -> Options {
         Options {
-            size: self.reach(),
+            size: self.reach().max(self.least),
             ..self.device.options
         }
     }

@@ -13,15 +13,17 @@
 use std::collections::VecDeque;
 
 use isotherm_core::run::{Loop, Next};
-use isotherm_core::stats::{CLASSES, Counters, Histogram};
+use isotherm_core::stats::{CLASSES, Counters};
 use isotherm_core::{BufRef, Effect, Engine, Event, Nanos, OpId, OpKind, Request, RequestOp, Tag};
-use isotherm_models::{Counters as DeviceCounters, DeviceModel, ModelOp, Wear};
+use isotherm_models::{Counters as DeviceCounters, DeviceModel, ModelOp};
 
 use super::feed::{Feed, Want};
 use super::observe::{Observer, Totals, device_counters};
 use super::phases::Phases;
+use super::rest::Rest;
 use super::setup::TimeMode;
 use super::spread::Spread;
+pub(crate) use super::sums::{ClassSum, Mark, Sums};
 use super::{Watch, digest::Digest};
 use crate::LabError;
 
@@ -130,39 +132,6 @@ enum Kind {
     Other,
 }
 
-/// Sums over requests that count.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sums {
-    pub requests: u64,
-    pub reads: u64,
-    pub writes: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
-    /// Bytes of reads that moves' buffers served.
-    pub from_moves: u64,
-    /// Bytes of reads of what was discarded.
-    pub zeros: u64,
-    pub latency: Histogram,
-    pub classes: Vec<ClassSum>,
-    pub errors: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ClassSum {
-    pub requests: u64,
-    pub bytes: u64,
-    pub time_ns: u64,
-}
-
-/// Everything that only grows, at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct Mark {
-    pub now: u64,
-    pub counters: Counters,
-    pub devices: Vec<DeviceCounters>,
-    pub wear: Vec<Wear>,
-}
-
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
 enum Plan {
@@ -190,6 +159,8 @@ pub(crate) struct World<'a> {
     in_flight: usize,
     places: usize,
     warm_up: u64,
+    /// Between the warm-up and what counts.
+    pub rest: Rest,
     submitted: u64,
     /// How many were when the clock of the real world was looked at last.
     watched: u64,
@@ -249,6 +220,7 @@ impl<'a> World<'a> {
             in_flight: 0,
             places,
             warm_up,
+            rest: Rest::default(),
             submitted: 0,
             watched: 0,
             warm: None,
@@ -307,7 +279,11 @@ impl<'a> World<'a> {
                 return Ok(Next::Wait(Some(Nanos(self.now))));
             }
             let mut next = due.min(wake);
-            if self.in_flight < self.places {
+            let warming = self.submitted < self.warm_up;
+            let rested = self.rest.until(self.now, warming, self.in_flight);
+            if rested > self.now {
+                next = next.min(rested);
+            } else if self.in_flight < self.places {
                 match self.feed.peek(|offset| engine.expect(offset))? {
                     Some(want) => {
                         let want = *want;

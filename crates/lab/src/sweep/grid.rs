@@ -7,10 +7,10 @@ use toml::{Table, Value};
 use super::bad;
 use crate::LabError;
 use crate::policy_spec::PolicySpec;
-use crate::sim::{Device, Setup, TimeMode};
+use crate::sim::{Device, Setup, TimeMode, parse_span};
 use crate::size::{self, Size};
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "traces",
     "policies",
     "params",
@@ -20,6 +20,7 @@ const KEYS: [&str; 18] = [
     "slow",
     "flash",
     "over_provisioning",
+    "span",
     "seeds",
     "time",
     "depth",
@@ -53,6 +54,9 @@ pub struct Cell {
     /// Spare flash as a share, instead of the sheets'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_provisioning: Option<f64>,
+    /// Where members lie on their drives, where named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<String>,
     /// Seed.
     pub seed: u64,
     /// Requests in flight; `None` when the trace's clock drives.
@@ -101,6 +105,9 @@ impl Cell {
         if let Some(share) = self.over_provisioning {
             put("over-provisioning", share.to_string());
         }
+        if let Some(span) = &self.span {
+            put("span", span.clone());
+        }
         for s in &self.set {
             put("set", s.clone());
         }
@@ -143,6 +150,9 @@ impl Cell {
         let flash = self.flash.as_deref().map(FlashState::parse).transpose();
         let flash = flash.map_err(|e| bad("flash", &e))?;
         setup.set_flash(flash, self.over_provisioning);
+        if let Some(span) = &self.span {
+            setup.set_span(parse_span(span).map_err(|e| bad("span", &e))?);
+        }
         setup.warm_up = self.warm_up;
         setup.limit = self.limit;
         setup.seed = self.seed;
@@ -236,6 +246,7 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
         slow: None,
         flash: None,
         over_provisioning: None,
+        span: None,
         seed: 0,
         depth: None,
         accelerate: None,
@@ -253,6 +264,7 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
     grow(&mut cells, &slow, |c, v| c.slow.clone_from(v));
     grow(&mut cells, &flash, |c, v| c.flash.clone_from(v));
     grow(&mut cells, &spare, |c, v| c.over_provisioning = *v);
+    grow(&mut cells, &optional("span")?, |c, v| c.span.clone_from(v));
     grow(&mut cells, &policies, |c, v| c.policy.clone_from(v));
     grow(&mut cells, &clocks, |c, v| {
         (c.depth, c.accelerate) = (v.depth, v.accelerate);

@@ -50,6 +50,7 @@
 //! One copy of each write's payload (fuser's buffer is not aligned for direct I/O) and, for each request, the hand-off to
 //! the engine's thread; see `bench/block-file/handoff.sh`. Neither through io_uring.
 
+mod answers;
 mod error;
 pub mod front;
 mod mountpoint;

@@ -1,8 +1,8 @@
 //! The file system of one file: kernel requests in, port requests out.
 
 use std::ffi::{OsStr, OsString};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -11,9 +11,12 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::RequestOp;
 
 use super::Options;
+pub(super) use super::answers::errno;
+use super::answers::{Pieces, answer};
+use crate::mutants::{LiveMutant, broken};
 use crate::port::{Completion, Port};
 
 const ROOT: INodeNo = INodeNo::ROOT;
@@ -152,44 +155,6 @@ impl Volume {
         } else {
             Ok(self.size)
         }
-    }
-}
-
-pub(super) fn errno(error: IoError) -> Errno {
-    match error {
-        IoError::Io => Errno::EIO,
-        IoError::NoSpace => Errno::ENOSPC,
-        IoError::Invalid => Errno::EINVAL,
-        IoError::ReadOnly => Errno::EROFS,
-        IoError::Gone => Errno::ENODEV,
-    }
-}
-
-/// One reply for a range request that was cut into pieces.
-struct Pieces {
-    left: AtomicU32,
-    state: Mutex<(Option<ReplyEmpty>, Result<(), IoError>)>,
-}
-
-impl Pieces {
-    fn done(&self, result: Result<(), IoError>) {
-        // Nothing panics under the lock; even then the reply is whole.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.1.is_ok() {
-            state.1 = result;
-        }
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(reply) = state.0.take()
-        {
-            answer(reply, state.1);
-        }
-    }
-}
-
-fn answer(reply: ReplyEmpty, result: Result<(), IoError>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
     }
 }
 
@@ -332,7 +297,7 @@ impl Filesystem for Volume {
         let mut buffer = self.port.buffer(offset, len);
         buffer.copy_from_slice(&data[..len as usize]);
         // `O_SYNC` contains `O_DSYNC`; the kernel adds it for `RWF_DSYNC` and `RWF_SYNC` too.
-        let fua = flags.0 & libc::O_DSYNC != 0;
+        let fua = flags.0 & libc::O_DSYNC != 0 && !broken(LiveMutant::DropDsyncFlag);
         let done = move |result, _buffer| match result {
             Ok(()) => reply.written(len),
             Err(error) => reply.error(errno(error)),
@@ -367,6 +332,9 @@ impl Filesystem for Volume {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        if broken(LiveMutant::AnswerFsync) {
+            return reply.ok();
+        }
         let done = move |result, _buffer| answer(reply, result);
         self.port.submit(
             RequestOp::Flush,
@@ -422,11 +390,7 @@ impl Filesystem for Volume {
         let mut cuts = vec![offset];
         cuts.extend((offset / PIECE + 1..end.div_ceil(PIECE)).map(|n| n * PIECE));
         cuts.push(end);
-        let state = Mutex::new((Some(reply), Ok(())));
-        let pieces = Arc::new(Pieces {
-            left: AtomicU32::new(cuts.len() as u32 - 1),
-            state,
-        });
+        let pieces = Arc::new(Pieces::new(reply, cuts.len() as u32 - 1));
         for cut in cuts.windows(2) {
             let pieces = Arc::clone(&pieces);
             let done = Completion::new(move |result, _buffer| pieces.done(result));

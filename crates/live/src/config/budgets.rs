@@ -30,6 +30,18 @@ impl VolumeConfig {
             .map_err(|e| format!("wear_years: {e}"))
     }
 
+    /// Bytes that may be written to the fastest tier in its life, as far as that is known: `wear_tbw`, or the data sheets of
+    /// its paced members.
+    pub fn wear_limit_bytes(&self) -> Option<f64> {
+        (self.io.wear_tbw.map(|tb| tb * 1e12)).or_else(|| self.limit_of_sheets().ok())
+    }
+
+    /// Times that a member may be stopped and started in its life, by its data sheet, if it has one.
+    pub fn start_stop_limit(&self, member: usize) -> Option<f64> {
+        let name = self.members.get(member)?.paced.as_deref()?;
+        isotherm_models::sheet(name).ok()?.start_stop_limit()
+    }
+
     fn limit_of_sheets(&self) -> Result<f64, String> {
         let unknown = "wear_years: needs `wear_tbw`, the terabytes that may be written to the fastest tier in its life";
         let mut sum = 0.0;

@@ -76,6 +76,12 @@ pub const TOP: &[Field] = &[
         "required",
         "what decides where data lives; `isotherm policies` lists names and parameters",
     ),
+    field(
+        "qos",
+        "a list of `CLASSES+KEY=VALUE...` with the keys `floor`, `ceiling`, `latency`, `share`, and `depth=N`",
+        "nothing is promised",
+        "bandwidth, latency and shares of classes, [serving.md](serving.md#promises-to-classes); `isotherm classes set` changes it",
+    ),
 ];
 
 /// Keys of one `[[members]]` entry.

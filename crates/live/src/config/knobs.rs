@@ -20,6 +20,7 @@ impl IoConfig {
             "sleep_hold_bytes" => bytes(self.sleep_hold_bytes),
             "join_bytes" => bytes(self.join_bytes),
             "join_s" => self.join_s,
+            "kept_writes" => self.kept_writes.map(f64::from),
             _ => None,
         }
     }
@@ -43,6 +44,7 @@ impl IoConfig {
             "sleep_hold_bytes" => self.sleep_hold_bytes = limit.map(bytes),
             "join_bytes" => self.join_bytes = Some(bytes(value)),
             "join_s" => self.join_s = Some(value),
+            "kept_writes" => self.kept_writes = limit.map(|v| v as u8),
             _ => return false,
         }
         true

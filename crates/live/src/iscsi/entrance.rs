@@ -9,6 +9,7 @@ use super::input::Input;
 use super::login::{Login, Step, Terms, numbered};
 use super::outbox::{Outbox, WINDOW};
 use super::pdu::{Incoming, What, put_data_len};
+use super::reservations::Nexus;
 use super::server::{End, Shared};
 use super::session::Session;
 
@@ -34,6 +35,7 @@ pub(super) fn login(
     let target = shared.target();
     let mut login = Login::new(target, tsih, challenge.0, challenge.1);
     let mut stat_sn = None;
+    let mut nexus = Nexus::default();
     let lost = |e: io::Error| match e.kind() {
         io::ErrorKind::TimedOut => End::Stalled,
         _ => End::Lost,
@@ -58,7 +60,9 @@ pub(super) fn login(
         if let Step::Begin(..) = step {
             outbox.begin(request.cmd_sn);
             let terms = login.terms();
-            shared.enter(outbox, &terms.initiator, request.isid, terms.discovery);
+            nexus.initiator.clone_from(&terms.initiator);
+            nexus.isid = request.isid;
+            shared.enter(outbox, &nexus, terms.discovery);
         }
         let stat = stat_sn.get_or_insert(request.exp_stat_sn);
         let window = (request.cmd_sn, request.cmd_sn.wrapping_add(WINDOW - 1));
@@ -93,6 +97,7 @@ pub(super) fn login(
                     input,
                     outbox: Arc::clone(outbox),
                     terms: terms.clone(),
+                    nexus,
                     transfers: Vec::new(),
                     held: VecDeque::new(),
                     next_ttt: 1,

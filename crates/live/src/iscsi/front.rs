@@ -1,9 +1,12 @@
 //! iSCSI as a [`FrontEnd`].
 
 use super::chap::Secrets;
+use super::kept::Keeper;
 use super::server::{Config, Server};
 use crate::front_end::{Can, FrontEnd, Kind, Way};
+use crate::sockets::{Clients, Listening};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A target on these addresses.
@@ -17,6 +20,8 @@ pub struct Wanted {
     pub secrets: Option<Secrets>,
     /// Addresses that other machines can reach are fine.
     pub allow_remote: bool,
+    /// The file of reservations that are to outlive the server.
+    pub reservations: PathBuf,
 }
 
 impl Kind for Wanted {
@@ -33,8 +38,14 @@ impl Kind for Wanted {
             secrets: self.secrets.map(Arc::new),
             allow_remote: self.allow_remote,
             preferred: way.extent,
+            keeper: Some(Keeper {
+                file: self.reservations,
+                volume: crate::config::format_uuid(&way.uuid),
+            }),
             ..Config::new(&way.name, way.uuid)
         };
+        // Initiators log in again and go on as if nothing had been.
+        way.keep_writes()?;
         let server = Server::start(Arc::clone(&way.port), &self.addresses, config)?;
         let names = server
             .addresses()
@@ -47,51 +58,34 @@ impl Kind for Wanted {
     }
 }
 
-struct Listening {
-    names: Vec<String>,
-    server: Server,
-}
+impl Clients for Server {
+    const CAN: Can = Can {
+        fua: true,
+        discard: true,
+        write_zeroes: true,
+        classes: true,
+        resize: false,
+    };
+    const WORDS: (&'static str, &'static str) = (
+        "iSCSI initiator is logged in",
+        "iSCSI initiators are logged in",
+    );
+    const OUTLIVES: bool = true;
 
-impl FrontEnd for Listening {
-    fn names(&self) -> Vec<String> {
-        self.names.clone()
+    fn clients(&self) -> usize {
+        Server::clients(self)
     }
 
-    fn can(&self) -> Can {
-        Can {
-            fua: true,
-            discard: true,
-            write_zeroes: true,
-            classes: true,
-            resize: false,
-        }
-    }
-
-    fn figures(&self) -> Vec<(&'static str, u64)> {
-        let c = self.server.counts();
-        vec![
-            ("clients", self.server.clients() as u64),
-            ("accepted", c.accepted),
-            ("refused", c.refused),
-            ("violations", c.violations),
-            ("stalled", c.stalled),
-            ("unknown", c.unknown),
-        ]
+    fn counts(&self) -> [u64; 5] {
+        let c = Server::counts(self);
+        [c.accepted, c.refused, c.violations, c.stalled, c.unknown]
     }
 
     fn refuse_new(&mut self) {
-        self.server.refuse_new();
+        Server::refuse_new(self);
     }
 
-    fn users(&mut self) -> Option<String> {
-        match self.server.clients() {
-            0 => None,
-            1 => Some("1 iSCSI initiator is logged in".into()),
-            n => Some(format!("{n} iSCSI initiators are logged in")),
-        }
-    }
-
-    fn stop(self: Box<Self>) {
-        self.server.stop();
+    fn stop(self) {
+        Server::stop(self);
     }
 }

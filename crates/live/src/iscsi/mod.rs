@@ -7,15 +7,20 @@
 //!
 //! [`pdu`], [`login`] and [`scsi`] know the protocols and no socket; [`server`] and `session` know sockets and threads. The
 //! protocols are those of RFC 7143 (iSCSI), SPC-4 and SBC-3 (SCSI): one connection in each session, error recovery level 0, no
-//! digests, CHAP with MD5. The group number of a command, 0 to 31, is the request's class.
+//! digests, CHAP with MD5. The group number of a command, 0 to 31, is the request's class. Initiators share the disk by persistent
+//! [`reservations`].
 
 pub mod chap;
+mod commands;
+mod config;
 mod entrance;
 pub mod front;
 mod input;
+pub mod kept;
 pub mod login;
 mod outbox;
 pub mod pdu;
+pub mod reservations;
 pub mod scsi;
 pub mod server;
 mod session;

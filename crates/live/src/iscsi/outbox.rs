@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::login::Terms;
 use super::pdu::{HEADER, Header, NO_TAG, Order, header, put, put_data_len};
@@ -17,6 +19,8 @@ use crate::port::Buffer;
 pub(super) const WINDOW: u32 = 128;
 /// Immediate commands beside those; who has more open breaks the protocol.
 const IMMEDIATE: u32 = 64;
+/// How often to look whether the volume has answered, when somebody was fenced off.
+const LOOK: Duration = Duration::from_millis(1);
 /// Bytes that gather before they are sent.
 const GATHER: usize = 64 << 10;
 
@@ -88,10 +92,27 @@ struct State {
 
 pub(super) struct Outbox {
     socket: TcpStream,
+    /// Commands that the volume has, or is about to get.
+    at_volume: AtomicU32,
     state: Mutex<State>,
     writer: Condvar,
     /// Fewer commands are open.
     sent: Condvar,
+}
+
+/// See [`Outbox::enter_volume`].
+pub(super) struct AtVolume(Arc<Outbox>);
+
+impl AtVolume {
+    pub(super) fn outbox(&self) -> &Arc<Outbox> {
+        &self.0
+    }
+}
+
+impl Drop for AtVolume {
+    fn drop(&mut self) {
+        self.0.at_volume.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Is `a` before `b` in the circle of numbers (RFC 1982)?
@@ -103,6 +124,7 @@ impl Outbox {
     pub(super) fn new(socket: TcpStream) -> Outbox {
         Outbox {
             socket,
+            at_volume: AtomicU32::new(0),
             state: Mutex::new(State {
                 queue: VecDeque::new(),
                 exp_cmd_sn: 0,
@@ -123,6 +145,19 @@ impl Outbox {
 
     pub(super) fn socket(&self) -> &TcpStream {
         &self.socket
+    }
+
+    /// A command goes to the volume, until what this returns is dropped.
+    pub(super) fn enter_volume(self: &Arc<Self>) -> AtVolume {
+        self.at_volume.fetch_add(1, Ordering::SeqCst);
+        AtVolume(Arc::clone(self))
+    }
+
+    /// Waits until the volume has none of its commands. Those that come meanwhile are the caller's to keep away.
+    pub(super) fn wait_for_volume(&self) {
+        while self.at_volume.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// The first command number.
@@ -185,6 +220,18 @@ impl Outbox {
         self.push(Item {
             header: b,
             body,
+            kind: Kind::Status,
+            ends,
+        });
+    }
+
+    /// Queues that a reservation of somebody else stands against it.
+    pub(super) fn conflict(&self, itt: u32, ends: Ends) {
+        let mut b = header(0x21, 0x80, itt);
+        b[3] = 0x18;
+        self.push(Item {
+            header: b,
+            body: Body::None,
             kind: Kind::Status,
             ends,
         });

@@ -54,6 +54,15 @@ impl Sense {
     pub const PROTECTED: Sense = Sense(7, 0x27, 0);
     /// What was read is not what it should be.
     pub const DIFFERS: Sense = Sense(14, 0x1d, 0);
+    /// Data on its way in was lost.
+    pub const DATA_PHASE: Sense = Sense(11, 0x4b, 0);
+
+    /// Unit attention: somebody cleared all registrations.
+    pub const PREEMPTED: Sense = Sense(6, 0x2a, 3);
+    /// Unit attention: the reservation that a registrant shared is gone.
+    pub const RELEASED: Sense = Sense(6, 0x2a, 4);
+    /// Unit attention: somebody took the registration away.
+    pub const UNREGISTERED: Sense = Sense(6, 0x2a, 5);
 
     /// Of an error of the volume.
     pub fn of(error: IoError, reading: bool) -> Sense {
@@ -126,6 +135,22 @@ pub enum Task {
         /// Room may be given up.
         unmap: bool,
     },
+    /// What is reserved, and by whom?
+    ReserveIn {
+        /// Service action.
+        action: u8,
+        /// Bytes of the answer.
+        room: usize,
+    },
+    /// Register, reserve, take away; parameters follow as so many bytes of data.
+    ReserveOut {
+        /// Service action.
+        action: u8,
+        /// Scope and type.
+        scope_type: u8,
+        /// Bytes of data.
+        data: u32,
+    },
     /// Which blocks are mapped, from this byte on, in at most so many bytes?
     Status {
         /// First byte.
@@ -140,7 +165,7 @@ impl Task {
     pub fn data_in(&self, block: u32) -> u32 {
         match self {
             Task::Write(e) | Task::Compare(e) => e.len,
-            Task::Unmap { data, .. } => *data,
+            Task::Unmap { data, .. } | Task::ReserveOut { data, .. } => *data,
             Task::WriteSame { zeros: false, .. } => block,
             _ => 0,
         }
@@ -214,8 +239,7 @@ pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
         0x0a | 0x2a | 0x8a | 0xaa | 0x2e | 0x8e | 0xae | 0x41 | 0x93 | 0x42
     );
     let task = match cdb[0] {
-        // TEST UNIT READY; START STOP UNIT: there is nothing that starts or stops.
-        0x00 | 0x1b => Task::Nothing,
+        0x00 | 0x1b => Task::Nothing, // TEST UNIT READY; START STOP UNIT: nothing starts or stops.
         0x03 => Task::Say(Sense(0, 0, 0).bytes().to_vec(), usize::from(cdb[4])),
         0x12 => Task::Say(super::vpd::inquiry(disk, cdb)?, u16_at(cdb, 3) as usize),
         0x1a => Task::Say(super::vpd::mode_sense(disk, cdb)?, usize::from(cdb[4])),
@@ -246,7 +270,16 @@ pub fn task(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
             class: cdb[6] & 0x1f,
         },
         0x41 | 0x93 => write_same(disk, cdb)?,
-        // Reservations (5e, 5f, 16, 17, 56, 57) among others: see docs/serving.md.
+        0x5e => Task::ReserveIn {
+            action: cdb[1] & 0x1f,
+            room: u16_at(cdb, 7) as usize,
+        },
+        0x5f => Task::ReserveOut {
+            action: cdb[1] & 0x1f,
+            scope_type: cdb[2],
+            data: u32_at(cdb, 5),
+        },
+        // Legacy RESERVE and RELEASE (16, 17, 56, 57) among others: see docs/serving.md.
         _ => return Err(Sense::OPCODE),
     };
     if writes && disk.read_only {
@@ -280,8 +313,10 @@ fn write_same(disk: &Disk, cdb: &[u8; 16]) -> Result<Task, Sense> {
     if cdb[1] & 0xf6 != 0 || b.count == 0 {
         return Err(Sense::FIELD);
     }
-    let mut extent = b.extent(disk, MAX_TRANSFER.into())?;
-    extent.fua = false;
+    let extent = Extent {
+        fua: false,
+        ..b.extent(disk, MAX_TRANSFER.into())?
+    };
     Ok(Task::WriteSame {
         extent,
         zeros,
@@ -334,21 +369,6 @@ pub fn unmap_ranges(disk: &Disk, data: &[u8]) -> Result<Vec<(u64, u64)>, Sense> 
         }
     }
     Ok(ranges)
-}
-
-/// The answer to GET LBA STATUS: runs of bytes that are mapped or not.
-pub fn lba_status(disk: &Disk, mut offset: u64, runs: &[(u32, bool)]) -> Vec<u8> {
-    let block = u64::from(disk.block);
-    let mut out = vec![0; 8];
-    for (bytes, mapped) in runs {
-        out.extend_from_slice(&(offset / block).to_be_bytes());
-        out.extend_from_slice(&(*bytes / disk.block).to_be_bytes());
-        out.extend_from_slice(&[u8::from(!mapped), 0, 0, 0]);
-        offset += u64::from(*bytes);
-    }
-    let len = out.len() as u32 - 4;
-    out[..4].copy_from_slice(&len.to_be_bytes());
-    out
 }
 
 #[cfg(test)]
@@ -422,7 +442,8 @@ mod tests {
             ),
             (&[0x88, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0], Sense::FIELD),
             (&[0x28, 0x20, 0, 0, 0, 0, 0, 0, 1, 0], Sense::FIELD),
-            (&[0x5e, 0, 0, 0, 0, 0, 0, 0, 8, 0], Sense::OPCODE),
+            (&[0x16, 0, 0, 0, 0, 0], Sense::OPCODE),
+            (&[0x5e, 4, 0, 0, 0, 0, 0, 0, 8, 0], Sense::FIELD),
             (&[0x93, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], Sense::FIELD),
         ] {
             assert_eq!(task(&disk(), &cdb(bytes)), Err(want), "{bytes:x?}");

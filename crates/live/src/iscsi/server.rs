@@ -1,17 +1,22 @@
 //! Listeners and their connections' threads: a reader and a writer for each.
 
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::chap::Secrets;
+pub use super::config::Config;
+use super::config::bind;
 use super::entrance::{self, Begun};
+use super::kept::Keeper;
 use super::login::Target;
 use super::outbox::Outbox;
-use super::scsi::Disk;
+use super::reservations::{Nexus, Order, Refusal, Reservations};
+use super::scsi::{Disk, Sense};
 pub use crate::nbd::server::Patience;
 use crate::port::Port;
 
@@ -19,79 +24,6 @@ use crate::port::Port;
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a session that is taken over may need to finish what it had begun.
 const TAKE_OVER: Duration = Duration::from_secs(30);
-
-/// How to serve.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Name of the volume, for people.
-    pub name: String,
-    /// Name of the target, `iqn.…`; without it one is made of the volume's name.
-    pub target: Option<String>,
-    /// Identity of the volume.
-    pub uuid: [u8; 16],
-    /// Preferred bytes of a transfer: an extent.
-    pub preferred: u32,
-    /// Who may log in; everybody if there are no secrets.
-    pub secrets: Option<Arc<Secrets>>,
-    /// Listen on addresses that other machines can reach; only with `secrets`.
-    pub allow_remote: bool,
-    /// Connections at once; more are closed as they come.
-    pub max_connections: usize,
-    /// How long peers that stop in the middle of something are waited for.
-    pub patience: Patience,
-}
-
-impl Config {
-    /// Local initiators only, 64 connections, no secrets.
-    pub fn new(name: &str, uuid: [u8; 16]) -> Config {
-        Config {
-            name: name.to_owned(),
-            target: None,
-            uuid,
-            preferred: 64 << 10,
-            secrets: None,
-            allow_remote: false,
-            max_connections: 64,
-            patience: Patience::default(),
-        }
-    }
-
-    /// The target's name.
-    pub fn target(&self) -> String {
-        self.target.clone().unwrap_or_else(|| {
-            let plain = |c: char| match c.to_ascii_lowercase() {
-                c if c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-') => c,
-                _ => '-',
-            };
-            let name: String = self.name.chars().map(plain).take(128).collect();
-            format!("iqn.2026-01.local.isotherm:{name}")
-        })
-    }
-
-    fn check(&self) -> io::Result<()> {
-        let target = self.target();
-        let starts = ["iqn.", "eui.", "naa."]
-            .iter()
-            .any(|p| target.starts_with(p));
-        let fine =
-            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b':' | b'-');
-        if !starts || target.len() > 223 || !target.bytes().all(fine) {
-            return Err(invalid(&format!(
-                "iSCSI target name {target}: write iqn.YYYY-MM.DOMAIN:NAME, at most 223 of a-z, 0-9, '.', ':' and '-'"
-            )));
-        }
-        if self.allow_remote && self.secrets.is_none() {
-            return Err(invalid(
-                "iSCSI for other machines without secrets: whoever can reach the address could read and write the volume",
-            ));
-        }
-        Ok(())
-    }
-}
-
-fn invalid(text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, text)
-}
 
 /// Figures since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,8 +58,8 @@ pub(super) enum End {
 
 struct Entry {
     outbox: Arc<Outbox>,
-    /// Name of the initiator and its part of the session's name, once it has logged in.
-    session: Option<(String, [u8; 6])>,
+    /// Who it is, once he has logged in.
+    session: Option<Nexus>,
     discovery: bool,
 }
 
@@ -147,6 +79,7 @@ pub(super) struct Shared {
     table: Mutex<Table>,
     left: Condvar,
     next_tsih: AtomicU16,
+    reservations: RwLock<Reservations>,
 }
 
 impl Shared {
@@ -162,20 +95,62 @@ impl Shared {
         }
     }
 
+    /// Who is registered and who holds the disk.
+    pub(super) fn reservations(&self) -> RwLockReadGuard<'_, Reservations> {
+        // Replaced whole.
+        let all = self.reservations.read();
+        all.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_reservations(&self) -> RwLockWriteGuard<'_, Reservations> {
+        let all = self.reservations.write();
+        all.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `who` must hear before anything else.
+    pub(super) fn attention(&self, who: &Nexus) -> Option<Sense> {
+        if self.reservations().attentions.is_empty() {
+            return None;
+        }
+        self.change_reservations().attention(who)
+    }
+
+    /// PERSISTENT RESERVE OUT. What is to be kept is durable when this returns, and of those whose commands are to be aborted the
+    /// volume has none any more: what they sent before and what is still on its way is refused when it is complete.
+    pub(super) fn reserve(&self, who: &Nexus, order: &Order) -> Result<(), Refusal> {
+        let gone = {
+            let mut now = self.change_reservations();
+            let mut next = now.clone();
+            let gone = next.change(who, order)?;
+            match &self.config.keeper {
+                Some(keeper) if next.aptpl || now.aptpl => keeper.save(&next).map_err(|e| {
+                    eprintln!("isotherm: iSCSI reservations are not changed: {e}");
+                    // Insufficient resources.
+                    Sense(5, 0x55, 3)
+                })?,
+                None if next.aptpl => return Err(Sense::PARAMETER.into()),
+                _ => {}
+            }
+            *now = next;
+            gone
+        };
+        let is_gone =
+            |e: &&Entry| (e.session.as_ref()).is_some_and(|s| s != who && gone.contains(s));
+        let fenced: Vec<Arc<Outbox>> = (self.table().open.iter().filter(is_gone))
+            .map(|e| Arc::clone(&e.outbox))
+            .collect();
+        for outbox in fenced {
+            outbox.wait_for_volume();
+        }
+        Ok(())
+    }
+
     /// A session begins. An older one of that name ends, and what it had begun is over before this returns: nothing of it
     /// overtakes what the initiator sends now.
-    pub(super) fn enter(
-        &self,
-        outbox: &Arc<Outbox>,
-        initiator: &str,
-        isid: [u8; 6],
-        discovery: bool,
-    ) {
+    pub(super) fn enter(&self, outbox: &Arc<Outbox>, who: &Nexus, discovery: bool) {
         let until = Instant::now() + TAKE_OVER;
-        let is_same = |e: &Entry| {
-            !Arc::ptr_eq(&e.outbox, outbox)
-                && (e.session.as_ref()).is_some_and(|s| s.0 == initiator && s.1 == isid)
-        };
+        let is_same =
+            |e: &Entry| !Arc::ptr_eq(&e.outbox, outbox) && e.session.as_ref() == Some(who);
         let mut table = self.table();
         while table.open.iter().any(is_same) && Instant::now() < until {
             for e in table.open.iter().filter(|e| is_same(e)) {
@@ -189,7 +164,7 @@ impl Shared {
             .iter_mut()
             .find(|e| Arc::ptr_eq(&e.outbox, outbox))
         {
-            e.session = Some((initiator.to_owned(), isid));
+            e.session = Some(who.clone());
             e.discovery = discovery;
         }
     }
@@ -212,6 +187,8 @@ impl Server {
         for address in addresses {
             bind(address, config.allow_remote, &mut bound)?;
         }
+        let kept = config.keeper.as_ref().map(Keeper::load).transpose()?;
+        let kept = kept.unwrap_or_default();
         let block = port.block_bytes();
         let disk = Disk {
             name: config.name.clone(),
@@ -231,6 +208,7 @@ impl Server {
             table: Mutex::default(),
             left: Condvar::new(),
             next_tsih: AtomicU16::new(1),
+            reservations: RwLock::new(kept),
         });
         let mut server = Server {
             shared,
@@ -328,34 +306,6 @@ impl Drop for Server {
     }
 }
 
-fn bind(address: &str, allow_remote: bool, bound: &mut Vec<TcpListener>) -> io::Result<()> {
-    let at = |e: io::Error| io::Error::new(e.kind(), format!("iSCSI address {address}: {e}"));
-    let resolved: Vec<SocketAddr> = (address.to_socket_addrs())
-        .map_err(|e| {
-            let why =
-                format!("iSCSI address {address}: write HOST:PORT, such as 127.0.0.1:3260 ({e})");
-            io::Error::new(e.kind(), why)
-        })?
-        .collect();
-    if let Some(remote) = resolved.iter().find(|a| !a.ip().is_loopback())
-        && !allow_remote
-    {
-        return Err(invalid(&format!(
-            "iSCSI address {address} ({remote}) is reachable from other machines, which could then read and write the \
-             volume: use 127.0.0.1, or give --iscsi-allow-remote with --iscsi-chap FILE"
-        )));
-    }
-    if resolved.is_empty() {
-        return Err(invalid(&format!(
-            "iSCSI address {address} names no network address"
-        )));
-    }
-    for a in resolved {
-        bound.push(TcpListener::bind(a).map_err(at)?);
-    }
-    Ok(())
-}
-
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while !shared.full.load(Ordering::SeqCst) {
         match listener.accept() {
@@ -412,7 +362,14 @@ impl Drop for Leave {
     fn drop(&mut self) {
         self.outbox.give_up();
         let mut table = self.shared.table();
-        table.open.retain(|e| !Arc::ptr_eq(&e.outbox, &self.outbox));
+        let at = table
+            .open
+            .iter()
+            .position(|e| Arc::ptr_eq(&e.outbox, &self.outbox));
+        let entry = at.map(|at| table.open.remove(at));
+        if let Some(who) = entry.and_then(|e| e.session) {
+            self.shared.change_reservations().left(&who);
+        }
         self.shared.left.notify_all();
     }
 }

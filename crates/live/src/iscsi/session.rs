@@ -9,14 +9,13 @@ use std::time::Instant;
 use super::input::Input;
 use super::login::Terms;
 use super::outbox::{Body, Ends, Item, Kind, Outbox};
-use super::pdu::{Command, Incoming, NO_TAG, Order, What, add_pair, header, pairs, put};
-use super::scsi::{self, Disk, Sense, Task};
+use super::pdu::{Command, Header, Incoming, NO_TAG, Order, What, add_pair, header, pairs, put};
+use super::reservations::Nexus;
+use super::scsi::Disk;
 use super::server::{End, Shared};
-use super::transfer::{Held, Sink, Transfer};
-use crate::port::{Buffer, Port, Share};
+use super::transfer::{Held, Transfer};
+use crate::port::{Port, Share};
 
-/// Slowest data that is waited for, bytes per second, beside the time that any may take.
-const DATA_RATE: u32 = 1 << 20;
 /// Longest text of a text request, bytes.
 const MAX_TEXT: usize = 8 << 10;
 /// Longest ping that is echoed, bytes.
@@ -28,6 +27,7 @@ pub(super) struct Session {
     pub(super) input: Input,
     pub(super) outbox: Arc<Outbox>,
     pub(super) terms: Terms,
+    pub(super) nexus: Nexus,
     pub(super) transfers: Vec<Transfer>,
     pub(super) held: VecDeque<Held>,
     pub(super) next_ttt: u32,
@@ -36,7 +36,7 @@ pub(super) struct Session {
 }
 
 /// What ends a session: the socket, or the peer's fault.
-enum Stop {
+pub(super) enum Stop {
     Socket(io::Error),
     Fault(&'static str),
 }
@@ -81,7 +81,6 @@ impl Session {
     }
 
     /// One PDU. False: the end.
-    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn step(&mut self) -> Result<bool, Stop> {
         // Of several transfers the oldest must be through first: they are asked for in this order.
         self.input.until = self.transfers.first().map(|t| t.until);
@@ -94,36 +93,49 @@ impl Session {
             self.input.until = Some(Instant::now() + patience);
         }
         self.input.skip(incoming.more_header)?;
-        if self.terms.discovery
-            && !matches!(
-                incoming.what,
-                What::Text { .. } | What::Logout { .. } | What::Nop { .. }
-            )
-        {
+        if !self.accepts(&incoming.what)? {
+            self.input.skip(incoming.data + incoming.padding)?;
+            return Ok(true);
+        }
+        self.dispatch(&b, &incoming)?;
+        self.input.skip(incoming.padding)?;
+        self.resume()?;
+        Ok(!self.logged_out)
+    }
+
+    /// Is it this one's turn? If not, it is passed over.
+    fn accepts(&self, what: &What) -> Result<bool, Stop> {
+        let is_any = matches!(
+            what,
+            What::Text { .. } | What::Logout { .. } | What::Nop { .. }
+        );
+        if self.terms.discovery && !is_any {
             return Err(Stop::Fault("a command in a discovery session"));
         }
-        let data = incoming.data;
-        let order = match incoming.what {
+        let order = match what {
+            // An answer to a ping of ours has no place in the order.
+            What::Nop { itt: NO_TAG, .. }
+            | What::Data { .. }
+            | What::Login(_)
+            | What::Unknown { .. } => None,
             What::Nop { order, .. }
             | What::Task { order, .. }
             | What::Text { order, .. }
-            | What::Logout { order, .. } => Some(order),
+            | What::Logout { order, .. } => Some(*order),
             What::Command(c) => Some(c.order),
-            What::Data { .. } | What::Login(_) | What::Unknown { .. } => None,
         };
-        let is_answer = matches!(incoming.what, What::Nop { itt: NO_TAG, .. });
-        if let Some(order) = order.filter(|_| !is_answer) {
-            let accepted = self.outbox.accept(order);
-            if !accepted.map_err(|()| Stop::Fault("too many immediate commands"))? {
-                self.input.skip(data + incoming.padding)?;
-                return Ok(true);
-            }
-        }
+        let Some(order) = order else { return Ok(true) };
+        let accepted = self.outbox.accept(order);
+        accepted.map_err(|()| Stop::Fault("too many immediate commands"))
+    }
+
+    fn dispatch(&mut self, b: &Header, incoming: &Incoming) -> Result<(), Stop> {
+        let data = incoming.data;
         match incoming.what {
-            What::Nop { order, itt, lun } => self.ping(order, itt, lun, data)?,
-            What::Command(c) => self.command(c, data)?,
-            What::Data { .. } => self.data(&incoming.what, data)?,
-            What::Text { order, itt, more } => self.text(order, itt, more, data)?,
+            What::Nop { order, itt, lun } => self.ping(order, itt, lun, data),
+            What::Command(c) => self.command(c, data),
+            What::Data { .. } => self.data(&incoming.what, data),
+            What::Text { order, itt, more } => self.text(order, itt, more, data),
             What::Task {
                 order,
                 itt,
@@ -132,13 +144,14 @@ impl Session {
                 about,
             } => {
                 self.input.skip(data)?;
-                self.manage(order, itt, function, lun, about)?;
+                self.manage(order, itt, function, lun, about)
             }
             What::Logout { order, itt, reason } => {
                 self.input.skip(data)?;
                 self.logout(order, itt, reason);
+                Ok(())
             }
-            What::Login(_) => return Err(Stop::Fault("a login within a session")),
+            What::Login(_) => Err(Stop::Fault("a login within a session")),
             What::Unknown { .. } => {
                 self.input.skip(data)?;
                 let mut reject = header(0x3f, 0x80, NO_TAG);
@@ -151,12 +164,9 @@ impl Session {
                     ends: Ends::Nothing,
                 });
                 // Each costs memory until it is sent, and nothing bounds them.
-                return Err(Stop::Fault("an operation that is not offered"));
+                Err(Stop::Fault("an operation that is not offered"))
             }
         }
-        self.input.skip(incoming.padding)?;
-        self.resume()?;
-        Ok(!self.logged_out)
     }
 
     fn ping(&mut self, order: Order, itt: u32, lun: u64, data: usize) -> Result<(), Stop> {
@@ -285,212 +295,6 @@ impl Session {
             kind: Kind::Status,
             ends: Ends::of(order),
         });
-    }
-
-    fn command(&mut self, c: Command, data: usize) -> Result<(), Stop> {
-        let ends = Ends::of(c.order);
-        if data > 0
-            && (data > self.terms.first_burst as usize || !self.terms.immediate_data || !c.write)
-        {
-            return Err(Stop::Fault("data with a command that was not agreed on"));
-        }
-        if self.transfers.iter().any(|t| t.command.itt == c.itt) {
-            return Err(Stop::Fault("a tag that is in use"));
-        }
-        let task = if c.lun == 0 {
-            scsi::task(self.disk(), &c.cdb)
-        } else {
-            self.elsewhere(&c)
-        };
-        let task = match task {
-            Ok(task) => task,
-            Err(sense) => {
-                self.input.skip(data)?;
-                self.outbox.respond(c.itt, ends, Some(sense), 0);
-                return Ok(());
-            }
-        };
-        let busy = !self.held.is_empty() || !self.has_memory(&task);
-        if busy && (!self.transfers.is_empty() || !self.held.is_empty()) {
-            // Memory comes back only when this thread takes in what it has asked for.
-            let mut immediate = vec![0; data];
-            self.input.fill(&mut immediate)?;
-            self.held.push_back(Held {
-                command: c,
-                task,
-                immediate,
-            });
-            return Ok(());
-        }
-        self.begin(c, task, data, None)
-    }
-
-    /// Units other than 0: they can be asked whether they are there.
-    fn elsewhere(&self, c: &Command) -> Result<Task, Sense> {
-        match c.cdb[0] {
-            0x12 if c.cdb[1] & 1 == 0 => {
-                let room = usize::from(c.cdb[3]) << 8 | usize::from(c.cdb[4]);
-                Ok(Task::Say(super::vpd::nobody(), room))
-            }
-            0xa0 => scsi::task(self.disk(), &c.cdb),
-            _ => Err(Sense::UNIT),
-        }
-    }
-
-    fn has_memory(&self, task: &Task) -> bool {
-        let (Task::Read(e)
-        | Task::Write(e)
-        | Task::Verify(e)
-        | Task::Compare(e)
-        | Task::WriteSame { extent: e, .. }) = task
-        else {
-            return true;
-        };
-        self.share.as_ref().is_none_or(|s| s.has(e.len as usize))
-    }
-
-    /// Memory on this connection's account. Waits only while nothing is owed to it.
-    pub(super) fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        let block = self.port().block_bytes();
-        match &self.share {
-            Some(s) if !self.transfers.is_empty() => s.buffer_now(offset, len, block),
-            Some(s) => s.buffer(offset, len, block),
-            None => self.port().buffer(offset, len),
-        }
-    }
-
-    /// Commands that waited for memory go on, in their order.
-    fn resume(&mut self) -> Result<(), Stop> {
-        while let Some(h) = self.held.front() {
-            if !self.transfers.is_empty() && !self.has_memory(&h.task) {
-                return Ok(());
-            }
-            if let Some(h) = self.held.pop_front() {
-                self.begin(h.command, h.task, h.immediate.len(), Some(h.immediate))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes in the data that is there, from the socket unless it was taken already, and asks for more or carries it out.
-    fn begin(
-        &mut self,
-        c: Command,
-        task: Task,
-        data: usize,
-        taken: Option<Vec<u8>>,
-    ) -> Result<(), Stop> {
-        let block = self.disk().block;
-        let needs = task.data_in(block);
-        let expected = if c.write { c.expected } else { 0 };
-        let mut want = needs.min(expected);
-        if matches!(task, Task::Write(_) | Task::Compare(_)) {
-            want -= want % block;
-        }
-        if needs == 0 || want == 0 {
-            if taken.is_none() {
-                self.input.skip(data)?;
-            }
-            let residual = i64::from(needs) - i64::from(expected);
-            let nothing = Sink::Bytes(Vec::new());
-            self.carry_out(&c, task, nothing, if c.read { 0 } else { residual });
-            return Ok(());
-        }
-        let mut sink = match &task {
-            Task::Write(e) => Sink::Memory(self.buffer(e.offset, want)),
-            _ => Sink::Bytes(vec![0; want as usize]),
-        };
-        let have = data.min(want as usize);
-        if let Some(bytes) = taken {
-            sink.bytes()[..have].copy_from_slice(&bytes[..have]);
-        } else {
-            self.input.fill(&mut sink.bytes()[..have])?;
-            self.input.skip(data - have)?;
-        }
-        let patience = self.shared.config.patience.transmission;
-        let slow = std::time::Duration::from_secs((want / DATA_RATE).into());
-        let mut t = Transfer {
-            residual: i64::from(needs) - i64::from(expected),
-            command: c,
-            task,
-            sink,
-            want,
-            have: have as u32,
-            asked: have as u32,
-            ttt: self.next_ttt,
-            r2t_sn: 0,
-            data_sn: 0,
-            until: Instant::now() + patience + slow,
-        };
-        if t.have == t.want {
-            self.carry_out(&c, t.task, t.sink, t.residual);
-        } else {
-            self.next_ttt = self.next_ttt.wrapping_add(1) & 0x7fff_ffff;
-            self.ask(&mut t);
-            self.transfers.push(t);
-        }
-        Ok(())
-    }
-
-    /// Asks for the next burst.
-    fn ask(&self, t: &mut Transfer) {
-        let n = (t.want - t.have).min(self.terms.max_burst);
-        let mut b = header(0x31, 0x80, t.command.itt);
-        b[8..16].copy_from_slice(&t.command.lun.to_be_bytes());
-        put(&mut b, 20, t.ttt);
-        put(&mut b, 36, t.r2t_sn);
-        put(&mut b, 40, t.have);
-        put(&mut b, 44, n);
-        t.asked = t.have + n;
-        t.r2t_sn += 1;
-        t.data_sn = 0;
-        self.outbox.push(Item {
-            header: b,
-            body: Body::None,
-            kind: Kind::Plain,
-            ends: Ends::Nothing,
-        });
-    }
-
-    fn data(&mut self, what: &What, data: usize) -> Result<(), Stop> {
-        let What::Data {
-            itt,
-            ttt,
-            data_sn,
-            offset,
-            last,
-        } = *what
-        else {
-            return Ok(());
-        };
-        let Some(at) = self.transfers.iter().position(|t| t.command.itt == itt) else {
-            // Of a command that was aborted or refused.
-            return Ok(self.input.skip(data)?);
-        };
-        let t = &mut self.transfers[at];
-        let end = t.have + data as u32;
-        if ttt != t.ttt || data_sn != t.data_sn || offset != t.have || end > t.asked {
-            return Err(Stop::Fault("data that was not asked for"));
-        }
-        if last != (end == t.asked) {
-            return Err(Stop::Fault("a burst that ends where it should not"));
-        }
-        if data == 0 {
-            return Err(Stop::Fault("data without bytes"));
-        }
-        self.input
-            .fill(&mut t.sink.bytes()[offset as usize..end as usize])?;
-        t.have = end;
-        t.data_sn += 1;
-        if t.have == t.want {
-            let t = self.transfers.remove(at);
-            self.carry_out(&t.command, t.task, t.sink, t.residual);
-        } else if t.have == t.asked {
-            let mut t = self.transfers.remove(at);
-            self.ask(&mut t);
-            self.transfers.insert(at, t);
-        }
-        Ok(())
     }
 }
 

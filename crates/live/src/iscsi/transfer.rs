@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use isotherm_core::{IoError, RequestOp};
 
-use super::outbox::{Body, Ends, Outbox};
+use super::outbox::{AtVolume, Body, Ends};
 use super::pdu::Command;
 use super::scsi::{Sense, Task};
 use crate::port::{Buffer, Completion, Port};
@@ -58,7 +58,7 @@ pub(super) struct Held {
 
 /// An answer that an initiator waits for. Dropped without one (the engine ended), it says so.
 pub(super) struct Owed {
-    pub outbox: Arc<Outbox>,
+    pub at: AtVolume,
     pub itt: u32,
     pub ends: Ends,
     pub read: bool,
@@ -72,14 +72,16 @@ impl Owed {
         let (itt, ends, residual) = (self.itt, self.ends, self.residual);
         match (result, buffer) {
             (Ok(()), Some(data)) if self.read => {
-                self.outbox.give(itt, ends, Body::Memory(data), residual);
+                self.at
+                    .outbox()
+                    .give(itt, ends, Body::Memory(data), residual);
             }
-            (Ok(()), _) if !self.read => self.outbox.respond(itt, ends, None, residual),
+            (Ok(()), _) if !self.read => self.at.outbox().respond(itt, ends, None, residual),
             // A read without its data is a fault of the port: no bytes are better than wrong ones.
             (result, _) => {
                 let error = result.err().unwrap_or(IoError::Io);
                 let sense = Some(Sense::of(error, self.read));
-                self.outbox.respond(itt, ends, sense, 0);
+                self.at.outbox().respond(itt, ends, sense, 0);
             }
         }
     }
@@ -91,9 +93,8 @@ impl Owed {
             if result.is_ok() && !same {
                 self.paid = true;
                 let sense = Some(Sense::DIFFERS);
-                return self
-                    .outbox
-                    .respond(self.itt, self.ends, sense, self.residual);
+                let outbox = self.at.outbox();
+                return outbox.respond(self.itt, self.ends, sense, self.residual);
             }
             self.pay(result, None);
         })
@@ -108,7 +109,7 @@ impl Drop for Owed {
     fn drop(&mut self) {
         if !self.paid {
             let sense = Some(Sense::of(IoError::Gone, self.read));
-            self.outbox.respond(self.itt, self.ends, sense, 0);
+            self.at.outbox().respond(self.itt, self.ends, sense, 0);
         }
     }
 }

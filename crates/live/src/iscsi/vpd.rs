@@ -189,6 +189,21 @@ pub(super) fn nobody() -> Vec<u8> {
     b
 }
 
+/// The answer to GET LBA STATUS (SBC-3, 5.4): runs of bytes from `offset` on that are mapped or not.
+pub(super) fn lba_status(disk: &Disk, mut offset: u64, runs: &[(u32, bool)]) -> Vec<u8> {
+    let block = u64::from(disk.block);
+    let mut out = vec![0; 8];
+    for (bytes, mapped) in runs {
+        out.extend_from_slice(&(offset / block).to_be_bytes());
+        out.extend_from_slice(&(*bytes / disk.block).to_be_bytes());
+        out.extend_from_slice(&[u8::from(!mapped), 0, 0, 0]);
+        offset += u64::from(*bytes);
+    }
+    let len = (out.len() as u32 - 4).to_be_bytes();
+    out[..4].copy_from_slice(&len);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

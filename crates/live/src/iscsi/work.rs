@@ -1,35 +1,85 @@
 //! Commands whose data is complete: requests to the volume, and answers that need none.
 
-use std::sync::Arc;
-
 use isotherm_core::RequestOp;
 
-use super::outbox::{Body, Ends};
+use super::outbox::{AtVolume, Body, Ends};
 use super::pdu::Command;
+use super::reservations::{Order, Refusal, use_of};
 use super::scsi::{self, Sense, Task};
 use super::session::Session;
 use super::transfer::{Owed, Sink, zero};
+use crate::port::{Buffer, Completion};
 
 impl Session {
-    fn owe(&self, c: &Command, read: bool, residual: i64) -> Owed {
-        Owed {
-            outbox: Arc::clone(&self.outbox),
-            itt: c.itt,
-            ends: Ends::of(c.order),
-            read,
-            residual,
-            paid: false,
-        }
+    /// Whether a reservation lets the command through is asked when it goes to the volume, not when it comes: from then on whoever
+    /// fences its initiator off can wait for it.
+    fn admit(&self, c: &Command) -> Option<AtVolume> {
+        let all = self.shared.reservations();
+        let passes = c.lun != 0 || all.allow(&self.nexus, use_of(&c.cdb));
+        passes.then(|| self.outbox.enter_volume())
     }
 
     /// The data is complete.
-    #[expect(clippy::too_many_lines, reason = "to be divided")]
     pub(super) fn carry_out(&mut self, c: &Command, task: Task, sink: Sink, residual: i64) {
-        let room = if c.read { c.expected } else { 0 };
+        let ends = Ends::of(c.order);
+        let Some(at) = self.admit(c) else {
+            return self.outbox.conflict(c.itt, ends);
+        };
+        let owe = |read, residual| Owed {
+            at,
+            itt: c.itt,
+            ends,
+            read,
+            residual,
+            paid: false,
+        };
         match (task, sink) {
-            (Task::Nothing, _) => self
-                .outbox
-                .respond(c.itt, Ends::of(c.order), None, residual),
+            (Task::Read(e), _) => {
+                let room = if c.read { c.expected } else { 0 };
+                let n = e.len.min(room);
+                let owed = owe(n > 0, i64::from(e.len) - i64::from(room));
+                self.read(e.offset, n, e.class, owed);
+            }
+            (Task::Verify(e), _) => {
+                let owed = owe(false, residual);
+                self.read(e.offset, e.len, e.class, owed);
+            }
+            (Task::Write(e), Sink::Memory(buffer)) => {
+                let done = owe(false, residual).completion();
+                self.write(e, buffer, done);
+            }
+            (Task::Compare(e), Sink::Bytes(data)) => self.compare(e, data, owe(false, residual)),
+            (Task::Flush { class }, _) => {
+                let done = owe(false, residual).completion();
+                self.port()
+                    .submit(RequestOp::Flush, 0, 0, false, class, None, done);
+            }
+            (Task::Unmap { class, .. }, Sink::Bytes(list)) => {
+                match scsi::unmap_ranges(self.disk(), &list) {
+                    Ok(ranges) => {
+                        let owed = owe(false, residual);
+                        zero(self.port(), &ranges, RequestOp::Discard, class, owed);
+                    }
+                    Err(sense) => self.outbox.respond(c.itt, ends, Some(sense), 0),
+                }
+            }
+            (Task::WriteSame { extent, unmap, .. }, Sink::Bytes(block))
+                if block.len() == self.disk().block as usize || block.is_empty() =>
+            {
+                self.write_same(extent, unmap, &block, owe(false, residual));
+            }
+            (task, sink) => {
+                // The volume gets nothing of these.
+                drop(owe);
+                self.answer(c, task, sink, residual);
+            }
+        }
+    }
+
+    /// Commands that are answered here.
+    fn answer(&self, c: &Command, task: Task, sink: Sink, residual: i64) {
+        let ends = Ends::of(c.order);
+        match (task, sink) {
             (Task::Say(mut bytes, most), _) => {
                 bytes.truncate(most);
                 self.say(c, bytes);
@@ -38,72 +88,52 @@ impl Session {
                 let runs = most.saturating_sub(8) / 16;
                 let len = (self.port().volume_bytes() - offset).min(1 << 31) as u32;
                 let runs = self.port().block_status(offset, len, runs.clamp(1, 64));
-                let mut bytes = scsi::lba_status(self.disk(), offset, &runs);
+                let mut bytes = super::vpd::lba_status(self.disk(), offset, &runs);
                 bytes.truncate(most);
                 self.say(c, bytes);
             }
-            (Task::Read(e), _) => {
-                let n = e.len.min(room);
-                let owed = self.owe(c, n > 0, i64::from(e.len) - i64::from(room));
-                self.read(e.offset, n, e.class, owed);
-            }
-            (Task::Verify(e), _) => {
-                let owed = self.owe(c, false, residual);
-                self.read(e.offset, e.len, e.class, owed);
-            }
-            (Task::Write(e), Sink::Memory(buffer)) => {
-                let len = buffer.len() as u32;
-                let done = self.owe(c, false, residual).completion();
-                self.port().submit(
-                    RequestOp::Write,
-                    e.offset,
-                    len,
-                    e.fua,
-                    e.class,
-                    Some(buffer),
-                    done,
-                );
-            }
-            (Task::Compare(e), Sink::Bytes(data)) => {
-                let owed = self.owe(c, false, residual);
-                self.compare(e, data, owed);
-            }
-            (Task::Write(_), Sink::Bytes(_)) => {
-                self.outbox
-                    .respond(c.itt, Ends::of(c.order), None, residual);
-            }
-            (Task::Flush { class }, _) => {
-                let done = self.owe(c, false, residual).completion();
-                self.port()
-                    .submit(RequestOp::Flush, 0, 0, false, class, None, done);
-            }
-            (Task::Unmap { class, .. }, Sink::Bytes(list)) => {
-                match scsi::unmap_ranges(self.disk(), &list) {
-                    Ok(ranges) => {
-                        let owed = self.owe(c, false, residual);
-                        zero(self.port(), &ranges, RequestOp::Discard, class, owed);
+            (Task::ReserveIn { action, room }, _) => {
+                let keeps = self.shared.config.keeper.is_some();
+                match self.shared.reservations().report(action, keeps) {
+                    Ok(mut bytes) => {
+                        bytes.truncate(room);
+                        self.say(c, bytes);
                     }
-                    Err(sense) => self
-                        .outbox
-                        .respond(c.itt, Ends::of(c.order), Some(sense), 0),
+                    Err(sense) => self.outbox.respond(c.itt, ends, Some(sense), 0),
                 }
             }
-            (Task::WriteSame { zeros: false, .. }, Sink::Bytes(block))
-                if block.len() != self.disk().block as usize =>
-            {
-                self.outbox
-                    .respond(c.itt, Ends::of(c.order), Some(Sense::FIELD), 0);
+            (
+                Task::ReserveOut {
+                    action, scope_type, ..
+                },
+                Sink::Bytes(data),
+            ) => {
+                let order = Order::parse(action, scope_type, &data).map_err(Refusal::Sense);
+                match order.and_then(|o| self.shared.reserve(&self.nexus, &o)) {
+                    Ok(()) => self.outbox.respond(c.itt, ends, None, residual),
+                    Err(Refusal::Conflict) => self.outbox.conflict(c.itt, ends),
+                    Err(Refusal::Sense(sense)) => self.outbox.respond(c.itt, ends, Some(sense), 0),
+                }
             }
-            (Task::WriteSame { extent, unmap, .. }, Sink::Bytes(block)) => {
-                let owed = self.owe(c, false, residual);
-                self.write_same(extent, unmap, &block, owed);
+            (Task::Nothing, _) | (Task::Write(_), Sink::Bytes(_)) => {
+                self.outbox.respond(c.itt, ends, None, residual);
             }
-            // Only writes go to memory.
-            (Task::Unmap { .. } | Task::WriteSame { .. } | Task::Compare(_), Sink::Memory(_)) => {
-                self.outbox
-                    .respond(c.itt, Ends::of(c.order), Some(Sense::FIELD), 0);
-            }
+            // Data of a length that does not fit; only writes go to memory.
+            _ => self.outbox.respond(c.itt, ends, Some(Sense::FIELD), 0),
         }
+    }
+
+    fn write(&self, e: scsi::Extent, buffer: Buffer, done: Completion) {
+        let len = buffer.len() as u32;
+        self.port().submit(
+            RequestOp::Write,
+            e.offset,
+            len,
+            e.fua,
+            e.class,
+            Some(buffer),
+            done,
+        );
     }
 
     fn say(&self, c: &Command, mut bytes: Vec<u8>) {
@@ -158,15 +188,6 @@ impl Session {
         for place in buffer.chunks_exact_mut(block.len()) {
             place.copy_from_slice(block);
         }
-        let done = owed.completion();
-        self.port().submit(
-            RequestOp::Write,
-            e.offset,
-            e.len,
-            false,
-            e.class,
-            Some(buffer),
-            done,
-        );
+        self.write(scsi::Extent { fua: false, ..e }, buffer, owed.completion());
     }
 }

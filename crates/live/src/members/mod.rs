@@ -20,6 +20,7 @@ pub(crate) use superblocks::{Found, find_superblocks};
 
 use crate::config::{VolumeConfig, parse_uuid};
 use crate::error::{Error, ErrorKind};
+use crate::mutants::{LiveMutant, broken};
 use crate::stack::{self, Layer, Meet};
 use isotherm_core::TierId;
 use isotherm_core::store::Superblock;
@@ -146,7 +147,7 @@ pub fn locate(config: &mut VolumeConfig, dir: &Path) -> Result<Vec<String>, Erro
             search.extend(scan::block_devices());
         }
         if !complete || !files.is_empty() {
-            search.extend(near(&hints, dir, !complete));
+            search.extend(near(&hints, dir, !complete, &mut notes));
         }
         search.retain(|p| !hints.contains(p));
         search.sort();
@@ -193,11 +194,17 @@ fn second_places(places: &[Candidate]) -> Vec<u64> {
     all.collect::<BTreeSet<u64>>().into_iter().collect()
 }
 
-/// Files near the description and near where members were; `moved`: also where they may be after a directory was renamed.
-fn near(hints: &[PathBuf], dir: &Path, moved: bool) -> Vec<PathBuf> {
+/// Files near the description and near where members were; `moved`: also where they may be after a directory was renamed. Words for
+/// people go to `notes`.
+fn near(hints: &[PathBuf], dir: &Path, moved: bool, notes: &mut Vec<String>) -> Vec<PathBuf> {
     let mut dirs: BTreeSet<&Path> = BTreeSet::from([dir]);
     dirs.extend(hints.iter().filter_map(|h| h.parent()));
-    let mut files: Vec<PathBuf> = dirs.into_iter().flat_map(scan::files_in).collect();
+    let mut files = Vec::new();
+    for dir in dirs {
+        let (mut found, mut said) = scan::files_in(dir);
+        files.append(&mut found);
+        notes.append(&mut said);
+    }
     if moved {
         files.extend(hints.iter().flat_map(|h| scan::moved_along(h, dir)));
     }
@@ -243,7 +250,7 @@ fn choose(
         }
         _ => None,
     };
-    if let Some((a, b)) = twins {
+    if let Some((a, b)) = twins.filter(|_| !broken(LiveMutant::TakeEitherTwin)) {
         let name = &newest.name;
         let what = format!(
             "{} and {} are both member {index} of volume `{name}`: one is a copy or a snapshot of the other, and nothing tells which; detach one, or erase the copy (a copy of a file: move it to another directory)",

@@ -112,20 +112,30 @@ pub fn probe_all(paths: Vec<PathBuf>, second: &[u64], wake: bool) -> Scan {
     scan
 }
 
-/// Regular files of `dir` that are large enough.
-pub fn files_in(dir: &Path) -> Vec<PathBuf> {
-    if mounts::dead(dir).is_some() {
-        return Vec::new();
+/// Regular files of `dir` that are large enough; and words for people: what of it could not be looked at, because its file system does
+/// not answer.
+pub fn files_in(dir: &Path) -> (Vec<PathBuf>, Vec<String>) {
+    let passed_over = |path: &Path, mount: &Path| {
+        format!(
+            "{}: not looked at: the server of the file system at {} does not answer; restart that, or unmount it (umount -l)",
+            path.display(),
+            mount.display()
+        )
+    };
+    if let Some(mount) = mounts::dead(dir) {
+        return (Vec::new(), vec![passed_over(dir, &mount)]);
     }
     let names = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = names
-        .take(NAMES_MAX)
-        .map(|d| d.path())
-        .filter(|p| mounts::dead(p).is_none())
-        .filter(|p| fs::metadata(p).is_ok_and(|m| m.is_file() && m.len() >= LEAST_BYTES))
-        .collect();
+    let (mut files, mut notes) = (Vec::new(), Vec::new());
+    for path in names.take(NAMES_MAX).map(|d| d.path()) {
+        if let Some(mount) = mounts::dead(&path) {
+            notes.push(passed_over(&path, &mount));
+        } else if fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() >= LEAST_BYTES) {
+            files.push(path);
+        }
+    }
     files.sort();
-    files
+    (files, notes)
 }
 
 /// Where the file that was at `hint` may be after a directory above it and the description was renamed: each tail of its path,
@@ -178,7 +188,7 @@ mod tests {
         let big = root.path().join("big");
         File::create(&big).unwrap().set_len(LEAST_BYTES).unwrap();
         fs::create_dir(root.path().join("dir")).unwrap();
-        assert_eq!(files_in(root.path()), std::slice::from_ref(&big));
+        assert_eq!(files_in(root.path()), (vec![big.clone()], Vec::new()));
         let scan = probe_all(vec![big, root.path().join("gone")], &[], true);
         assert!(scan.found.is_empty() && scan.notes.is_empty());
     }

@@ -2,6 +2,7 @@
 
 use super::server::{Address, Config, Server};
 use crate::front_end::{Can, FrontEnd, Kind, Way};
+use crate::sockets::{Clients, Listening};
 use std::io;
 use std::sync::Arc;
 
@@ -31,51 +32,32 @@ impl Kind for Wanted {
     }
 }
 
-struct Listening {
-    names: Vec<String>,
-    server: Server,
-}
+impl Clients for Server {
+    const CAN: Can = Can {
+        fua: true,
+        discard: true,
+        write_zeroes: true,
+        classes: false,
+        resize: false,
+    };
+    const WORDS: (&'static str, &'static str) =
+        ("NBD client is connected", "NBD clients are connected");
+    const OUTLIVES: bool = false;
 
-impl FrontEnd for Listening {
-    fn names(&self) -> Vec<String> {
-        self.names.clone()
+    fn clients(&self) -> usize {
+        Server::clients(self)
     }
 
-    fn can(&self) -> Can {
-        Can {
-            fua: true,
-            discard: true,
-            write_zeroes: true,
-            classes: false,
-            resize: false,
-        }
-    }
-
-    fn figures(&self) -> Vec<(&'static str, u64)> {
-        let c = self.server.counts();
-        vec![
-            ("clients", self.server.clients() as u64),
-            ("accepted", c.accepted),
-            ("refused", c.refused),
-            ("violations", c.violations),
-            ("stalled", c.stalled),
-            ("unknown", c.unknown),
-        ]
+    fn counts(&self) -> [u64; 5] {
+        let c = Server::counts(self);
+        [c.accepted, c.refused, c.violations, c.stalled, c.unknown]
     }
 
     fn refuse_new(&mut self) {
-        self.server.refuse_new();
+        Server::refuse_new(self);
     }
 
-    fn users(&mut self) -> Option<String> {
-        match self.server.clients() {
-            0 => None,
-            1 => Some("1 NBD client is connected".into()),
-            n => Some(format!("{n} NBD clients are connected")),
-        }
-    }
-
-    fn stop(self: Box<Self>) {
-        self.server.stop();
+    fn stop(self) {
+        Server::stop(self);
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod front;
 mod outbox;
+mod owed;
 pub mod proto;
 mod relay;
 pub mod server;

@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::RequestOp;
 
 use super::outbox::{Outbox, Reply, Tail};
-use super::proto::{
-    Close, Command, Connection, Errno, Event, Export, Limits, MAX_UNIT, Request, Ticket,
-};
+use super::owed::{Owed, failed, succeeded};
+use super::proto::{Close, Command, Connection, Event, Export, Limits, MAX_UNIT, Request};
 use super::socket;
+use crate::mutants::{LiveMutant, broken};
 use crate::port::{Buffer, Completion, Port, Share};
 use crate::server::Handle;
 use crate::world::{Source, Watch};
@@ -257,7 +257,15 @@ impl Session {
             };
             match outcome {
                 Ok(true) => {}
-                Ok(false) => return Some(End::Eof),
+                Ok(false) => {
+                    if let Some(half) = self
+                        .writing
+                        .take_if(|_| broken(LiveMutant::WriteHalfPayload))
+                    {
+                        self.submit(half.request, RequestOp::Write, Some(half.buffer));
+                    }
+                    return Some(End::Eof);
+                }
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => return Some(End::Stalled),
                 Err(_) => return Some(End::Lost),
             }
@@ -483,14 +491,16 @@ impl Session {
                 });
                 return;
             }
-            Command::Flush => RequestOp::Flush,
+            Command::Flush if !broken(LiveMutant::AnswerNbdFlush) => RequestOp::Flush,
             _ if len == 0 => {
                 self.outbox.answer(succeeded(&request.ticket, None));
                 return;
             }
             Command::Read | Command::Cache => RequestOp::Read,
-            Command::Trim => RequestOp::Discard,
-            Command::WriteZeroes { keep } => RequestOp::WriteZeroes { keep },
+            Command::Flush | Command::Trim => RequestOp::Discard,
+            Command::WriteZeroes { keep } => RequestOp::WriteZeroes {
+                keep: keep && !broken(LiveMutant::FreeKeptZeroes),
+            },
             Command::Write => {
                 let buffer = self.buffer(offset, len);
                 let slow = Duration::from_secs(u64::from(len) / PAYLOAD_RATE);
@@ -517,63 +527,10 @@ impl Session {
         } = request;
         self.outbox.begin();
         let data_bytes = (command == Command::Read).then_some(len);
-        let owed = Owed {
-            ticket,
-            outbox: Arc::clone(&self.outbox),
-            data_bytes,
-            paid: false,
-        };
+        let owed = Owed::new(ticket, Arc::clone(&self.outbox), data_bytes);
         let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
         // A connection carries no class: classifiers know better, by address.
+        let fua = fua && !broken(LiveMutant::DropNbdFua);
         self.port.submit(op, offset, len, fua, 0, buffer, done);
-    }
-}
-
-/// A reply that the client waits for. Dropped without an answer (the engine ended), it says so.
-struct Owed {
-    ticket: Ticket,
-    outbox: Arc<Outbox>,
-    data_bytes: Option<u32>,
-    paid: bool,
-}
-
-impl Owed {
-    fn pay(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
-        self.paid = true;
-        let reply = match (result, self.data_bytes, buffer) {
-            (Err(error), ..) => failed(&self.ticket, error.into()),
-            (Ok(()), None, _) => succeeded(&self.ticket, None),
-            (Ok(()), Some(len), Some(data)) if data.len() == len as usize => {
-                succeeded(&self.ticket, Some(data))
-            }
-            // A read without its data is a fault of the port: no bytes are better than wrong ones.
-            (Ok(()), Some(_), _) => failed(&self.ticket, Errno::Io),
-        };
-        self.outbox.complete(reply);
-    }
-}
-
-impl Drop for Owed {
-    fn drop(&mut self) {
-        if !self.paid {
-            self.outbox.complete(failed(&self.ticket, Errno::Shutdown));
-        }
-    }
-}
-
-fn succeeded(ticket: &Ticket, data: Option<Buffer>) -> Reply {
-    let tail = data.map_or(Tail::None, Tail::Data);
-    Reply {
-        head: Some(ticket.success()),
-        tail,
-        payload_bytes: ticket.payload_bytes(),
-    }
-}
-
-fn failed(ticket: &Ticket, error: Errno) -> Reply {
-    Reply {
-        head: Some(ticket.failure(error)),
-        tail: Tail::None,
-        payload_bytes: ticket.payload_bytes(),
     }
 }

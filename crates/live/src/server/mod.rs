@@ -14,6 +14,7 @@ use crate::config::VolumeConfig;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Inbox, Submission};
 use crate::media::FileMedia;
+use crate::mutants::{LiveMutant, broken};
 use crate::port::Port;
 use crate::recorder::Driver;
 use crate::reopen::Reopening;
@@ -245,7 +246,8 @@ impl Session {
         if let Some(e) = self.lost.take() {
             return Err(e);
         }
-        if self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped() {
+        let failed = self.engine.has_failed() || self.world.is_cut() || self.world.is_unstamped();
+        if failed && !broken(LiveMutant::CleanAfterFailure) {
             if !self.told {
                 self.tell_failure();
             }

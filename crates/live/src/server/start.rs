@@ -1,6 +1,7 @@
 //! What a session is made of: memory, thread, ring, engine.
 
 use super::{Handle, Session};
+use crate::VolumeConfig;
 use crate::buffers::Arena;
 use crate::classes::Classes;
 use crate::error::{Error, ErrorKind};
@@ -108,6 +109,33 @@ pub(super) fn prepare(volume: Volume) -> Result<(Prepared, Handle), Error> {
     ))
 }
 
+/// The engine's parameters as the description has them.
+fn params(config: &VolumeConfig, mode: OpenMode) -> Result<Params, Error> {
+    let io = &config.io;
+    // With the core's `mutants` feature there is one field more.
+    #[allow(clippy::needless_update)]
+    let mut params = Params {
+        move_buffers: io.move_buffers,
+        stage_blocks: io.stage_blocks,
+        map_on_read: false,
+        read_only: mode == OpenMode::ReadOnly,
+        standby_after: (config.members.iter())
+            .map(|m| m.standby_s.map(|s| Nanos((s * 1e9) as u64)))
+            .collect(),
+        pass_discards: io.pass_discards,
+        ..Params::default()
+    };
+    for knob in &KNOBS {
+        if let Some(value) = io.knob(knob.name) {
+            knob.put(&mut params, value);
+        }
+    }
+    params.wear_bytes_per_day = config
+        .wear_bytes_per_day()
+        .map_err(|e| Error::new(ErrorKind::Config, format!("[io]: {e}")))?;
+    Ok(params)
+}
+
 impl Prepared {
     pub(super) fn start(self) -> Result<Session, Error> {
         let Volume {
@@ -121,31 +149,8 @@ impl Prepared {
             stamp,
             ..
         } = self.volume;
-        let io = &config.io;
-        // With the core's `mutants` feature there is one field more.
-        #[allow(clippy::needless_update)]
-        let mut params = Params {
-            move_buffers: io.move_buffers,
-            stage_blocks: io.stage_blocks,
-            map_on_read: false,
-            read_only: mode == OpenMode::ReadOnly,
-            standby_after: config
-                .members
-                .iter()
-                .map(|m| m.standby_s.map(|s| Nanos((s * 1e9) as u64)))
-                .collect(),
-            pass_discards: io.pass_discards,
-            costs,
-            ..Params::default()
-        };
-        for knob in &KNOBS {
-            if let Some(value) = io.knob(knob.name) {
-                knob.put(&mut params, value);
-            }
-        }
-        params.wear_bytes_per_day = config
-            .wear_bytes_per_day()
-            .map_err(|e| Error::new(ErrorKind::Config, format!("[io]: {e}")))?;
+        let mut params = params(&config, mode)?;
+        params.costs = costs;
         let devices = Arc::new(devices);
         let parts = Parts {
             devices: Arc::clone(&devices),
@@ -156,12 +161,18 @@ impl Prepared {
             base: opened.time_base,
             stamp,
         };
-        let mut world = UringWorld::new(parts, io)?;
+        let mut world = UringWorld::new(parts, &config.io)?;
         let shift = opened.space.geo.extent_shift;
         world.classify(self.handle.classes().classifier(shift));
         let superblock = opened.superblock.clone();
+        let promises = config
+            .promises()
+            .map_err(|e| Error::new(ErrorKind::Config, e))?;
+        let now = opened.time_base;
+        let mut engine = Driver::new(Engine::new(opened, policy, params.clone()), None);
+        engine.promise(now, promises);
         Ok(Session {
-            engine: Driver::new(Engine::new(opened, policy, params.clone()), None),
+            engine,
             world,
             superblock,
             mode,

@@ -33,8 +33,8 @@ pub struct Wanted {
     pub queues: u16,
     /// Requests in each queue.
     pub depth: u16,
-    /// The device outlives a server that is killed, and the next one takes it over. Its users hear of no crash, so every write is
-    /// durable before it is answered.
+    /// The device outlives a server that is killed, and the next one takes it over. Its users hear of no crash, so a write is answered
+    /// when the next server would find it ([`Way::keep_writes`]).
     pub recover: bool,
 }
 
@@ -74,7 +74,10 @@ impl Kind for Wanted {
         let owner = owner(&way.uuid);
         let left = left_behind(&control, owner)?;
         check_link(&control, &link, owner)?;
-        let params = params(&*way.port, way.extent, self.recover);
+        let params = params(&*way.port, way.extent);
+        if self.recover || left.is_some() {
+            way.keep_writes()?;
+        }
         let mut shown = match left {
             Some(info) => take_over(control, info, &params, way)?,
             None => add(control, &self, &params, owner, way)?,
@@ -87,23 +90,17 @@ impl Kind for Wanted {
 }
 
 /// What the disk is like.
-fn params(port: &dyn Port, extent: u32, recover: bool) -> Params {
+fn params(port: &dyn Port, extent: u32) -> Params {
     let shift = port.block_bytes().trailing_zeros() as u8;
     let read_only = if port.read_only() {
         abi::ATTR_READ_ONLY
     } else {
         0
     };
-    // Where everything is durable at once there is nothing to flush.
-    let cache = if recover {
-        0
-    } else {
-        abi::ATTR_CACHE | abi::ATTR_FUA
-    };
     Params {
         len: abi::PARAMS,
         types: abi::PARAM_TYPES,
-        attributes: cache | read_only,
+        attributes: abi::ATTR_CACHE | abi::ATTR_FUA | read_only,
         logical_shift: shift,
         physical_shift: shift.max(12),
         optimal_shift: extent.trailing_zeros() as u8,
@@ -233,14 +230,17 @@ fn take_over(control: Control, info: DeviceInfo, params: &Params, way: &Way) -> 
         }
     }
     let mut shown = Shown::new(control, &info, true);
+    // A server of an earlier version may have told the device that there is no cache: then no flush will come.
+    shown.durable = known.attributes & abi::ATTR_CACHE == 0;
     shown.serve(&info, way)?;
     shown
         .control
         .end_recovery(id)
         .map_err(|e| words(id, "does not go on", &e))?;
     shown.is_left = false;
-    eprintln!(
-        "isotherm: ublk: took /dev/ublkb{id} over from process {}: its users go on",
+    tracing::info!(
+        device = id,
+        "ublk: took /dev/ublkb{id} over from process {}: its users go on",
         info.pid
     );
     Ok(shown)
@@ -288,6 +288,10 @@ struct Shown {
     /// Users of a server before us wait for it: not to be removed when taking it over fails.
     is_left: bool,
     is_over: bool,
+    /// Every change is made durable before it is answered.
+    durable: bool,
+    /// See [`Wanted::recover`].
+    recover: bool,
 }
 
 impl Shown {
@@ -301,6 +305,8 @@ impl Shown {
             counts: Arc::default(),
             is_left,
             is_over: false,
+            durable: false,
+            recover: info.flags & abi::F_USER_RECOVERY != 0,
         }
     }
 
@@ -326,7 +332,7 @@ impl Shown {
                 queue,
                 depth: info.depth,
                 counts: Arc::clone(&self.counts),
-                durable: info.flags & abi::F_USER_RECOVERY != 0,
+                durable: self.durable,
             };
             let (tell, told) = sync_channel(1);
             let thread = std::thread::Builder::new()
@@ -363,14 +369,18 @@ impl Shown {
             return;
         }
         if let Err(e) = self.control.stop(self.id) {
-            eprintln!("isotherm: {}", words(self.id, "does not stop", &e));
+            tracing::warn!(device = self.id, "{}", words(self.id, "does not stop", &e));
         }
         for thread in self.threads.drain(..) {
             // A panic there was reported already.
             let _ = thread.join();
         }
         if let Err(e) = self.control.delete(self.id) {
-            eprintln!("isotherm: {}", words(self.id, "cannot be removed", &e));
+            tracing::warn!(
+                device = self.id,
+                "{}",
+                words(self.id, "cannot be removed", &e)
+            );
         }
         if let Some(link) = self.link.take() {
             let ours = format!("../ublkb{}", self.id);
@@ -410,6 +420,10 @@ impl FrontEnd for Shown {
         ];
         all.map(|(name, n)| (name, n.load(Ordering::Relaxed)))
             .to_vec()
+    }
+
+    fn outlives(&self) -> bool {
+        self.recover
     }
 
     /// The kernel's device cannot be closed to new users alone.

@@ -11,8 +11,8 @@
 //!
 //! Unless it is told not to, a device outlives a server that is killed: its users wait, the next server of the volume finds it by the volume's identity and
 //! takes it over, and the kernel sends it again what was in flight (`UBLK_F_USER_RECOVERY_REISSUE`). Never false: what such a device
-//! has acknowledged is durable. A volatile write cache would lose writes behind the back of users who hear of no crash, and a later
-//! FLUSH would claim that they are safe.
+//! has acknowledged is found by the next server (`kept_writes`). If it could be lost with the server's memory, that would happen behind
+//! the back of users who hear of no crash, and a later FLUSH would claim that it is safe.
 
 pub mod abi;
 pub mod control;

@@ -140,7 +140,7 @@ pub(super) struct Plan {
     pub queue: u16,
     pub depth: u16,
     pub counts: Arc<Counts>,
-    /// Nothing is answered before it is durable: the device outlives us, and its users hear of no crash.
+    /// Nothing is answered before it is durable: the device's users were told that there is no cache to flush.
     pub durable: bool,
 }
 
@@ -178,8 +178,9 @@ pub(super) fn run(plan: Plan, ready: &SyncSender<io::Result<()>>) {
         return;
     }
     if let Err(e) = queue.serve() {
-        eprintln!(
-            "isotherm: ublk queue {}: {e}: its requests wait until the volume is served again",
+        tracing::error!(
+            queue = queue.plan.queue,
+            "ublk queue {}: {e}: its requests wait until the volume is served again",
             queue.plan.queue
         );
     }

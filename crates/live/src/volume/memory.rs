@@ -17,7 +17,7 @@ const WORTH_A_WORD: u64 = 1 << 30;
 pub(super) struct Needs {
     /// From the start on.
     pub least: u64,
-    /// When every extent is partly valid and every slot of the faster tiers holds a copy.
+    /// With as many partly valid extents as have bitmaps, and a copy in every slot of the faster tiers.
     pub most: u64,
 }
 
@@ -36,7 +36,7 @@ impl Needs {
     fn words(self) -> String {
         let gib = |n: u64| format!("{:.1} GiB", n as f64 / f64::from(1 << 30));
         format!(
-            "serving it takes {} of memory, and up to {} when all of it is partly written and all of the cache in use",
+            "serving it takes {} of memory, and up to {} with partly written extents and all of the cache in use",
             gib(self.least),
             gib(self.most)
         )

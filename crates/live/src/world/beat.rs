@@ -8,6 +8,7 @@
 
 use super::{Fault, UringWorld};
 use crate::buffers::{ALIGNMENT, Buffer};
+use crate::mutants::{LiveMutant, broken};
 use crate::stamp::{BYTES, INTERVAL, Kind, LEASE, Seen, Stamp};
 use io_uring::{opcode, types};
 use isotherm_core::store::BLOCK;
@@ -96,8 +97,8 @@ impl UringWorld {
         let Some(beat) = &mut self.beat else {
             return true;
         };
-        let (overtaken, broken) = (beat.overtaken, beat.broken);
-        if overtaken || broken && op.kind != OpKind::Read {
+        let (overtaken, unstamped) = (beat.overtaken, beat.broken);
+        if overtaken || unstamped && op.kind != OpKind::Read {
             let error = if overtaken {
                 IoError::Gone
             } else {
@@ -109,11 +110,12 @@ impl UringWorld {
             });
             return false;
         }
-        if broken || op.kind == OpKind::Standby {
+        if unstamped || op.kind == OpKind::Standby {
             return true;
         }
         beat.active = true;
-        if beat.held.is_empty() && now().saturating_sub(beat.good) <= LEASE {
+        let blind = broken(LiveMutant::NoLookAfterGap);
+        if beat.held.is_empty() && (blind || now().saturating_sub(beat.good) <= LEASE) {
             return true;
         }
         beat.held.push((*op, meta.to_vec()));
@@ -182,7 +184,10 @@ impl UringWorld {
                 let claimed = seen.as_ref().is_some_and(|s| s.kind == Kind::Claim);
                 // Whoever claims waits longer than our lease is: it sees what is written now, and goes.
                 let in_time = claimed && now().saturating_sub(beat.good) <= LEASE;
-                if !beat.stamp.is_last(&beat.block) && !in_time {
+                if !beat.stamp.is_last(&beat.block)
+                    && !in_time
+                    && !broken(LiveMutant::ServeOvertaken)
+                {
                     let who = seen.map_or_else(|| "somebody".into(), |s| s.words());
                     let what = format!(
                         "the volume was taken over by {who} while this server did not stamp it"

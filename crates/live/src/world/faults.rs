@@ -2,6 +2,7 @@
 
 use super::{MemberState, UringWorld};
 use crate::device::Device;
+use crate::mutants::{LiveMutant, broken};
 use isotherm_core::{BufRef, DeviceOp, Nanos, OpKind};
 use rustix::fs::{AtFlags, StatxFlags};
 use std::fs::File;
@@ -89,7 +90,8 @@ impl UringWorld {
     /// write beyond its end would bring back is a hole that reads as zeros.
     pub(super) fn look_at_size(&mut self, member: usize) -> bool {
         let device = self.devices.get(member).and_then(Option::as_ref);
-        if let Some((now, was)) = self.members[member].is_shorter(device) {
+        let shorter = self.members[member].is_shorter(device);
+        if let Some((now, was)) = shorter.filter(|_| !broken(LiveMutant::ServeCut)) {
             self.members[member].cut = true;
             self.fault.get_or_insert_with(|| Fault {
                 member,

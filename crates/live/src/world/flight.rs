@@ -3,6 +3,7 @@
 use super::{Command, MODEL, REAL, UringWorld};
 use crate::buffers::{Arena, Memory};
 use crate::device::Device;
+use crate::mutants::{LiveMutant, broken};
 use io_uring::{opcode, types};
 use isotherm_core::{BufRef, DeviceOp, Event, IoError, Nanos, OpKind};
 use std::sync::Arc;
@@ -89,7 +90,11 @@ impl UringWorld {
         let (op, at, zeroed) = (f.op, f.at, f.zeroed);
         let member = &mut self.members[usize::from(op.member.0)];
         let fd = types::Fixed(u32::from(op.member.0));
-        let dsync = if op.fua { libc::RWF_DSYNC } else { 0 };
+        let dsync = if op.fua && !broken(LiveMutant::DropDsync) {
+            libc::RWF_DSYNC
+        } else {
+            0
+        };
         let fixed = self.fixed && self.arena.region.contains(at, op.len as usize);
         let entry = match op.kind {
             OpKind::Read if fixed => opcode::ReadFixed::new(fd, at, op.len, 0)
@@ -104,6 +109,9 @@ impl UringWorld {
                 .offset(op.offset)
                 .rw_flags(dsync)
                 .build(),
+            OpKind::Flush if broken(LiveMutant::FlushNothing) => {
+                return self.settle(id, REAL, Ok(op.len));
+            }
             OpKind::Flush => opcode::Fsync::new(fd)
                 .flags(types::FsyncFlags::DATASYNC)
                 .build(),
@@ -189,8 +197,14 @@ impl UringWorld {
             }
             OpKind::WriteZeroes if res > 0 && zeroed.is_some_and(|z| z + (res as u32) < op.len) => {
                 self.flight(id).zeroed = zeroed.map(|z| z + res as u32);
-                return self.issue(id);
+                if !broken(LiveMutant::ZeroFirstPiece) {
+                    return self.issue(id);
+                }
+                Ok(op.len)
             }
+            // A write of nothing is no end of it.
+            OpKind::WriteZeroes if res == 0 && zeroed.is_some() => Err(IoError::Io),
+            OpKind::Flush if broken(LiveMutant::ForgetFlushError) => Ok(op.len),
             OpKind::Discard | OpKind::WriteZeroes | OpKind::Flush if res >= 0 => Ok(op.len),
             // Nothing transferred is the end of a file that was cut short under us: asking again would not help.
             OpKind::Read | OpKind::Write if res > 0 || (res == 0 && op.len == 0) => Ok(res as u32),

@@ -1,6 +1,7 @@
 //! The iSCSI target against an initiator of ours and against libiscsi's programs: data, classes, login, faulty and vanished peers.
 
 mod programs;
+mod reservations;
 
 use isotherm_core::RequestOp;
 use isotherm_live::iscsi::chap::Secrets;
@@ -209,14 +210,12 @@ fn ranges_are_given_up_and_written_over_alike() {
     assert!(back[32 * 512..48 * 512].chunks(512).all(|b| b == block));
     assert!(back[64 * 512..80 * 512].iter().all(|b| *b == 0));
     assert!(back[80 * 512..] == data[80 * 512..65536]);
-    // A list that is cut short, and a reservation, are refused by their names.
+    // A list that is cut short, and a reservation of the old kind, are refused by their names.
     let cut = i
         .command(&[0x42, 0, 0, 0, 0, 0, 0, 0, 16, 0], 0, &list[..16])
         .unwrap();
     assert_eq!(cut.sense, Some((5, 0x26, 0)));
-    let reserve = i
-        .command(&[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &[0; 24])
-        .unwrap();
+    let reserve = i.command(&[0x16, 0, 0, 0, 0, 0], 0, &[]).unwrap();
     assert_eq!(reserve.sense, Some((5, 0x20, 0)));
 }
 
@@ -320,7 +319,7 @@ fn data_out(r2t: &[u8; 48], offset: u32, data_sn: u32, last: bool) -> [u8; 48] {
 #[test]
 fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
     let rig = rig();
-    let faults: [(&str, Fault); 7] = [
+    let faults: [(&str, Fault); 6] = [
         ("a login again", |i| {
             i.send(header(0x43, 0x87, 1), &[]).unwrap();
         }),
@@ -335,10 +334,6 @@ fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
         ("data of another place", |i| {
             let r2t = half_a_write(i);
             i.send(data_out(&r2t, 1024, 0, false), &[1; 512]).unwrap();
-        }),
-        ("a wrong number", |i| {
-            let r2t = half_a_write(i);
-            i.send(data_out(&r2t, 512, 1, false), &[1; 512]).unwrap();
         }),
         ("more than was asked for", |i| {
             let r2t = half_a_write(i);
@@ -363,6 +358,26 @@ fn peers_that_break_the_rules_are_cut_off_and_nobody_else() {
     rig.is_well();
     until("memory comes back", || rig.port.inner.pool_bytes_out() == 0);
     until("all have left", || rig.server.connections() == 0);
+}
+
+/// A number that is missing costs the command, and nothing else.
+#[test]
+fn data_out_of_turn_fails_its_command_alone() {
+    let rig = rig();
+    let mut i = rig.login("iqn.x:a");
+    for wrong in [1, 27, u32::MAX] {
+        let r2t = half_a_write(&mut i);
+        i.send(data_out(&r2t, 512, wrong, false), &[1; 512])
+            .unwrap();
+        let answer = i.receive().unwrap();
+        assert_eq!((answer.header[0], answer.header[3]), (0x21, 2));
+        assert_eq!((answer.data[4] & 15, answer.data[14]), (11, 0x4b));
+        // What was sent before the answer came is passed over.
+        i.send(data_out(&r2t, 1024, 0, false), &[1; 512]).unwrap();
+        good(&i.command(&[0; 6], 0, &[]).unwrap());
+    }
+    rig.is_well();
+    until("memory comes back", || rig.port.inner.pool_bytes_out() == 0);
 }
 
 #[test]

@@ -14,10 +14,12 @@
 mod capacity;
 mod example;
 mod tariff;
+mod used;
 
 pub use capacity::{CapacityCost, DevicePrices, capacity_cost};
 pub use example::greendm_7_2;
 pub use tariff::{Class, Period, Tariff};
+pub use used::{TARIFF, Used};
 
 use crate::sheet::Sheet;
 

@@ -55,6 +55,8 @@ pub fn comparison_page() -> Page {
                 policy: r.policy.clone(),
                 setting: share.to_owned(),
                 values: values(&r, Some(&curve)),
+                field: String::new(),
+                reference: false,
             });
             if share == "10%" {
                 cost.push(curve);
@@ -66,7 +68,7 @@ pub fn comparison_page() -> Page {
         subtitle: "20 000 requests of linux-mysql.load.zst, closed loop".to_owned(),
         notes: vec!["Prices are examples.".to_owned()],
         metrics: metrics(),
-        x: 9,
+        x: 10,
         y: 1,
         entries,
         cost,
@@ -201,7 +203,8 @@ pub fn every_chart(name: &str) -> Page {
     };
     let point = |i: i32| Point {
         name: format!("{name} {i}"),
-        group: format!("{name} {}", i % 6),
+        group: format!("{name} {}", i % 11),
+        reference: i % 11 == 3,
         values: vec![
             Some(f64::from((i * 37) % 41)),
             (i != 4).then(|| f64::from((i * 53) % 29)),

@@ -3,9 +3,9 @@
 //! Made for the engine's thread: a few stores per number, no allocation, no compression. Times and offsets are written as
 //! differences; a chunk starts them anew, so that it can be read by itself.
 
+use super::tables::{ERRORS, KINDS, OPS};
 use isotherm_core::{
-    BufRef, DeviceOp, Effect, ExtentId, IoError, MemberId, Nanos, OpId, OpKind, Request, RequestOp,
-    Tag,
+    BufRef, DeviceOp, Effect, ExtentId, IoError, MemberId, Nanos, OpId, Request, Tag,
 };
 use twox_hash::XxHash3_64;
 
@@ -35,6 +35,11 @@ pub enum Call {
     /// Another policy took over (or was refused: the engine says the same again).
     Policy {
         /// The preset with its parameters, `NAME,KEY=VALUE…`.
+        text: String,
+    },
+    /// Classes were promised something.
+    Promise {
+        /// Rows, joined by `;` (the `qos` words).
         text: String,
     },
     /// Somebody said what kind of data an extent holds.
@@ -69,36 +74,13 @@ const CLOSE: u8 = 3;
 const SET: u8 = 4;
 const POLICY: u8 = 5;
 const RECLASSIFY: u8 = 6;
+const PROMISE: u8 = 7;
 /// Longest text of a policy: sixteen rules fit.
 const POLICY_MAX: usize = 4096;
 /// In an event's first byte: its time differs from the one before.
 const LATER: u8 = 8;
 /// As a number of effects: it follows.
 const MANY: u8 = 15;
-
-const OPS: [RequestOp; 6] = [
-    RequestOp::Read,
-    RequestOp::Write,
-    RequestOp::Flush,
-    RequestOp::Discard,
-    RequestOp::WriteZeroes { keep: false },
-    RequestOp::WriteZeroes { keep: true },
-];
-const KINDS: [OpKind; 6] = [
-    OpKind::Read,
-    OpKind::Write,
-    OpKind::Flush,
-    OpKind::Discard,
-    OpKind::WriteZeroes,
-    OpKind::Standby,
-];
-const ERRORS: [IoError; 5] = [
-    IoError::Io,
-    IoError::NoSpace,
-    IoError::Invalid,
-    IoError::ReadOnly,
-    IoError::Gone,
-];
 
 fn code<T: PartialEq>(all: &[T], one: &T) -> u8 {
     all.iter().position(|x| x == one).unwrap_or(0) as u8
@@ -214,6 +196,7 @@ impl Encoder {
             Call::Set { .. } => SET,
             Call::Policy { .. } => POLICY,
             Call::Reclassify { .. } => RECLASSIFY,
+            Call::Promise { .. } => PROMISE,
         };
         let later = now.since(self.last.time);
         let few = if effects.len() < usize::from(MANY) {
@@ -248,7 +231,7 @@ impl Encoder {
                 put_bytes(out, &key.as_bytes()[..key.len().min(KEY_MAX)]);
                 out.extend_from_slice(&value.to_bits().to_le_bytes());
             }
-            Call::Policy { text } => {
+            Call::Policy { text } | Call::Promise { text } => {
                 put_bytes(out, &text.as_bytes()[..text.len().min(POLICY_MAX)]);
             }
             Call::Reclassify { extent, class } => {
@@ -477,6 +460,9 @@ impl Decoder {
             RECLASSIFY => Call::Reclassify {
                 extent: ExtentId(c.narrow()?),
                 class: c.byte()?,
+            },
+            PROMISE => Call::Promise {
+                text: c.text(POLICY_MAX)?,
             },
             _ => return Err("an unknown call"),
         };

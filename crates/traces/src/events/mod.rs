@@ -13,6 +13,7 @@ mod block;
 mod code;
 mod origin;
 mod read;
+mod tables;
 mod write;
 
 pub use block::{pack, unpack};

@@ -264,16 +264,19 @@ impl Origin {
         for sb in &self.superblocks {
             put_bytes(&mut out, sb.as_deref().unwrap_or_default());
         }
-        if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() {
+        if budgets(p) != budgets(&Params::default()) || !p.costs.is_empty() || p.kept_writes {
             for b in budgets(p) {
                 put_option(&mut out, b);
             }
         }
-        if !p.costs.is_empty() {
+        if !p.costs.is_empty() || p.kept_writes {
             put(&mut out, p.costs.len() as u64);
             for n in p.costs.iter().flat_map(|c| cost(*c)) {
                 put(&mut out, n);
             }
+        }
+        if p.kept_writes {
+            out.push(1);
         }
         out
     }
@@ -333,6 +336,9 @@ impl Origin {
                 .collect::<Result<_, Bad>>()?;
         }
         if !c.is_empty() {
+            params.kept_writes = flag(&mut c)?;
+        }
+        if !c.is_empty() {
             return Err("something stands behind the origin");
         }
         Ok(Origin {
@@ -384,8 +390,12 @@ mod tests {
             costs: vec![cost_of([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), Cost::SLOW],
             ..all.clone()
         };
+        let kept = Params {
+            kept_writes: true,
+            ..costs.clone()
+        };
         let without = origin(all.clone()).encode().len();
-        for params in [Params::default(), all, one, costs] {
+        for params in [Params::default(), all, one, costs, kept] {
             let bytes = origin(params.clone()).encode();
             assert!(
                 bytes.starts_with(&plain)
@@ -395,8 +405,9 @@ mod tests {
             let back = back.expect("what was written is read").params;
             assert_eq!(format!("{back:?}"), format!("{params:?}"));
             for short in plain.len() + 1..bytes.len() {
-                // Without costs it is whole, too.
-                let whole = short == without && !params.costs.is_empty();
+                // Without costs it is whole, too, and without what stands behind them.
+                let whole = (short == without && !params.costs.is_empty())
+                    || (short + 1 == bytes.len() && params.kept_writes);
                 assert_eq!(
                     Origin::decode(&bytes[..short]).is_ok(),
                     whole,

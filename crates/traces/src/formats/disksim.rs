@@ -12,10 +12,11 @@
 //! 256 KiB at multiples of 256 KiB. Where every lba is a multiple of 8 and sizes are not, or requests follow each other
 //! only if sizes are pages, sizes are pages.
 //!
-//! Times with a point are milliseconds, as in DiskSim's manual. Whole numbers are nanoseconds if every one is a
+//! Times with a point are milliseconds, as in DiskSim's manual, or seconds if milliseconds would make more than 20 000
+//! requests a second. Whole numbers are nanoseconds if every one is a
 //! multiple of 1 000 (a clock of microseconds), or if hardly any two requests are less than 1 000 apart: in bursts real
 //! requests follow each other within a millisecond (9 to 97 % of the gaps of the traces that were looked at), never
-//! within a microsecond (below 0.1 %). Else they are microseconds.
+//! within a microsecond (below 0.1 %); unless that would make more than 20 000 a second. Else they are microseconds.
 
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
@@ -128,7 +129,11 @@ pub(crate) fn weigh(head: &[u8]) -> Option<(Format, &'static str)> {
     };
     let aligned = multiples(8, |r| r.1) == rows.len();
     let odd_sizes = rows.len() - multiples(8, |r| r.2);
-    if aligned && odd_sizes * 4 > rows.len() && follows(8) >= follows(1) {
+    // Some small writes of sectors at the begin of pages are no pages; where most sizes are no multiple of 8, or requests follow each
+    // other only if sizes are pages, they are.
+    let (as_pages, as_sectors) = (follows(8), follows(1));
+    let most = odd_sizes * 2 > rows.len() && as_pages >= as_sectors;
+    if aligned && (most || odd_sizes * 4 > rows.len() && as_pages > as_sectors) {
         return Some((
             Format::DiskSimPages,
             "every lba is a multiple of 8 and sizes are not: sizes count pages of 4 KiB",
@@ -137,33 +142,83 @@ pub(crate) fn weigh(head: &[u8]) -> Option<(Format, &'static str)> {
     None
 }
 
-/// Looks at the times in `input` for their unit, and says why.
-pub(crate) fn find_unit(mut input: Input) -> Result<(TimeUnit, &'static str), TraceError> {
-    let (mut last, mut odd) = (None, false);
-    let (mut gaps, mut short, mut none) = (0usize, 0usize, 0usize);
-    while gaps + none < LOOK
-        && let Some(line) = input.line()?
-    {
-        let (time, _) = word(line);
-        if time.contains(&b'.') && parse_ns(time, 1).is_some() {
-            let why = "times have a decimal point, as in DiskSim's manual";
-            return Ok((TimeUnit::Milliseconds, why));
-        }
-        let Some(t) = parse_u64(time) else {
-            continue;
-        };
-        odd |= t % 1_000 != 0;
-        if let Some(last) = last.replace(t) {
-            match t.saturating_sub(last) {
-                0 => none += 1,
-                1..1_000 => (gaps, short) = (gaps + 1, short + 1),
-                _ => gaps += 1,
+/// Requests a second above which a unit is not believed if the next larger one is as good: some hundred times what a disk serves.
+const RATE_DOUBTED: f64 = 20_000.0;
+
+/// What the first times of a trace look like.
+#[derive(Default)]
+struct Times {
+    read: usize,
+    points: bool,
+    /// Some is no multiple of 1 000.
+    odd: bool,
+    gaps: usize,
+    /// Gaps of less than 1 000 units, and of none.
+    short: usize,
+    none: usize,
+    least: f64,
+    most: f64,
+}
+
+impl Times {
+    fn look(mut input: Input) -> Result<Times, TraceError> {
+        let (mut t, mut last) = (Times::default(), None);
+        while t.read < LOOK
+            && let Some(line) = input.line()?
+        {
+            let (time, _) = word(line);
+            let text = std::str::from_utf8(time).unwrap_or_default();
+            let (Some(_), Ok(value)) = (parse_ns(time, 1), text.parse::<f64>()) else {
+                continue;
+            };
+            t.points |= time.contains(&b'.');
+            t.least = if t.read == 0 {
+                value
+            } else {
+                t.least.min(value)
+            };
+            t.most = t.most.max(value);
+            t.read += 1;
+            let Some(whole) = parse_u64(time) else {
+                continue;
+            };
+            t.odd |= whole % 1_000 != 0;
+            if let Some(last) = last.replace(whole) {
+                match whole.saturating_sub(last) {
+                    0 => t.none += 1,
+                    1..1_000 => (t.gaps, t.short) = (t.gaps + 1, t.short + 1),
+                    _ => t.gaps += 1,
+                }
             }
         }
+        Ok(t)
     }
-    Ok(if !odd {
+
+    /// More requests a second than are believed, if times count this.
+    fn too_many(&self, unit: TimeUnit) -> bool {
+        let seconds = (self.most - self.least) * unit.ns() as f64 / 1e9;
+        self.read >= FEW && self.read as f64 > RATE_DOUBTED * seconds
+    }
+}
+
+/// Looks at the times in `input` for their unit, and says why.
+pub(crate) fn find_unit(input: Input) -> Result<(TimeUnit, &'static str), TraceError> {
+    let t = Times::look(input)?;
+    Ok(if t.points {
+        if t.too_many(TimeUnit::Milliseconds) && !t.too_many(TimeUnit::Seconds) {
+            let why = "times have a decimal point, and as milliseconds there would be more than 20 000 requests a second";
+            (TimeUnit::Seconds, why)
+        } else {
+            let why = "times have a decimal point, as in DiskSim's manual";
+            (TimeUnit::Milliseconds, why)
+        }
+    } else if !t.odd {
         (TimeUnit::Nanoseconds, "every time is a multiple of 1 000")
-    } else if gaps >= FEW && short * 100 < gaps && none * 20 < gaps {
+    } else if t.gaps >= FEW
+        && t.short * 100 < t.gaps
+        && t.none * 20 < t.gaps
+        && !t.too_many(TimeUnit::Nanoseconds)
+    {
         let why = "hardly any two requests are less than 1 000 units apart";
         (TimeUnit::Nanoseconds, why)
     } else {

@@ -11,8 +11,9 @@
 //! | research | 29 550 778 | 75 % | 10 % | 15 % | 32 498 | 61 488 | 140 GB |
 //!
 //! Assumed: file sizes (Gamma of shape 0.5, many small and few large), Zipf choice of files with exponent 1.2, sixteen users whose
-//! sequential accesses interleave (II-A), one in four accesses at a random place of its file, nine of ten metadata operations a
-//! stat, writes inside a file unless it is shorter, accesses no longer than the file, the rest of metadata listings, renames and replacements of a file. The scale is 0.001 unless given: at 1 these are 10^7 to 10^8 operations.
+//! accesses interleave (II-A), one in four accesses at a random place of its file (`own` lets files differ in that, as in figure
+//! 3c, and `burst` lets a user have several accesses in a row: docs/reproduce-hro.md), nine of ten metadata operations a stat, writes inside a file unless it is shorter, accesses no longer than the file, the rest of metadata listings, renames and
+//! replacements of a file. The scale is 0.001 unless given: at 1 these are 10^7 to 10^8 operations.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Gamma};
@@ -76,7 +77,19 @@ const RANDOM: Param = Param::real(
     "random",
     0.25,
     (0.0, 1.0),
-    "share of accesses at a random place of the file (assumed)",
+    "share of accesses at a random place of the file, over all files (assumed)",
+);
+const OWN: Param = Param::real(
+    "own",
+    0.0,
+    (0.0, 1.0),
+    "how far files differ in that: 0 not at all, 1 a file is read at random or in order and never both (assumed)",
+);
+const BURST: Param = Param::real(
+    "burst",
+    1.0,
+    (1.0, 1e6),
+    "mean accesses of a user in a row before another one's (assumed)",
 );
 const CACHE: Param = Param::bytes("cache", 2 << 30, (0, 1 << 40), "page cache (assumed)");
 
@@ -95,6 +108,8 @@ macro_rules! table_one {
             ZIPF,
             STREAMS,
             RANDOM,
+            OWN,
+            BURST,
             CACHE,
         ]
     };
@@ -172,6 +187,10 @@ pub struct Week {
     read_bytes: f64,
     write_bytes: f64,
     random: f64,
+    own: f64,
+    burst: f64,
+    /// Whose turn it is.
+    user: usize,
     running: bool,
 }
 
@@ -276,6 +295,9 @@ impl Week {
             read_bytes: v.real("read_bytes"),
             write_bytes: v.real("write_bytes"),
             random: v.real("random"),
+            own: v.real("own"),
+            burst: v.real("burst"),
+            user: 0,
             running: false,
         })
     }
@@ -312,7 +334,16 @@ impl Week {
         }
     }
 
-    /// The next access of a random user: on through its file, or, at its end, into another.
+    /// The share of a file's accesses that is at a random place: its own, the same for the whole week. Over all files its mean is
+    /// `random`, whatever `own` is.
+    fn randomness(&self, file: usize) -> f64 {
+        // The golden section spreads the few random files evenly, whatever their rank.
+        let place = (file as f64 * 0.618_033_988_749_894_9).fract();
+        let all_or_nothing = f64::from(u8::from(place < self.random));
+        self.random + self.own * (all_or_nothing - self.random)
+    }
+
+    /// The next access of the user whose turn it is: on through its file, or, at its end, into another.
     fn access(&mut self, write: bool) -> Result<(), LayoutError> {
         let mean = if write {
             self.write_bytes
@@ -321,7 +352,10 @@ impl Week {
         };
         // Sizes of single accesses vary by a factor of 3 around a mean of 1.
         let len = (mean * self.rng.random_range(0.5..1.5)) as u64;
-        let user = self.rng.random_range(0..self.streams.len());
+        if self.burst <= 1.0 || self.rng.random::<f64>() * self.burst < 1.0 {
+            self.user = self.rng.random_range(0..self.streams.len());
+        }
+        let user = self.user;
         let mut s = self.streams[user];
         if s.at >= self.fs.size(self.set.files[s.file]) {
             s = Stream {
@@ -331,7 +365,7 @@ impl Week {
         }
         let file = self.set.files[s.file];
         let size = self.fs.size(file);
-        let at = if self.rng.random::<f64>() < self.random && size > len {
+        let at = if self.rng.random::<f64>() < self.randomness(s.file) && size > len {
             self.rng.random_range(0..=size - len)
         } else {
             let at = s.at;
@@ -384,5 +418,63 @@ impl FileSteps for Week {
             self.access(kind >= self.meta + self.read)?;
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shares of accesses that begin a segment, by file, of those used often enough to tell.
+    fn shares(own: f64, burst: f64) -> Vec<f64> {
+        let mut v = Values::defaults(MAIL, 0.0005);
+        for (name, value) in [("own", own), ("burst", burst)] {
+            let at = MAIL
+                .iter()
+                .position(|p| p.name == name)
+                .expect("a parameter");
+            v.set(at, value);
+        }
+        let mut week = Week::new(&v).expect("a week");
+        let mut sink = Vec::new();
+        while week.next_operation().expect("an operation") {
+            week.file_system().drain(&mut sink);
+            sink.clear();
+        }
+        let uses = week.uses();
+        let often = uses.iter().filter(|u| u.frequency >= 50);
+        often
+            .map(|u| u.randomness as f64 / u.frequency as f64)
+            .collect()
+    }
+
+    #[test]
+    fn files_differ_in_randomness_and_users_come_in_bursts() {
+        let spread = |of: &[f64]| {
+            let mean = of.iter().sum::<f64>() / of.len() as f64;
+            (of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / of.len() as f64).sqrt()
+        };
+        let (alike, own) = (shares(0.0, 16.0), shares(1.0, 16.0));
+        assert!(
+            alike.len() > 20 && own.len() > 20,
+            "{} {}",
+            alike.len(),
+            own.len()
+        );
+        assert!(
+            spread(&own) > 1.5 * spread(&alike),
+            "{} {}",
+            spread(&own),
+            spread(&alike)
+        );
+        // One access after the other by any user: hardly any goes on where the last one of its file ended.
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+        let mixed = shares(0.0, 1.0);
+        assert!(
+            mean(&mixed) > mean(&alike),
+            "{} {}",
+            mean(&mixed),
+            mean(&alike)
+        );
     }
 }

@@ -90,6 +90,10 @@ impl Checkpoints {
     pub(super) fn start(&self) -> u64 {
         self.durable.start.next_seq
     }
+    /// What was used since then it may not tell.
+    pub(super) fn since(&self) -> Nanos {
+        self.durable.time
+    }
     pub(super) fn building(&self) -> Option<Building> {
         self.building
     }

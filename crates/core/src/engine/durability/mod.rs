@@ -7,6 +7,7 @@
 //! | `pending.rs` | extents whose durable state differs from the map, and who waits for theirs |
 //! | `checkpoints.rs` | the checkpoint being built, the last durable one |
 //! | `counters.rs` | members' counters, raised by rounds |
+//! | `farewell.rs` | the end of a session without a checkpoint |
 //! | `follow.rs` | what the mirror must know before anything is acknowledged |
 //! | `free.rs` | slots between "given up" and "free" |
 //!
@@ -14,6 +15,7 @@
 
 mod checkpoints;
 mod counters;
+mod farewell;
 mod follow;
 mod free;
 mod pending;
@@ -33,6 +35,7 @@ use crate::units::{ExtentId, MemberId, Nanos};
 use alloc::vec::Vec;
 use checkpoints::Checkpoints;
 use counters::Raising;
+use farewell::Farewell;
 use follow::Follow;
 use free::Freeing;
 use pending::{Callers, Pending};
@@ -60,6 +63,8 @@ pub(super) struct Durability {
     writes: Vec<MetaWrite>,
     /// Tell what copies hold clean in every record, not only at the end (a mutant).
     always_tell: Option<u64>,
+    /// Whether the session ends without a checkpoint.
+    farewell: Farewell,
 }
 
 impl Durability {
@@ -85,6 +90,7 @@ impl Durability {
             raising: Raising::new(opened, p.counter_every),
             writes: Vec::with_capacity(16),
             always_tell: None,
+            farewell: Farewell::default(),
         }
     }
     /// The durable state of `e` differs from the map: a record is due.
@@ -131,7 +137,7 @@ impl Durability {
         self.round.is_idle()
             && self.callers.is_empty()
             && self.pending.is_empty()
-            && self.checkpoints.is_final()
+            && (self.checkpoints.is_final() || self.farewell == Farewell::Told)
             && (!self.has_mirror() || self.staging.lag() == 0)
     }
     /// What is to be said on the members once everything is written.

@@ -89,12 +89,13 @@ impl Durability {
     pub(super) fn encode_changes(&mut self, g: &mut Ground, limit: u64) {
         while let Some(e) = self.pending.first() {
             let home = g.space.map.home(e);
-            if !self.encode(g, e, home, limit) {
+            if !self.encode(g, e, home, self.always_tell, limit) {
                 break;
             }
             self.pending.take_first();
         }
         self.callers.board();
+        self.tell_farewell(g, limit);
         // Nothing changes any more while the last checkpoint is written: what copies hold clean may be told.
         let closing = self.checkpoints.final_begun().then_some(self.epoch);
         self.checkpoints
@@ -146,7 +147,7 @@ impl Durability {
                 r.mark_stale(index);
                 continue;
             }
-            if !self.encode(g, m.extent, Some(m.dst), limit) {
+            if !self.encode(g, m.extent, Some(m.dst), self.always_tell, limit) {
                 if m.is_clean() && !g.broken(Mutant::KeepUnrecordedClean) {
                     r.revert_clean(g, index, &m);
                 }
@@ -158,15 +159,23 @@ impl Durability {
         moves
     }
 
-    /// Encode one extent's record with its home in `slot`; false if this round has no room for it.
-    fn encode(&mut self, g: &mut Ground, e: ExtentId, slot: Option<Slot>, limit: u64) -> bool {
+    /// Encode one extent's record with its home in `slot`, `tell`ing what its copy holds clean or not; false if this round has no room
+    /// for it.
+    pub(super) fn encode(
+        &mut self,
+        g: &mut Ground,
+        e: ExtentId,
+        slot: Option<Slot>,
+        tell: Option<u64>,
+        limit: u64,
+    ) -> bool {
         let (map, geo) = (&mut g.space.map, &g.space.geo);
         for _ in 0..2 {
             if self.staging.tip().next_seq >= limit {
                 return false;
             }
             let rest = self.staging.rest();
-            if let Some(units) = record::encode(map, e, slot, geo, self.always_tell, rest) {
+            if let Some(units) = record::encode(map, e, slot, geo, tell, rest) {
                 self.staging.advance(units);
                 mark_recorded(map, e);
                 let dirty = slot.is_some() && map.is_dirty(e);

@@ -173,8 +173,12 @@ impl Durability {
         let why = self.reasons(g, r, requests);
         let all = self.wants_all(g, why);
         r.drop_stale(g, self);
-        let last = why.closing && !self.checkpoints.final_begun() && self.pending.is_empty();
-        if all && !self.checkpoints.is_building() && (self.half_full() || last) {
+        let last = why.closing
+            && !self.checkpoints.final_begun()
+            && !self.says_farewell()
+            && self.pending.is_empty();
+        let idle = all && !self.checkpoints.is_building();
+        if idle && (self.half_full() || (last && !self.begin_farewell(g))) {
             let lazy = self.staging.lazy_from.map(|_| self.epoch);
             self.checkpoints
                 .begin(self.staging.tip(), g.clock, lazy, why.closing);

@@ -93,7 +93,7 @@ impl Relocation {
         if !evict {
             return self.settle_move(g, d, m, Outcome::Done);
         }
-        own_done(g, Action::Clean { extent: e });
+        own_done(g, &mut self.lately, Action::Clean { extent: e });
         // A write in flight will make it dirty again when it ends.
         if dirty || g.has_writers(e) {
             return self.settle_move(g, d, m, Outcome::Stale);
@@ -167,8 +167,13 @@ impl Relocation {
     }
 
     /// The engine gives up a copy that holds nothing of its own.
-    pub(in crate::engine) fn own_eviction(&self, g: &mut Ground, d: &mut Durability, e: ExtentId) {
-        own_done(g, Action::Evict { extent: e });
+    pub(in crate::engine) fn own_eviction(
+        &mut self,
+        g: &mut Ground,
+        d: &mut Durability,
+        e: ExtentId,
+    ) {
+        own_done(g, &mut self.lately, Action::Evict { extent: e });
         self.drop_copy(g, d, e);
     }
 

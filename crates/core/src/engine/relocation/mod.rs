@@ -7,16 +7,19 @@
 //! | `copies.rs` | the life of a copy: fetched, allocated, cleaned, given up |
 //! | `move_list.rs` | moves under way, and what limits them |
 //! | `transfer.rs`, `join.rs` | what moves read and write; neighbours become one device operation |
+//! | `lately.rs` | moves that ended lately, to be looked at |
 //! | `wear.rs` | how much may be written to the fastest tier |
 
 mod copies;
 mod join;
+mod lately;
 mod move_list;
 mod moves;
 mod transfer;
 mod wants;
 mod wear;
 
+pub use lately::{Ended, Lately};
 pub(super) use move_list::Move;
 pub(super) use wear::Wear;
 pub use wear::WearBudget;
@@ -40,6 +43,7 @@ pub(super) struct Relocation {
     copies_fit: bool,
     /// Where the next look for a copy to give up starts.
     hand: u32,
+    pub(super) lately: Lately,
 }
 
 impl Relocation {
@@ -49,6 +53,7 @@ impl Relocation {
             joins: Joins::new(members),
             copies_fit,
             hand: 0,
+            lately: Lately::new(),
         }
     }
     /// The policy, what it sees, and where it says what it wants; it may look at `budget` slots.
@@ -89,6 +94,11 @@ impl Relocation {
     /// The move of an extent. Asked only for held extents: the list is short.
     pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
         self.moves.of(e)
+    }
+    /// What each move under way is for.
+    pub(super) fn under_way(&self) -> Vec<(ExtentId, Action)> {
+        let all = self.moves.list.iter().flatten();
+        all.map(|m| (m.extent, m.action)).collect()
     }
     /// A move under way.
     pub(super) fn get(&self, index: u16) -> Move {
@@ -142,7 +152,7 @@ impl Relocation {
         match what {
             What::Round | What::Trim { .. } => true,
             What::Move { index, .. } => self.moves.is_background(index),
-            What::Data { .. } | What::Standby => false,
+            What::Data { .. } | What::Fill { .. } | What::Standby => false,
         }
     }
     /// Clear the held mark of `e` unless something still holds it.

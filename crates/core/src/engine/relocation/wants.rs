@@ -1,6 +1,7 @@
 //! What the policy wants, tried in order: whether it may start now, or why not.
 
 use super::Relocation;
+use super::lately::{Ended, Lately};
 use super::move_list::{AT_WORK, Kind};
 use crate::engine::durability::Durability;
 use crate::engine::ground::Ground;
@@ -78,7 +79,7 @@ fn counted(c: &mut Counters, action: Action, up: bool) -> &mut MoveCounters {
 
 /// The same by what the extent holds.
 fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
-    let class = usize::from(g.space.class(action.extent())) % CLASSES;
+    let class = usize::from(g.account_class(action.extent())) % CLASSES;
     let c = &mut g.counters.classes[class];
     match action {
         Action::Move { .. } if up => &mut c.promotions,
@@ -90,7 +91,14 @@ fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
 }
 
 /// The engine cleaned or evicted outside of what was proposed.
-pub(super) fn own_done(g: &mut Ground, action: Action) {
+pub(super) fn own_done(g: &mut Ground, lately: &mut Lately, action: Action) {
+    lately.note(Ended {
+        at: g.clock,
+        action,
+        up: false,
+        own: true,
+        how: Outcome::Done,
+    });
     let c = counted(&mut g.counters, action, false);
     c.proposed += 1;
     c.settle(Outcome::Done);
@@ -132,6 +140,15 @@ impl Relocation {
         counted(&mut g.counters, action, up).settle(how);
         if how == Outcome::Done {
             *by_class(g, action, up) += 1;
+        }
+        if !matches!(how, Outcome::Refused(_)) {
+            self.lately.note(Ended {
+                at: g.clock,
+                action,
+                up,
+                own,
+                how,
+            });
         }
         if !own {
             let (policy, mut view, wanted) = self.ask(g, d, 0);
@@ -347,7 +364,10 @@ impl Relocation {
             return Err(Refusal::Limit);
         }
         self.moves.refill(g.clock);
-        let allowed = self.moves.allowed(g.clock, g.params.p99_limit);
+        let mut allowed = self.moves.allowed(g.clock, g.params.p99_limit);
+        if g.clock < g.pressed_until {
+            allowed = allowed.min(1);
+        }
         if (!rides && self.moves.copying() >= allowed) || self.moves.is_overdrawn() {
             return Err(Refusal::Throttled);
         }

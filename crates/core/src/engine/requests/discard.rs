@@ -43,6 +43,9 @@ impl Requests {
         }
         let (from, to) = g.blocks_of(&w);
         let whole = (from, to) == (0, g.space.geo.blocks_per_extent());
+        if !whole && !g.space.map.is_partial(e) && !g.space.map.has_bitmap_room() {
+            return self.zero_instead(p, w);
+        }
         let keeps = g.broken(Mutant::DiscardKeepsCopy);
         let map = &mut g.space.map;
         let changed = whole

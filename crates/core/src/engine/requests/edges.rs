@@ -12,7 +12,7 @@ use crate::io::Effect;
 use crate::units::ExtentId;
 use alloc::vec::Vec;
 
-/// Extents locked by odd writes, and odd writes that wait for a lock. Both are short: odd requests are rare.
+/// Extents locked by odd writes (and by fills, `fill.rs`), and odd writes that wait for a lock. Both are short: odd requests are rare.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Edges {
     locked: Vec<(ExtentId, u32)>,
@@ -35,6 +35,14 @@ impl Edges {
     /// Does `r` wait for its locks?
     pub(super) fn is_queued(&self, r: u32) -> bool {
         self.queued.iter().any(|q| q.0 == r)
+    }
+    /// `e` is locked by `r`.
+    pub(super) fn lock(&mut self, e: ExtentId, r: u32) {
+        self.locked.push((e, r));
+    }
+    /// `e` is no longer locked by `r`.
+    pub(super) fn unlock_one(&mut self, e: ExtentId, r: u32) {
+        self.locked.retain(|&l| l != (e, r));
     }
     /// Unlock an extent of `r`, if it locks any.
     pub(super) fn unlock(&mut self, r: u32) -> Option<ExtentId> {
@@ -95,7 +103,7 @@ impl Requests {
                 p.r.mark_stale(index);
             }
             if !p.g.waiting.edges.locked_by(e, r) {
-                p.g.waiting.edges.locked.push((e, r));
+                p.g.waiting.edges.lock(e, r);
                 p.g.space.map.hold(e, true);
             }
         }

@@ -2,15 +2,19 @@
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | `mod.rs` | what is admitted; replies |
+//! | `mod.rs` | what is taken in; replies |
+//! | `admission.rs` | requests that may not begin yet: what classes are promised |
 //! | `pieces.rs` | the pieces of a read or write, one an extent: home, policy, gate |
 //! | `runs.rs` | pieces side by side as one device operation, and its end |
 //! | `reads.rs`, `replicas.rs` | what a read finds; reads and writes of extents with a copy |
 //! | `gate.rs`, `waiting.rs` | whether a piece may touch an extent that something holds; who waits |
 //! | `discard.rs`, `edges.rs` | discards; requests that are not whole blocks |
+//! | `fill.rs` | zeros instead of bitmaps, where there is no room for these |
 
+mod admission;
 mod discard;
 mod edges;
+mod fill;
 mod gate;
 mod pieces;
 mod reads;
@@ -26,6 +30,7 @@ use super::slab::Slab;
 use crate::io::{Effect, IoError, QUIET, Request, RequestOp, Tag};
 use crate::stats::CLASSES;
 use crate::units::Nanos;
+use admission::Admission;
 use replicas::Replicas;
 
 /// Longest read or write.
@@ -41,7 +46,11 @@ struct Req {
     /// End, rounded up.
     end: u64,
     bytes: u32,
+    /// Bytes between `start` and the request's own first byte.
+    head: u32,
     fua: bool,
+    /// Durable, or at least to be found by the next server: not answered before a record says where it is.
+    found: bool,
     class: u8,
     arrived: Nanos,
     /// Device operations and waiting pieces, plus one while pieces are being handed out.
@@ -51,6 +60,8 @@ struct Req {
     needs_round: bool,
     /// An odd write that still reads its edge blocks.
     reading_edges: bool,
+    /// It is part of this other request, which is answered when it has ended.
+    on_behalf: Option<u32>,
 }
 
 impl Req {
@@ -69,6 +80,7 @@ pub(super) struct Requests {
     replicas: Replicas,
     /// Unmapped extents must not be read as zeros (degraded, mirror not complete).
     incomplete: bool,
+    admission: Admission,
 }
 
 impl Requests {
@@ -77,6 +89,7 @@ impl Requests {
             list: Slab::new(1024),
             replicas: Replicas::default(),
             incomplete,
+            admission: Admission::default(),
         }
     }
     /// Requests that are not answered.
@@ -117,32 +130,46 @@ impl Requests {
         };
         let zeroes = matches!(req.op, RequestOp::WriteZeroes { .. });
         let fua = req.fua && !(zeroes && g.broken(Mutant::ZeroesForgetFua));
+        let fua = fua && !g.broken(Mutant::ForgetFua);
+        let kept = g.params.kept_writes && !g.broken(Mutant::ForgetKept);
         let r = self.list.insert(Req {
             tag: req.tag,
             op: req.op,
             start,
             end,
             bytes: req.len,
-            fua: fua && !g.broken(Mutant::ForgetFua),
+            head: req.offset.saturating_sub(start) as u32,
+            fua,
+            found: fua || kept,
             class: req.class,
             arrived: g.clock,
             left: 1,
             error: None,
             needs_round: false,
             reading_edges: false,
+            on_behalf: None,
         });
+        if self.admission.admits(p.g, r, &req) {
+            self.begin(p, r);
+        }
+    }
+
+    /// An admitted request begins: whatever it waits for from now on is the volume's.
+    fn begin(&mut self, p: &mut Parts<'_>, r: u32) {
+        let req = *self.list.at(r);
+        let offset = req.start + u64::from(req.head);
         match req.op {
             RequestOp::Flush => p.d.join(r),
-            RequestOp::Write if (start, end) != (req.offset, req.offset + u64::from(req.len)) => {
-                self.start_odd_write(p, r, req.offset);
+            RequestOp::Write if (req.start, req.end) != (offset, offset + u64::from(req.bytes)) => {
+                self.start_odd_write(p, r, offset);
             }
             RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
-                self.list.at(r).needs_round = fua;
+                self.list.at(r).needs_round = req.found;
                 self.hand_out_discard(p, r);
                 self.piece_done(p, r);
             }
             RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes { keep: true } => {
-                self.hand_out(p, r, start, end);
+                self.hand_out(p, r, req.start, req.end);
                 self.piece_done(p, r);
             }
         }
@@ -163,6 +190,9 @@ impl Requests {
         if req.reading_edges {
             return self.edges_read(p, r);
         }
+        if let Some(other) = req.on_behalf {
+            return self.ended_for(p, r, other);
+        }
         let req = *req;
         drop_edges(p, r);
         if req.error.is_none() && req.needs_round {
@@ -176,6 +206,7 @@ impl Requests {
     /// Answer a request and forget it. How long it took, for [`super::relocation::Relocation::heard`].
     pub(super) fn reply(&mut self, g: &mut Ground, r: u32, result: Result<(), IoError>) -> Nanos {
         let req = self.list.remove(r);
+        self.admission.ended(g, r, req.op, req.class);
         let latency = g.clock.since(req.arrived);
         let class = g
             .space
@@ -226,15 +257,12 @@ fn drop_edges(p: &mut Parts<'_>, r: u32) {
 }
 
 fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
-    let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
     if req.op == RequestOp::Flush {
         // A failed flush is sticky: no later one pretends success.
         return if g.phase == Phase::Closed {
             Err(IoError::Gone)
-        } else if failed {
-            Err(IoError::Io)
         } else {
-            Ok(())
+            is_refused_now(g, req.op).map_or(Ok(()), Err)
         };
     }
     let geo = &g.space.geo;
@@ -260,5 +288,11 @@ fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
     if g.params.read_only {
         return Err(IoError::ReadOnly);
     }
-    if failed { Err(IoError::Io) } else { Ok(()) }
+    is_refused_now(g, req.op).map_or(Ok(()), Err)
+}
+
+/// Is a request refused because nothing can be promised any more?
+fn is_refused_now(g: &Ground, op: RequestOp) -> Option<IoError> {
+    let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
+    (failed && op != RequestOp::Read).then_some(IoError::Io)
 }

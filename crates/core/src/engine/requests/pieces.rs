@@ -48,9 +48,13 @@ impl Requests {
             if p.g.space.map.is_held(e) && self.gate(p, &req, &w) == Gate::Wait {
                 return self.wait(p.g, w);
             }
+            let fill = write && wants_fill(p.g, &w);
             home = self.find_home(p, &req, w);
-            if home.is_none() {
+            let Some(slot) = home else {
                 return;
+            };
+            if fill {
+                Requests::fill(p, e, slot);
             }
         }
         if home.is_none() {
@@ -150,6 +154,13 @@ impl Requests {
     }
 }
 
+/// Must the slot of an extent that a piece is the first to write to be filled with zeros, for want of a bitmap?
+fn wants_fill(g: &Ground, w: &Waiter) -> bool {
+    !g.space.map.has_bitmap_room()
+        && !g.params.map_on_read
+        && w.to - w.from < u64::from(g.space.geo.extent_bytes())
+}
+
 /// Let the policy make room for a first home. What it starts is through later: this extent does not wait for it.
 fn make_room(p: &mut Parts<'_>, req: &Req, extent: ExtentId) {
     let access = access(p.g, req, extent, None, None);
@@ -195,6 +206,10 @@ fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
     c.accesses += 1;
     if let Some(t) = tier {
         c.tier_hits[usize::from(t.0)] += 1;
+    }
+    if g.params.learn_classes && req.class != 0 {
+        g.learned.resize(g.space.geo.extents as usize, 0);
+        g.learned[extent.0 as usize] = req.class;
     }
     let class = &mut c.classes[usize::from(access.class) % CLASSES];
     class.accesses += 1;

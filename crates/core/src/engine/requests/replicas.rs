@@ -135,7 +135,7 @@ impl Requests {
     }
 
     /// Is a FUA write durable by itself, because every record needed to find it is durable already? If not, it ends with a
-    /// round.
+    /// round, and so does one that need only be found.
     fn is_forced(
         &mut self,
         p: &Parts<'_>,
@@ -144,7 +144,8 @@ impl Requests {
         (from, to): (u32, u32),
         mode: WriteTo,
     ) -> bool {
-        if !self.list.at(r).fua {
+        let req = *self.list.at(r);
+        if !req.found {
             return false;
         }
         let map = &p.g.space.map;
@@ -154,9 +155,9 @@ impl Requests {
                 map.all_valid(e, from, to) && !map.any_dirty(e, from, to)
             }
         };
-        let fua = found && !p.g.failed && p.d.is_known(p.g, e);
-        self.list.at(r).needs_round |= !fua;
-        fua
+        let found = found && !p.g.failed && p.d.is_known(p.g, e);
+        self.list.at(r).needs_round |= !found;
+        found && req.fua
     }
 
     /// A device write to blocks from `from` on of `e`, in `slot`, ended. False if it is none of an extent with a copy.

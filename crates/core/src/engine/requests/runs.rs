@@ -42,14 +42,16 @@ impl Requests {
         runs: &mut Runs,
     ) {
         let mut fua = false;
-        if self.list.at(w.req).fua {
+        let req = *self.list.at(w.req);
+        if req.found {
             // Durable by itself only if every record needed to find it is durable already.
             let (from, to) = p.g.blocks_of(w);
             // After a failed round either of two records may be the durable one.
-            fua = !p.g.failed
+            let found = !p.g.failed
                 && p.d.is_known(p.g, w.extent)
                 && p.g.space.map.all_valid(w.extent, from, to);
-            self.list.at(w.req).needs_round |= !fua;
+            self.list.at(w.req).needs_round |= !found;
+            fua = found && req.fua;
         }
         self.join_run(p.g, w, slot, (w.from, w.to), fua, &mut runs.home);
     }
@@ -127,6 +129,7 @@ impl Requests {
             slot: run.slot,
             start: run.start,
             len: run.len,
+            class: g.space.class_of(req.class, ExtentId(run.ext)),
         };
         let op = DeviceOp {
             id: OpId(0),
@@ -155,6 +158,7 @@ impl Requests {
             slot,
             start,
             len,
+            ..
         } = op.what
         else {
             return;

@@ -16,6 +16,8 @@ pub(super) struct CopyBits {
     dirty: Bits,
     recorded: Bits,
     blocks: usize,
+    /// Bits that are set in `dirty`.
+    dirty_blocks: u64,
 }
 
 impl CopyBits {
@@ -27,9 +29,15 @@ impl CopyBits {
         if self.blocks > 0 {
             let b = self.base(s);
             self.valid.fill(b, b + self.blocks, false);
-            self.dirty.fill(b, b + self.blocks, false);
+            self.fill_dirty(b, b + self.blocks, false);
             self.recorded.clear(s.0 as usize);
         }
+    }
+    /// Set or clear a range of dirty bits, and keep their number; true if that changed anything.
+    fn fill_dirty(&mut self, from: usize, to: usize, on: bool) -> bool {
+        let set = u64::from(count(&self.dirty, from, (to - from) as u32));
+        self.dirty_blocks = self.dirty_blocks - set + if on { (to - from) as u64 } else { 0 };
+        self.dirty.fill(from, to, on)
     }
     /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
@@ -48,6 +56,7 @@ impl ExtentMap {
                 dirty: Bits::new(n),
                 recorded: Bits::new(self.owner.len()),
                 blocks: self.blocks,
+                dirty_blocks: 0,
             };
         }
         self.add_copy(e, s);
@@ -112,10 +121,7 @@ impl ExtentMap {
     pub fn copy_dirty(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
         let b = self.copy_base(e);
         self.copy_validate(e, from, to);
-        let changed = self
-            .bits
-            .dirty
-            .fill(b + from as usize, b + to as usize, true);
+        let changed = (self.bits).fill_dirty(b + from as usize, b + to as usize, true);
         self.set_dirty(e, true);
         changed
     }
@@ -124,7 +130,7 @@ impl ExtentMap {
         let b = self.copy_base(e);
         let (a, z) = (b + from as usize, b + to as usize);
         self.bits.valid.fill(a, z, false);
-        let changed = self.bits.dirty.fill(a, z, false);
+        let changed = self.bits.fill_dirty(a, z, false);
         self.renew_dirty(e);
         changed
     }
@@ -145,9 +151,7 @@ impl ExtentMap {
     /// Blocks were written home, durably: valid there, and no longer dirty.
     pub fn copy_cleaned(&mut self, e: ExtentId, from: u32, to: u32) {
         let b = self.copy_base(e);
-        self.bits
-            .dirty
-            .fill(b + from as usize, b + to as usize, false);
+        (self.bits).fill_dirty(b + from as usize, b + to as usize, false);
         self.renew_dirty(e);
         self.validate(e, from, to);
     }
@@ -167,6 +171,10 @@ impl ExtentMap {
             return 0;
         }
         count(&self.bits.dirty, self.copy_base(e), self.blocks as u32)
+    }
+    /// Dirty blocks of all copies.
+    pub fn all_dirty_blocks(&self) -> u64 {
+        self.bits.dirty_blocks
     }
     /// Blocks of an extent that its copy holds; 0 without one.
     pub fn copied_blocks(&self, e: ExtentId) -> u32 {
@@ -245,6 +253,7 @@ mod tests {
         );
         m.copy_validate(e, 0, 2);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (6, 4));
+        assert_eq!(m.all_dirty_blocks(), 4);
         // Doubt takes the clean ones only.
         m.copy_doubt(e, 0, 16);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (4, 4));
@@ -252,11 +261,13 @@ mod tests {
         m.copy_cleaned(e, 4, 6);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (4, 2));
         assert_eq!((m.run(e, 4, 16), m.dirty()), ((2, true), 1));
+        assert_eq!(m.all_dirty_blocks(), 2);
         assert!(!m.any_dirty(e, 0, 6) && m.any_dirty(e, 0, 7) && m.all_dirty(e, 6, 8));
         assert!(m.copy_forget(e, 0, 16) && !m.is_dirty(e));
+        assert!(m.copy_dirty(e, 1, 3));
         m.set_recorded(Slot(2), true);
         m.drop_copy(e);
-        assert_eq!((m.copied(), m.dirty()), (0, 0));
+        assert_eq!((m.copied(), m.dirty(), m.all_dirty_blocks()), (0, 0, 0));
         // The next copy in that slot starts empty.
         m.add_empty_copy(e, Slot(2));
         assert!(m.copy_is_empty(e) && !m.is_recorded(Slot(2)));

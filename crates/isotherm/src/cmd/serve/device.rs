@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use isotherm_control::live::End;
 use isotherm_live::block_file::{self, Mount};
 use isotherm_live::front_end::{Can, FrontEnd, Kind, Way};
 use isotherm_live::loop_device::{self, LoopDevice};
 use serde_json::{Value, json};
 
-use super::ending::End;
 use crate::args::ServeArgs;
 use crate::cmd::assemble::missing_members;
 use crate::{Failure, notify, place};
@@ -150,11 +150,11 @@ fn dead(e: &std::io::Error) -> bool {
 pub(super) fn clear_stale(file: &Path) {
     for device in loop_device::showing(file) {
         match loop_device::release(&device) {
-            Ok(()) => eprintln!(
-                "isotherm: {}: was left behind by a server that was killed: released; what is mounted from it must be unmounted",
+            Ok(()) => tracing::warn!(
+                "{}: was left behind by a server that was killed: released; what is mounted from it must be unmounted",
                 device.display()
             ),
-            Err(e) => eprintln!("isotherm: {}: cannot be released: {e}", device.display()),
+            Err(e) => tracing::error!("{}: cannot be released: {e}", device.display()),
         }
     }
 }
@@ -268,8 +268,8 @@ pub(super) fn wait_for_members(args: &ServeArgs, ended: &Receiver<End>) -> Resul
         if missing != said {
             let words: Vec<String> = missing.iter().map(|p| p.display().to_string()).collect();
             let words = words.join(", ");
-            eprintln!(
-                "isotherm: waiting up to {} s for members that are not there: {words}",
+            tracing::info!(
+                "waiting up to {} s for members that are not there: {words}",
                 args.wait
             );
             notify::tell(&format!("STATUS=waiting for members: {words}"));

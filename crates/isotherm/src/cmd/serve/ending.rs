@@ -13,24 +13,15 @@ use isotherm_core::RequestOp;
 use isotherm_live::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::fronts::Fronts;
+use isotherm_control::fronts::Fronts;
+use isotherm_control::live::{Asker, End};
+
 use crate::Failure;
 
 /// How often the main thread looks whether the engine's thread is still there.
 const WATCH: Duration = Duration::from_millis(500);
 /// How often it looks whether users have gone.
 const USERS: Duration = Duration::from_millis(100);
-
-/// Who waits for the outcome of a stop.
-pub(super) type Asker = Sender<Result<(), String>>;
-
-/// Why serving ends.
-pub(super) enum End {
-    /// The name of the signal.
-    Signal(&'static str),
-    /// Somebody waits for the outcome.
-    Asked(Asker),
-}
 
 /// SIGHUP only if whoever started us did not have it ignored, as `nohup` does.
 pub(super) fn watch_signals(ends: Sender<End>) -> Result<(), Failure> {
@@ -67,8 +58,13 @@ fn say_failure(server: &Server, said: &mut bool) {
     *said = true;
     crate::notify::tell(&format!("STATUS=FAILED: {failure}: writes are refused"));
     let at = failure.at.duration_since(std::time::UNIX_EPOCH);
-    eprintln!(
-        "isotherm: volume failed: {failure} (at {} s since 1970): writes and flushes are refused from now on, reads go on; stop it, check the devices, serve again",
+    let member = failure.member.as_ref();
+    tracing::error!(
+        reason = failure.reason.as_str(),
+        member = member.map(|m| m.0),
+        path = member.map(|m| tracing::field::display(m.1.display())),
+        errno = failure.errno,
+        "volume failed: {failure} (at {} s since 1970): writes and flushes are refused from now on, reads go on; stop it, check the devices, serve again",
         at.unwrap_or_default().as_secs()
     );
 }
@@ -136,16 +132,17 @@ fn drain(
         let users = users.join(", ");
         if !told {
             let seconds = patience.as_secs();
-            eprintln!(
-                "isotherm: {signal}: no new clients; waiting up to {seconds} s for the users to go ({users}); a second signal ends at once"
+            tracing::info!(
+                signal,
+                "{signal}: no new clients; waiting up to {seconds} s for the users to go ({users}); a second signal ends at once"
             );
         }
         told = true;
         let left = deadline.saturating_duration_since(Instant::now());
         match ended.recv_timeout(left.min(USERS)) {
             Ok(End::Signal(name)) => {
-                eprintln!(
-                    "isotherm: {name}: ending at once ({users}): its users get errors from now on"
+                tracing::warn!(
+                    "{name}: ending at once ({users}): its users get errors from now on"
                 );
                 // Unless the devices hang, what was written before the signal is durable already.
                 drop(flushed);
@@ -153,16 +150,17 @@ fn drain(
             }
             Ok(End::Asked(asker)) => askers.push(asker),
             Err(_) if left.is_zero() => {
-                eprintln!(
-                    "isotherm: {users} after the time to stop; ending all the same: its users get errors from now on"
+                tracing::warn!(
+                    "{users} after the time to stop; ending all the same: its users get errors from now on"
                 );
                 return Ok(askers);
             }
             Err(_) => {}
         }
         if let Ok(Err(e)) = flushed.try_recv() {
-            eprintln!(
-                "isotherm: {signal}: the flush failed ({e:?}): what was written since the last good flush may be lost"
+            tracing::error!(
+                signal,
+                "{signal}: the flush failed ({e:?}): what was written since the last good flush may be lost"
             );
         }
         died(server)?;

@@ -1,17 +1,15 @@
-//! Which front ends are wanted, and those that are at work.
+//! Which front ends are wanted. Those that are at work: `isotherm_control::fronts`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use isotherm_live::front_end::{FrontEnd, Kind};
+use isotherm_live::front_end::Kind;
 use isotherm_live::iscsi::chap::Secrets;
 use isotherm_live::nbd::server::{Address, Config};
 use isotherm_live::nbd::tls::Tls;
 use isotherm_live::{VolumeConfig, block_file, iscsi, nbd, ublk};
-use serde_json::{Value, json};
 
 use super::device;
 use crate::Failure;
 use crate::args::ServeArgs;
+use crate::control::beside;
 
 /// What can be told to be wrong before a volume is opened.
 ///
@@ -94,6 +92,7 @@ pub(super) fn kinds(
             target: args.iscsi_name.clone(),
             secrets: secrets(args)?,
             allow_remote: args.iscsi_allow_remote,
+            reservations: beside(&args.volume, ".reservations"),
         }));
     }
     if args.ublk {
@@ -104,100 +103,4 @@ pub(super) fn kinds(
         }));
     }
     Ok(kinds)
-}
-
-/// Front ends of a volume.
-pub(super) struct Shown {
-    /// What is wanted; once all have started, `all` says it better.
-    wanted: Vec<String>,
-    all: Vec<Box<dyn FrontEnd>>,
-}
-
-/// The same for whoever serves and whoever is asked.
-#[derive(Clone)]
-pub(super) struct Fronts(Arc<Mutex<Shown>>);
-
-impl Fronts {
-    /// None yet, of these.
-    pub(super) fn new(wanted: Vec<String>) -> Fronts {
-        let all = Vec::new();
-        Fronts(Arc::new(Mutex::new(Shown { wanted, all })))
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Shown> {
-        // Lists of whole things.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// No request comes after this. Who is still there gets errors.
-    pub(super) fn end(&self) {
-        let all = std::mem::take(&mut self.lock().all);
-        all.into_iter().for_each(FrontEnd::stop);
-    }
-}
-
-/// See [`Fronts::ended_with`].
-pub(super) struct Ended(Fronts);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.end();
-    }
-}
-
-impl Fronts {
-    /// Ends them when it is dropped.
-    pub(super) fn ended_with(&self) -> Ended {
-        Ended(self.clone())
-    }
-}
-
-impl Shown {
-    pub(super) fn add(&mut self, front: Box<dyn FrontEnd>) {
-        self.all.push(front);
-    }
-
-    pub(super) fn refuse_new(&mut self) {
-        self.all.iter_mut().for_each(|f| f.refuse_new());
-    }
-
-    /// Who still uses the volume, in words; empty when nobody does.
-    pub(super) fn users(&mut self) -> Vec<String> {
-        self.all.iter_mut().filter_map(|f| f.users()).collect()
-    }
-
-    /// Takes away what can be without taking it from somebody.
-    ///
-    /// # Errors
-    /// Who has it open; nothing more is taken away then.
-    pub(super) fn leave(&mut self) -> Result<(), String> {
-        self.all.iter_mut().try_for_each(|f| f.leave())
-    }
-
-    /// Their names.
-    pub(super) fn names(&self) -> Vec<String> {
-        let names: Vec<String> = self.all.iter().flat_map(|f| f.names()).collect();
-        if names.len() < self.wanted.len() {
-            return self.wanted.clone();
-        }
-        names
-    }
-
-    /// What each can, and its counts.
-    pub(super) fn figures(&self) -> Value {
-        let one = |f: &dyn FrontEnd| {
-            let can = f.can();
-            let counts: serde_json::Map<String, Value> = (f.figures().into_iter())
-                .map(|(name, n)| (name.to_owned(), json!(n)))
-                .collect();
-            json!({
-                "names": f.names(), "counts": counts,
-                "can": {
-                    "fua": can.fua, "discard": can.discard, "write_zeroes": can.write_zeroes,
-                    "classes": can.classes, "resize": can.resize,
-                },
-            })
-        };
-        self.all.iter().map(|f| one(f.as_ref())).collect()
-    }
 }

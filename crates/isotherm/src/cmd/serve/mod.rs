@@ -3,11 +3,12 @@
 mod device;
 mod ending;
 mod fronts;
-mod live;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use isotherm_control::fronts::Fronts;
+use isotherm_control::live::Live;
 use isotherm_live::classes::Keeper;
 use isotherm_live::config::parse_uuid;
 use isotherm_live::front_end::Way;
@@ -20,8 +21,7 @@ use crate::events_file::EventsFile;
 use crate::place::Registered;
 use crate::tap::Tap;
 use crate::{Failure, notify};
-use fronts::Fronts;
-use live::Live;
+use isotherm_control::classes_kept;
 
 /// Serve until stopped.
 ///
@@ -75,14 +75,20 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         read_only: args.read_only,
         missing,
         recovery,
+        limits: crate::figures::Limits::of(&config),
         ends: Mutex::new(ends),
         device: shown,
     });
     let keeper = classes(args, &config, &server)?;
+    let kept = classes_kept::file(&service.file);
     let socket = crate::place::socket_to_listen(&args.volume)
         .map_err(|e| Failure::file(&args.volume, "make the directory of its socket", &e))?;
     let control = Control::start(&socket, service.clone())?;
     let metrics = start_metrics(args, &service)?;
+    let own = Arc::new(crate::view::View::new(crate::view::Own(Arc::clone(
+        &service,
+    ))));
+    let web = crate::view::start(args.web.as_ref(), &args.web_view, own)?;
     let way = Way {
         engine: server.handle(),
         port: tap.clone(),
@@ -98,7 +104,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         fronts.lock().add(started);
     }
     for note in &notes {
-        eprintln!("isotherm: {note}");
+        tracing::warn!("{note}");
     }
     let registered = Registered::new(&args.volume);
     let watch = notify::Watch::start(server.handle());
@@ -106,10 +112,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let patience = Duration::from_secs(args.stop_timeout);
     let waiting = ending::wait(&ended, &server, &fronts, patience)?;
     notify::tell("STOPPING=1\nSTATUS=writing everything down");
-    drop((keeper, metrics, registered));
+    drop((keeper, metrics, web, registered));
     // Front ends first, so that nothing new comes; then what was handed over is served and written down.
     fronts.end();
     tap.end();
+    if !args.read_only {
+        classes_kept::save(&server.handle(), &config, &kept);
+    }
     let stopped = server.stop().map_err(|e| e.to_string());
     if let Some(events) = events {
         events.finish();
@@ -151,6 +160,8 @@ fn classes(args: &ServeArgs, config: &VolumeConfig, server: &Server) -> Result<K
         crate::classes::switch(&server.handle(), source, false)
             .map_err(|e| Failure::failed(format!("{}: classes_off: {e}", args.volume.display())))?;
     }
+    let description = isotherm_live::volume::description(&args.volume);
+    classes_kept::load(&server.handle(), config, &classes_kept::file(&description));
     Keeper::start(server.handle())
         .map_err(|e| Failure::failed(format!("no thread for classes: {e}")))
 }
@@ -173,12 +184,15 @@ fn say(line: &str) {
 
 fn report(volume: &Volume) {
     for note in volume.notes() {
-        eprintln!("isotherm: {note}");
+        tracing::warn!("{note}");
     }
     let r = volume.report();
     if !r.was_clean {
-        eprintln!(
-            "isotherm: recovered: checkpoint {} with {} records, {} journal blocks with {} records, {} from the mirror; {} extents mapped",
+        tracing::info!(
+            checkpoint = r.checkpoint,
+            records = r.journal_records,
+            mapped = r.mapped,
+            "recovered: checkpoint {} with {} records, {} journal blocks with {} records, {} from the mirror; {} extents mapped",
             r.checkpoint,
             r.checkpoint_records,
             r.journal_blocks,
@@ -188,12 +202,10 @@ fn report(volume: &Volume) {
         );
     }
     for note in &r.notes {
-        eprintln!("isotherm: {note}");
+        tracing::warn!("{note}");
     }
     if r.incomplete {
-        eprintln!(
-            "isotherm: the map may lack extents: what it lacks reads as an error, not as zeros"
-        );
+        tracing::warn!("the map may lack extents: what it lacks reads as an error, not as zeros");
     }
 }
 
@@ -205,7 +217,7 @@ fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
     }
     let words = lost.words();
     if accept {
-        eprintln!("isotherm: {words}");
+        tracing::warn!("{words}");
         return Ok(());
     }
     Err(Failure::failed(format!(
@@ -232,6 +244,10 @@ fn start_metrics(
     };
     let service = Arc::clone(service);
     let server = crate::metrics::start(address, move || service.snapshot())?;
-    eprintln!("isotherm: metrics at {}", server.address());
+    tracing::info!(
+        address = server.address(),
+        "metrics at {}",
+        server.address()
+    );
     Ok(Some(server))
 }

@@ -6,6 +6,7 @@ use super::{
     Close, Command, Connection, Errno, Event, Export, MAX_PAYLOAD, MAX_SKIPPED_PAYLOAD, Request,
     State,
 };
+use crate::mutants::{LiveMutant, broken};
 
 const REQUEST_BYTES: usize = 28;
 /// Runs in one BLOCK_STATUS reply: 8 KiB of descriptors. A client asks again from where they end.
@@ -114,7 +115,7 @@ impl Connection {
                     );
                 }
                 let ticket = self.ticket(header.cookie, kind, header.offset, 0);
-                if header.kind == c::WRITE && header.len != 0 {
+                if header.kind == c::WRITE && header.len != 0 && !broken(LiveMutant::ForgetSkip) {
                     self.state = State::SkipPayload {
                         left: header.len,
                         ticket,
@@ -163,7 +164,7 @@ impl Connection {
             command,
             Command::Write | Command::Trim | Command::WriteZeroes { .. }
         );
-        if writes && self.export.read_only {
+        if writes && self.export.read_only && !broken(LiveMutant::WriteReadOnlyNbd) {
             return Err(Errno::Perm);
         }
         match command {

@@ -1,0 +1,80 @@
+#!/bin/sh
+# What it costs to be watched: random reads and writes of a volume that nobody watches, beside those of one whose metrics are
+# scraped every second and that a page of the web view is open on (its stream of events, its map every three seconds, its
+# moves every two).
+#
+#   bench/watched/run.sh [SECONDS] [ROUNDS]
+#
+# Two volumes of the same shape on tmpfs, everything on the fast tier, over NBD, fio at depth 8; they take turns within a
+# round, and who is first changes. Prints each round, then the median of the ratios watched / alone. The bar is 0.99.
+set -eu
+seconds=${1:-3}
+rounds=${2:-9}
+here=$(cd "$(dirname "$0")/../.." && pwd)
+program=${ISOTHERM:-${CARGO_TARGET_DIR:-$here/target}/release/isotherm}
+[ -x "$program" ] || cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
+scratch=$(mktemp -d /dev/shm/watched.XXXXXX)
+web=$((20000 + $$ % 20000))
+
+cleanup() {
+    trap - EXIT INT TERM
+    # shellcheck disable=SC2086  # a list of processes
+    kill ${page:-} 2>/dev/null || true
+    for v in alone watched; do "$program" stop "$scratch/$v" >/dev/null 2>&1 || true; done
+    wait
+    rm -rf "$scratch"
+}
+trap cleanup EXIT INT TERM
+
+for v in alone watched; do
+    "$program" create "$scratch/$v" --fast "$scratch/$v.f:600M" --slow "$scratch/$v.s:1G" --extent 16K --policy greendm >/dev/null
+done
+"$program" serve "$scratch/alone" --nbd "unix:$scratch/alone.nbd" >"$scratch/alone.out" 2>&1 &
+"$program" serve "$scratch/watched" --nbd "unix:$scratch/watched.nbd" --metrics "unix:$scratch/metrics" --web "127.0.0.1:$web" \
+    >"$scratch/watched.out" 2>&1 &
+tries=0
+until grep -q ready "$scratch/alone.out" && grep -q ready "$scratch/watched.out"; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 300 ] || { echo "a server did not start:" >&2; cat "$scratch"/*.out >&2; exit 1; }
+    sleep 0.05
+done
+
+# A page, as far as the server sees it.
+{
+    curl -sN "http://127.0.0.1:$web/api/events?volume=$scratch/watched" >/dev/null &
+    stream=$!
+    trap 'kill $stream; exit' TERM
+    n=0
+    while :; do
+        curl -s --unix-socket "$scratch/metrics" http://x/metrics >/dev/null
+        [ $((n % 2)) -ne 0 ] || curl -s "http://127.0.0.1:$web/api/moves?volume=$scratch/watched" >/dev/null
+        [ $((n % 3)) -ne 0 ] || curl -s "http://127.0.0.1:$web/api/map?volume=$scratch/watched&from=0&to=131072&bins=131072" >/dev/null
+        n=$((n + 1))
+        sleep 1
+    done
+} &
+page=$!
+
+run() { # volume, direction, more options
+    v=$1 direction=$2
+    shift 2
+    fio --name=t --ioengine=nbd --uri="nbd+unix:///?socket=$scratch/$v.nbd" --iodepth=8 --rw="$direction" --size=500M \
+        --norandommap --output-format=terse --terse-version=3 "$@" |
+        awk -F';' 'NF > 50 { print ($8 > 0 ? $8 : 0) + ($49 > 0 ? $49 : 0) }'
+}
+for v in alone watched; do run "$v" write --bs=1M >/dev/null; done
+echo "machine: $(nproc) processors, $(uname -r); fio randrw 4k, depth 8, ${seconds} s a run"
+echo "round alone/s watched/s ratio"
+round=1
+while [ "$round" -le "$rounds" ]; do
+    order="alone watched"
+    [ $((round % 2)) -eq 0 ] || order="watched alone"
+    for v in $order; do
+        n=$(run "$v" randrw --bs=4k --time_based --runtime="$seconds")
+        eval "$v=$n"
+    done
+    # shellcheck disable=SC2154  # set above
+    echo "$round $alone $watched" | awk '{ printf "%d %.0f %.0f %.4f\n", $1, $2, $3, $3 / $2 }'
+    round=$((round + 1))
+done | tee "$scratch/rounds"
+awk '{ print $4 }' "$scratch/rounds" | sort -n | awk '{ r[NR] = $1 } END { printf "median ratio %.4f (lowest %.4f, highest %.4f)\n", r[int((NR + 1) / 2)], r[1], r[NR] }'

@@ -1,0 +1,105 @@
+//! Whether anything changed on a mounted file system (fanotify): a walk over a million files is not repeated for nothing.
+
+use std::ffi::CString;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Written and closed, made, removed, moved, given other attributes.
+const KINDS: u64 = libc::FAN_CLOSE_WRITE
+    | libc::FAN_CREATE
+    | libc::FAN_DELETE
+    | libc::FAN_MOVED_FROM
+    | libc::FAN_MOVED_TO
+    | libc::FAN_ATTRIB
+    | libc::FAN_ONDIR;
+
+/// Told by the kernel of changes on one file system. Which files they were is not looked at.
+#[derive(Debug)]
+pub struct Changes(std::fs::File);
+
+impl Changes {
+    /// Of the file system mounted there.
+    ///
+    /// # Errors
+    /// Not root, or a kernel before 5.1.
+    pub fn of(mountpoint: &Path) -> io::Result<Changes> {
+        let flags =
+            libc::FAN_CLASS_NOTIF | libc::FAN_REPORT_FID | libc::FAN_NONBLOCK | libc::FAN_CLOEXEC;
+        let mode = (libc::O_RDONLY | libc::O_LARGEFILE) as u32;
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::fanotify_init(flags, mode) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let file = unsafe { std::fs::File::from_raw_fd(fd) };
+        let path = CString::new(mountpoint.as_os_str().as_bytes())?;
+        let mark = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+        // SAFETY: `path` is a string with its end, and lives as long as the call.
+        let marked = unsafe { libc::fanotify_mark(fd, mark, KINDS, libc::AT_FDCWD, path.as_ptr()) };
+        if marked != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Changes(file))
+    }
+
+    /// Waits for `time`; has anything changed since it was asked last?
+    ///
+    /// # Errors
+    /// The kernel takes the watch back.
+    pub fn wait(&mut self, time: Duration) -> io::Result<bool> {
+        let until = Instant::now() + time;
+        let mut any = false;
+        let mut buf = vec![0; 64 << 10];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut ask = libc::pollfd {
+                fd: self.0.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            let ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
+            // SAFETY: one `pollfd`, ours.
+            let ready = unsafe { libc::poll(&raw mut ask, 1, ms) };
+            match ready {
+                0 if left.as_millis() <= i32::MAX as u128 => return Ok(any),
+                0 => {}
+                1.. => match self.0.read(&mut buf) {
+                    Ok(n) => {
+                        any |= n > 0;
+                        // What comes in bursts is taken in bursts.
+                        std::thread::sleep(Duration::from_millis(100).min(left));
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(e) => return Err(e),
+                },
+                _ => {
+                    let e = io::Error::last_os_error();
+                    if e.kind() != io::ErrorKind::Interrupted {
+                        return Err(e);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_seen_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut changes = match Changes::of(dir.path()) {
+            Ok(changes) => changes,
+            Err(e) => return println!("skipped: no fanotify here: {e}"),
+        };
+        std::fs::write(dir.path().join("new"), [1]).unwrap();
+        assert!(changes.wait(Duration::from_millis(20)).unwrap());
+        assert!(Changes::of(Path::new("/nowhere/at/all")).is_err());
+    }
+}

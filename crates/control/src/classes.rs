@@ -1,0 +1,329 @@
+//! What a served volume holds, by class: `classes show`, and what `stats` and `status` say of it.
+
+use isotherm_classify::{ClassMap, Counts, Source, classes};
+use isotherm_core::policy::priority;
+use isotherm_core::qos::Standing;
+use isotherm_core::stats::{CLASSES, ClassCounters, TierWork};
+use isotherm_core::{Engine, Nanos, Slot, TierId, World};
+use isotherm_live::Handle;
+use isotherm_models::cost::Used;
+use isotherm_words::qos;
+use serde_json::{Map, Value, json};
+
+/// Slots of the fastest tier looked at in one visit to the engine's thread.
+const SLICE: u32 = 2048;
+
+/// Bytes by class.
+pub type Bytes = [u64; CLASSES];
+
+fn gone() -> String {
+    "the volume is closing".to_owned()
+}
+
+/// [`contents`] where that is quick, for figures that are asked for often: a large tier is looked at by `classes show` alone.
+///
+/// # Errors
+/// The volume is closing.
+pub fn quick_contents(handle: &Handle) -> Result<Option<Bytes>, String> {
+    const SLOTS_MAX: usize = 1 << 18;
+    let slots = handle.call(|e, _| e.space().geo.tier_slots(TierId(0)).len());
+    if slots.ok_or_else(gone)? > SLOTS_MAX {
+        return Ok(None);
+    }
+    contents(handle).map(|c| Some(c.0))
+}
+
+/// What the fastest tier holds, by class: valid blocks of copies and homes there.
+///
+/// # Errors
+/// The volume is closing.
+pub fn contents(handle: &Handle) -> Result<(Bytes, u64), String> {
+    let mut bytes = [0; CLASSES];
+    let mut mixed = 0;
+    let slots = handle
+        .call(|e, _| e.space().geo.tier_slots(TierId(0)))
+        .ok_or_else(gone)?;
+    let mut at = slots.start;
+    while at < slots.end {
+        let to = slots.end.min(at + SLICE);
+        let map = handle.classes().map().clone();
+        let part = handle
+            .call(move |e, _| slice(e, &map, at, to))
+            .ok_or_else(gone)?;
+        for (sum, n) in bytes.iter_mut().zip(part.0) {
+            *sum += n;
+        }
+        mixed += part.1;
+        at = to;
+    }
+    Ok((bytes, mixed))
+}
+
+/// The same of some slots, and how many of their extents hold several classes.
+fn slice(engine: &Engine, map: &ClassMap, from: u32, to: u32) -> (Bytes, u64) {
+    let space = engine.space();
+    let (shift, block_shift) = (space.geo.extent_shift, space.geo.block_shift);
+    let blocks = space.geo.blocks_per_extent();
+    let mut bytes = [0; CLASSES];
+    let mut mixed = 0;
+    for s in from..to {
+        let Some(e) = space.map.owner(Slot(s)) else {
+            continue;
+        };
+        let is_copy = space.map.copy(e) == Some(Slot(s));
+        let start = u64::from(e.0) << shift;
+        mixed += u64::from(map.of(start, 1 << shift).mixed);
+        let mut b = 0;
+        while b < blocks {
+            let (n, valid) = if is_copy {
+                space.map.copy_run(e, b, blocks)
+            } else {
+                space.map.run(e, b, blocks)
+            };
+            if valid {
+                let first = start + (u64::from(b) << block_shift);
+                add(
+                    map,
+                    first,
+                    first + (u64::from(n) << block_shift),
+                    &mut bytes,
+                );
+            }
+            b += n;
+        }
+    }
+    (bytes, mixed)
+}
+
+fn add(map: &ClassMap, from: u64, to: u64, bytes: &mut Bytes) {
+    let mut at = from;
+    while at < to {
+        let (mark, n) = map.run(at >> 12, (to - at).div_ceil(4096));
+        let end = to.min(((at >> 12) + n) << 12);
+        bytes[usize::from(mark.class())] += end - at;
+        at = end;
+    }
+}
+
+/// Bytes of the volume by class.
+fn registered(map: &ClassMap) -> Bytes {
+    let mut bytes = [0; CLASSES];
+    add(map, 0, map.blocks() << 12, &mut bytes);
+    bytes
+}
+
+/// Counters by class, those of `sim --json` by the same names; classes without any are left out.
+pub fn by_class(counters: &[ClassCounters], fast: Option<&Bytes>) -> Map<String, Value> {
+    let mut all = Map::new();
+    for (i, c) in counters.iter().enumerate() {
+        let fast_bytes = fast.map(|f| f[i]);
+        let moves = c.promotions + c.demotions + c.fetches + c.evictions + c.writebacks;
+        if c.requests + c.accesses + moves + fast_bytes.unwrap_or(0) == 0 {
+            continue;
+        }
+        let ratio = (c.accesses > 0).then(|| c.fast_hits as f64 / c.accesses as f64);
+        let latency = |f: fn(&isotherm_core::stats::Histogram) -> f64| c.latency.as_deref().map(f);
+        all.insert(
+            i.to_string(),
+            with(
+                &used(c.work.as_deref()),
+                json!({
+                    "name": classes::name(i as u8), "priority": priority(i as u8),
+                    "accesses": c.accesses, "fast_hits": c.fast_hits, "fast_hit_ratio": ratio,
+                    "requests": c.requests, "bytes": c.bytes_read + c.bytes_written,
+                    "bytes_read": c.bytes_read, "bytes_written": c.bytes_written,
+                    "latency_mean_s": latency(|h| h.mean().as_secs_f64()),
+                    "latency_p95_s": latency(|h| h.quantile(0.95).as_secs_f64()),
+                    "promotions": c.promotions, "demotions": c.demotions, "fetches": c.fetches,
+                    "evictions": c.evictions, "writebacks": c.writebacks, "fast_bytes": fast_bytes,
+                }),
+            ),
+        );
+    }
+    all
+}
+
+fn with(more: &Value, mut row: Value) -> Value {
+    for (k, v) in more.as_object().into_iter().flatten() {
+        row[k.as_str()] = v.clone();
+    }
+    row
+}
+
+/// What devices did for a class, moves included, by the names of `sim --json`; null where data sheets do not say it.
+pub fn used(work: Option<&TierWork>) -> Value {
+    let none = TierWork::default();
+    let u = Used::of(work.unwrap_or(&none));
+    json!({
+        "device_time_s": u.device_time_s, "fast_read_bytes": u.fast_read_bytes,
+        "fast_write_bytes": u.fast_write_bytes, "slow_read_bytes": u.slow_read_bytes,
+        "slow_write_bytes": u.slow_write_bytes, "energy_j": u.energy_j, "wear_usd": u.wear_usd, "cost_usd": u.cost_usd,
+    })
+}
+
+/// What classes are promised and how that is kept; empty where nothing is promised.
+pub fn promised(engine: &Engine, now: Nanos) -> Vec<Value> {
+    let row = |s: Standing| {
+        let rest = s.row.classes == 0;
+        json!({
+            "row": (!rest).then(|| qos::text(&s.row)),
+            "classes": if rest { "rest".to_owned() } else { qos::class_text(s.row.classes) },
+            "floor_bytes_per_s": s.row.floor, "ceiling_bytes_per_s": s.row.ceiling,
+            "latency_s": s.row.latency.map(Nanos::as_secs_f64), "share": s.row.share,
+            "bytes": s.bytes, "bytes_per_s": s.bytes_per_s, "held": s.held, "in_flight": s.in_flight,
+            "waited_requests": s.waited, "waited_s": s.waited_time.as_secs_f64(),
+            "floor_held": s.floor_held, "latency_held": s.latency_held,
+            "windows": s.judged, "windows_missed": s.missed,
+        })
+    };
+    engine.standing(now).into_iter().map(row).collect()
+}
+
+/// Who said what requests are, how often.
+pub fn sources(handle: &Handle, counts: &Counts, front_end: bool) -> Value {
+    let layers = handle.classes().layers();
+    let mut all =
+        vec![json!({"source": "front-end", "on": front_end, "requests": counts.front_end})];
+    all.extend(Source::ALL.map(|s| {
+        json!({"source": s.name(), "on": layers.is_on(s), "requests": counts.sources[s.index()]})
+    }));
+    json!({"sources": all, "unclassified_requests": counts.unknown, "mixed_requests": counts.mixed})
+}
+
+/// Everything about classes.
+///
+/// # Errors
+/// The volume is closing.
+pub fn show(handle: &Handle) -> Result<Value, String> {
+    let (fast, mixed_extents) = contents(handle)?;
+    let (counters, counts, front_end, rows, qos) = handle
+        .call(|e, w| {
+            let c = w.classifier();
+            let counts = c
+                .as_ref()
+                .map(|c| (c.counts, c.front_end()))
+                .unwrap_or_default();
+            let rows = e.names().into_iter().filter(|n| n.0 == "class");
+            let rows: Vec<String> = rows.map(|n| n.1).collect();
+            let qos = promised(e, w.now());
+            (e.counters().classes.clone(), counts.0, counts.1, rows, qos)
+        })
+        .ok_or_else(gone)?;
+    let map = handle.classes().map();
+    let volume = registered(map);
+    let mut by_class = by_class(&counters, Some(&fast));
+    for (i, n) in volume.iter().enumerate().filter(|(_, n)| **n > 0) {
+        let row = by_class.entry(i.to_string()).or_insert_with(|| {
+            json!({"name": classes::name(i as u8), "priority": priority(i as u8), "fast_bytes": fast[i]})
+        });
+        row["volume_bytes"] = json!(n);
+    }
+    let mut answer = sources(handle, &counts, front_end);
+    let (looks, trouble, found) = handle.classes().file_systems();
+    let memory = handle.classes().memory();
+    let gib = (map.blocks() << 12) as f64 / f64::from(1 << 30);
+    answer["rows"] = json!(rows);
+    answer["qos"] = qos.into();
+    answer["mixed_fast_extents"] = json!(mixed_extents);
+    answer["memory_bytes"] = json!(memory);
+    answer["memory_bytes_per_gib"] = json!(memory as f64 / gib.max(1e-9));
+    answer["layout"] = json!({
+        "full_looks": looks.full, "refreshes": looks.refreshes, "ranges": looks.ranges,
+        "failed": looks.failed, "trouble": trouble,
+        "file_systems": found.iter().map(|(kind, start, bytes, block)| {
+            json!({"kind": kind, "offset": start, "bytes": bytes, "block_bytes": block})
+        }).collect::<Vec<_>>(),
+    });
+    // Numbers in order, as people read them.
+    let mut rows: Vec<_> = by_class.into_iter().collect();
+    rows.sort_by_key(|r| r.0.parse::<u8>().unwrap_or(u8::MAX));
+    answer["by_class"] = Value::Object(rows.into_iter().collect());
+    Ok(answer)
+}
+
+/// A source says what ranges are.
+///
+/// # Errors
+/// No such source, a class above 63, a range beyond the volume; nothing is changed then.
+pub fn say(
+    handle: &Handle,
+    source: &str,
+    anew: bool,
+    ranges: &[(u64, u64, u8)],
+) -> Result<Value, String> {
+    let source = Source::parse(source)
+        .filter(|s| *s != Source::Layout)
+        .ok_or_else(|| format!("source `{source}`: use ranges, database or files"))?;
+    let bytes = handle.classes().layers().bytes();
+    for &(from, n, class) in ranges {
+        if class > classes::CLASS_MAX {
+            return Err(format!("class {class}: use 0 to {}", classes::CLASS_MAX));
+        }
+        if from.checked_add(n).is_none_or(|end| end > bytes) {
+            return Err(format!(
+                "{n} bytes from {from} lie beyond the volume, which has {bytes} bytes"
+            ));
+        }
+    }
+    let mut layers = handle.classes().layers();
+    if anew {
+        layers.clear(source, 0, 12);
+    }
+    for &(from, n, class) in ranges.iter().filter(|r| r.1 > 0) {
+        layers.say(source, from >> 12, (from + n).div_ceil(4096), class);
+    }
+    drop(layers);
+    if handle.classes().settle(handle) {
+        Ok(json!({"source": source.name(), "ranges": ranges.len()}))
+    } else {
+        Err(gone())
+    }
+}
+
+/// Ranges in one answer: a line of the control socket holds them.
+const RANGES: usize = 16_384;
+
+/// Ranges of one class from a byte on, and where to go on.
+pub fn ranges(handle: &Handle, from: u64) -> Value {
+    let map = handle.classes().map();
+    let mut all: Vec<(u64, u64, u8)> = Vec::new();
+    let mut at = from >> 12;
+    while at < map.blocks() {
+        let (mark, n) = map.run(at, map.blocks() - at);
+        let (offset, bytes, class) = (at << 12, n << 12, mark.class());
+        let full = all.len() == RANGES;
+        match all.last_mut() {
+            Some(last) if last.2 == class && last.0 + last.1 == offset => last.1 += bytes,
+            _ if class == 0 => {}
+            _ if full => break,
+            _ => all.push((offset, bytes, class)),
+        }
+        at += n;
+    }
+    let next = (at < map.blocks()).then_some(at << 12);
+    json!({"ranges": all, "next": next})
+}
+
+/// Asks a source from now on, or does not.
+///
+/// # Errors
+/// No such source, or the volume is closing.
+pub fn switch(handle: &Handle, source: &str, on: bool) -> Result<(), String> {
+    if source == "front-end" {
+        let set = handle.call(move |_, w| {
+            if let Some(c) = w.classifier() {
+                c.set_front_end(on);
+            }
+        });
+        return set.ok_or_else(gone);
+    }
+    let known = Source::parse(source).ok_or_else(|| {
+        format!("source `{source}`: there are front-end, ranges, database, files and layout")
+    })?;
+    handle.classes().layers().switch(known, on);
+    if handle.classes().settle(handle) {
+        Ok(())
+    } else {
+        Err(gone())
+    }
+}

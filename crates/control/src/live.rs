@@ -1,0 +1,455 @@
+//! What the control socket of a served volume reaches.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use isotherm_core::engine::is_knob;
+use isotherm_core::{MemberId, Nanos, World};
+use isotherm_live::recorder::Recording;
+use isotherm_live::{Handle, VolumeConfig};
+use isotherm_words::qos;
+use serde_json::{Value, json};
+
+use isotherm_words::policy_spec::param_words;
+
+use crate::entry::Entry;
+use crate::fronts::Fronts;
+use crate::metrics::{Latency, Snapshot};
+use crate::server::Service;
+use crate::settings::{describe, keep_value, with_param, with_words};
+use crate::tap::Tap;
+use crate::{ClassesAsk, Request, atlas, classes, figures};
+
+/// Who waits for the outcome of a stop.
+pub type Asker = Sender<Result<(), String>>;
+
+/// Why serving ends.
+pub enum End {
+    /// The name of the signal.
+    Signal(&'static str),
+    /// Somebody waits for the outcome.
+    Asked(Asker),
+}
+
+/// What the control socket reaches.
+pub struct Live {
+    /// The engine.
+    pub handle: Handle,
+    /// Every request passes here.
+    pub tap: Arc<Tap>,
+    /// Its path without an ending.
+    pub volume: PathBuf,
+    /// Its description.
+    pub file: PathBuf,
+    /// What the description says now.
+    pub config: Mutex<VolumeConfig>,
+    /// One change of settings at a time.
+    pub settings: Mutex<()>,
+    /// When serving began.
+    pub begun: Instant,
+    /// At work.
+    pub fronts: Fronts,
+    /// Only reads are served.
+    pub read_only: bool,
+    /// Members that are not there.
+    pub missing: Vec<u8>,
+    /// What opening found.
+    pub recovery: Value,
+    /// What the members may take in their lives.
+    pub limits: figures::Limits,
+    /// Whoever ends serving hears this.
+    pub ends: Mutex<Sender<End>>,
+    /// The block device, once there is one.
+    pub device: Arc<Mutex<Value>>,
+}
+
+impl Live {
+    /// What the description says now.
+    pub fn config(&self) -> VolumeConfig {
+        self.config
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Which members sleep, in their order.
+    fn asleep(&self) -> Result<Vec<bool>, String> {
+        self.on_engine(|e, _| {
+            let members = e.space().geo.members.len() as u8;
+            (0..members).map(|m| e.is_asleep(MemberId(m))).collect()
+        })
+    }
+
+    /// For a scrape.
+    pub fn snapshot(&self) -> Result<Snapshot, String> {
+        let latency = self.on_engine(|e, _| {
+            let c = e.counters();
+            [
+                ("read", &c.read_latency),
+                ("write", &c.write_latency),
+                ("flush", &c.flush_latency),
+            ]
+            .map(|(op, h)| Latency::of(op, h))
+            .to_vec()
+        })?;
+        Ok(Snapshot {
+            stats: self.answer(&Request::Stats)?,
+            degraded: !self.missing.is_empty(),
+            read_only: self.read_only,
+            asleep: self.asleep()?,
+            latency,
+        })
+    }
+
+    fn setting(&self) -> MutexGuard<'_, ()> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elapsed(&self) -> Nanos {
+        Nanos(self.begun.elapsed().as_nanos() as u64)
+    }
+
+    fn on_engine<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut isotherm_live::recorder::Driver, &mut isotherm_live::world::UringWorld) -> R
+        + Send
+        + 'static,
+    ) -> Result<R, String> {
+        self.handle
+            .call(f)
+            .ok_or_else(|| "the volume is closing".to_owned())
+    }
+
+    /// All figures; what the fastest tier holds by class only with `contents`, since that takes a walk over it.
+    fn stats(&self, contents: bool) -> Result<Value, String> {
+        let (config, elapsed) = (self.config(), self.elapsed());
+        let failure = figures::failure(&self.handle);
+        let mut stats = self.on_engine(move |e, w| figures::stats(e, w, &config, elapsed))?;
+        stats["failure"] = failure;
+        stats["wear_limit_bytes"] = json!(self.limits.written);
+        stats["front_ends"] = self.fronts.lock().figures();
+        let fast = if contents {
+            classes::quick_contents(&self.handle)?
+        } else {
+            None
+        };
+        let (counters, counts, front_end, own, qos) = self.on_engine(|e, w| {
+            let c = w.classifier();
+            let of = c
+                .as_ref()
+                .map(|c| (c.counts, c.front_end()))
+                .unwrap_or_default();
+            let c = e.counters();
+            let qos = classes::promised(e, w.now());
+            (c.classes.clone(), of.0, of.1, c.own_work, qos)
+        })?;
+        stats["by_class"] = Value::Object(classes::by_class(&counters, fast.as_ref()));
+        stats["own_work"] = classes::used(Some(&own));
+        stats["qos"] = qos.into();
+        stats["classes"] = classes::sources(&self.handle, &counts, front_end);
+        Ok(stats)
+    }
+
+    fn status(&self, contents: bool) -> Result<Value, String> {
+        let config = self.config();
+        let mut status = describe(&self.volume, &config);
+        let (geo, mapped, params, copies) = self.on_engine(|e, _| {
+            let mapped = e.space().map.mapped();
+            let geo = e.space().geo.clone();
+            (geo, mapped, figures::params(e), figures::copies(e))
+        })?;
+        let state = if self.handle.failure().is_some() {
+            "failed"
+        } else {
+            "serving"
+        };
+        for (k, v) in [
+            ("state", json!(state)),
+            ("failure", figures::failure(&self.handle)),
+            ("read_only", json!(self.read_only)),
+            ("degraded", json!(!self.missing.is_empty())),
+            ("missing_members", json!(self.missing)),
+            ("volume_bytes", json!(geo.volume_bytes())),
+            ("block_bytes", json!(geo.block_bytes())),
+            ("mapped_extents", json!(mapped)),
+            ("copies", copies),
+            ("params", params),
+            (
+                "fast_bytes_by_class",
+                if contents {
+                    self.fast_by_class()?
+                } else {
+                    Value::Null
+                },
+            ),
+            (
+                "qos",
+                self.on_engine(|e, w| classes::promised(e, w.now()))?.into(),
+            ),
+            ("front_ends", json!(self.fronts.lock().names())),
+            ("pid", json!(std::process::id())),
+            ("program", json!(crate::PROGRAM)),
+            ("elapsed_s", json!(self.elapsed().as_secs_f64())),
+            ("recovery", self.recovery.clone()),
+        ] {
+            status[k] = v;
+        }
+        let device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        status["device"] = device.clone();
+        drop(device);
+        let elapsed = self.elapsed();
+        let stops = self.limits.start_stops.clone();
+        let sleep: Vec<(bool, Value)> = self.on_engine(move |e, w| {
+            let members = e.space().geo.members.len() as u8;
+            let one = |m| {
+                (
+                    e.is_asleep(MemberId(m)),
+                    figures::sleep(
+                        e,
+                        w.now(),
+                        elapsed,
+                        m,
+                        stops.get(usize::from(m)).copied().flatten(),
+                    ),
+                )
+            };
+            (0..members).map(one).collect()
+        })?;
+        for (i, (asleep, how)) in sleep.into_iter().enumerate() {
+            if let Some(member) = status["members"].get_mut(i) {
+                member["asleep"] = json!(asleep);
+                member["sleep"] = how;
+            }
+        }
+        Ok(status)
+    }
+
+    /// What the fastest tier holds, by the names of classes.
+    fn fast_by_class(&self) -> Result<Value, String> {
+        let Some(bytes) = classes::quick_contents(&self.handle)? else {
+            return Ok(Value::Null);
+        };
+        let held = (0u8..).zip(bytes).filter(|(_, n)| *n > 0);
+        Ok(held
+            .map(|(c, n)| (isotherm_classify::classes::name(c), json!(n)))
+            .collect::<serde_json::Map<_, _>>()
+            .into())
+    }
+
+    /// Set numbers, all or none.
+    fn set(&self, values: &[(String, f64)]) -> Result<Value, String> {
+        let _one = self.setting();
+        if values.iter().any(|(k, v)| k == "kept_writes" && *v == 0.0) {
+            let outliving = self.fronts.lock().outliving();
+            if !outliving.is_empty() {
+                return Err(format!(
+                    "kept_writes: users of {} go on after a crash of the server without hearing of it, so it stays on",
+                    outliving.join(" and ")
+                ));
+            }
+        }
+        let wanted = values.to_vec();
+        let (outcome, params, name) = self.on_engine(move |engine, world| {
+            let now = world.now();
+            let before = engine.knobs();
+            let mut outcome = Ok(());
+            for (key, value) in &wanted {
+                outcome = engine.set(now, key, *value).map_err(|e| (key.clone(), e));
+                if outcome.is_err() {
+                    // All or none: put back what was set already. These values were accepted once.
+                    for (k, v) in &before {
+                        let _ = engine.set(now, k, *v);
+                    }
+                    break;
+                }
+            }
+            (outcome, figures::params(engine), engine.policy_name())
+        })?;
+        outcome
+            .map_err(|(key, e)| param_words(&format!("policy `{name}` or the engine"), &key, &e))?;
+        self.keep(values)?;
+        Ok(json!({"params": params}))
+    }
+
+    /// Set names, and numbers with them, all or none. A name may change what a policy is (a write mode, a rule), so the policy is
+    /// built anew and takes over as after `policy=`: recordings and the next start know it by its description alone.
+    fn set_words(
+        &self,
+        values: &[(String, f64)],
+        words: &[(String, String)],
+    ) -> Result<Value, String> {
+        let _one = self.setting();
+        let (knobs, params): (Vec<_>, Vec<_>) =
+            (values.iter().cloned()).partition(|(k, _)| is_knob(k));
+        for (k, v) in words {
+            if v.contains(',') {
+                return Err(format!("{k}={v}: a value has no comma"));
+            }
+            if is_knob(k) {
+                return Err(format!("{k}={v}: the value must be a number"));
+            }
+        }
+        let mut text = with_words(&self.config().policy, words);
+        for (k, v) in &params {
+            text = with_param(&text, k, *v);
+        }
+        let policy = isotherm_live::config::build_policy(&text)?;
+        let (wanted, told) = (knobs.clone(), text.clone());
+        let answer = self.on_engine(move |engine, world| {
+            let now = world.now();
+            let before = engine.knobs();
+            let mut outcome = Ok(());
+            for (key, value) in &wanted {
+                let set = engine.set(now, key, *value);
+                outcome = outcome.and(set.map_err(|e| param_words("the engine", key, &e)));
+            }
+            let outcome = outcome.and_then(|()| {
+                let switched = engine.set_policy(now, &told, policy);
+                switched.map_err(|e| format!("policy: {told}: {e}"))
+            });
+            if outcome.is_err() {
+                for (k, v) in &before {
+                    let _ = engine.set(now, k, *v); // accepted once
+                }
+            }
+            outcome.map(|()| {
+                json!({"policy": told, "params": figures::params(engine), "copies": figures::copies(engine)})
+            })
+        })??;
+        self.keep_config(|config| {
+            for (key, value) in &knobs {
+                keep_value(config, key, *value);
+            }
+            config.policy = text;
+        })?;
+        Ok(answer)
+    }
+
+    /// Let another policy take over, and keep the choice for the next start.
+    fn set_policy(&self, text: &str) -> Result<Value, String> {
+        let _one = self.setting();
+        let policy = isotherm_live::config::build_policy(text)?;
+        let told = text.to_owned();
+        let (outcome, params, copies) = self.on_engine(move |engine, world| {
+            let outcome = engine.set_policy(world.now(), &told, policy);
+            (outcome, figures::params(engine), figures::copies(engine))
+        })?;
+        outcome.map_err(|e| format!("policy: {text}: {e}"))?;
+        self.keep_config(|config| text.clone_into(&mut config.policy))?;
+        Ok(json!({"policy": text, "params": params, "copies": copies}))
+    }
+
+    /// Promise classes something, and keep that for the next start.
+    fn promise(&self, rows: &[String], anew: bool) -> Result<Value, String> {
+        let _one = self.setting();
+        let before = if anew { Vec::new() } else { self.config().qos };
+        let spec = qos::spec(before.iter().chain(rows).map(String::as_str))?;
+        let items = qos::items(&spec);
+        let qos = self.on_engine(move |engine, world| {
+            engine.promise(world.now(), spec);
+            classes::promised(engine, world.now())
+        })?;
+        self.keep_config(|config| config.qos = items)?;
+        Ok(json!({"qos": qos}))
+    }
+
+    fn classes(&self, what: &ClassesAsk) -> Result<Value, String> {
+        match what {
+            ClassesAsk::Show => classes::show(&self.handle),
+            ClassesAsk::Say {
+                source,
+                anew,
+                ranges,
+            } => classes::say(&self.handle, source, *anew, ranges),
+            ClassesAsk::Ranges { from } => Ok(classes::ranges(&self.handle, *from)),
+            ClassesAsk::Promise { rows, anew } => self.promise(rows, *anew),
+            ClassesAsk::Again => {
+                let looked = self.handle.classes().look(&self.handle, true);
+                looked.map_err(|_| "the volume is closing".to_owned())?;
+                classes::show(&self.handle)
+            }
+            ClassesAsk::Switch { source, on } => {
+                let _one = self.setting();
+                classes::switch(&self.handle, source, *on)?;
+                self.keep_config(|config| {
+                    config.io.classes_off.retain(|s| s != source);
+                    if !on {
+                        config.io.classes_off.push(source.clone());
+                    }
+                })?;
+                Ok(json!({"source": source, "on": on}))
+            }
+        }
+    }
+
+    /// Write changed parameters into the description, so that they hold after the next start.
+    fn keep(&self, values: &[(String, f64)]) -> Result<(), String> {
+        self.keep_config(|config| {
+            for (key, value) in values {
+                keep_value(config, key, *value);
+            }
+        })
+    }
+
+    fn keep_config(&self, change: impl FnOnce(&mut VolumeConfig)) -> Result<(), String> {
+        let mut held = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut config = held.clone();
+        change(&mut config);
+        config
+            .save(&self.file)
+            .map_err(|e| format!("set for now, but not kept for the next start: {e}"))?;
+        *held = config;
+        Ok(())
+    }
+}
+
+impl Service for Live {
+    fn answer(&self, request: &Request) -> Result<Value, String> {
+        match request {
+            Request::Status => self.status(true),
+            Request::Stats => self.stats(true),
+            Request::Look => {
+                Ok(json!({"stats": self.stats(false)?, "status": self.status(false)?}))
+            }
+            Request::Why { offset } => {
+                let (config, offset) = (self.config(), *offset);
+                self.on_engine(move |e, w| figures::why(e, w.now(), &config, offset))?
+            }
+            Request::Map { from, to, cells } => atlas::map(&self.handle, *from, *to, *cells),
+            Request::Moves => self.on_engine(|e, w| atlas::moves(e, w.now())),
+            Request::Set { values, words } if words.is_empty() => self.set(values),
+            Request::Set { values, words } => self.set_words(values, words),
+            Request::Policy { policy } => self.set_policy(policy),
+            Request::Stop => {
+                let (outcome, wait) = mpsc::channel();
+                let ends = self
+                    .ends
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
+                let gone = "the volume is closing already";
+                ends.send(End::Asked(outcome))
+                    .map_err(|_| gone.to_owned())?;
+                wait.recv()
+                    .map_err(|_| gone.to_owned())?
+                    .map(|()| json!({"volume": self.volume, "state": "stopped"}))
+            }
+            Request::Classes { what } => self.classes(what),
+            Request::Record | Request::Events { .. } => Err("goes on after its answer".into()),
+        }
+    }
+
+    fn record(&self) -> Result<Receiver<Entry>, String> {
+        self.tap.listen()
+    }
+
+    fn events(&self) -> Result<Recording, String> {
+        self.handle.record_events().map_err(|e| e.to_string())
+    }
+
+    fn end_events(&self) {
+        self.handle.end_events();
+    }
+}

@@ -1,0 +1,233 @@
+//! Where volumes are when they are called by a bare name, and where their sockets go.
+//!
+//! ```text
+//! v ─► ./v.toml or ./v.sock ─► $XDG_CONFIG_HOME/isotherm/v.toml (not for root) ─► /etc/isotherm/v.toml
+//!           │ socket ./v.sock        │ socket $XDG_RUNTIME_DIR/isotherm/v.sock         │ root's: /run/isotherm/v.sock
+//! ```
+//! A name with a slash is a path and nothing else. `ISOTHERM_CONFIG_DIR` and `ISOTHERM_RUNTIME_DIR` take the place of the
+//! system's directories.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use isotherm_live::volume::description;
+
+use crate::beside;
+
+/// Descriptions of the machine's volumes.
+pub const SYSTEM_CONFIG: &str = "/etc/isotherm";
+/// Sockets of the machine's volumes.
+pub const SYSTEM_RUNTIME: &str = "/run/isotherm";
+/// Stable names of the volumes' devices.
+pub const SYSTEM_DEVICES: &str = "/dev/isotherm";
+
+fn variable(name: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(name).filter(|v| !v.is_empty())?;
+    Some(value.into())
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Where descriptions are looked for, best first.
+pub fn config_dirs() -> Vec<PathBuf> {
+    if let Some(dir) = variable("ISOTHERM_CONFIG_DIR") {
+        return vec![dir];
+    }
+    let mut dirs = Vec::new();
+    if !is_root() {
+        let home = variable("HOME").map(|h| h.join(".config"));
+        let own = variable("XDG_CONFIG_HOME").or(home);
+        dirs.extend(own.map(|d| d.join("isotherm")));
+    }
+    dirs.push(SYSTEM_CONFIG.into());
+    dirs
+}
+
+/// Where sockets of volumes from those directories go; none for a user without a directory of that kind.
+pub fn runtime_dir() -> Option<PathBuf> {
+    if let Some(dir) = variable("ISOTHERM_RUNTIME_DIR") {
+        return Some(dir);
+    }
+    if is_root() {
+        return Some(SYSTEM_RUNTIME.into());
+    }
+    variable("XDG_RUNTIME_DIR").map(|d| d.join("isotherm"))
+}
+
+/// All directories with sockets that this user may ask.
+pub fn runtime_dirs() -> Vec<PathBuf> {
+    let mut dirs: Vec<PathBuf> = runtime_dir().into_iter().collect();
+    if variable("ISOTHERM_RUNTIME_DIR").is_none() && !is_root() {
+        dirs.push(SYSTEM_RUNTIME.into());
+    }
+    dirs
+}
+
+/// Where links to devices go.
+pub fn device_dir() -> PathBuf {
+    variable("ISOTHERM_DEVICE_DIR").unwrap_or_else(|| SYSTEM_DEVICES.into())
+}
+
+/// The path of the volume that a command line calls `name`: a path as it stands, a bare name where it is described.
+pub fn find(name: &Path) -> PathBuf {
+    resolve(name, &config_dirs())
+}
+
+/// The path of the volume that is called `name`: as it stands if it has a slash, or if it is here or nowhere.
+fn resolve(name: &Path, dirs: &[PathBuf]) -> PathBuf {
+    let bare = name.components().count() == 1 && name.file_name() == Some(name.as_os_str());
+    if !bare || description(name).exists() || beside(name, ".sock").exists() {
+        return name.to_owned();
+    }
+    let places = dirs.iter().map(|d| d.join(name));
+    places
+        .into_iter()
+        .find(|p| description(p).exists())
+        .unwrap_or_else(|| name.to_owned())
+}
+
+/// Does the description of `volume` lie in one of the machine's (or the user's) directories?
+pub fn is_registered(volume: &Path) -> bool {
+    let Some(dir) = std::path::absolute(volume)
+        .ok()
+        .and_then(|p| p.parent().map(Path::to_owned))
+    else {
+        return false;
+    };
+    config_dirs()
+        .iter()
+        .any(|d| std::path::absolute(d).is_ok_and(|d| d == dir))
+}
+
+/// The control socket of volume `p/v`: `p/v.sock`, or in the runtime directory for a volume of the machine.
+pub fn socket_path(volume: &Path) -> PathBuf {
+    let name = volume.file_name().filter(|_| is_registered(volume));
+    let Some(name) = name else {
+        return beside(volume, ".sock");
+    };
+    let inside = |dir: &PathBuf| beside(&dir.join(name), ".sock");
+    let all: Vec<PathBuf> = runtime_dirs().iter().map(inside).collect();
+    let taken = all.iter().find(|p| p.exists()).cloned();
+    let own = runtime_dir().map(|d| inside(&d));
+    taken.or(own).unwrap_or_else(|| beside(volume, ".sock"))
+}
+
+/// The socket at which a server of `volume` listens; makes the directory.
+///
+/// # Errors
+/// The directory cannot be made.
+pub fn socket_to_listen(volume: &Path) -> io::Result<PathBuf> {
+    let (Some(name), Some(dir)) = (
+        volume.file_name().filter(|_| is_registered(volume)),
+        runtime_dir(),
+    ) else {
+        return Ok(beside(volume, ".sock"));
+    };
+    make_dir(&dir)?;
+    Ok(beside(&dir.join(name), ".sock"))
+}
+
+/// A directory that others may look into and not write, if it is not there.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_dir(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(dir)
+}
+
+/// A note in the runtime directory of who serves what, so that `list` finds volumes from anywhere. Goes with the value.
+pub struct Registered(Option<PathBuf>);
+
+impl Registered {
+    /// Writes it down. Whoever has no runtime directory, or may not write there, is not listed, and serves all the same.
+    pub fn new(volume: &Path) -> Registered {
+        let note = || {
+            let dir = runtime_dir()?.join("served");
+            make_dir(&dir).ok()?;
+            let note = dir.join(std::process::id().to_string());
+            // Left behind by a process of the same number.
+            let _ = fs::remove_file(&note);
+            let target = std::path::absolute(volume).ok()?;
+            std::os::unix::fs::symlink(target, &note).ok()?;
+            Some(note)
+        };
+        Registered(note())
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(note) = &self.0 {
+            // Left behind, it is passed over: nobody listens there.
+            let _ = fs::remove_file(note);
+        }
+    }
+}
+
+/// Volumes that processes of this machine say they serve.
+pub fn served_volumes() -> Vec<PathBuf> {
+    let notes = runtime_dirs()
+        .into_iter()
+        .filter_map(|d| fs::read_dir(d.join("served")).ok());
+    let mut all: Vec<PathBuf> = notes
+        .flatten()
+        .flatten()
+        .filter_map(|n| {
+            let alive = Path::new("/proc").join(n.file_name()).exists();
+            if !alive {
+                // Its process was killed. If it may not be removed the next server replaces it.
+                let _ = fs::remove_file(n.path());
+            }
+            alive.then(|| fs::read_link(n.path()).ok())?
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// Volumes that have a description in the machine's directories (or the user's).
+pub fn described_volumes() -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for dir in config_dirs() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension() == Some(OsStr::new("toml")) && path.is_file() {
+                all.push(path.with_extension(""));
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_names_are_looked_up_and_paths_are_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (first, second) = (dir.path().join("a"), dir.path().join("b"));
+        for d in [&first, &second] {
+            fs::create_dir(d).expect("made");
+            fs::write(d.join("vol-1.2.toml"), "").expect("written");
+        }
+        fs::write(second.join("only.toml"), "").expect("written");
+        let dirs = [first.clone(), second.clone()];
+        let of = |name: &str| resolve(Path::new(name), &dirs);
+        assert_eq!(of("vol-1.2"), first.join("vol-1.2"));
+        assert_eq!(of("only"), second.join("only"));
+        assert_eq!(of("nowhere"), Path::new("nowhere"));
+        assert_eq!(of("./only"), Path::new("./only"));
+        assert_eq!(of("x/only"), Path::new("x/only"));
+        assert_eq!(of(".."), Path::new(".."));
+    }
+}

@@ -1,0 +1,387 @@
+//! The answering side: a thread that accepts, one for each connection.
+
+use std::fs;
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use isotherm_live::recorder::Recording;
+use serde_json::{Value, json};
+
+use crate::entry::Entry;
+use crate::{Answer, Failure, Request, read_line, with_short_path};
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 32;
+/// A peer that does not read for so long is dropped.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Answers on their way get so long when the server ends.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// What answers.
+pub trait Service: Send + Sync {
+    /// Answer one request; may block.
+    ///
+    /// # Errors
+    /// One line for the asker.
+    fn answer(&self, request: &Request) -> Result<Value, String>;
+
+    /// Begin to record; what happens comes out of the receiver, which ends with the recording.
+    ///
+    /// # Errors
+    /// One line for the asker.
+    fn record(&self) -> Result<Receiver<Entry>, String>;
+
+    /// Begin to record events.
+    ///
+    /// # Errors
+    /// One line for the asker.
+    fn events(&self) -> Result<Recording, String>;
+
+    /// End that recording.
+    fn end_events(&self);
+}
+
+struct Shared {
+    service: Arc<dyn Service>,
+    stopping: AtomicBool,
+    /// Connections, and how many of them have an answer on its way.
+    counts: Mutex<(usize, usize)>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn counts(&self) -> MutexGuard<'_, (usize, usize)> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A listening control socket. Dropping it removes the socket.
+pub struct Control {
+    path: PathBuf,
+    inode: (u64, u64),
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    /// Listen at `path`, mode 0600 from the first moment. A socket that nobody listens on is replaced.
+    ///
+    /// # Errors
+    /// Somebody listens there, the place is taken by something else, or the directory cannot be written.
+    pub fn start(path: &Path, service: Arc<dyn Service>) -> Result<Control, Failure> {
+        let failed = |e: &io::Error| Failure::file(path, "listen on the control socket", e);
+        match fs::symlink_metadata(path) {
+            Ok(m) if !m.file_type().is_socket() => {
+                return Err(Failure::failed(format!(
+                    "{}: exists and is no socket: move it away, the control socket goes there",
+                    path.display()
+                )));
+            }
+            Ok(_) => match with_short_path(path, |p| UnixStream::connect(p)) {
+                Ok(_) => {
+                    return Err(Failure::failed(format!(
+                        "{}: this volume is served already",
+                        path.display()
+                    )));
+                }
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(e) => return Err(failed(&e)),
+            },
+            Err(_) => {}
+        }
+        let listener = bind_private(path).map_err(|e| failed(&e))?;
+        let meta = fs::symlink_metadata(path).map_err(|e| failed(&e))?;
+        let shared = Arc::new(Shared {
+            service,
+            stopping: AtomicBool::new(false),
+            counts: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let for_thread = Arc::clone(&shared);
+        let accepting = thread::Builder::new()
+            .name("control".into())
+            .spawn(move || accept(&listener, &for_thread))
+            .map_err(|e| failed(&e))?;
+        Ok(Control {
+            path: path.to_owned(),
+            inode: (meta.dev(), meta.ino()),
+            shared,
+            accepting: Some(accepting),
+        })
+    }
+}
+
+/// Bound in a directory that only we may enter, then moved to its place: at no moment can others connect.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let dir = path
+        .parent()
+        .filter(|d| !d.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let private = tempfile::Builder::new()
+        .prefix(".isotherm-")
+        .tempdir_in(dir)?;
+    let inside = private.path().join("s");
+    let listener = with_short_path(&inside, |p| UnixListener::bind(p))?;
+    fs::set_permissions(&inside, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&inside, path)?;
+    Ok(listener)
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts; if that fails it has ended already.
+        let woken = with_short_path(&self.path, |p| UnixStream::connect(p));
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.inode);
+        if ours {
+            // Left behind, it would only be replaced by the next server.
+            let _ = fs::remove_file(&self.path);
+        }
+        if let (Ok(_), Some(thread)) = (woken, self.accepting.take()) {
+            // A panic there was reported already.
+            let _ = thread.join();
+        }
+        let counts = self.shared.counts();
+        let _ = self
+            .shared
+            .changed
+            .wait_timeout_while(counts, LAST_ANSWERS, |c| c.1 > 0);
+    }
+}
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    while !shared.stopping.load(Ordering::SeqCst) {
+        let Ok((stream, _)) = listener.accept() else {
+            // Out of descriptors: they come back; do not spin meanwhile.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        let mut counts = shared.counts();
+        if counts.0 >= CONNECTIONS_MAX {
+            drop(counts);
+            refuse(stream);
+            continue;
+        }
+        counts.0 += 1;
+        drop(counts);
+        let for_thread = Arc::clone(shared);
+        let started = thread::Builder::new()
+            .name("control-peer".into())
+            .spawn(move || {
+                // A peer that goes away or breaks the protocol ends its own connection and nothing else.
+                let _ = converse(stream, &for_thread);
+                for_thread.counts().0 -= 1;
+            });
+        if started.is_err() {
+            shared.counts().0 -= 1;
+        }
+    }
+}
+
+fn refuse(mut stream: UnixStream) {
+    let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    let _ = send(
+        &mut stream,
+        &Answer::Error("too many control connections: close some".into()),
+    );
+}
+
+fn send(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn converse(stream: UnixStream, shared: &Shared) -> io::Result<()> {
+    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+    let mut lines = BufReader::new(stream);
+    loop {
+        let line = match read_line(&mut lines) {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(()),
+            Err(e) => {
+                if e.kind() == io::ErrorKind::InvalidData {
+                    send(lines.get_mut(), &Answer::Error("line too long".into()))?;
+                }
+                return Err(e);
+            }
+        };
+        let request = match serde_json::from_slice(&line) {
+            Ok(request) => request,
+            Err(e) => {
+                send(
+                    lines.get_mut(),
+                    &Answer::Error(format!("not a request: {e}")),
+                )?;
+                continue;
+            }
+        };
+        if request == Request::Record {
+            return record(lines.get_mut(), shared);
+        }
+        if let Request::Events { limit } = request {
+            // The end of a recording is an answer on its way: the server must not end before it.
+            shared.counts().1 += 1;
+            let done = events(lines.get_mut(), shared, limit);
+            shared.counts().1 -= 1;
+            shared.changed.notify_all();
+            return done;
+        }
+        shared.counts().1 += 1;
+        let answer = match shared.service.answer(&request) {
+            Ok(value) => Answer::Ok(value),
+            Err(text) => Answer::Error(text),
+        };
+        let sent = send(lines.get_mut(), &answer);
+        shared.counts().1 -= 1;
+        shared.changed.notify_all();
+        sent?;
+    }
+}
+
+fn record(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
+    let entries = match shared.service.record() {
+        Ok(entries) => entries,
+        Err(text) => return send(stream, &Answer::Error(text)),
+    };
+    send(
+        stream,
+        &Answer::Ok(json!({"stream": "entries", "entry_bytes": super::entry::ENTRY_BYTES})),
+    )?;
+    let mut batch = Vec::new();
+    // Dropping the receiver, on any way out, ends the recording.
+    while let Ok(first) = entries.recv() {
+        batch.clear();
+        batch.extend_from_slice(&first.encode());
+        for entry in entries.try_iter().take(4096) {
+            batch.extend_from_slice(&entry.encode());
+        }
+        stream.write_all(&batch)?;
+    }
+    Ok(())
+}
+
+fn events(stream: &mut UnixStream, shared: &Shared, limit: u64) -> io::Result<()> {
+    let recording = match shared.service.events() {
+        Ok(recording) => recording,
+        Err(text) => return send(stream, &Answer::Error(text)),
+    };
+    send(stream, &Answer::Ok(json!({"stream": "events"})))?;
+    let mut asker = stream.try_clone()?;
+    let service = Arc::clone(&shared.service);
+    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&over);
+    let watching = thread::Builder::new()
+        .name("control-peer".into())
+        .spawn(move || {
+            // Nothing more is to come from the asker but its end; an error is one too.
+            let _ = asker.read(&mut [0]);
+            // Over by itself: the one under way now, if any, is another's.
+            if !is_over.load(Ordering::SeqCst) {
+                service.end_events();
+            }
+        })?;
+    let written = recording.write_to(io::BufWriter::with_capacity(1 << 18, &mut *stream), limit);
+    over.store(true, Ordering::SeqCst);
+    // Wakes the watching thread; fails if the asker has gone, which wakes it as well.
+    let _ = stream.shutdown(std::net::Shutdown::Both);
+    let _ = watching.join();
+    written.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{connect, served};
+    use std::sync::mpsc;
+
+    struct Echo;
+
+    impl Service for Echo {
+        fn answer(&self, request: &Request) -> Result<Value, String> {
+            match request {
+                Request::Why { offset } => Ok(json!(offset + 1)),
+                _ => Err("no".into()),
+            }
+        }
+        fn record(&self) -> Result<Receiver<Entry>, String> {
+            let (_, receiver) = mpsc::sync_channel(1);
+            Ok(receiver)
+        }
+        fn events(&self) -> Result<Recording, String> {
+            Err("no".into())
+        }
+        fn end_events(&self) {}
+    }
+
+    #[test]
+    fn asks_are_answered_and_hostile_lines_are_survived() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let volume = dir.path().join("v");
+        let path = super::super::socket_path(&volume);
+        assert!(connect(&volume).expect("no socket is no error").is_none());
+        let control = Control::start(&path, Arc::new(Echo)).expect("listens");
+        assert_eq!(
+            fs::metadata(&path).expect("there").permissions().mode() & 0o777,
+            0o600
+        );
+        let mut raw = UnixStream::connect(&path).expect("connects");
+        raw.write_all(b"nonsense\n\xff\xfe\n{\"cmd\":\"why\",\"offset\":41}\n")
+            .expect("written");
+        let mut lines = BufReader::new(raw);
+        let mut next = || {
+            String::from_utf8(read_line(&mut lines).expect("reads").expect("a line")).expect("text")
+        };
+        assert!(next().starts_with(r#"{"error":"not a request"#));
+        assert!(next().starts_with(r#"{"error":"not a request"#));
+        assert_eq!(next(), r#"{"ok":42}"#);
+        // Cut off inside a line: only that connection ends.
+        UnixStream::connect(&path)
+            .expect("connects")
+            .write_all(b"{\"cmd\"")
+            .expect("written");
+        let mut client = served(&volume).expect("served");
+        assert_eq!(client.ask(&Request::Why { offset: 1 }), Ok(json!(2)));
+        assert_eq!(client.ask(&Request::Stats), Err(Failure::failed("no")));
+        assert!(
+            Control::start(&path, Arc::new(Echo))
+                .is_err_and(|e| e.to_string().contains("served already"))
+        );
+        drop(control);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_a_stale_socket_is_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("v.sock");
+        fs::write(&path, "precious").expect("written");
+        assert!(
+            Control::start(&path, Arc::new(Echo))
+                .is_err_and(|e| e.to_string().contains("is no socket"))
+        );
+        assert_eq!(fs::read(&path).expect("still there"), b"precious");
+        fs::remove_file(&path).expect("removed");
+        drop(UnixListener::bind(&path).expect("binds")); // its file stays, as after kill -9
+        let control = Control::start(&path, Arc::new(Echo)).expect("replaces it");
+        drop(control);
+    }
+
+    #[test]
+    fn paths_longer_than_a_socket_address_work() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let deep = dir.path().join("d".repeat(120));
+        fs::create_dir(&deep).expect("made");
+        let volume = deep.join("v");
+        let _control =
+            Control::start(&super::super::socket_path(&volume), Arc::new(Echo)).expect("listens");
+        assert!(connect(&volume).expect("connects").is_some());
+    }
+}

@@ -1,0 +1,74 @@
+//! A volume's description: what it says, and what `isotherm set` leaves in it, so that it holds after the next start.
+
+use std::path::Path;
+
+use isotherm_live::VolumeConfig;
+use serde_json::{Value, json};
+
+/// An engine's knob, or a parameter of the policy that is a number.
+pub fn keep_value(config: &mut VolumeConfig, key: &str, value: f64) {
+    if !config.io.keep_knob(key, value) {
+        config.policy = with_param(&config.policy, key, value);
+    }
+}
+
+/// `name,k=v` with one parameter added or replaced.
+pub fn with_param(policy: &str, key: &str, value: f64) -> String {
+    let kept = policy
+        .split(',')
+        .filter(|p| p.split_once('=').is_none_or(|(k, _)| k.trim() != key));
+    let mut parts: Vec<String> = kept.map(str::to_owned).collect();
+    parts.push(format!("{key}={value}"));
+    parts.join(",")
+}
+
+/// The same with parameters whose values are names: all that there are of a name are replaced.
+pub fn with_words(policy: &str, words: &[(String, String)]) -> String {
+    let is_named = |k: &str| words.iter().any(|w| w.0 == k.trim());
+    let kept = policy
+        .split(',')
+        .filter(|p| p.split_once('=').is_none_or(|(k, _)| !is_named(k)));
+    let mut parts: Vec<String> = kept.map(str::to_owned).collect();
+    parts.extend(words.iter().map(|(k, v)| format!("{k}={v}")));
+    parts.join(",")
+}
+
+/// What the description says; `state` and what follows from it are the caller's.
+pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
+    let member = |m: &isotherm_live::MemberConfig| {
+        json!({
+            "path": m.path, "tier": m.tier, "bytes": m.size.map(|s| s.0), "paced": m.paced, "standby_s": m.standby_s,
+        })
+    };
+    json!({
+        "volume": volume, "name": config.name, "uuid": config.uuid, "state": null, "volume_bytes": null,
+        "extent_bytes": config.extent.0, "policy": config.policy,
+        "paced": config.members.iter().any(|m| m.paced.is_some()),
+        "members": config.members.iter().map(member).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_replaced() {
+        let w = |k: &str, v: &str| (k.to_owned(), v.to_owned());
+        assert_eq!(
+            with_param("greendm,PT=2,TW=9", "PT", 3.0),
+            "greendm,TW=9,PT=3"
+        );
+        let mode = [w("write-mode", "read-only")];
+        assert_eq!(with_words("lru", &mode), "lru,write-mode=read-only");
+        assert_eq!(
+            with_words("smq,write-mode=write-back,dirty=0.2", &mode),
+            "smq,dirty=0.2,write-mode=read-only"
+        );
+        let rules = [w("rule", "all:slow:0"), w("rule", "class/1:slow:0")];
+        assert_eq!(
+            with_words("type-aware,rule=a,rule=b,write-mode=write-back", &rules),
+            "type-aware,write-mode=write-back,rule=all:slow:0,rule=class/1:slow:0"
+        );
+    }
+}

@@ -1,0 +1,281 @@
+//! Listening to a volume's requests without holding them up.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use isotherm_classify::ClassMap;
+use isotherm_core::RequestOp;
+use isotherm_live::port::{Buffer, Completion, Port, Share};
+
+use crate::entry::{Entry, EntryOp};
+
+/// Requests that may wait for the recorder: some 2 MB. When it falls further behind, requests are lost and counted.
+const QUEUE: usize = 65_536;
+
+/// A port that can be listened to. Costs one load per request while nobody listens.
+pub struct Tap {
+    inner: Arc<dyn Port>,
+    classes: Arc<ClassMap>,
+    listening: Arc<Listening>,
+}
+
+#[derive(Default)]
+struct Listening {
+    on: AtomicBool,
+    session: Mutex<Option<Session>>,
+    lost: AtomicU64,
+}
+
+#[derive(Clone)]
+struct Session {
+    begun: Instant,
+    queue: SyncSender<Entry>,
+}
+
+impl Listening {
+    fn session(&self) -> std::sync::MutexGuard<'_, Option<Session>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, session: &Session, entry: Entry) {
+        match session.queue.try_send(entry) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(TrySendError::Disconnected(_)) => {
+                // The recorder left. A later one has another queue, so this clears at most once too often.
+                self.on.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Tap {
+    /// Around a port. What requests carry that do not say so is asked of `classes`.
+    pub fn new(inner: Arc<dyn Port>, classes: Arc<ClassMap>) -> Tap {
+        Tap {
+            inner,
+            classes,
+            listening: Arc::default(),
+        }
+    }
+
+    /// Begin to listen. Ends when the receiver is dropped.
+    ///
+    /// # Errors
+    /// Somebody listens already.
+    pub fn listen(&self) -> Result<Receiver<Entry>, String> {
+        let mut session = self.listening.session();
+        // A recorder that left is found out by sending to it.
+        if let Some(s) = session.as_ref() {
+            let lost = self.listening.lost.load(Ordering::Relaxed);
+            let probe = Entry {
+                time_ns: 0,
+                latency_ns: 0,
+                offset: lost,
+                len: 0,
+                op: EntryOp::Lost,
+                class: 0,
+                fua: false,
+            };
+            if !matches!(s.queue.try_send(probe), Err(TrySendError::Disconnected(_))) {
+                return Err(
+                    "the volume is being recorded already: stop the other recording first".into(),
+                );
+            }
+        }
+        let (queue, receiver) = sync_channel(QUEUE);
+        *session = Some(Session {
+            begun: Instant::now(),
+            queue,
+        });
+        self.listening.lost.store(0, Ordering::Relaxed);
+        self.listening.on.store(true, Ordering::Relaxed);
+        Ok(receiver)
+    }
+
+    /// End the recording, if any: its receiver ends behind what was sent.
+    pub fn end(&self) {
+        self.listening.on.store(false, Ordering::Relaxed);
+        let session = self.listening.session().take();
+        if let Some(s) = session {
+            let lost = self.lost();
+            let last = Entry {
+                time_ns: 0,
+                latency_ns: 0,
+                offset: lost,
+                len: 0,
+                op: EntryOp::Lost,
+                class: 0,
+                fua: false,
+            };
+            // Full means that even this one is lost; the recorder then sees fewer losses than there were.
+            let _ = s.queue.try_send(last);
+        }
+    }
+
+    /// Requests lost since the recording began.
+    pub fn lost(&self) -> u64 {
+        self.listening.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Port for Tap {
+    fn volume_bytes(&self) -> u64 {
+        self.inner.volume_bytes()
+    }
+
+    fn block_bytes(&self) -> u32 {
+        self.inner.block_bytes()
+    }
+
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+
+    fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        self.inner.buffer(offset, len)
+    }
+
+    fn share(&self) -> Option<Arc<Share>> {
+        self.inner.share()
+    }
+
+    fn submit(
+        &self,
+        op: RequestOp,
+        offset: u64,
+        len: u32,
+        fua: bool,
+        class: u8,
+        buf: Option<Buffer>,
+        done: Completion,
+    ) {
+        let session = if self.listening.on.load(Ordering::Relaxed) {
+            self.listening.session().clone()
+        } else {
+            None
+        };
+        let Some(session) = session else {
+            return self.inner.submit(op, offset, len, fua, class, buf, done);
+        };
+        let known = if class == 0 && len > 0 {
+            self.classes.of(offset, len).mark.class()
+        } else {
+            class & 63
+        };
+        let arrived = Instant::now();
+        let listening = Arc::clone(&self.listening);
+        let timed = Completion::new(move |result, buf| {
+            let entry = Entry {
+                time_ns: arrived.duration_since(session.begun).as_nanos() as u64,
+                latency_ns: arrived.elapsed().as_nanos() as u64,
+                offset,
+                len,
+                op: EntryOp::of(op),
+                class: known,
+                fua,
+            };
+            // Reply first: the recording must not add to what it measures.
+            done.call(result, buf);
+            listening.send(&session, entry);
+        });
+        self.inner.submit(op, offset, len, fua, class, buf, timed);
+    }
+
+    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
+        self.inner.block_status(offset, len, max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Completes at once.
+    struct Instantly;
+
+    impl Port for Instantly {
+        fn volume_bytes(&self) -> u64 {
+            1 << 20
+        }
+        fn block_bytes(&self) -> u32 {
+            512
+        }
+        fn read_only(&self) -> bool {
+            false
+        }
+        fn buffer(&self, offset: u64, len: u32) -> Buffer {
+            Buffer::new(offset, len, 512)
+        }
+        fn submit(
+            &self,
+            _: RequestOp,
+            _: u64,
+            _: u32,
+            _: bool,
+            _: u8,
+            buf: Option<Buffer>,
+            done: Completion,
+        ) {
+            done.call(Ok(()), buf);
+        }
+        fn block_status(&self, _: u64, len: u32, _: usize) -> Vec<(u32, bool)> {
+            vec![(len, true)]
+        }
+    }
+
+    fn write(tap: &Tap, offset: u64) {
+        tap.submit(
+            RequestOp::Write,
+            offset,
+            512,
+            true,
+            7,
+            None,
+            Completion::new(|_, _| {}),
+        );
+    }
+
+    #[test]
+    fn what_passes_is_heard_only_while_somebody_listens() {
+        let tap = Tap::new(Arc::new(Instantly), Arc::new(ClassMap::new(1 << 20)));
+        write(&tap, 0);
+        let heard = tap.listen().expect("the first");
+        assert!(tap.listen().is_err());
+        write(&tap, 512);
+        write(&tap, 1024);
+        let entries: Vec<Entry> = heard.try_iter().filter(|e| e.op != EntryOp::Lost).collect();
+        assert_eq!(
+            entries
+                .iter()
+                .map(|e| (e.offset, e.len, e.class, e.fua))
+                .collect::<Vec<_>>(),
+            [(512, 512, 7, true), (1024, 512, 7, true)]
+        );
+        drop(heard);
+        write(&tap, 0);
+        assert!(
+            tap.listen().is_ok(),
+            "a recorder that left does not keep the place"
+        );
+    }
+
+    #[test]
+    fn a_full_queue_loses_and_counts_but_never_blocks() {
+        let tap = Tap::new(Arc::new(Instantly), Arc::new(ClassMap::new(1 << 20)));
+        let heard = tap.listen().expect("the first");
+        for i in 0..QUEUE as u64 + 10 {
+            write(&tap, i * 512);
+        }
+        assert_eq!(tap.lost(), 10);
+        assert_eq!(heard.try_iter().count(), QUEUE);
+        tap.end();
+        let last = heard.recv().expect("the count of what was lost");
+        assert_eq!((last.op, last.offset), (EntryOp::Lost, 10));
+        assert!(heard.recv().is_err());
+    }
+}

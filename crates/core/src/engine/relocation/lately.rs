@@ -1,0 +1,94 @@
+//! Moves that ended lately, for people who watch a volume. Nothing is decided by it.
+
+use crate::policy::{Action, Outcome};
+use crate::units::Nanos;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Moves that are remembered.
+const KEPT: usize = 128;
+
+/// A move that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// When.
+    pub at: Nanos,
+    /// What was wanted.
+    pub action: Action,
+    /// To a faster tier.
+    pub up: bool,
+    /// The engine's own idea, not the policy's: room for a home, or what another policy left behind.
+    pub own: bool,
+    /// How it ended; never refused, since nothing began then.
+    pub how: Outcome,
+}
+
+/// A ring of the last 128 moves that ended. Its memory is allocated once.
+#[derive(Clone)]
+pub struct Lately {
+    ring: Vec<Ended>,
+    /// Of all that ended.
+    count: u64,
+}
+
+impl Lately {
+    pub(super) fn new() -> Lately {
+        Lately {
+            ring: Vec::with_capacity(KEPT),
+            count: 0,
+        }
+    }
+    pub(super) fn note(&mut self, ended: Ended) {
+        let at = (self.count % KEPT as u64) as usize;
+        match self.ring.get_mut(at) {
+            Some(old) => *old = ended,
+            None => self.ring.push(ended),
+        }
+        self.count += 1;
+    }
+    /// Newest first.
+    pub fn newest(&self) -> impl Iterator<Item = &Ended> {
+        let (after, before) = self
+            .ring
+            .split_at((self.count % KEPT as u64) as usize % self.ring.len().max(1));
+        after.iter().rev().chain(before.iter().rev())
+    }
+    /// How many ended since the engine was made.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// Short: reports of runs that hang print everything that is under way.
+impl fmt::Debug for Lately {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} moves ended", self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::ExtentId;
+
+    #[test]
+    fn the_newest_come_first_and_the_oldest_are_forgotten() {
+        let mut l = Lately::new();
+        let seen = |l: &Lately| l.newest().map(|e| e.at.0).collect::<Vec<_>>();
+        assert!(seen(&l).is_empty());
+        for n in 0..300 {
+            l.note(Ended {
+                at: Nanos(n),
+                action: Action::Evict {
+                    extent: ExtentId(1),
+                },
+                up: false,
+                own: false,
+                how: Outcome::Done,
+            });
+            let all: Vec<u64> = (0..=n).rev().take(KEPT).collect();
+            assert_eq!(seen(&l), all);
+        }
+        assert_eq!((l.count(), l.ring.capacity()), (300, KEPT));
+    }
+}

@@ -1,0 +1,190 @@
+//! The classes of one row: what they were given, and whether they are behind what they were promised.
+
+use super::rate::Rate;
+use super::{Row, Standing};
+use crate::units::Nanos;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// No request.
+pub(super) const NONE: u32 = u32::MAX;
+/// What a row is judged by.
+pub(super) const WINDOW: Nanos = Nanos::from_millis(500);
+
+/// Requests of a row that want the same tier, in order of arrival.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub head: u32,
+    pub tail: u32,
+    pub in_flight: u32,
+    /// Virtual time at which the row's last request there was paid for, by its share.
+    pub finish: u64,
+}
+
+impl Queue {
+    pub const EMPTY: Queue = Queue {
+        head: NONE,
+        tail: NONE,
+        in_flight: 0,
+        finish: 0,
+    };
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub row: Row,
+    pub floor: Option<Rate>,
+    pub ceiling: Option<Rate>,
+    pub queues: Vec<Queue>,
+    pub held: u32,
+    pub in_flight: u32,
+    /// Missed its floor or latency in the last window.
+    pub behind: bool,
+    /// Its own ceiling stopped it at that time: what arrived before is late by its own fault.
+    pub capped: Nanos,
+    waited: u64,
+    waited_time: Nanos,
+    bytes: u64,
+    busy_since: Nanos,
+    window: Window,
+    floor_held: Option<bool>,
+    latency_held: Option<bool>,
+    rate: u64,
+    judged: u64,
+    missed: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    bytes: u64,
+    /// Time with requests.
+    busy: u64,
+    largest: u32,
+    ended: u32,
+    late: u32,
+    /// Requests that took more than three quarters of their time.
+    close: u32,
+    /// Tiers that it had requests on, a bit each.
+    lanes: u8,
+}
+
+/// What a window said of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// It was behind.
+    pub behind: bool,
+    /// It was not, and not by little.
+    pub easy: bool,
+    /// Tiers that it had requests on.
+    pub lanes: u8,
+}
+
+impl Group {
+    pub fn new(row: Row, lanes: usize) -> Group {
+        Group {
+            row,
+            floor: row.floor.map(Rate::new),
+            ceiling: row.ceiling.map(Rate::new),
+            queues: vec![Queue::EMPTY; lanes],
+            held: 0,
+            in_flight: 0,
+            behind: false,
+            capped: Nanos(0),
+            waited: 0,
+            waited_time: Nanos(0),
+            bytes: 0,
+            busy_since: Nanos(0),
+            window: Window::default(),
+            floor_held: None,
+            latency_held: None,
+            rate: 0,
+            judged: 0,
+            missed: 0,
+        }
+    }
+
+    /// A request arrives: it is held or begins.
+    pub fn arrived(&mut self, now: Nanos, lane: usize, bytes: u32) {
+        if self.held + self.in_flight == 0 {
+            self.busy_since = now;
+        }
+        self.window.lanes |= 1 << lane;
+        self.window.largest = self.window.largest.max(bytes);
+    }
+
+    /// A request begins that waited for `time`.
+    pub fn begins(&mut self, lane: usize, time: Option<Nanos>) {
+        self.in_flight += 1;
+        self.queues[lane].in_flight += 1;
+        if let Some(time) = time {
+            self.waited += 1;
+            self.waited_time = self.waited_time + time;
+        }
+    }
+
+    /// A request ended.
+    pub fn ended(&mut self, now: Nanos, lane: usize, bytes: u32, arrived: Nanos) {
+        self.in_flight -= 1;
+        self.queues[lane].in_flight -= 1;
+        self.bytes += u64::from(bytes);
+        let w = &mut self.window;
+        w.bytes += u64::from(bytes);
+        w.lanes |= 1 << lane;
+        if arrived > self.capped || self.capped == Nanos(0) {
+            w.ended += 1;
+            let limit = self.row.latency.unwrap_or(Nanos::MAX);
+            w.late += u32::from(now.since(arrived) > limit);
+            w.close += u32::from(now.since(arrived).0 > limit.0 / 4 * 3);
+        }
+        if self.held + self.in_flight == 0 {
+            w.busy += now.since(self.busy_since).0;
+        }
+    }
+
+    /// A window of `length` is over at `now`.
+    pub fn judge(&mut self, now: Nanos, length: Nanos) -> Verdict {
+        if self.held + self.in_flight > 0 {
+            self.window.busy += now.since(self.busy_since).0;
+            self.busy_since = now;
+        }
+        let w = core::mem::take(&mut self.window);
+        let of = |n: u64, time: u64| u128::from(n) * u128::from(time) / 1_000_000_000;
+        self.rate = (u128::from(w.bytes) * 1_000_000_000 / u128::from(length.0.max(1))) as u64;
+        // A floor is owed while something is asked for. A request that has not ended yet is no proof of a loss.
+        let asked = w.busy * 2 >= length.0;
+        let got = u128::from(w.bytes) + u128::from(w.largest);
+        self.floor_held = (self.row.floor.filter(|_| asked)).map(|f| got >= of(f, w.busy));
+        let much = |f| got * 4 >= of(f, w.busy) * 5;
+        let floor_easy = self.row.floor.is_none_or(|f| !asked || much(f));
+        self.latency_held = (self.row.latency)
+            .filter(|_| w.ended > 0)
+            .map(|_| w.late * 20 <= w.ended);
+        let latency_easy = self.row.latency.is_none() || w.close * 20 <= w.ended;
+        let all = [self.floor_held, self.latency_held];
+        self.behind = all.contains(&Some(false));
+        self.judged += u64::from(all.iter().any(Option::is_some));
+        self.missed += u64::from(self.behind);
+        Verdict {
+            behind: self.behind,
+            easy: floor_easy && latency_easy,
+            lanes: w.lanes,
+        }
+    }
+
+    pub fn standing(&self) -> Standing {
+        Standing {
+            row: self.row,
+            held: self.held,
+            in_flight: self.in_flight,
+            waited: self.waited,
+            waited_time: self.waited_time,
+            bytes: self.bytes,
+            bytes_per_s: self.rate,
+            floor_held: self.floor_held,
+            latency_held: self.latency_held,
+            judged: self.judged,
+            missed: self.missed,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Sessions that end without a checkpoint.
+
+use super::stage::{Shape, Stage, nothing};
+use isotherm_core::engine::Mutant;
+use isotherm_core::policy::WriteTo;
+use isotherm_core::{Engine, ExtentId};
+
+fn number(s: &Stage) -> u64 {
+    s.engine.as_ref().map_or(0, |e| e.progress().2)
+}
+
+/// Blocks that the copy of `e` holds, and dirty ones among them.
+fn copied(s: &Stage, e: u32) -> (u32, u32) {
+    let blocks = |e: &Engine, x| {
+        let map = &e.space().map;
+        (map.copied_blocks(x), map.dirty_blocks(x))
+    };
+    s.engine
+        .as_ref()
+        .map_or((0, 0), |engine| blocks(engine, ExtentId(e)))
+}
+
+/// What copies hold is there after the end, clean or dirty. In the next session a write passes a clean copy by, which no record says;
+/// then power is lost: what that copy held does not count any more.
+pub(super) fn keeps_the_cache(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = Stage::with(mutant, &Shape::default(), |p| p.end_with_checkpoint = false)?;
+    for e in 1..4 {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    s.write_to(WriteTo::Copy);
+    for e in [1, 2] {
+        s.allocate(e)?;
+        s.write(e, (0, 4))?;
+    }
+    s.clean(1)?;
+    s.flush()?;
+    if (copied(&s, 1), copied(&s, 2)) != ((4, 0), (4, 4)) {
+        return Err(String::from("the scene has no clean and no dirty copy"));
+    }
+    let before = number(&s);
+    s.close(None)?;
+    s.open()?;
+    if number(&s) != before {
+        return Err(String::from("the scene ends with a checkpoint"));
+    }
+    if (copied(&s, 1), copied(&s, 2)) != ((4, 0), (4, 4)) {
+        return Err(String::from("the cache is not what it was"));
+    }
+    s.verify()?;
+    s.write_to(WriteTo::Home);
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    if copied(&s, 1) != (0, 0) {
+        return Err(String::from("what a copy held clean counts after a crash"));
+    }
+    s.verify()
+}
+
+/// There are more copies than half of the ring can tell of: a checkpoint ends the session.
+pub(super) fn too_much_to_say(mutant: Option<Mutant>) -> Result<(), String> {
+    const COPIES: u32 = 700;
+    let shape = Shape {
+        extents: COPIES,
+        slots: vec![COPIES, COPIES],
+        ring: 16,
+    };
+    let mut s = Stage::with(mutant, &shape, |p| p.end_with_checkpoint = false)?;
+    for e in 0..COPIES {
+        s.write(e, (0, 8))?;
+    }
+    s.flush()?;
+    s.write_to(WriteTo::Copy);
+    for e in 0..COPIES {
+        s.allocate(e)?;
+        s.write(e, (0, 3))?;
+    }
+    s.flush()?;
+    let before = number(&s);
+    s.close(None)?;
+    s.open()?;
+    if number(&s) == before {
+        return Err(String::from("the scene ends without a checkpoint"));
+    }
+    if copied(&s, COPIES - 1) != (3, 3) {
+        return Err(String::from("the cache is not what it was"));
+    }
+    s.verify()
+}

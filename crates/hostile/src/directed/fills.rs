@@ -1,0 +1,100 @@
+//! No room for bitmaps: slots are filled with zeros before anything of them is exposed.
+
+use super::stage::{Shape, Stage, nothing};
+use crate::world::Fate;
+use isotherm_core::engine::Mutant;
+use isotherm_core::policy::WriteTo;
+use isotherm_core::{DeviceOp, OpKind};
+
+/// A volume without room for a single bitmap.
+fn bare(mutant: Option<Mutant>) -> Result<Stage, String> {
+    Stage::with(mutant, &Shape::default(), |p| p.partial_max = Some(0))
+}
+
+fn is_fill(op: &DeviceOp) -> bool {
+    op.kind == OpKind::WriteZeroes
+}
+
+/// A round is through while the zeros of an extent are on their way; then power is lost: whatever was in the slot is not shown.
+pub(super) fn round_during_fill(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = bare(mutant)?;
+    s.hold(is_fill);
+    let tag = s.send(1, (0, 1))?;
+    if !s.flies(is_fill) || (mutant.is_none() && s.answer(tag).is_some()) {
+        return Err(String::from("the scene has no writer that waits for zeros"));
+    }
+    s.write(2, (0, 8))?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// The zeros have landed in the device's cache, the write behind them has not; a FLUSH is answered, and power is lost.
+pub(super) fn flush_behind_fill(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = bare(mutant)?;
+    // The mirror has heard that it may lag: from here on a round writes to the primary alone, and flushes that alone.
+    for e in [2, 3] {
+        s.write(e, (0, 8))?;
+        s.flush()?;
+    }
+    let data = s.is_data();
+    s.hold(move |op| data(op) && op.kind == OpKind::Write);
+    s.send(1, (3, 4))?;
+    if s.flies(is_fill) {
+        return Err(String::from("the zeros of the scene do not land"));
+    }
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// A write, an odd number of others and a discard come while the zeros are on their way: none of them is undone by these.
+pub(super) fn change_during_fill(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = bare(mutant)?;
+    s.hold(is_fill);
+    s.send(1, (0, 2))?;
+    s.send(1, (5, 6))?;
+    s.read(1)?;
+    s.send_discard(1, (1, 2))?;
+    s.release()?;
+    s.read(1)?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}
+
+/// Part of a whole extent is discarded, with a copy that holds dirty blocks and without one: it reads as zeros, and stays so.
+pub(super) fn discard_writes_zeros(mutant: Option<Mutant>) -> Result<(), String> {
+    for copied in [false, true] {
+        let mut s = bare(mutant)?;
+        s.write(1, (0, 8))?;
+        s.flush()?;
+        if copied {
+            s.write_to(WriteTo::Copy);
+            s.allocate(1)?;
+            s.write(1, (1, 4))?;
+        }
+        s.discard(1, (2, 6))?;
+        s.read(1)?;
+        s.flush()?;
+        s.lose_power(nothing);
+        s.open()?;
+        s.verify()?;
+    }
+    Ok(())
+}
+
+/// The device refuses the zeros and takes the write: the extent is as one with a bitmap.
+pub(super) fn fill_fails(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = bare(mutant)?;
+    s.script(|op| if is_fill(op) { Fate::Fail } else { Fate::Go });
+    s.write(1, (2, 4))?;
+    s.read(1)?;
+    s.flush()?;
+    s.lose_power(nothing);
+    s.open()?;
+    s.verify()
+}

@@ -1,0 +1,179 @@
+//! How a life ends, and what must be there then: after a clean close everything answered, after a crash everything flushed, without the
+//! fast member nobody else's bytes.
+
+use super::Rng;
+use super::disk::{Disk, Disks};
+use super::run::{Run, find};
+use super::truth::{self, CELL, Truth};
+use super::world::{Faults, Hostile};
+use isotherm_core::engine::Params;
+use isotherm_core::policy;
+use isotherm_core::run::{Loop, Next};
+use isotherm_core::store::open::Mode;
+use isotherm_core::store::superblock::State;
+use isotherm_core::store::{Superblock, mark_clean, open};
+use isotherm_core::{Engine, Event, IoError, Request, RequestOp, Tag, World};
+
+impl Run {
+    /// Close and mark clean; true if the engine failed meanwhile.
+    pub(super) fn close(
+        mut engine: Engine,
+        mut world: Hostile,
+        sb: &Superblock,
+    ) -> Result<(Vec<Disk>, bool), String> {
+        let mut run = Loop::new();
+        run.tell(&mut engine, &mut world, Event::Closed);
+        let mut patience = 10_000;
+        run.run(&mut engine, &mut world, |_, engine, _| {
+            patience -= 1;
+            match engine.next_wake() {
+                _ if engine.is_closed() => Ok(Next::Stop),
+                _ if patience == 0 => Err(String::from("close does not come to an end")),
+                wake => Ok(Next::Wait(wake)),
+            }
+        })?;
+        let failed = engine.has_failed();
+        let mut disks = std::mem::take(&mut world.disks);
+        if !failed {
+            let mut all = Disks::of(&mut disks);
+            mark_clean(&mut all, sb, &engine.closing(), world.now())
+                .map_err(|e| format!("{e:?}"))?;
+        }
+        Ok((disks, failed))
+    }
+
+    /// Clean end: everything answered must be there, exactly.
+    pub(super) fn end(
+        &mut self,
+        engine: Engine,
+        world: Hostile,
+        sb: &Superblock,
+        volume: u64,
+    ) -> Result<Vec<Disk>, String> {
+        let (mut disks, failed) = Self::close(engine, world, sb)?;
+        self.accept &= failed;
+        if self.s.lose_fast && self.gone.is_none() {
+            self.degraded(&mut disks)?;
+        }
+        let opened = self.open(&mut disks)?;
+        let start = opened.time_base;
+        let mut engine = Engine::new(opened, self.policy(99)?, Params::default());
+        let mut world = Hostile::new(disks, Rng::new(1), Faults::default(), 4096, start);
+        if failed {
+            self.verify(&mut engine, &mut world, volume)?;
+        } else {
+            let data = read_all(&mut engine, &mut world, volume)?;
+            for c in 0..self.truth.cells() {
+                let b = data[c / 64]
+                    .as_ref()
+                    .map(|d| &d[c % 64 * CELL..][..CELL])
+                    .map_err(|e| format!("{e:?}"))?;
+                if !self.truth.is_live(c, b) {
+                    return Err(format!(
+                        "after a clean close cell {c} holds {:?}",
+                        truth::version_of(c, b)
+                    ));
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The fast member is gone: what the slow one serves is its own or an error.
+    pub(super) fn degraded(&mut self, disks: &mut [Disk]) -> Result<(), String> {
+        let mut found = find(disks, &self.sb);
+        found[0] = None;
+        let clean = found.iter().flatten().all(|s| s.state == State::Clean);
+        let opened = match open(&mut Disks::of(disks), &found, Mode::ReadOnly) {
+            Ok(o) => o,
+            Err(e) => return Err(format!("degraded open refused: {e}")),
+        };
+        let start = opened.time_base;
+        let volume = self.sb.geometry().map_err(String::from)?.volume_bytes();
+        let mut engine = Engine::new(
+            opened,
+            Box::new(policy::Linear::new("linear")),
+            Params {
+                read_only: true,
+                ..Params::default()
+            },
+        );
+        let mut world = Hostile::new(disks.to_vec(), Rng::new(2), Faults::default(), 4096, start);
+        for (i, block) in read_all(&mut engine, &mut world, volume)?
+            .into_iter()
+            .enumerate()
+        {
+            let Ok(data) = block else { continue };
+            for c in 0..64 {
+                let b = &data[c * CELL..(c + 1) * CELL];
+                Truth::check_own(i * 64 + c, b)?;
+                if clean && !self.truth.is_live(i * 64 + c, b) {
+                    return Err(format!(
+                        "degraded after a clean close: cell {} is old",
+                        i * 64 + c
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After a crash: every cell holds something that it may hold.
+    pub(super) fn verify(
+        &mut self,
+        engine: &mut Engine,
+        world: &mut Hostile,
+        volume: u64,
+    ) -> Result<(), String> {
+        for (i, block) in read_all(engine, world, volume)?.into_iter().enumerate() {
+            let data = block.map_err(|e| format!("read after recovery: {e:?}"))?;
+            for c in 0..data.len() / CELL {
+                let cell = &data[c * CELL..(c + 1) * CELL];
+                if self.adopt {
+                    self.truth.adopt(i * 64 + c, cell)?;
+                } else {
+                    self.truth.check_crashed(i * 64 + c, cell)?;
+                }
+            }
+        }
+        self.adopt = false;
+        Ok(())
+    }
+}
+
+/// Read the whole volume, an extent at a time.
+pub(super) fn read_all(
+    engine: &mut Engine,
+    world: &mut Hostile,
+    volume: u64,
+) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
+    let mut all = Vec::new();
+    let mut run = Loop::new();
+    for i in 0..volume / 4096 {
+        let tag = Tag(1_000_000 + i as u32);
+        world.give(tag, 4096, 0, None);
+        let req = Request {
+            tag,
+            op: RequestOp::Read,
+            offset: i * 4096,
+            len: 4096,
+            fua: false,
+            class: 0,
+        };
+        run.tell(engine, world, Event::Arrived(req));
+        let mut patience = 10_000;
+        run.run(engine, world, |_, engine, world| {
+            let replies = world.take_replies();
+            if let Some(r) = replies.iter().find(|r| r.0 == tag) {
+                all.push(r.1.map(|()| world.take(tag)));
+                return Ok(Next::Stop);
+            }
+            patience -= 1;
+            if patience == 0 {
+                return Err(String::from("a read is never answered"));
+            }
+            Ok(Next::Wait(engine.next_wake()))
+        })?;
+    }
+    Ok(all)
+}

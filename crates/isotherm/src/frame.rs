@@ -1,0 +1,215 @@
+//! What the web view shows of a volume at one moment, made from the answers of `stats` and `status`.
+
+use serde_json::{Value, json};
+
+use crate::overview::{Overview, Sample};
+
+/// Of less than ten minutes no day can be told.
+const DAY_FROM_S: f64 = 600.0;
+
+/// What each reason of a refusal means.
+pub const REFUSED: [(&str, &str); 10] = [
+    (
+        "pointless",
+        "it is there already, or there is nothing to move",
+    ),
+    ("busy", "requests or another move were at work on it"),
+    ("full", "the tier had no free room"),
+    ("limit", "as many moves as allowed were under way"),
+    ("metadata_flush", "metadata was being written"),
+    (
+        "throttled",
+        "moves had used their bandwidth, or requests were slower than their limit",
+    ),
+    ("closed", "the volume is closing, read-only or failed"),
+    (
+        "no_copies",
+        "the volume was made without room for records of copies",
+    ),
+    (
+        "wear_budget",
+        "the fast tier may not be written that much a day",
+    ),
+    ("asleep", "a disk sleeps, and this is no reason to wake it"),
+];
+
+fn num(v: &Value) -> f64 {
+    v.as_f64().unwrap_or(0.0)
+}
+
+/// The figures of `now`; rates since `before`.
+pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
+    let o = Overview::new(now, before);
+    let (stats, status) = (&now.stats, &now.status);
+    let elapsed = num(&stats["elapsed_s"]);
+    let unix = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64();
+    let served_fast = o.tiers.first().and_then(|t| t.served);
+    let extent = stats["extent_bytes"].as_u64().unwrap_or(1).max(1);
+    let tiers = o.tiers.iter().map(|t| {
+        json!({
+            "tier": t.tier, "used_bytes": t.used, "bytes": t.size, "served": t.served,
+            "asleep": t.asleep.0, "members": t.asleep.1,
+        })
+    });
+    let moves = o.moves.iter().map(|(kind, per_s, refused, proposed)| {
+        json!({
+            "kind": kind, "per_s": per_s, "refused": refused, "proposed": proposed, "done": stats["moves"][kind]["done"],
+        })
+    });
+    let refusals = o.refusals.iter().map(|(why, n)| {
+        let what = REFUSED.iter().find(|r| r.0 == why).map(|r| r.1);
+        json!({"why": why, "count": n, "what": what})
+    });
+    let mut all = json!({
+        "time_unix_s": unix, "name": o.name, "sentence": o.sentence, "well": o.well,
+        "failed": !status["failure"].is_null(), "failure": status["failure"], "degraded": status["degraded"],
+        "read_only": status["read_only"], "policy": o.policy, "paced": o.paced, "seconds": o.seconds, "elapsed_s": elapsed,
+        "volume_bytes": stats["volume_bytes"], "extent_bytes": extent,
+        "extents": stats["volume_bytes"].as_u64().unwrap_or(0).div_ceil(extent),
+        "tiers": tiers.collect::<Vec<_>>(), "served_fast": served_fast,
+        "moves": moves.collect::<Vec<_>>(), "moving": o.moving, "refusals": refusals.collect::<Vec<_>>(),
+        "device": status["device"], "front_ends": status["front_ends"],
+    });
+    let rest = json!({
+        "reads_per_s": o.per_s[0], "writes_per_s": o.per_s[1], "flushes_per_s": o.per_s[2],
+        "read_bytes_per_s": o.bytes_per_s[0], "written_bytes_per_s": o.bytes_per_s[1],
+        "read_mean_s": o.mean_s[0], "write_mean_s": o.mean_s[1], "read_p99_s": o.p99_s[0], "write_p99_s": o.p99_s[1],
+        "dirty_bytes": o.dirty, "draining": stats["copies"]["draining"], "draining_left": stats["copies"]["draining_left"],
+        "queue": o.queue, "errors": o.errors, "power_w": o.power_w, "energy": energy(stats, elapsed), "wear": wear(stats, elapsed),
+        "classes": classes(stats), "members": members(stats, status),
+        // The first look has means since serving began, which are no point of a curve.
+        "point": (!o.whole).then(|| json!([
+            rounded(unix), rounded(o.per_s[0]), rounded(o.per_s[1]), rounded(o.bytes_per_s[0]), rounded(o.bytes_per_s[1]),
+            o.mean_s[0], o.mean_s[1], o.dirty, o.power_w, served_fast,
+        ])),
+    });
+    // One macro call would exceed the compiler's recursion limit.
+    for (k, v) in rest.as_object().into_iter().flatten() {
+        all[k.as_str()] = v.clone();
+    }
+    all
+}
+
+/// Curves need no more than a tenth.
+fn rounded(n: f64) -> f64 {
+    (n * 10.0).round() / 10.0
+}
+
+/// Energy since serving began, and what that is a day; null where a member is not modelled.
+fn energy(stats: &Value, elapsed: f64) -> Value {
+    let Some(joules) = stats["energy_j"].as_f64().filter(|_| elapsed > 0.0) else {
+        return Value::Null;
+    };
+    json!({"joules": joules, "mean_w": joules / elapsed, "kwh_per_day": joules / elapsed * 86_400.0 / 3.6e6})
+}
+
+/// What is written to the fastest tier, and how long that lasts.
+fn wear(stats: &Value, elapsed: f64) -> Value {
+    let written = num(&stats["fast_write_bytes"]);
+    let per_day = (elapsed >= DAY_FROM_S).then(|| written / elapsed * 86_400.0);
+    let limit = stats["wear_limit_bytes"].as_f64();
+    let years = match (limit, per_day) {
+        (Some(limit), Some(d)) if d > 0.0 => Some(limit / d / 365.25),
+        _ => None,
+    };
+    json!({
+        "written_bytes": written, "bytes_per_day": per_day, "limit_bytes": limit, "years": years,
+        "budget_bytes_per_day": stats["wear_budget"]["bytes_per_day"],
+    })
+}
+
+fn classes(stats: &Value) -> Value {
+    let all = stats["by_class"].as_object().into_iter().flatten();
+    let mut rows: Vec<Value> = all
+        .filter(|(_, c)| c["accesses"].as_u64() > Some(0))
+        .map(|(i, c)| {
+            json!({
+                "class": i, "name": c["name"], "accesses": c["accesses"], "fast": c["fast_hits"], "fast_bytes": c["fast_bytes"],
+            })
+        })
+        .collect();
+    rows.sort_by_key(|r| std::cmp::Reverse(r["accesses"].as_u64()));
+    Value::Array(rows)
+}
+
+fn members(stats: &Value, status: &Value) -> Value {
+    let missing: Vec<u64> = (status["missing_members"].as_array().into_iter().flatten())
+        .filter_map(Value::as_u64)
+        .collect();
+    let failed = status["failure"]["member"].as_u64();
+    let all = stats["members"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate();
+    all.map(|(i, m)| {
+        let (errors, of) = (m["errors"].as_u64().unwrap_or(0), &status["members"][i]);
+        let health = if missing.contains(&(i as u64)) {
+            "missing"
+        } else if failed == Some(i as u64) {
+            "failed"
+        } else if errors > 0 {
+            "errors"
+        } else {
+            "well"
+        };
+        json!({
+            "path": m["path"], "tier": m["tier"], "paced": m["paced"], "health": health, "errors": errors,
+            "reads": m["reads"], "writes": m["writes"], "bytes_read": m["bytes_read"], "bytes_written": m["bytes_written"],
+            "move_bytes_read": m["move_bytes_read"], "move_bytes_written": m["move_bytes_written"],
+            "energy_j": m["energy_j"], "asleep": of["asleep"], "sleep": of["sleep"], "standby_s": of["standby_s"],
+        })
+    })
+    .collect::<Vec<_>>()
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overview::tests::sample;
+    use isotherm_core::policy::REFUSALS;
+
+    #[test]
+    fn a_frame_has_rates_forecasts_and_a_point() {
+        let (mut a, mut b) = (sample(1000.0, 100), sample(1002.0, 300));
+        for s in [&mut a, &mut b] {
+            s.stats["fast_write_bytes"] = json!(1002e9 / 86_400.0);
+            s.stats["wear_limit_bytes"] = json!(365.25e9);
+        }
+        let first = frame(&a, None);
+        assert_eq!(first["point"], Value::Null);
+        let f = frame(&b, Some(&a));
+        assert_eq!(f["reads_per_s"].as_f64().map(f64::round), Some(8000.0));
+        assert_eq!(f["point"].as_array().map(Vec::len), Some(10));
+        let years = f["wear"]["years"].as_f64().expect("a forecast");
+        assert!((years - 1.0).abs() < 1e-6, "{years}");
+        assert_eq!(
+            f["refusals"][0]["what"],
+            Value::Null,
+            "`room` is no reason of the engine's"
+        );
+        // Too early to tell a day.
+        assert_eq!(
+            frame(&sample(30.0, 1), None)["wear"]["bytes_per_day"],
+            Value::Null
+        );
+        b.status["failure"] = json!({"reason": "flush of member 0 failed", "member": 0});
+        b.stats["members"] =
+            json!([{"path": "f", "tier": 0, "errors": 1}, {"path": "s", "tier": 1, "errors": 0}]);
+        let f = frame(&b, Some(&a));
+        assert_eq!((&f["failed"], &f["well"]), (&json!(true), &json!(false)));
+        assert_eq!(
+            (&f["members"][0]["health"], &f["members"][1]["health"]),
+            (&json!("failed"), &json!("well"))
+        );
+    }
+
+    #[test]
+    fn every_refusal_is_explained() {
+        assert_eq!(REFUSED.map(|r| r.0), REFUSALS);
+    }
+}

@@ -1,0 +1,173 @@
+//! What a serving process says of itself, as structured events (`tracing`): under systemd with fields to the journal, else as
+//! lines on standard error.
+//!
+//! Nothing important is only here: a failure, a missing member, errors and losses are in `status`, `stats` and the metrics as
+//! well. `ISOTHERM_LOG` (`error`, `warn`, `info`, `debug`, `trace`, `off`) says from which level on; without it, `info`. Each
+//! place in the program speaks at most 20 times a minute, then says how often it kept quiet.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Events of one place in the program within [`WINDOW`].
+const MOST: u32 = 20;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// From now on events go to the journal, or to standard error.
+///
+/// # Errors
+/// `ISOTHERM_LOG` says something that is no level.
+pub fn start() -> Result<(), String> {
+    let level = match std::env::var("ISOTHERM_LOG") {
+        Ok(text) => LevelFilter::from_str(&text).map_err(|_| {
+            format!("ISOTHERM_LOG={text}: write error, warn, info, debug, trace or off")
+        })?,
+        Err(_) => LevelFilter::INFO,
+    };
+    let chatter = Chatter {
+        level,
+        said: Mutex::default(),
+    };
+    let registry = tracing_subscriber::registry();
+    // A test that starts several commands in one process has it already: an error that is none.
+    let _ = match is_journal().then(tracing_journald::layer) {
+        Some(Ok(journal)) => {
+            let journal = journal
+                .with_syslog_identifier("isotherm".to_owned())
+                .with_field_prefix(Some("ISOTHERM".to_owned()));
+            registry.with(journal.with_filter(chatter)).try_init()
+        }
+        Some(Err(_)) | None => registry.with(Lines.with_filter(chatter)).try_init(),
+    };
+    Ok(())
+}
+
+/// Is standard error the journal's? systemd says which stream it gave.
+fn is_journal() -> bool {
+    let Ok(said) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let own = rustix::fs::fstat(std::io::stderr().as_fd());
+    own.is_ok_and(|s| said == format!("{}:{}", s.st_dev, s.st_ino))
+}
+
+/// Who has spoken how often.
+struct Chatter {
+    level: LevelFilter,
+    said: Mutex<HashMap<Identifier, Said>>,
+}
+
+struct Said {
+    since: Instant,
+    times: u32,
+}
+
+impl Chatter {
+    /// May this place speak now? With how often it was kept quiet in the window that is over.
+    fn may(&self, place: Identifier, now: Instant) -> (bool, u32) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = said.entry(place).or_insert(Said {
+            since: now,
+            times: 0,
+        });
+        let mut quiet = 0;
+        if now.duration_since(s.since) >= WINDOW {
+            quiet = s.times.saturating_sub(MOST);
+            (s.since, s.times) = (now, 0);
+        }
+        s.times += 1;
+        (s.times <= MOST, quiet)
+    }
+}
+
+impl<S: Subscriber> Filter<S> for Chatter {
+    fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        *meta.level() <= self.level
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let (may, quiet) = self.may(event.metadata().callsite(), Instant::now());
+        if quiet > 0 {
+            line(
+                Level::WARN,
+                &format!("{quiet} messages like the next were left out"),
+            );
+        }
+        may
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level)
+    }
+}
+
+/// Lines for people: the message, as other commands print theirs; fields stand in the journal.
+struct Lines;
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        line(*event.metadata().level(), &message.0);
+    }
+}
+
+fn line(level: Level, text: &str) {
+    let mark = match level {
+        Level::DEBUG => "debug: ",
+        Level::TRACE => "trace: ",
+        _ => "",
+    };
+    // Whoever started us may not listen.
+    let _ = writeln!(std::io::stderr(), "isotherm: {mark}{text}");
+}
+
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.0, "{value:?}"); // into a string
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_speaks_so_often_and_then_says_how_often_it_did_not() {
+        struct Here;
+        impl tracing::callsite::Callsite for Here {
+            fn set_interest(&self, _: tracing::subscriber::Interest) {}
+            fn metadata(&self) -> &Metadata<'_> {
+                unreachable!("never asked")
+            }
+        }
+        static ONE: Here = Here;
+        let chatter = Chatter {
+            level: LevelFilter::INFO,
+            said: Mutex::default(),
+        };
+        let now = Instant::now();
+        let place = Identifier(&ONE);
+        let spoken = (0..50)
+            .filter(|_| chatter.may(place.clone(), now).0)
+            .count();
+        assert_eq!(spoken, MOST as usize);
+        assert_eq!(chatter.may(place.clone(), now + WINDOW), (true, 30));
+        assert_eq!(chatter.may(place, now + WINDOW), (true, 0));
+    }
+}

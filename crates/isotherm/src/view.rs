@@ -1,0 +1,237 @@
+//! Volumes as the web view sees them: its own, or all that are served on this machine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use isotherm_core::engine::KNOBS;
+use isotherm_core::policy::PRESETS;
+use isotherm_web::{Listed, Question, Settings, Source, WebServer};
+use serde_json::{Map, Value, json};
+
+use crate::args::WebArgs;
+use crate::control::Request;
+use crate::control::client::connect;
+use crate::frame::frame;
+use crate::overview::Sample;
+use crate::{Failure, place};
+use isotherm_control::live::Live;
+use isotherm_control::server::Service;
+
+// A page may ask for as many cells as a volume answers with.
+const _: () = assert!(isotherm_web::BINS_MAX <= isotherm_control::atlas::CELLS_MAX);
+
+/// A server that does not answer in this time hangs.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Who answers for volumes.
+pub trait Asked: Send + Sync + 'static {
+    /// All volumes.
+    fn volumes(&self) -> Vec<Listed>;
+    /// What the volume answers.
+    ///
+    /// # Errors
+    /// One line.
+    fn ask(&self, volume: &str, request: &Request) -> Result<Value, String>;
+}
+
+/// The volume that this process serves.
+pub struct Own(pub Arc<Live>);
+
+impl Asked for Own {
+    fn volumes(&self) -> Vec<Listed> {
+        let live = &self.0;
+        let failure = live.handle.failure();
+        let state = match (&failure, live.missing.is_empty()) {
+            (Some(_), _) => "failed",
+            (None, false) => "degraded",
+            (None, true) => "serving",
+        };
+        let config = live.config.lock().unwrap_or_else(PoisonError::into_inner);
+        vec![Listed {
+            id: live.volume.display().to_string(),
+            name: config.name.clone(),
+            state: state.to_owned(),
+            note: failure.map(|f| f.reason.clone()),
+            served: true,
+        }]
+    }
+
+    fn ask(&self, _volume: &str, request: &Request) -> Result<Value, String> {
+        self.0.answer(request)
+    }
+}
+
+/// All volumes of the machine, through their control sockets.
+pub struct Machine;
+
+impl Asked for Machine {
+    fn volumes(&self) -> Vec<Listed> {
+        let mut paths = place::described_volumes();
+        paths.extend(place::served_volumes());
+        let mut paths: Vec<PathBuf> = (paths.into_iter())
+            .map(|p| std::path::absolute(&p).unwrap_or(p))
+            .collect();
+        paths.sort();
+        paths.dedup();
+        paths.iter().map(|p| listed(p)).collect()
+    }
+
+    fn ask(&self, volume: &str, request: &Request) -> Result<Value, String> {
+        let client = connect(Path::new(volume)).map_err(|e| e.to_string())?;
+        let client = client.ok_or_else(|| format!("{volume}: is not served (any more)"))?;
+        let mut client = client.with_limit(PATIENCE);
+        client.ask(request).map_err(|e| e.to_string())
+    }
+}
+
+fn listed(volume: &Path) -> Listed {
+    let one = crate::cmd::list::glance(volume);
+    let word = |k: &str| one[k].as_str().map(str::to_owned);
+    let state = word("state").unwrap_or_default();
+    Listed {
+        id: volume.display().to_string(),
+        name: word("name").unwrap_or_default(),
+        served: matches!(&*state, "serving" | "failed" | "unreachable"),
+        state: if one["degraded"] == json!(true) && state == "serving" {
+            "degraded".to_owned()
+        } else {
+            state
+        },
+        note: word("note"),
+    }
+}
+
+/// What the web view is told, from the answers of volumes.
+pub struct View<A> {
+    asked: A,
+    last: Mutex<BTreeMap<String, Sample>>,
+}
+
+impl<A: Asked> View<A> {
+    /// Of those.
+    pub fn new(asked: A) -> View<A> {
+        View {
+            asked,
+            last: Mutex::default(),
+        }
+    }
+
+    fn policy(&self, volume: &str) -> Result<Value, String> {
+        let status = self.asked.ask(volume, &Request::Status)?;
+        let text = status["policy"].as_str().unwrap_or_default().to_owned();
+        let name = text.split(',').next().unwrap_or_default();
+        let mut meanings: Map<String, Value> = Map::new();
+        for k in KNOBS {
+            // Errors say the name before it.
+            let range = k.range.split_once(": ").map_or(k.range, |r| r.1);
+            meanings.insert(
+                k.name.to_owned(),
+                json!({"what": format!("{} ({})", k.what, range), "default": null, "of": "engine"}),
+            );
+        }
+        let preset = PRESETS.iter().find(|p| p.name == name);
+        for q in preset.into_iter().flat_map(|p| p.parameters()) {
+            let one = json!({"what": q.what, "default": q.default, "of": "policy"});
+            meanings.insert(q.name.to_owned(), one);
+        }
+        let others: Vec<Value> = PRESETS
+            .iter()
+            .map(|p| json!({"name": p.name, "what": p.what}))
+            .collect();
+        Ok(json!({
+            "policy": text, "name": name, "what": preset.map(|p| p.what), "source": preset.map(|p| p.source),
+            "kind": preset.map(|p| p.kind()), "params": status["params"], "meanings": meanings, "presets": others,
+        }))
+    }
+
+    fn set(&self, volume: &str, wanted: Vec<(String, Value)>) -> Result<Value, String> {
+        let (mut values, mut words) = (Vec::new(), Vec::new());
+        for (key, value) in wanted {
+            match value {
+                Value::Number(n) => values.push((key, n.as_f64().unwrap_or(f64::NAN))),
+                Value::String(s) => words.push((key, s)),
+                _ => return Err(format!("{key}: a number or a name")),
+            }
+        }
+        self.asked.ask(volume, &Request::Set { values, words })
+    }
+}
+
+impl<A: Asked> Source for View<A> {
+    fn volumes(&self) -> Vec<Listed> {
+        self.asked.volumes()
+    }
+
+    fn look(&self, volume: &str) -> Result<Value, String> {
+        let mut seen = self.asked.ask(volume, &Request::Look).map_err(|e| {
+            if e.starts_with("not a request") {
+                return "it is served by an older program: stop it and serve it again".to_owned();
+            }
+            e
+        })?;
+        let now = Sample {
+            stats: seen["stats"].take(),
+            status: seen["status"].take(),
+            at: Instant::now(),
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = frame(&now, last.get(volume));
+        last.insert(volume.to_owned(), now);
+        Ok(seen)
+    }
+
+    fn ask(&self, volume: &str, question: Question) -> Result<Value, String> {
+        let request = match question {
+            Question::Map { from, to, bins } => Request::Map {
+                from,
+                to,
+                cells: bins,
+            },
+            Question::Moves => Request::Moves,
+            Question::Why { offset } => Request::Why { offset },
+            Question::Policy => return self.policy(volume),
+            Question::Set(values) => return self.set(volume, values),
+            Question::Switch(policy) => Request::Policy { policy },
+        };
+        self.asked.ask(volume, &request)
+    }
+}
+
+/// Starts the view as the command line says; none where it names no address.
+///
+/// # Errors
+/// What is wrong with the address, the token or the certificate.
+pub fn start(
+    address: Option<&isotherm_web::Address>,
+    args: &WebArgs,
+    source: Arc<dyn Source>,
+) -> Result<Option<WebServer>, Failure> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let tls = args.web_tls_cert.clone().zip(args.web_tls_key.clone());
+    let mut settings = Settings {
+        address: address.clone(),
+        tls,
+        token: args.web_token.as_ref().map(|_| String::new()),
+        control: args.web_control,
+    };
+    settings.check().map_err(Failure::Usage)?;
+    if let Some(file) = &args.web_token {
+        settings.token = Some(isotherm_web::token(file).map_err(Failure::failed)?);
+    }
+    let server = WebServer::start(settings, source).map_err(Failure::failed)?;
+    let allowed = match (&args.web_token, args.web_control) {
+        (Some(file), true) => format!(", changes with the token in {}", file.display()),
+        (Some(file), false) => format!(", token in {}", file.display()),
+        (None, _) => ", read-only".to_owned(),
+    };
+    tracing::info!(
+        address = server.address(),
+        "web view at {}{allowed}",
+        server.address()
+    );
+    Ok(Some(server))
+}

@@ -1,0 +1,214 @@
+//! kill -9 of the server under each front end, again and again, with a client that knows what it was told.
+//!
+//! `ISOTHERM_KILLS=20` (or `make soak-fronts`) is the long form. ublk is killed in a guest: `scripts/vm-ublk`.
+
+use super::{FLUSH, READ, TARGET, WRITE, free};
+use crate::common::peer::{self, Peer};
+use crate::proof::{Loop, Place, Shape, able, seed};
+use isotherm_hostile::Rng;
+use isotherm_live::iscsi::testing::Initiator;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const BLOCK: usize = 4096;
+/// One block in each extent: every write is about another record.
+const STRIDE: u64 = 64 << 10;
+const BLOCKS: usize = 1500;
+
+/// What a front end shows.
+trait Disk {
+    fn read(&mut self, at: u64) -> io::Result<Vec<u8>>;
+    fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()>;
+    fn flush(&mut self) -> io::Result<()>;
+}
+
+struct Looped(File);
+
+impl Disk for Looped {
+    fn read(&mut self, at: u64) -> io::Result<Vec<u8>> {
+        let mut data = vec![0; BLOCK];
+        self.0.read_exact_at(&mut data, at).map(|()| data)
+    }
+    fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, at)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+impl Disk for Peer {
+    fn read(&mut self, at: u64) -> io::Result<Vec<u8>> {
+        Peer::read(self, at, BLOCK as u32)
+    }
+    fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
+        Peer::write(self, at, data)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.ask(peer::FLUSH, 0, 0)?;
+        match self.answer()? {
+            0 => Ok(()),
+            e => Err(io::Error::from_raw_os_error(e as i32)),
+        }
+    }
+}
+
+impl Disk for Initiator {
+    fn read(&mut self, at: u64) -> io::Result<Vec<u8>> {
+        let cdb = Initiator::blocks(READ, at / 512, (BLOCK / 512) as u32, 0, false);
+        let done = self.command(&cdb, BLOCK as u32, &[])?;
+        good(done.status).map(|()| done.data)
+    }
+    fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
+        let cdb = Initiator::blocks(WRITE, at / 512, (BLOCK / 512) as u32, 0, false);
+        good(self.command(&cdb, 0, data)?.status)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        good(self.command(&FLUSH, 0, &[])?.status)
+    }
+}
+
+fn good(status: u8) -> io::Result<()> {
+    match status {
+        0 => Ok(()),
+        s => Err(io::Error::other(format!("status {s:#x}"))),
+    }
+}
+
+/// Versions that a block may hold: of the first it is certain that it was there.
+type Held = Vec<Vec<u64>>;
+
+fn content(block: usize, version: u64) -> Vec<u8> {
+    if version == 0 {
+        return vec![0; BLOCK];
+    }
+    let word = (block as u64) << 48 | version;
+    word.to_le_bytes().repeat(BLOCK / 8)
+}
+
+/// Every block holds what it may; it is held to that from now on.
+fn check(disk: &mut dyn Disk, held: &mut Held, kill: u64) {
+    for (b, may) in held.iter_mut().enumerate() {
+        let data = disk.read(b as u64 * STRIDE).expect("read after recovery");
+        let now = may.iter().copied().find(|v| data == content(b, *v));
+        let now = now.unwrap_or_else(|| {
+            let shown = &data[..16];
+            panic!("kill {kill}: block {b} holds {shown:02x?}…, it may hold {may:x?}")
+        });
+        *may = vec![now];
+    }
+}
+
+/// Writes and flushes until the server is gone. `kept`: what is answered as written need not be flushed to survive that.
+fn work(disk: &mut dyn Disk, held: &mut Held, rng: &mut Rng, kept: bool) -> u64 {
+    let mut done = 0;
+    let mut version = held.iter().flatten().copied().max().unwrap_or(0);
+    loop {
+        if rng.one_in(30) {
+            if disk.flush().is_err() {
+                return done;
+            }
+            // One request at a time: the newest of each block was answered.
+            held.iter_mut()
+                .for_each(|may| *may = may.split_off(may.len() - 1));
+        }
+        let b = rng.below(BLOCKS as u64) as usize;
+        version += 1;
+        held[b].push(version);
+        if disk.write(b as u64 * STRIDE, &content(b, version)).is_err() {
+            return done;
+        }
+        if kept {
+            held[b] = vec![version];
+        }
+        done += 1;
+    }
+}
+
+/// `show` gives what the front end shows, as often as it is served; what it needs besides is dropped after the kill.
+fn survives<D: Disk, Keep>(front: &str, kept: bool, mut show: impl FnMut(&mut Place) -> (D, Keep))
+where
+    D: Send + 'static,
+{
+    let seed = seed();
+    let kills = std::env::var("ISOTHERM_KILLS").ok();
+    let kills: u64 = kills.and_then(|k| k.parse().ok()).unwrap_or(2);
+    let mut rng = Rng::new(seed ^ 0xf407);
+    let mut place = Place::new(&Shape {
+        policy: "lru",
+        ..Shape::default()
+    });
+    let mut held: Held = vec![vec![0]; BLOCKS];
+    let mut total = 0;
+    for kill in 0..=kills {
+        let (mut disk, keep) = show(&mut place);
+        check(&mut disk, &mut held, kill);
+        if kill == kills {
+            drop((disk, keep));
+            break;
+        }
+        let (mut theirs, mut lots) = (std::mem::take(&mut held), Rng::new(rng.draw()));
+        let worker = std::thread::spawn(move || {
+            let done = work(&mut disk, &mut theirs, &mut lots, kept);
+            (theirs, done)
+        });
+        std::thread::sleep(Duration::from_millis(20 + rng.below(700)));
+        assert!(place.is_serving(), "the server ended by itself");
+        place.kill();
+        let done;
+        (held, done) = worker.join().expect("the client");
+        total += done;
+        drop(keep);
+    }
+    place.stop();
+    place.check();
+    println!("{front}: {kills} kills, {total} writes answered, nothing lost");
+    assert!(total > 0);
+}
+
+#[test]
+fn a_loop_device_over_the_block_file_keeps_what_was_flushed() {
+    if !able(&["losetup"], true) {
+        return;
+    }
+    survives("block file", false, |place| {
+        let file: PathBuf = place.serve_file();
+        let device = Loop::over(&file);
+        let open = OpenOptions::new().read(true).write(true).open(&device.0);
+        (Looped(open.expect("the loop device")), device)
+    });
+}
+
+#[test]
+fn an_nbd_client_finds_what_it_flushed() {
+    survives("NBD", false, |place| {
+        place.serve("--nbd unix:n");
+        let socket = place.path("n");
+        (Peer::connect(Path::new(&socket)).expect("connected"), ())
+    });
+}
+
+/// The client flushes seldom, and is held to nothing but the answers: it would not hear that the server was another one.
+#[test]
+fn an_nbd_client_finds_what_was_answered_where_writes_are_kept() {
+    survives("NBD, kept writes", true, |place| {
+        place.serve("--nbd unix:n");
+        crate::proof::output(&mut place.isotherm("set v kept_writes=1"));
+        let socket = place.path("n");
+        (Peer::connect(Path::new(&socket)).expect("connected"), ())
+    });
+}
+
+#[test]
+fn an_initiator_finds_whatever_was_answered() {
+    let at: SocketAddr = free();
+    survives("iSCSI", true, |place| {
+        place.serve(&format!("--iscsi {at}"));
+        let initiator = Initiator::login(at, "iqn.x:a", TARGET, None);
+        (initiator.expect("logged in"), ())
+    });
+}

@@ -1,0 +1,277 @@
+//! The task pages (`docs/tasks`), word for word: every command on them is run, with files in the place of devices, a directory
+//! in the place of `/`, and `systemctl` played by a shell function. Messages that pages quote must be ones that the program can
+//! print.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::Place;
+use crate::machine::{Machine, has, has_loops};
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(docs().join(format!("tasks/{name}.md"))).expect("the page")
+}
+
+/// The blocks that say `sh`, in order.
+fn blocks(page: &str) -> Vec<String> {
+    let (mut all, mut open): (Vec<String>, Option<String>) = (Vec::new(), None);
+    for line in page.lines() {
+        let bare = line.trim_start();
+        match &mut open {
+            None if bare == "```sh" => open = Some(String::new()),
+            Some(_) if bare == "```" => all.extend(open.take()),
+            Some(text) => {
+                let _ = writeln!(text, "{bare}"); // into a string
+            }
+            None => {}
+        }
+    }
+    all
+}
+
+/// What pages call it, and what it is here; longer names first.
+const STAND_INS: [(&str, &str); 14] = [
+    ("/dev/isotherm/", "$T/dev/"),
+    ("/dev/nvme0n1p3", "$T/fast.img"),
+    ("/dev/sda", "$T/slow.img"),
+    ("/dev/sdb", "$T/slow.img"),
+    ("/dev/old", "$T/old.img"),
+    ("/etc/isotherm/", "$T/etc/"),
+    ("/etc/fstab", "$T/fstab"),
+    ("/mnt/new", "$T/mnt/new"),
+    ("/srv", "$T/mnt/srv"),
+    ("/ssd", "$T/ssd"),
+    ("/disk", "$T/disk"),
+    ("/pool", "$T/mnt/pool"),
+    ("/dev/isotherm", "$T/dev"),
+    // As long a trace takes a minute.
+    ("gen:postmark", "gen:postmark,scale=0.02"),
+];
+
+fn with_stand_ins(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (page, here) in STAND_INS {
+        // Between the names of a directory it is part of another path.
+        let mut out = String::new();
+        let mut rest = text.as_str();
+        while let Some(at) = rest.find(page) {
+            out += &rest[..at];
+            let inside = out.chars().next_back().is_some_and(char::is_alphanumeric);
+            out += if inside { page } else { here };
+            rest = &rest[at + page.len()..];
+        }
+        text = out + rest;
+    }
+    text
+}
+
+/// A machine for the shell: what the pages take for granted.
+const PRELUDE: &str = r#"set -eu
+sudo() { "$@"; }
+wait_until() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 900 ] || { echo "waited in vain: $*" >&2; cat "$T"/*.log >&2; exit 9; }; command sleep 0.1; done; }
+systemctl() {
+    case "$*" in
+    "enable --now isotherm@"*)
+        isotherm serve "$T/etc/${3#isotherm@}" --loop >"$T/ready" 2>>"$T/serve.log" &
+        wait_until grep -q ready "$T/ready" ;;
+    "disable --now isotherm@"*) isotherm stop "${3#isotherm@}" ;;
+    daemon-reload) ;;
+    *) echo "systemctl $*: not known here" >&2; exit 9 ;;
+    esac
+}
+# `mount DIR` looks into the fstab of the page.
+mount() {
+    for last; do :; done
+    device=$(awk -v d="$last" '$2 == d { print $1 }' "$T/fstab" 2>/dev/null | tail -n 1)
+    case "$*" in
+    *"$T/dev/"*|*".img "*) command mount "$@" ;;
+    *) command mount "-onoatime" "$T/dev/${device#/dev/isotherm/}" "$last" ;;
+    esac
+}
+# Pages wait for a mount that way; a loaded machine may take longer.
+sleep() { wait_until mountpoint -q "$T/mnt/pool"; }
+mkdir -p "$T/mnt" "$T/dev"
+truncate -s 64M "$T/fast.img"
+truncate -s 256M "$T/slow.img"
+"#;
+
+/// After everything, however it ended: nothing of it stays mounted or served.
+const END: &str = r#"
+end() {
+    for m in srv new pool; do ! mountpoint -q "$T/mnt/$m" || command umount -l "$T/mnt/$m" || :; done
+    for s in "$T"/run/*.sock; do [ ! -e "$s" ] || isotherm stop "$(basename "$s" .sock)" >/dev/null 2>&1 || :; done
+    wait
+}
+trap end EXIT
+"#;
+
+fn run(m: &Machine, before: &str, blocks: &[String]) {
+    let mut script = String::from(PRELUDE) + END + before;
+    for block in blocks {
+        for line in block.lines().filter(|l| !l.is_empty()) {
+            // Those are suites of this tree, which `make test` runs.
+            match line.strip_prefix("cargo test -p ") {
+                Some(suite) => assert!(is_suite(suite), "{line}"),
+                None => {
+                    let _ = writeln!(script, "{}", with_stand_ins(line)); // into a string
+                }
+            }
+        }
+    }
+    let file = m.0.path("page.sh");
+    std::fs::write(&file, &script).expect("written");
+    let mut shell = Command::new("bash");
+    m.set(&mut shell);
+    let program = Path::new(env!("CARGO_BIN_EXE_isotherm"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let here = program.parent().expect("a directory").display();
+    let out = shell
+        .arg("-x")
+        .arg(&file)
+        .current_dir(m.0.path("away"))
+        .env(
+            "T",
+            m.0.path("").display().to_string().trim_end_matches('/'),
+        )
+        .env("PATH", format!("{here}:{path}"))
+        .output()
+        .expect("bash runs");
+    assert!(
+        out.status.success(),
+        "{}\n{}",
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr)
+    );
+}
+
+/// `isotherm-core --test golden`: is there such a test program?
+fn is_suite(words: &str) -> bool {
+    let mut words = words.split_whitespace();
+    let (Some(package), Some("--test"), Some(test)) = (words.next(), words.next(), words.next())
+    else {
+        return false;
+    };
+    let crates = docs()
+        .join("../crates")
+        .join(package.trim_start_matches("isotherm-"));
+    crates.join(format!("tests/{test}.rs")).exists()
+        || crates.join(format!("tests/{test}/main.rs")).exists()
+}
+
+/// As [`Machine`], in memory: volumes of 256 MiB are made and filled.
+fn machine() -> Machine {
+    let place = Place::in_memory();
+    for dir in ["etc", "away", "mnt"] {
+        std::fs::create_dir(place.path(dir)).expect("made");
+    }
+    Machine(place)
+}
+
+#[test]
+fn pages_about_volumes_run_word_for_word() {
+    if !has_loops() {
+        return;
+    }
+    for name in ["speed-up-a-disk", "nas-whose-disks-sleep", "database"] {
+        let all = blocks(&page(name));
+        assert!(all.len() >= 3, "{name}");
+        run(&machine(), "", &all);
+    }
+    // Everything there asks about a volume that is not served.
+    let m = machine();
+    m.create("v");
+    run(&m, "", &blocks(&page("when-something-broke")));
+}
+
+#[test]
+fn moving_over_runs_word_for_word() {
+    if !has_loops() || !has("rsync") {
+        return;
+    }
+    let text = page("move-over");
+    let (first, second) = text.split_once("## From mergerfs").expect("two recipes");
+    let old = r#"truncate -s 64M "$T/old.img"
+mkfs.ext4 -q "$T/old.img"
+mkdir -p "$T/mnt/srv"
+command mount -o loop "$T/old.img" "$T/mnt/srv"
+cp -r /usr/share/doc/bash "$T/mnt/srv/"
+ln "$T/mnt/srv/bash/copyright" "$T/mnt/srv/hard"
+"#;
+    run(&machine(), old, &blocks(first));
+    if !has("mergerfs") {
+        return;
+    }
+    let pool = r#"mkdir -p "$T/ssd/a" "$T/disk/a" "$T/mnt/pool"
+echo fast >"$T/ssd/a/one"
+echo slow >"$T/disk/a/two"
+mergerfs -o category.create=ff "$T/ssd:$T/disk" "$T/mnt/pool"
+"#;
+    let m = machine();
+    run(&m, pool, &blocks(second));
+    // Every file is in a branch, whole.
+    let found = |name: &str| {
+        ["ssd", "disk"].map(|b| std::fs::read_to_string(m.0.path(b).join("a").join(name)).ok())
+    };
+    assert!(
+        found("one").contains(&Some("fast\n".into()))
+            && found("two").contains(&Some("slow\n".into()))
+    );
+}
+
+#[test]
+fn pages_about_the_lab_run_word_for_word() {
+    let m = machine();
+    m.create("v");
+    let nbd = m.0.path("n").display().to_string();
+    let served = m.serve(&format!("v --nbd unix:{nbd}"));
+    for name in ["size-before-you-buy", "add-a-policy"] {
+        run(&m, "trap - EXIT\n", &blocks(&page(name)));
+    }
+    assert_eq!(served.terminate(), Some(0));
+}
+
+#[test]
+fn messages_that_pages_quote_are_ones_that_there_are() {
+    let mut sources = String::new();
+    let mut dirs = vec![docs().join("../crates")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).expect("listed").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("tasks.rs") {
+                sources += &std::fs::read_to_string(path).expect("text");
+            }
+        }
+    }
+    let mut quoted = 0;
+    for line in page("when-something-broke")
+        .lines()
+        .filter(|l| l.starts_with("| `"))
+    {
+        let said = line.split('|').nth(1).expect("a column");
+        for part in said.split('`').skip(1).step_by(2) {
+            assert!(sources.contains(part), "nothing says `{part}`");
+            quoted += 1;
+        }
+    }
+    assert!(quoted >= 20, "{quoted}");
+}
+
+#[test]
+fn stand_ins_take_whole_names() {
+    assert_eq!(
+        with_stand_ins("mount -o ro /dev/old /srv # /x/srv/srv2"),
+        "mount -o ro $T/old.img $T/mnt/srv # /x/srv/srv2"
+    );
+    assert_eq!(with_stand_ins("/dev/isotherm/v"), "$T/dev/v");
+    assert_eq!(
+        blocks("a\n```sh\nx\n```\n   ```sh\n   y\n   ```\n```text\nz\n```\n"),
+        ["x\n", "y\n"]
+    );
+}

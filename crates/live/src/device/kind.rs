@@ -1,0 +1,56 @@
+//! What the system knows of a device: units of direct I/O, whether it turns, whether it waits for anything at all.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Lets the ring carry out I/O on a file in memory at once instead of on a thread of its own: tmpfs does not say that it
+/// never waits for a device, but `O_NONBLOCK` says so for it. On other file systems it would make the engine's thread
+/// wait, so there nothing is done.
+pub fn allow_inline(file: &File) {
+    // SAFETY: all-zero is a valid `statfs`, written on success.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: our descriptor and our structure.
+    let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) } == 0;
+    if known && about.f_type == libc::TMPFS_MAGIC {
+        // SAFETY: plain numbers. A refusal costs speed, nothing else.
+        unsafe {
+            let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
+        }
+    }
+}
+
+/// Offset alignment for O_DIRECT; 0 = not possible; `None` = the kernel does not say.
+pub(super) fn direct_alignment(file: &File) -> Option<u32> {
+    // SAFETY: all-zero is a valid `statx`.
+    let mut buf: libc::statx = unsafe { std::mem::zeroed() };
+    let empty = CString::default();
+    // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor itself; `buf` is written on success.
+    let rc = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            empty.as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_DIOALIGN,
+            &raw mut buf,
+        )
+    };
+    (rc == 0 && buf.stx_mask & libc::STATX_DIOALIGN != 0).then_some(buf.stx_dio_offset_align)
+}
+
+pub(super) fn rotational(file: &File) -> Option<bool> {
+    let number = file.metadata().ok()?.rdev();
+    let dir = format!(
+        "/sys/dev/block/{}:{}",
+        libc::major(number),
+        libc::minor(number)
+    );
+    // A partition's queue is its parent's.
+    ["queue/rotational", "../queue/rotational"]
+        .iter()
+        .find_map(|f| fs::read_to_string(Path::new(&dir).join(f)).ok())
+        .map(|s| s.trim() == "1")
+}

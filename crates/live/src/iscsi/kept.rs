@@ -1,0 +1,175 @@
+//! Reservations that outlive the server (`APTPL`): a file beside the volume's description, replaced whole before the answer.
+
+use super::reservations::{Held, MAX_REGISTRANTS, Nexus, Reservations};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Largest file that is read, bytes.
+const MOST: u64 = 1 << 20;
+
+/// What the file says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    /// Of the volume; a file that was copied to another volume's place is not its own.
+    volume: String,
+    /// Type of the reservation; 0 without one.
+    kind: u8,
+    /// Port of the holder.
+    #[serde(default)]
+    holder: Option<Port>,
+    #[serde(default)]
+    registrants: Vec<Port>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Port {
+    initiator: String,
+    isid: String,
+    /// In hexadecimal digits.
+    key: String,
+}
+
+impl Port {
+    fn of(nexus: &Nexus, key: u64) -> Port {
+        Port {
+            initiator: nexus.initiator.clone(),
+            isid: nexus.digits(),
+            key: format!("{key:016x}"),
+        }
+    }
+
+    fn read(&self) -> Option<(Nexus, u64)> {
+        let isid = u64::from_str_radix(&self.isid, 16)
+            .ok()
+            .filter(|_| self.isid.len() == 12)?;
+        let key = u64::from_str_radix(&self.key, 16)
+            .ok()
+            .filter(|k| *k != 0)?;
+        let mut six = [0; 6];
+        six.copy_from_slice(&isid.to_be_bytes()[2..]);
+        let nexus = Nexus {
+            initiator: self.initiator.clone(),
+            isid: six,
+        };
+        Some((nexus, key))
+    }
+}
+
+/// Where reservations are kept.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    /// The file.
+    pub file: PathBuf,
+    /// Identity of the volume, in words.
+    pub volume: String,
+}
+
+impl Keeper {
+    fn named(&self, e: &io::Error) -> io::Error {
+        io::Error::new(e.kind(), format!("{}: {e}", self.file.display()))
+    }
+
+    /// What was kept; nothing if there is no file.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds what was not written by [`Keeper::save`] for this volume. Who was fenced off before must not get
+    /// in because of that: the target does not start.
+    pub fn load(&self) -> io::Result<Reservations> {
+        let text = match read(&self.file) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Reservations::default()),
+            other => other.map_err(|e| self.named(&e))?,
+        };
+        let wrong = |what: &str| {
+            let remedy = "remove it to serve without the reservations that it held, once no initiator relies on them";
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "{}: iSCSI reservations: {what}: {remedy}",
+                    self.file.display()
+                ),
+            )
+        };
+        let text: Text = toml::from_str(&text).map_err(|e| wrong(e.message()))?;
+        if text.volume != self.volume {
+            return Err(wrong("they are another volume's"));
+        }
+        let registrants: Option<Vec<_>> = text.registrants.iter().map(Port::read).collect();
+        let registrants = registrants.ok_or_else(|| wrong("an initiator's port or key is none"))?;
+        if registrants.len() > MAX_REGISTRANTS {
+            return Err(wrong("too many registrations"));
+        }
+        let by = text
+            .holder
+            .as_ref()
+            .map(|h| h.read().ok_or_else(|| wrong("its holder is none")));
+        let held = match (text.kind, by.transpose()?) {
+            (0, None) => None,
+            (kind @ (1 | 3 | 5..=8), Some((by, _))) => Some(Held { kind, by }),
+            _ => return Err(wrong("a reservation without a holder or a known type")),
+        };
+        Ok(Reservations {
+            registrants,
+            held,
+            aptpl: true,
+            ..Reservations::default()
+        })
+    }
+
+    /// Writes them down, durably, or takes the file away when they are not to be kept.
+    ///
+    /// # Errors
+    /// As the file system says; the file is as it was then.
+    pub fn save(&self, all: &Reservations) -> io::Result<()> {
+        let done = if all.aptpl && !all.registrants.is_empty() {
+            self.write(all)
+        } else {
+            match std::fs::remove_file(&self.file) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+                other => other.and_then(|()| self.sync_directory()),
+            }
+        };
+        done.map_err(|e| self.named(&e))
+    }
+
+    fn write(&self, all: &Reservations) -> io::Result<()> {
+        let key = |n: &Nexus| {
+            all.registrants
+                .iter()
+                .find(|r| r.0 == *n)
+                .map_or(1, |r| r.1)
+        };
+        let text = Text {
+            volume: self.volume.clone(),
+            kind: all.held.as_ref().map_or(0, |h| h.kind),
+            holder: all.held.as_ref().map(|h| Port::of(&h.by, key(&h.by))),
+            registrants: all
+                .registrants
+                .iter()
+                .map(|(n, k)| Port::of(n, *k))
+                .collect(),
+        };
+        let text = toml::to_string(&text).map_err(io::Error::other)?;
+        let new = self.file.with_extension("reservations.new");
+        let mut file = File::create(&new)?;
+        file.write_all(b"# Persistent reservations of the iSCSI target. Written by isotherm.\n")?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.file)?;
+        self.sync_directory()
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let dir = self.file.parent().filter(|d| !d.as_os_str().is_empty());
+        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    io::Read::read_to_string(&mut io::Read::take(File::open(file)?, MOST), &mut text)?;
+    Ok(text)
+}

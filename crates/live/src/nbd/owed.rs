@@ -1,0 +1,75 @@
+//! Replies that are owed to clients.
+
+use super::outbox::{Outbox, Reply, Tail};
+use super::proto::{Errno, Ticket};
+use crate::mutants::{LiveMutant, broken};
+use crate::port::Buffer;
+use isotherm_core::IoError;
+use std::sync::Arc;
+
+/// A reply that the client waits for. Dropped without an answer (the engine ended), it says so.
+pub(super) struct Owed {
+    ticket: Ticket,
+    outbox: Arc<Outbox>,
+    data_bytes: Option<u32>,
+    paid: bool,
+}
+
+impl Owed {
+    /// A READ is owed `data_bytes` of data.
+    pub(super) fn new(ticket: Ticket, outbox: Arc<Outbox>, data_bytes: Option<u32>) -> Owed {
+        Owed {
+            ticket,
+            outbox,
+            data_bytes,
+            paid: false,
+        }
+    }
+
+    pub(super) fn pay(mut self, result: Result<(), IoError>, buffer: Option<Buffer>) {
+        self.paid = true;
+        let reply = match (result, self.data_bytes, buffer) {
+            (Err(_), None, _) if broken(LiveMutant::FailedNbdSucceeds) => {
+                succeeded(&self.ticket, None)
+            }
+            (Err(error), ..) => failed(&self.ticket, error.into()),
+            (Ok(()), None, _) => succeeded(&self.ticket, None),
+            (Ok(()), Some(len), Some(data)) if data.len() == len as usize => {
+                succeeded(&self.ticket, Some(data))
+            }
+            // A read without its data is a fault of the port: no bytes are better than wrong ones.
+            (Ok(()), Some(_), _) => failed(&self.ticket, Errno::Io),
+        };
+        self.outbox.complete(reply);
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if !self.paid {
+            let reply = if broken(LiveMutant::LostNbdSucceeds) && self.data_bytes.is_none() {
+                succeeded(&self.ticket, None)
+            } else {
+                failed(&self.ticket, Errno::Shutdown)
+            };
+            self.outbox.complete(reply);
+        }
+    }
+}
+
+pub(super) fn succeeded(ticket: &Ticket, data: Option<Buffer>) -> Reply {
+    let tail = data.map_or(Tail::None, Tail::Data);
+    Reply {
+        head: Some(ticket.success()),
+        tail,
+        payload_bytes: ticket.payload_bytes(),
+    }
+}
+
+pub(super) fn failed(ticket: &Ticket, error: Errno) -> Reply {
+    Reply {
+        head: Some(ticket.failure(error)),
+        tail: Tail::None,
+        payload_bytes: ticket.payload_bytes(),
+    }
+}

@@ -1,0 +1,64 @@
+//! What NBD and iSCSI have in common as front ends: a server with clients on sockets.
+
+use crate::front_end::{Can, FrontEnd};
+
+/// A server of clients.
+pub(crate) trait Clients: Send {
+    /// What they can ask for.
+    const CAN: Can;
+    /// One of them, and several, as a sentence goes on behind their number.
+    const WORDS: (&'static str, &'static str);
+    /// See [`FrontEnd::outlives`].
+    const OUTLIVES: bool;
+    /// Those that use the volume now.
+    fn clients(&self) -> usize;
+    /// Connections accepted, refused, ended for a breach of the protocol, for stalling, and because nobody knew who it was.
+    fn counts(&self) -> [u64; 5];
+    /// Listens no more.
+    fn refuse_new(&mut self);
+    /// Completes what was begun and ends.
+    fn stop(self);
+}
+
+/// Such a server as a front end.
+pub(crate) struct Listening<S> {
+    pub names: Vec<String>,
+    pub server: S,
+}
+
+impl<S: Clients> FrontEnd for Listening<S> {
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    fn can(&self) -> Can {
+        S::CAN
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        let names = ["accepted", "refused", "violations", "stalled", "unknown"];
+        let clients = ("clients", self.server.clients() as u64);
+        let counts = names.into_iter().zip(self.server.counts());
+        std::iter::once(clients).chain(counts).collect()
+    }
+
+    fn outlives(&self) -> bool {
+        S::OUTLIVES
+    }
+
+    fn refuse_new(&mut self) {
+        self.server.refuse_new();
+    }
+
+    fn users(&mut self) -> Option<String> {
+        match self.server.clients() {
+            0 => None,
+            1 => Some(format!("1 {}", S::WORDS.0)),
+            n => Some(format!("{n} {}", S::WORDS.1)),
+        }
+    }
+
+    fn stop(self: Box<Self>) {
+        self.server.stop();
+    }
+}

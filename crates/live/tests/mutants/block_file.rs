@@ -1,0 +1,87 @@
+//! The block file, where something can be mounted.
+
+use super::{Heard, check};
+use isotherm_core::{IoError, RequestOp};
+use isotherm_live::block_file::{self, Options};
+use isotherm_live::mutants::LiveMutant;
+use isotherm_live::nbd::testing::MemPort;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+
+struct Mounted {
+    mount: block_file::Mount,
+    port: Arc<Heard>,
+    _dir: tempfile::TempDir,
+}
+
+fn mounted(memory: MemPort) -> Option<Mounted> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let port = Heard::over(memory, None);
+    let made = block_file::mount(port.clone(), dir.path(), "v", &Options::default());
+    let mount = made.map_err(|e| eprintln!("skipped, noticed: no FUSE here: {e}"));
+    Some(Mounted {
+        mount: mount.ok()?,
+        port,
+        _dir: dir,
+    })
+}
+
+impl Mounted {
+    fn open(&self, flags: i32) -> Result<File, String> {
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).custom_flags(flags);
+        how.open(self.mount.file()).map_err(|e| e.to_string())
+    }
+}
+
+pub fn file_fsync() -> Result<(), String> {
+    let Some(m) = mounted(MemPort::new(MIB)) else {
+        return without_fuse(LiveMutant::AnswerFsync);
+    };
+    let file = m.open(0)?;
+    file.write_all_at(&[1; 4096], 0)
+        .map_err(|e| e.to_string())?;
+    file.sync_data().map_err(|e| e.to_string())?;
+    check(
+        m.port.heard(RequestOp::Flush, false),
+        "the volume hears of no fsync",
+    )
+}
+
+pub fn file_dsync() -> Result<(), String> {
+    let Some(m) = mounted(MemPort::new(MIB)) else {
+        return without_fuse(LiveMutant::DropDsyncFlag);
+    };
+    let file = m.open(libc::O_DSYNC)?;
+    file.write_all_at(&[1; 4096], 0)
+        .map_err(|e| e.to_string())?;
+    // The kernel may flush after the write instead, which promises as much.
+    let durable = m.port.heard(RequestOp::Write, true);
+    check(
+        durable,
+        "a write that must be durable is not so for the volume",
+    )
+}
+
+pub fn file_pieces() -> Result<(), String> {
+    let memory = MemPort::new(3 << 30);
+    memory.fail(0..4096, IoError::Io);
+    let Some(m) = mounted(memory) else {
+        return without_fuse(LiveMutant::LastPieceCounts);
+    };
+    let file = m.open(0)?;
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: plain numbers and our descriptor.
+    let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, 3 << 30) };
+    check(done != 0, "a discard of which a piece failed did not")
+}
+
+/// Where nothing can be mounted, the scene cannot be played: it says so, and passes with all rules and fails without.
+fn without_fuse(m: LiveMutant) -> Result<(), String> {
+    let asked = std::env::var("ISOTHERM_LIVE_MUTANT").is_ok_and(|n| n == format!("{m:?}"));
+    check(!asked, "skipped")
+}

@@ -1,0 +1,170 @@
+//! Rules of the real world and its front ends, taken out one at a time: a scene notices each.
+//!
+//! A rule is taken out for a whole process, so each scene runs in a process of its own: this program again, told by the environment
+//! which scene to play. Scenes of rules that only lost power, two servers or a device that refuses can show are in the tests of the
+//! command line (`power_loss`, `worst_days`).
+#![cfg(feature = "mutants")]
+
+mod block_file;
+mod nbd;
+mod volume;
+
+use block_file::{file_dsync, file_fsync, file_pieces};
+use isotherm_core::RequestOp;
+use isotherm_live::mutants::LiveMutant;
+use isotherm_live::nbd::testing::MemPort;
+use isotherm_live::port::{Buffer, Completion, Port};
+use nbd::{
+    nbd_failed, nbd_flush, nbd_fua, nbd_half_payload, nbd_kept_zeroes, nbd_lost, nbd_read_only,
+    nbd_skipped_payload,
+};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use volume::{cut_member, failed_is_not_clean, long_zeroes, odd_writes, twins};
+
+type Scene = fn() -> Result<(), String>;
+
+/// Each mutant with the scene that notices it.
+const SCENES: [(LiveMutant, Scene); 17] = [
+    (LiveMutant::DropNbdFua, nbd_fua),
+    (LiveMutant::AnswerNbdFlush, nbd_flush),
+    (LiveMutant::LostNbdSucceeds, nbd_lost),
+    (LiveMutant::FailedNbdSucceeds, nbd_failed),
+    (LiveMutant::WriteHalfPayload, nbd_half_payload),
+    (LiveMutant::FreeKeptZeroes, nbd_kept_zeroes),
+    (LiveMutant::WriteReadOnlyNbd, nbd_read_only),
+    (LiveMutant::ForgetSkip, nbd_skipped_payload),
+    (LiveMutant::AnswerFsync, file_fsync),
+    (LiveMutant::DropDsyncFlag, file_dsync),
+    (LiveMutant::LastPieceCounts, file_pieces),
+    (LiveMutant::ZeroFirstPiece, long_zeroes),
+    (LiveMutant::PatchHeadOnly, odd_writes),
+    (LiveMutant::ReadOverPayload, odd_writes),
+    (LiveMutant::ServeCut, cut_member),
+    (LiveMutant::CleanAfterFailure, failed_is_not_clean),
+    (LiveMutant::TakeEitherTwin, twins),
+];
+
+/// Plays a scene in a process of its own; what was wrong, if anything was.
+fn play(i: usize, mutant: Option<LiveMutant>) -> Result<(), String> {
+    let me = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut child = Command::new("timeout");
+    child
+        .arg("60")
+        .arg(me)
+        .args(["--exact", "one_scene", "--nocapture"]);
+    child.env("ISOTHERM_SCENE", i.to_string());
+    match mutant {
+        Some(m) => child.env("ISOTHERM_LIVE_MUTANT", format!("{m:?}")),
+        None => child.env_remove("ISOTHERM_LIVE_MUTANT"),
+    };
+    let out = child.output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    match out.status.success() {
+        true => Ok(()),
+        // What the scene says, and not why a scene could not be played.
+        false => Err(said.into_owned()),
+    }
+}
+
+#[test]
+fn one_scene() {
+    let Ok(i) = std::env::var("ISOTHERM_SCENE") else {
+        return;
+    };
+    let (_, scene) = SCENES[i.parse::<usize>().expect("a number")];
+    if let Err(why) = scene() {
+        eprintln!("noticed: {why}");
+        std::process::exit(3);
+    }
+}
+
+#[test]
+fn each_rule_that_is_taken_out_is_noticed() {
+    let wrong: Vec<String> = std::thread::scope(|s| {
+        let half = |parity: usize| {
+            s.spawn(move || {
+                let all = SCENES.iter().enumerate().filter(|(i, _)| i % 2 == parity);
+                all.filter_map(|(i, (mutant, _))| {
+                    if let Err(why) = play(i, None) {
+                        return Some(format!("{mutant:?}: its scene fails with all rules: {why}"));
+                    }
+                    match play(i, Some(*mutant)) {
+                        Ok(()) => Some(format!("{mutant:?} survives")),
+                        Err(why) if why.contains("noticed: ") => None,
+                        Err(why) => Some(format!("{mutant:?}: its scene breaks down: {why}")),
+                    }
+                })
+                .collect::<Vec<_>>()
+            })
+        };
+        let halves = [half(0), half(1)];
+        halves
+            .into_iter()
+            .flat_map(|h| h.join().expect("scenes are played"))
+            .collect()
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn check(ok: bool, what: &str) -> Result<(), String> {
+    if ok { Ok(()) } else { Err(what.to_owned()) }
+}
+
+/// A volume in memory that writes down what reaches it.
+struct Heard {
+    memory: MemPort,
+    ops: Mutex<Vec<(RequestOp, bool)>>,
+    /// Requests at this offset are lost: nobody answers them.
+    lost: Option<u64>,
+}
+
+impl Heard {
+    fn over(memory: MemPort, lost: Option<u64>) -> Arc<Heard> {
+        Arc::new(Heard {
+            memory,
+            ops: Mutex::default(),
+            lost,
+        })
+    }
+    fn heard(&self, op: RequestOp, fua: bool) -> bool {
+        let ops = self.ops.lock().expect("nobody panics with it");
+        ops.contains(&(op, fua))
+    }
+}
+
+impl Port for Heard {
+    fn volume_bytes(&self) -> u64 {
+        self.memory.volume_bytes()
+    }
+    fn block_bytes(&self) -> u32 {
+        self.memory.block_bytes()
+    }
+    fn read_only(&self) -> bool {
+        self.memory.read_only()
+    }
+    fn buffer(&self, offset: u64, len: u32) -> Buffer {
+        self.memory.buffer(offset, len)
+    }
+    fn submit(
+        &self,
+        op: RequestOp,
+        offset: u64,
+        len: u32,
+        fua: bool,
+        class: u8,
+        buf: Option<Buffer>,
+        done: Completion,
+    ) {
+        self.ops
+            .lock()
+            .expect("nobody panics with it")
+            .push((op, fua));
+        if self.lost != Some(offset) || op == RequestOp::Read {
+            self.memory.submit(op, offset, len, fua, class, buf, done);
+        }
+    }
+    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
+        self.memory.block_status(offset, len, max)
+    }
+}

@@ -1,0 +1,170 @@
+//! A volume on files.
+
+use super::check;
+use isotherm_core::RequestOp;
+use isotherm_live::config::{IoConfig, Size};
+use isotherm_live::port::{Buffer, Completion};
+use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+struct Rig {
+    dir: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let dir = tempfile::tempdir().expect("a directory");
+        let member = |name: &str, tier, size: u64| MemberConfig {
+            path: dir.path().join(name),
+            tier,
+            size: Some(Size(size)),
+            ..MemberConfig::default()
+        };
+        let config = VolumeConfig {
+            name: "v".into(),
+            uuid: None,
+            extent: Size(65536),
+            policy: "linear".into(),
+            io: IoConfig {
+                buffers: Size(8 << 20),
+                ..IoConfig::default()
+            },
+            members: vec![member("fast", 0, 8 << 20), member("slow", 1, 32 << 20)],
+        };
+        let rig = Rig { dir };
+        Volume::create(&rig.path("v"), config, false).expect("a volume");
+        rig
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+    fn open(&self) -> Result<Volume, String> {
+        Volume::open(&self.path("v"), OpenMode::ReadWrite).map_err(|e| e.to_string())
+    }
+    fn serve(&self) -> Result<Server, String> {
+        self.open()?.serve().map_err(|e| e.to_string())
+    }
+}
+
+fn ask(
+    server: &Server,
+    op: RequestOp,
+    at: u64,
+    len: u32,
+    fua: bool,
+    fill: u8,
+) -> Result<Vec<u8>, String> {
+    let port = server.port();
+    let buf = matches!(op, RequestOp::Read | RequestOp::Write).then(|| {
+        let mut b = port.buffer(at, len);
+        b.fill(fill);
+        b
+    });
+    let (send, receive) = mpsc::channel();
+    let done = Completion::new(move |r, b: Option<Buffer>| {
+        let _ = send.send((r, b.map(|b| b.to_vec()).unwrap_or_default()));
+    });
+    port.submit(op, at, len, fua, 0, buf, done);
+    let (result, data) = receive.recv().map_err(|e| e.to_string())?;
+    result.map_err(|e| format!("{op:?} failed: {e:?}"))?;
+    Ok(data)
+}
+
+/// Zeros longer than the memory that they are written from, durable by themselves: to whole extents that are on record.
+pub fn long_zeroes() -> Result<(), String> {
+    let rig = Rig::new();
+    let server = rig.serve()?;
+    let bytes = 3u32 << 20;
+    ask(&server, RequestOp::Write, 0, bytes, false, 0xaa)?;
+    ask(&server, RequestOp::Flush, 0, 0, false, 0)?;
+    ask(
+        &server,
+        RequestOp::WriteZeroes { keep: true },
+        0,
+        bytes,
+        true,
+        0,
+    )?;
+    let got = ask(&server, RequestOp::Read, 0, bytes, false, 1)?;
+    check(got.iter().all(|&b| b == 0), "what was zeroed is not zeros")
+}
+
+pub fn odd_writes() -> Result<(), String> {
+    let rig = Rig::new();
+    let server = rig.serve()?;
+    let mut model = vec![1; 65536];
+    ask(&server, RequestOp::Write, 0, 65536, false, 1)?;
+    for (i, (at, len)) in [(5000, 10), (100, 9000), (8191, 2), (20_000, 4096)]
+        .into_iter()
+        .enumerate()
+    {
+        let fill = 10 + i as u8;
+        ask(
+            &server,
+            RequestOp::Write,
+            at as u64,
+            len as u32,
+            false,
+            fill,
+        )?;
+        model[at..at + len].fill(fill);
+    }
+    let got = ask(&server, RequestOp::Read, 0, 65536, false, 0)?;
+    check(
+        got == model,
+        "an odd write changed its neighbours, or not what it should",
+    )
+}
+
+/// The slow member is cut short while the volume is served: nothing is durable from then on.
+fn cut(rig: &Rig) -> Result<Server, String> {
+    let server = rig.serve()?;
+    ask(&server, RequestOp::Write, 0, 20 << 20, false, 3)?;
+    ask(&server, RequestOp::Flush, 0, 0, false, 0)?;
+    let slow = OpenOptions::new().write(true).open(rig.path("slow"));
+    slow.and_then(|f| f.set_len(16 << 20))
+        .map_err(|e| e.to_string())?;
+    Ok(server)
+}
+
+pub fn cut_member() -> Result<(), String> {
+    let server = cut(&Rig::new())?;
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        let flushed = ask(&server, RequestOp::Write, 0, 20 << 20, false, 4)
+            .and_then(|_| ask(&server, RequestOp::Flush, 0, 0, false, 0));
+        if flushed.is_err() {
+            return check(
+                server.handle().failure().is_some(),
+                "a cut member is no failure",
+            );
+        }
+    }
+    Err("a member that was cut short goes on".to_owned())
+}
+
+/// A volume that failed does not end clean: what it promises was not kept.
+pub fn failed_is_not_clean() -> Result<(), String> {
+    let rig = Rig::new();
+    let server = cut(&rig)?;
+    let _ = ask(&server, RequestOp::Write, 0, 20 << 20, false, 4);
+    let _ = ask(&server, RequestOp::Flush, 0, 0, false, 0);
+    check(server.stop().is_err(), "a volume that failed ends well")
+}
+
+/// A member and a copy of it from the same session: neither is taken.
+pub fn twins() -> Result<(), String> {
+    let rig = Rig::new();
+    let server = rig.serve()?;
+    ask(&server, RequestOp::Write, 0, 65536, false, 3)?;
+    server.stop().map_err(|e| e.to_string())?;
+    std::fs::copy(rig.path("slow"), rig.path("copy")).map_err(|e| e.to_string())?;
+    match rig.open() {
+        Err(why) if why.contains("both member") => Ok(()),
+        Err(why) => Err(format!("refused for another reason: {why}")),
+        Ok(_) => Err("one of two copies is taken".to_owned()),
+    }
+}

@@ -1,0 +1,162 @@
+//! Promises to classes on a live volume whose disk is paced: a noisy class beside a quiet one.
+
+use isotherm_core::qos::Standing;
+use isotherm_core::{IoError, RequestOp, World};
+use isotherm_live::config::{IoConfig, Size};
+use isotherm_live::port::{Completion, Port};
+use isotherm_live::{Handle, MemberConfig, OpenMode, Volume, VolumeConfig};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+const NOISY: u8 = 18;
+const QUIET: u8 = 7;
+const BLOCK: u64 = 64 << 10;
+/// What both read, on the disk.
+const BYTES: u64 = 8 << 20;
+
+fn config(dir: &Path) -> VolumeConfig {
+    let member = |name: &str, tier, size: u64| MemberConfig {
+        path: dir.join(name),
+        tier,
+        size: Some(Size(size)),
+        ..MemberConfig::default()
+    };
+    let mut members = vec![member("fast", 0, 8 << 20), member("slow", 1, 48 << 20)];
+    members[1].paced = Some("wd5000aaks".into());
+    VolumeConfig {
+        name: "v".into(),
+        uuid: None,
+        extent: Size(BLOCK),
+        policy: "mylinear".into(),
+        qos: vec!["7+share=200".into()],
+        io: IoConfig {
+            buffers: Size(8 << 20),
+            ..IoConfig::default()
+        },
+        members,
+    }
+}
+
+type Ends = (mpsc::Sender<u8>, mpsc::Receiver<u8>);
+
+struct Load {
+    port: Arc<dyn Port>,
+    from: u64,
+    seed: u64,
+    ends: Ends,
+    /// Requests that came back well, by class.
+    done: [u64; 64],
+}
+
+impl Load {
+    fn send(&mut self, class: u8, len: u64) {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005) | 1;
+        let at = self.from + (self.seed >> 33) % (BYTES / BLOCK) * BLOCK;
+        let ended = self.ends.0.clone();
+        let done = move |result: Result<(), IoError>, _| {
+            // An error is no class, and the test ends.
+            let _ = ended.send(result.map_or(u8::MAX, |()| class));
+        };
+        let buf = self.port.buffer(at, len as u32);
+        let op = RequestOp::Read;
+        let done = Completion::new(done);
+        (self.port).submit(op, at, len as u32, false, class, Some(buf), done);
+    }
+
+    fn end(&mut self) -> u8 {
+        let class = self.ends.1.recv().expect("we hold a sender");
+        assert_ne!(class, u8::MAX, "a read failed");
+        self.done[usize::from(class)] += 1;
+        class
+    }
+
+    /// Eight noisy requests and a quiet one at once, until `until` says so; then until all have ended.
+    fn run(&mut self, mut until: impl FnMut(&Load) -> bool) {
+        let mut going = 9;
+        (0..8).for_each(|_| self.send(NOISY, BLOCK));
+        self.send(QUIET, 4096);
+        while going > 0 {
+            let class = self.end();
+            if until(self) {
+                going -= 1;
+            } else {
+                self.send(class, if class == NOISY { BLOCK } else { 4096 });
+            }
+        }
+    }
+}
+
+fn promise(handle: &Handle, rows: &[&str]) {
+    let spec = isotherm_words::qos::spec(rows.iter().copied()).expect("rows");
+    handle
+        .call(|engine, world| engine.promise(world.now(), spec))
+        .expect("served");
+}
+
+fn standing(handle: &Handle, class: u8) -> Standing {
+    let all = handle.call(|engine, world| engine.standing(world.now()));
+    let mut all = all.expect("served").into_iter();
+    all.find(|s| s.row.classes >> class & 1 != 0)
+        .expect("a row")
+}
+
+#[test]
+fn promises_are_kept_on_a_paced_volume_and_it_is_said_when_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("v");
+    let made = Volume::create(&volume, config(dir.path()), false).unwrap();
+    let server = Volume::open(&volume, OpenMode::ReadWrite)
+        .unwrap()
+        .serve()
+        .unwrap();
+    let (port, handle) = (server.port(), server.handle());
+    let from = u64::from(made.slots[0]) * BLOCK;
+    let mut load = Load {
+        port: Arc::clone(&port),
+        from,
+        seed: 1,
+        ends: mpsc::channel(),
+        done: [0; 64],
+    };
+    for at in (from..from + BYTES).step_by(1 << 20) {
+        let mut buf = port.buffer(at, 1 << 20);
+        buf.fill(3);
+        let (send, receive) = mpsc::channel();
+        let done = Completion::new(move |r, _| send.send(r).expect("somebody waits"));
+        port.submit(RequestOp::Write, at, 1 << 20, false, 0, Some(buf), done);
+        assert_eq!(receive.recv().unwrap(), Ok(()));
+    }
+    // The description's promise holds from the start.
+    assert_eq!(standing(&handle, QUIET).row.share, 200);
+    // A ceiling is never passed, however fast the clock of this test runs.
+    promise(&handle, &["18+ceiling=1M"]);
+    let begun = Instant::now();
+    load.run(|_| begun.elapsed() > Duration::from_millis(1200));
+    let took = begun.elapsed().as_secs_f64();
+    let most = took * f64::from(1 << 20) + f64::from(1 << 20) / 10.0;
+    let noisy = load.done[usize::from(NOISY)];
+    assert!((noisy * BLOCK) as f64 <= most, "{noisy} in {took} s");
+    assert!(noisy > 0 && load.done[usize::from(QUIET)] > 0);
+    assert!(standing(&handle, NOISY).waited > 0);
+    // No disk gives 100 GiB a second: said, and both go on.
+    promise(&handle, &["7+floor=100G"]);
+    let told = Instant::now();
+    let missed = |h: &Handle| standing(h, QUIET).floor_held == Some(false);
+    load.run(|_| missed(&handle) || told.elapsed() > Duration::from_secs(60));
+    assert!(missed(&handle), "{:?}", standing(&handle, QUIET));
+    // Any disk answers within a minute.
+    promise(&handle, &["7+latency=60s"]);
+    let told = Instant::now();
+    let kept = |h: &Handle| standing(h, QUIET).latency_held == Some(true);
+    load.run(|_| kept(&handle) || told.elapsed() > Duration::from_secs(60));
+    assert!(kept(&handle), "{:?}", standing(&handle, QUIET));
+    // Those that are held when the volume stops are answered.
+    promise(&handle, &["18+ceiling=4K"]);
+    (0..8).for_each(|_| load.send(NOISY, BLOCK));
+    while standing(&handle, NOISY).held == 0 {
+        std::thread::yield_now();
+    }
+    server.stop().unwrap();
+    (0..8).for_each(|_| assert_eq!(load.end(), NOISY));
+}

@@ -1,0 +1,53 @@
+//! The stream of events of a volume: its curve so far, then what is seen of it, once a second.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, StreamExt};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::follow::Told;
+use crate::guard::refused;
+use crate::routes::{Served, Which};
+
+/// A comment is sent after so long without an event, so that a page (and a proxy) sees that the connection lives.
+const ALIVE: Duration = Duration::from_secs(3);
+
+pub(crate) async fn events(State(served): State<Served>, Query(q): Query<Which>) -> Response {
+    let Ok(permit) = Arc::clone(&served.streams).try_acquire_owned() else {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open");
+    };
+    let Some(followed) = served.all.get(&q.volume) else {
+        return refused(
+            StatusCode::NOT_FOUND,
+            format!("{}: is not served", q.volume),
+        );
+    };
+    let (history, last, watcher) = followed.watch();
+    let first = Told {
+        event: "history",
+        data: history.to_string().into(),
+    };
+    let first = stream::iter([Some(first), last].into_iter().flatten());
+    let rest = stream::unfold((watcher, permit), |(mut watcher, permit)| async {
+        loop {
+            match watcher.told.recv().await {
+                Ok(told) => return Some((told, (watcher, permit))),
+                // The page is slow: it sees what is now.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    });
+    let all = first
+        .chain(rest)
+        .map(|t| Ok::<_, Infallible>(Event::default().event(t.event).data(t.data)));
+    Sse::new(all)
+        .keep_alive(KeepAlive::new().interval(ALIVE))
+        .into_response()
+}

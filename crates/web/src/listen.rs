@@ -1,0 +1,275 @@
+//! Connections: how many, how long, with TLS or without, and the end of them.
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, oneshot};
+use tokio_rustls::TlsAcceptor;
+
+use crate::follow::All;
+use crate::routes::{Served, router};
+use crate::{Address, Settings, Source};
+
+/// Connections at once; one more is closed.
+const PEERS_MAX: usize = 64;
+/// A peer has so long for the head of a request, and for the TLS handshake.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Threads for questions that wait.
+const WAITING_THREADS: usize = 8;
+
+/// A running view. Dropping it ends it and takes its socket away.
+pub struct WebServer {
+    all: Arc<All>,
+    shown: String,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    socket: Option<(PathBuf, (u64, u64))>,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+enum Accepting {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener),
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+impl Accepting {
+    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Accepting::Tcp(l) => {
+                let stream = l.accept().await?.0;
+                // Events are small and should not wait for each other.
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+            Accepting::Unix(l) => Box::new(l.accept().await?.0),
+        })
+    }
+}
+
+impl WebServer {
+    /// Listens, and answers from then on.
+    ///
+    /// # Errors
+    /// The settings would let strangers in; the address is taken; a certificate or key cannot be used.
+    pub fn start(settings: Settings, source: Arc<dyn Source>) -> Result<WebServer, String> {
+        settings.check()?;
+        let tls = match &settings.tls {
+            Some((certificate, key)) => Some(tls(certificate, key)?),
+            None => None,
+        };
+        let (listener, shown, socket) = bind(&settings.address, tls.is_some())?;
+        let all = All::start(source)?;
+        let router = router(Served::new(Arc::clone(&all), settings));
+        let (stop, stopped) = oneshot::channel();
+        let (said, started) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("web".into())
+            .spawn(move || {
+                let runtime = match runtime(listener) {
+                    Ok(r) => r,
+                    Err(e) => return drop(said.send(Err(format!("the web view: {e}")))),
+                };
+                let _ = said.send(Ok(())); // whoever started us waits for it
+                let (runtime, accepting) = runtime;
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = serve(&accepting, tls, router) => {}
+                        _ = stopped => {}
+                    }
+                });
+                // Questions that hang with their volume are left behind: the process ends without them.
+                runtime.shutdown_background();
+            })
+            .map_err(|e| format!("no thread for the web view: {e}"))?;
+        started
+            .recv()
+            .unwrap_or_else(|_| Err("the web view ended at once".into()))?;
+        Ok(WebServer {
+            all,
+            shown,
+            stop: Some(stop),
+            thread: Some(thread),
+            socket,
+        })
+    }
+
+    /// Where it is, as people type it; with port 0 the port that the system chose.
+    pub fn address(&self) -> &str {
+        &self.shown
+    }
+}
+
+impl Drop for WebServer {
+    fn drop(&mut self) {
+        self.all.end();
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(()); // it has ended already
+        }
+        if let Some((path, inode)) = &self.socket {
+            let ours = fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == *inode);
+            if ours {
+                // Left behind, it would only be replaced by the next server.
+                let _ = fs::remove_file(path);
+            }
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Listener, where it is, and what of it must be taken away in the end.
+type Bound = (Listener, String, Option<(PathBuf, (u64, u64))>);
+
+fn bind(address: &Address, tls: bool) -> Result<Bound, String> {
+    match address {
+        Address::Tcp(a) => {
+            let failed = |e: io::Error| format!("{a}: cannot listen there: {e}");
+            let listener = TcpListener::bind(a).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            let own = listener.local_addr().map_err(failed)?;
+            let scheme = if tls { "https" } else { "http" };
+            Ok((Listener::Tcp(listener), format!("{scheme}://{own}/"), None))
+        }
+        Address::Unix(path) => {
+            let failed = |e: io::Error| format!("{}: cannot listen there: {e}", path.display());
+            match fs::symlink_metadata(path) {
+                Ok(m) if !m.file_type().is_socket() => {
+                    return Err(format!(
+                        "{}: exists and is no socket: move it away",
+                        path.display()
+                    ));
+                }
+                Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+                    return Err(format!(
+                        "{}: somebody listens there already",
+                        path.display()
+                    ));
+                }
+                // Left behind by a process that was killed.
+                Ok(_) => fs::remove_file(path).map_err(failed)?,
+                Err(_) => {}
+            }
+            let listener = UnixListener::bind(path).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            // Who may enter the directory may look; a proxy runs as another user.
+            fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
+            let m = fs::symlink_metadata(path).map_err(failed)?;
+            let socket = Some((path.clone(), (m.dev(), m.ino())));
+            Ok((
+                Listener::Unix(listener),
+                format!("unix:{}", path.display()),
+                socket,
+            ))
+        }
+    }
+}
+
+fn runtime(listener: Listener) -> io::Result<(Runtime, Accepting)> {
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(WAITING_THREADS)
+        .thread_name("web-ask")
+        .build()?;
+    let inside = runtime.enter();
+    let accepting = match listener {
+        Listener::Tcp(l) => Accepting::Tcp(tokio::net::TcpListener::from_std(l)?),
+        Listener::Unix(l) => Accepting::Unix(tokio::net::UnixListener::from_std(l)?),
+    };
+    drop(inside);
+    Ok((runtime, accepting))
+}
+
+fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
+    let bad = |file: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
+    let read = |file: &Path| fs::read(file).map_err(|e| bad(file, &e));
+    let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| bad(certificate, &format!("no certificates in PEM: {e}")))?;
+    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|e| {
+        bad(
+            key,
+            &format!("no private key in PEM (without a password): {e}"),
+        )
+    })?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| e.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(chain, private)
+        .map_err(|e| {
+            bad(
+                certificate,
+                &format!("does not go with the key {}: {e}", key.display()),
+            )
+        })?;
+    Ok(Arc::new(config))
+}
+
+async fn serve(listener: &Accepting, tls: Option<Arc<ServerConfig>>, router: Router) {
+    let peers = Arc::new(Semaphore::new(PEERS_MAX));
+    let acceptor = tls.map(TlsAcceptor::from);
+    loop {
+        let Ok(stream) = listener.accept().await else {
+            // Out of descriptors: they come back; do not spin meanwhile.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let Ok(permit) = Arc::clone(&peers).try_acquire_owned() else {
+            continue; // closed by being dropped
+        };
+        let (router, acceptor) = (router.clone(), acceptor.clone());
+        tokio::spawn(async move {
+            match acceptor {
+                None => converse(stream, router).await,
+                Some(acceptor) => {
+                    if let Ok(Ok(stream)) =
+                        tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await
+                    {
+                        converse(Box::new(stream), router).await;
+                    }
+                }
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// A peer that breaks the protocol or goes away ends its own connection and nothing else.
+async fn converse(stream: Box<dyn Stream>, router: Router) {
+    let service = TowerToHyperService::new(router);
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_headers(64)
+        .max_buf_size(16 << 10)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}

@@ -1,0 +1,243 @@
+//! What each path answers.
+//!
+//! ```text
+//! GET  /                            the page; /app.css, /*.js, /icon.svg
+//! GET  /api/volumes                 all volumes, and what is allowed here
+//! GET  /api/events?volume=V         server-sent events: history, frame, gone
+//! GET  /api/map?volume=V&from=&to=&bins=     /api/moves  /api/why?offset=  /api/policy
+//! POST /api/set    {"volume": V, "values": {"KEY": VALUE}}          with the token, where --web-control was given
+//! POST /api/switch {"volume": V, "policy": "NAME,KEY=VALUE"}
+//! ```
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, extract::rejection::JsonRejection};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+
+use crate::follow::All;
+use crate::guard::{guard, refused};
+use crate::{BINS_MAX, Question, Settings, events};
+
+/// Bytes of a body.
+const BODY_MAX: usize = 16 << 10;
+/// Questions under way at once: more wait for a volume that hangs, and each costs a thread.
+const QUESTIONS_MAX: usize = 6;
+/// Streams of events at once.
+const STREAMS_MAX: usize = 32;
+
+/// What is served, to whom.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub all: Arc<All>,
+    pub settings: Arc<Settings>,
+    pub questions: Arc<Semaphore>,
+    pub streams: Arc<Semaphore>,
+}
+
+impl Served {
+    pub(crate) fn new(all: Arc<All>, settings: Settings) -> Served {
+        Served {
+            all,
+            settings: Arc::new(settings),
+            questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+        }
+    }
+}
+
+/// Path, type, content: embedded in the program.
+const ASSETS: [(&str, &str, &str); 9] = [
+    (
+        "/",
+        "text/html; charset=utf-8",
+        include_str!("../assets/index.html"),
+    ),
+    (
+        "/app.css",
+        "text/css; charset=utf-8",
+        include_str!("../assets/app.css"),
+    ),
+    (
+        "/icon.svg",
+        "image/svg+xml",
+        include_str!("../assets/icon.svg"),
+    ),
+    ("/app.js", JS, include_str!("../assets/app.js")),
+    ("/charts.js", JS, include_str!("../assets/charts.js")),
+    ("/map.js", JS, include_str!("../assets/map.js")),
+    ("/net.js", JS, include_str!("../assets/net.js")),
+    ("/panels.js", JS, include_str!("../assets/panels.js")),
+    ("/words.js", JS, include_str!("../assets/words.js")),
+];
+const JS: &str = "text/javascript; charset=utf-8";
+
+pub(crate) fn router(served: Served) -> Router {
+    let mut router = Router::new();
+    for (path, kind, text) in ASSETS {
+        router = router.route(
+            path,
+            get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }),
+        );
+    }
+    router
+        .route("/api/volumes", get(volumes))
+        .route("/api/events", get(events::events))
+        .route("/api/map", get(map))
+        .route("/api/moves", get(moves))
+        .route("/api/why", get(why))
+        .route("/api/policy", get(policy))
+        .route("/api/set", post(set))
+        .route("/api/switch", post(switch))
+        .fallback(|| async { refused(StatusCode::NOT_FOUND, "no such page") })
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(middleware::from_fn_with_state(served.clone(), guard))
+        .with_state(served)
+}
+
+async fn volumes(State(served): State<Served>) -> Json<Value> {
+    let all = served.all.listed();
+    let all = all.iter().map(|v| {
+        json!({"id": v.id, "name": v.name, "state": v.state, "note": v.note, "served": v.served})
+    });
+    Json(json!({
+        "volumes": all.collect::<Vec<_>>(), "control": served.settings.control, "version": env!("CARGO_PKG_VERSION"),
+    }))
+}
+
+/// Which volume.
+#[derive(Deserialize)]
+pub(crate) struct Which {
+    pub volume: String,
+}
+
+/// On a thread that may wait.
+async fn ask(served: Served, volume: String, question: Question) -> Response {
+    let Ok(permit) = Arc::clone(&served.questions).try_acquire_owned() else {
+        let why = "too many questions are unanswered: the volume may hang";
+        return refused(StatusCode::SERVICE_UNAVAILABLE, why);
+    };
+    if served.all.get(&volume).is_none() {
+        return refused(StatusCode::NOT_FOUND, format!("{volume}: is not served"));
+    }
+    let source = Arc::clone(&served.all.source);
+    let answer = tokio::task::spawn_blocking(move || {
+        let answer = source.ask(&volume, question);
+        drop(permit);
+        answer
+    });
+    match answer.await {
+        Ok(Ok(value)) => Json(value).into_response(),
+        Ok(Err(why)) => refused(StatusCode::UNPROCESSABLE_ENTITY, why),
+        Err(e) => refused(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
+    }
+}
+
+#[derive(Deserialize)]
+struct MapAsked {
+    volume: String,
+    from: u64,
+    to: u64,
+    bins: u32,
+}
+
+async fn map(State(served): State<Served>, Query(q): Query<MapAsked>) -> Response {
+    if q.from >= q.to || q.bins == 0 || q.bins > BINS_MAX {
+        let why = format!("from < to, and 1 to {BINS_MAX} bins");
+        return refused(StatusCode::BAD_REQUEST, why);
+    }
+    let (from, to, bins) = (q.from, q.to, q.bins);
+    ask(served, q.volume, Question::Map { from, to, bins }).await
+}
+
+async fn moves(State(served): State<Served>, Query(q): Query<Which>) -> Response {
+    ask(served, q.volume, Question::Moves).await
+}
+
+async fn policy(State(served): State<Served>, Query(q): Query<Which>) -> Response {
+    ask(served, q.volume, Question::Policy).await
+}
+
+#[derive(Deserialize)]
+struct WhyAsked {
+    volume: String,
+    offset: u64,
+}
+
+async fn why(State(served): State<Served>, Query(q): Query<WhyAsked>) -> Response {
+    let offset = q.offset;
+    ask(served, q.volume, Question::Why { offset }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetAsked {
+    volume: String,
+    values: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwitchAsked {
+    volume: String,
+    policy: String,
+}
+
+/// May things be changed here at all? The token was looked at before.
+fn may_change(served: &Served, headers: &HeaderMap) -> Result<(), Box<Response>> {
+    if !served.settings.control {
+        let why = "this view is read-only: serve with --web-control and --web-token to change that";
+        return Err(Box::new(refused(StatusCode::FORBIDDEN, why)));
+    }
+    // Forms of other sites cannot send this type without being asked first, which is refused.
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|k| k.to_str().ok());
+    if kind.is_none_or(|k| !k.starts_with("application/json")) {
+        let why = "application/json";
+        return Err(Box::new(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)));
+    }
+    Ok(())
+}
+
+async fn set(
+    State(served): State<Served>,
+    headers: HeaderMap,
+    body: Result<Json<SetAsked>, JsonRejection>,
+) -> Response {
+    if let Err(no) = may_change(&served, &headers) {
+        return *no;
+    }
+    match body {
+        Ok(Json(q)) => {
+            ask(
+                served,
+                q.volume,
+                Question::Set(q.values.into_iter().collect()),
+            )
+            .await
+        }
+        Err(e) => refused(e.status(), e.body_text()),
+    }
+}
+
+async fn switch(
+    State(served): State<Served>,
+    headers: HeaderMap,
+    body: Result<Json<SwitchAsked>, JsonRejection>,
+) -> Response {
+    if let Err(no) = may_change(&served, &headers) {
+        return *no;
+    }
+    match body {
+        Ok(Json(q)) => ask(served, q.volume, Question::Switch(q.policy)).await,
+        Err(e) => refused(e.status(), e.body_text()),
+    }
+}

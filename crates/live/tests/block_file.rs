@@ -1,6 +1,4 @@
-//! The block file on a real mount: system calls in, port requests out, and a real file system on top.
-//!
-//! Needs root and `/dev/fuse`; without them each test says so and passes.
+//! The block file on a real mount: system calls in, port requests out. Without root and `/dev/fuse` each test says so and passes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -249,6 +247,7 @@ fn engine(dir: &Path) -> Server {
         size: Some(Size(16 << 20)),
         ..MemberConfig::default()
     };
+    let buffers = Size(8 << 20);
     let config = VolumeConfig {
         qos: Vec::new(),
         name: "engine".into(),
@@ -256,7 +255,7 @@ fn engine(dir: &Path) -> Server {
         extent: Size(65536),
         policy: "greendm".into(),
         io: IoConfig {
-            buffers: Size(8 << 20),
+            buffers,
             ..IoConfig::default()
         },
         members: vec![member("fast", 0), member("slow", 1)],

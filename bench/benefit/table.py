@@ -1,14 +1,22 @@
 #!/usr/bin/env python3
 """`benefit` beside other presets and the slow device alone, on the traces that it was tuned on or on those that it was not.
 
-    bench/benefit/table.py [--report] [--quick] [--set KEY=VALUE]...
+    bench/benefit/table.py [--report] [--grid [full]] [--quick] [--set KEY=VALUE]... [--keep DIR]
 
-Needs a release build (ISOTHERM names another program) and the traces in ISOTHERM_TRACES; those that are not there are said to be
-skipped. Prints a Markdown table: mean latency as a share of the slow device's alone, SSD writes as a share of bcache-like's, each for
-extents of 16 and 64 KiB, a tenth of what is touched on flash, open loop at the trace's clock, full models. Standard library only.
+Needs a build (ISOTHERM names the program) and the traces in ISOTHERM_TRACES; those that are not there are said to be skipped. Standard
+library only. Prints Markdown. Without --grid: mean latency as a share of the slow device's alone, and SSD writes as a share of
+bcache-like's, for extents of 16 and 64 KiB, a tenth of what is touched on flash, open loop at the trace's clock, full models.
+
+With --grid: other shares of flash, other devices and closed loops as well, one departure at a time from that (`--grid full`: all
+combinations), each cell against the best of the eight peers in that cell, and how many cells meet each bar.
+
+--keep DIR keeps what the peers and the devices alone did, so that another try of `benefit` runs nothing else. Remove it when the engine,
+the models or the peers have changed.
 """
 
 import argparse
+import collections
+import hashlib
 import json
 import math
 import os
@@ -26,14 +34,51 @@ REPORT = ["websearch-0-40s.spc.zst", "financial1-head10k.spc.zst", "tencent-cbs-
           "windows-shared-server.load.zst", "msr-wdev_1.csv.zst", "fiu-mail-head7k.blkparse.zst", "systor17-sample1k.csv.zst"]
 OTHERS = ["smq", "opencas-like", "bcache-like", "arc", "s3-fifo", "w-tinylfu", "dss-lru", "hystor"]
 
+Cell = collections.namedtuple("Cell", "extent share pair depth")
+PAIRS = [("sata-enterprise", "exos-18tb"), ("nvme-tlc", "smr-8tb"), ("intel-x25e-32", "wd5000aaks")]
+USUAL = [Cell("16K", "10%", PAIRS[0], 0), Cell("64K", "10%", PAIRS[0], 0)]
 
-def compare(path, policies, extent):
-    words = ["compare", str(path), "--policies", policies, "--fast-size", "10%", "--extent", extent, "--time", "trace",
-             "--fast", "sata-enterprise", "--slow", "exos-18tb", "--json"]
+
+def grid(full):
+    """All cells; depth 0 is the open loop."""
+    extents, shares, depths = ["16K", "64K"], ["5%", "10%", "20%"], [0, 1, 8, 32]
+    if full:
+        return [Cell(e, s, p, d) for e in extents for s in shares for p in PAIRS for d in depths]
+    usual = USUAL[1]
+    return (USUAL + [usual._replace(share=s) for s in ("5%", "20%")] + [usual._replace(pair=p) for p in PAIRS[1:]]
+            + [usual._replace(depth=d) for d in depths[1:]])
+
+
+def say(cell):
+    loop = f"depth {cell.depth}" if cell.depth else "open"
+    return f"{cell.extent}, {cell.share}, {cell.pair[0]} + {cell.pair[1]}, {loop}"
+
+
+def isotherm(*words):
     done = subprocess.run([ISOTHERM, *words], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"isotherm {' '.join(words)}: {done.stderr}")
     return json.loads(done.stdout)
+
+
+def options(path, cell):
+    fast, slow = cell.pair
+    clock = ["--depth", str(cell.depth)] if cell.depth else ["--time", "trace"]
+    return [str(path), "--fast-size", cell.share, "--extent", cell.extent, *clock, "--fast", fast, "--slow", slow]
+
+
+def compare(path, cell, own, others, keep):
+    """What `isotherm compare` says, and the report of `benefit`."""
+    words = ["compare", *options(path, cell), "--json", "--policies"]
+    if keep is None:
+        data = isotherm(*words, ",".join([own, *others]))
+        return data, next(r["report"] for r in data["rows"] if r["report"]["policy"].startswith("benefit"))
+    name = hashlib.sha256(" ".join([*words, *others]).encode()).hexdigest()[:16]
+    file = keep / f"{path.name.split('.')[0]}-{name}.json"
+    if not file.exists():
+        keep.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(isotherm(*words, ",".join(others))))
+    return json.loads(file.read_text()), isotherm("sim", *options(path, cell), "--policy", own, "--json")
 
 
 def mean(xs):
@@ -41,35 +86,84 @@ def mean(xs):
     return math.exp(sum(map(math.log, xs)) / len(xs)) if xs else float("nan")
 
 
-def main():
-    args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    args.add_argument("--report", action="store_true", help="the traces that it was not tuned on")
-    args.add_argument("--quick", action="store_true", help="bcache-like only beside it")
-    args.add_argument("--set", action="append", default=[], help="a parameter of benefit")
-    args = args.parse_args()
-    others = ["bcache-like"] if args.quick else OTHERS
+def results(args, cells, others):
+    """(trace, cell, comparison, benefit's report, the disk's alone, others by name) for all that can be run."""
     own = ",".join(["benefit", *args.set])
-    print(f"| trace | extent | disk ms | benefit | {' | '.join(others)} | SSD writes / bcache-like |")
-    print("|---|---|--:|--:|" + "--:|" * (len(others) + 1))
-    shares = {name: [] for name in ["benefit", *others, "writes"]}
     for file in REPORT if args.report else TUNE:
         path = TRACES / file
         if not path.exists():
             print(f"| {file} | skipped: not in ISOTHERM_TRACES |")
             continue
-        for extent in ("16K", "64K"):
-            rows = compare(path, ",".join([own, *others]), extent)["rows"]
-            alone = next(r["report"] for r in rows if r["name"] == "hdd-only")
-            by = {r["report"]["policy"].split(",")[0]: r["report"] for r in rows if r["kind"] != "baseline"}
-            disk = alone["latency_mean_s"]
-            share = {name: by[name]["latency_mean_s"] / disk for name in ["benefit", *others] if name in by}
-            writes = by["benefit"]["fast_write_bytes"] / max(by["bcache-like"]["fast_write_bytes"], 1)
-            for name, x in [*share.items(), ("writes", writes)]:
-                shares[name].append(x)
-            cells = " | ".join(f"{share[n]:.3f}" if n in share else "–" for n in ["benefit", *others])
-            print(f"| {file.split('.')[0]} | {extent} | {1e3 * disk:.2f} | {cells} | {writes:.2f} |", flush=True)
+        for cell in cells:
+            data, mine = compare(path, cell, own, others, args.keep and pathlib.Path(args.keep))
+            alone = next(r["report"] for r in data["rows"] if r["name"] == "hdd-only")
+            by = {r["report"]["policy"].split(",")[0]: r for r in data["rows"] if r["kind"] != "baseline"}
+            yield file.split(".")[0], cell, data, mine, alone, {n: by[n] for n in others}
+
+
+def plain(args):
+    others = ["bcache-like"] if args.quick else OTHERS
+    print(f"| trace | extent | disk ms | benefit | {' | '.join(others)} | SSD writes / bcache-like |")
+    print("|---|---|--:|--:|" + "--:|" * (len(others) + 1))
+    shares = collections.defaultdict(list)
+    for trace, cell, _, mine, alone, by in results(args, USUAL, others):
+        disk = alone["latency_mean_s"]
+        share = {"benefit": mine["latency_mean_s"] / disk}
+        share.update((n, r["report"]["latency_mean_s"] / disk) for n, r in by.items())
+        writes = mine["fast_write_bytes"] / max(by["bcache-like"]["report"]["fast_write_bytes"], 1)
+        for name, x in [*share.items(), ("writes", writes)]:
+            shares[name].append(x)
+        cells = " | ".join(f"{share[n]:.3f}" for n in ["benefit", *others])
+        print(f"| {trace} | {cell.extent} | {1e3 * disk:.2f} | {cells} | {writes:.2f} |", flush=True)
     cells = " | ".join(f"{mean(shares[n]):.3f}" for n in ["benefit", *others])
     print(f"| *geometric mean* | | | {cells} | {mean(shares['writes']):.2f} |")
+
+
+def bars(args):
+    print("| trace | cell | disk ms | benefit | best peer | ratio | p99 ratio | SSD writes / bcache-like |")
+    print("|---|---|--:|--:|---|--:|--:|--:|")
+    rows, room = [], []
+    for trace, cell, data, mine, alone, by in results(args, grid(args.grid == "full"), OTHERS):
+        disk = alone["latency_mean_s"]
+        best = min(by, key=lambda n: by[n]["report"]["latency_mean_s"])
+        ratio = mine["latency_mean_s"] / by[best]["report"]["latency_mean_s"]
+        p99 = mine["latency_p99_s"] / max(min(r["report"]["latency_p99_s"] for r in by.values()), 1e-9)
+        writes = mine["fast_write_bytes"] / max(by["bcache-like"]["report"]["fast_write_bytes"], 1)
+        share, peer = mine["latency_mean_s"] / disk, by[best]["report"]["latency_mean_s"] / disk
+        bound = data["bounds"]["caching_cost_s"]
+        # Does the offline bound on device time leave the peers at least half as much again?
+        if bound > 0 and min(r["cost_s"] for r in by.values()) >= 1.5 * bound:
+            room.append(ratio)
+        rows.append((ratio, share, p99, writes))
+        print(f"| {trace} | {say(cell)} | {1e3 * disk:.2f} | {share:.3f} | {best} {peer:.3f} | {ratio:.2f} | {p99:.2f} | {writes:.2f} |",
+              flush=True)
+    n = max(len(rows), 1)
+
+    def count(which):
+        return f"{sum(map(which, rows))} of {len(rows)} cells ({100 * sum(map(which, rows)) / n:.0f} %)"
+
+    print("\n| bar | met |\n|---|---|")
+    print(f"| mean latency at most 1.05 of the best peer in the cell (90 %) | {count(lambda r: r[0] <= 1.05)} |")
+    print(f"| at most 1.25 of it (all) | {count(lambda r: r[0] <= 1.25)}; worst {max((r[0] for r in rows), default=0):.2f} |")
+    print(f"| geometric mean where the offline bound leaves 1.5 (0.7) | {mean(room):.2f} over {len(room)} cells; over all "
+          f"{mean([r[0] for r in rows]):.2f} |")
+    print(f"| 99th percentile at most that of the best peer (90 %) | {count(lambda r: r[2] <= 1.0)} |")
+    print(f"| SSD writes / bcache-like, geometric mean (0.5) | {mean([r[3] for r in rows]):.2f} |")
+    print(f"| at most 1.02 of the disk alone (all) | {count(lambda r: r[1] <= 1.02)}; worst {max((r[1] for r in rows), default=0):.3f} |")
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    args.add_argument("--report", action="store_true", help="the traces that it was not tuned on")
+    args.add_argument("--quick", action="store_true", help="bcache-like only beside it")
+    args.add_argument("--grid", nargs="?", const="star", choices=["star", "full"], help="shares, devices, loops; bars counted")
+    args.add_argument("--set", action="append", default=[], help="a parameter of benefit")
+    args.add_argument("--keep", help="a directory for what does not depend on benefit")
+    args = args.parse_args()
+    if args.grid:
+        bars(args)
+    else:
+        plain(args)
 
 
 main()

@@ -78,6 +78,7 @@ impl World {
             begin: Begin {
                 new_volume: self.new_volume,
                 rest_s: self.rest,
+                full: false,
             },
             limit: self.limit,
             seed: self.seed,

@@ -28,6 +28,14 @@ pub(crate) enum Rung {
         home: Slot,
         to: TierId,
     },
+    /// Copy `bytes` from byte `from` on of what is at `home`, into the copy that is there or a new one.
+    FetchPart {
+        extent: ExtentId,
+        home: Slot,
+        to: TierId,
+        from: u32,
+        bytes: u32,
+    },
     /// An empty copy for a unit without one.
     Allocate { extent: ExtentId, to: TierId },
     /// Write the dirty copy home.
@@ -82,7 +90,7 @@ pub(crate) fn refuse(floor: &mut impl Floor, wanted: &mut Vec<Action>, why: Refu
 #[inline]
 pub(crate) fn is_up(space: &Space, action: Action) -> bool {
     let Action::Move { extent, to } = action else {
-        return matches!(action, Action::Fetch { .. });
+        return matches!(action, Action::Fetch { .. } | Action::FetchPart { .. });
     };
     extent.0 < space.geo.extents
         && space
@@ -125,6 +133,21 @@ fn examine(space: &Space, action: Action) -> Result<Rung, Refusal> {
             }
             sense(space.map.copy(extent).is_none())?;
             Ok(Rung::Allocate { extent, to })
+        }
+        Action::FetchPart {
+            to, from, bytes, ..
+        } => {
+            let home = space.map.home(extent).ok_or(Refusal::Pointless)?;
+            sense(to < space.geo.tier_of(home))?;
+            let end = u64::from(from) + u64::from(bytes);
+            sense(bytes > 0 && end <= space.bytes_of(extent))?;
+            Ok(Rung::FetchPart {
+                extent,
+                home,
+                to,
+                from,
+                bytes,
+            })
         }
         Action::Clean { .. } => {
             sense(space.map.is_dirty(extent))?;

@@ -133,6 +133,16 @@ pub struct Load {
     pub asleep: bool,
 }
 
+/// How long small operations that requests waited for took lately on a tier, from their start to their end, standing in the
+/// device's queue included. Before any was seen: what the device takes by its sheet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// Reads, those among them that a fetch rides on.
+    pub read: Nanos,
+    /// Writes.
+    pub write: Nanos,
+}
+
 /// What goes on on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberLoad {
@@ -182,6 +192,7 @@ pub(crate) struct Sample {
 #[derive(Clone, Debug)]
 pub struct Loads {
     costs: Vec<Cost>,
+    answers: Vec<Answers>,
     members: Vec<Member>,
 }
 
@@ -198,10 +209,12 @@ impl Loads {
             service: Nanos(0),
             asleep: false,
         };
+        let costs: Vec<Cost> = (0..geo.tiers())
+            .map(|t| Cost::unknown(t, geo.tiers()))
+            .collect();
         Loads {
-            costs: (0..geo.tiers())
-                .map(|t| Cost::unknown(t, geo.tiers()))
-                .collect(),
+            answers: costs.iter().map(Answers::by).collect(),
+            costs,
             members: geo.members.iter().map(|m| member(m.tier)).collect(),
         }
     }
@@ -210,6 +223,11 @@ impl Loads {
         for (mine, given) in self.costs.iter_mut().zip(costs) {
             *mine = *given;
         }
+        self.answers = self.costs.iter().map(Answers::by).collect();
+    }
+    /// How long requests waited for operations of that tier lately.
+    pub fn answers(&self, t: TierId) -> Answers {
+        self.answers[usize::from(t.0)]
     }
     /// What that tier costs.
     pub fn cost(&self, t: TierId) -> Cost {
@@ -273,6 +291,15 @@ impl Loads {
         if !s.data {
             return took;
         }
+        if s.foreground && s.len <= SMALL {
+            let answers = &mut self.answers[usize::from(m.tier.0)];
+            let answer = if s.write {
+                &mut answers.write
+            } else {
+                &mut answers.read
+            };
+            learn(&mut answer.0, now.since(s.issued).0);
+        }
         learn(&mut m.service.0, took.0);
         let cost = &mut self.costs[usize::from(m.tier.0)];
         let each = match (s.sequential, s.write) {
@@ -292,6 +319,15 @@ impl Loads {
             learn(byte, bytes);
         }
         took
+    }
+}
+
+impl Answers {
+    fn by(cost: &Cost) -> Answers {
+        Answers {
+            read: cost.read,
+            write: cost.write,
+        }
     }
 }
 
@@ -356,6 +392,10 @@ mod tests {
         assert_eq!(l.end(MS(5), sample(MS(0), true)), MS(1));
         let read = (before.read.0 * 15 + 4_000_000) / 16;
         assert_eq!(l.cost(SLOW).read, Nanos(read));
+        // A request waited for the second as long as for both.
+        let answer = (read * 15 + 5_000_000) / 16;
+        let first = (before.read.0 * 15 + 4_000_000) / 16;
+        assert_eq!((answer, first), (l.answers(SLOW).read.0, read));
         let sequential = (before.sequential.0 * 15 + 1_000_000) / 16;
         assert_eq!(l.cost(SLOW).sequential, Nanos(sequential));
         for _ in 0..200 {

@@ -370,9 +370,10 @@ impl<P: Policy> Floor for NullEngine<P> {
                 to,
                 up,
             } => self.rehome(extent, from, to, up),
-            Rung::Fetch { extent, to, .. } | Rung::Allocate { extent, to } => {
-                self.copy_to(extent, to)
-            }
+            // A copy here holds all of its unit.
+            Rung::Fetch { extent, to, .. }
+            | Rung::FetchPart { extent, to, .. }
+            | Rung::Allocate { extent, to } => self.copy_to(extent, to),
             Rung::Clean { extent } => {
                 self.space.map.set_dirty(extent, false);
                 self.counters.writebacks += 1;

@@ -70,10 +70,17 @@ impl Chaos {
         if self.rng.below(4) >= self.copies {
             return Action::Move { extent, to };
         }
-        match self.rng.below(6) {
+        match self.rng.below(8) {
             0 => Action::Clean { extent },
             1 => Action::Evict { extent },
             2 | 3 => Action::Allocate { extent, to },
+            4 | 5 => Action::FetchPart {
+                extent,
+                to,
+                // Beyond the end now and then, and nothing at all.
+                from: self.rng.below(9) as u32 * 4096,
+                bytes: self.rng.below(5) as u32 * 4096,
+            },
             _ => Action::Fetch { extent, to },
         }
     }
@@ -105,6 +112,17 @@ fn beside(action: Action, i: u32) -> Action {
         Action::Fetch { extent, to } => Action::Fetch {
             extent: on(extent),
             to,
+        },
+        Action::FetchPart {
+            extent,
+            to,
+            from,
+            bytes,
+        } => Action::FetchPart {
+            extent: on(extent),
+            to,
+            from,
+            bytes,
         },
         Action::Allocate { extent, to } => Action::Allocate {
             extent: on(extent),

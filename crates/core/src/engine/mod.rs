@@ -272,6 +272,26 @@ impl Engine {
         });
     }
 
+    /// Give every extent that has none a home where the policy puts what is touched first, all of its blocks written: a volume that
+    /// is full from the start. For a world that keeps no bytes (the lab), before the first request; nothing of it is recorded.
+    pub fn fill(&mut self) {
+        let (_, p) = self.parts();
+        for e in (0..p.g.space.geo.extents).map(ExtentId) {
+            if p.g.space.map.home(e).is_some() {
+                continue;
+            }
+            let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+            let place = policy.first_touch(&mut view, e);
+            let Some(slot) = p.g.space.take_home(e, place) else {
+                continue;
+            };
+            p.g.space.map.map(e, slot, false);
+            p.g.misplaced(slot, false);
+            let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
+            policy.on_placed(&mut view, e, slot.into());
+        }
+    }
+
     /// A hint that byte `offset` will be asked for soon: bring its row of the map near. Worth it for a caller that knows many
     /// requests to come, since the misses of these rows then overlap; without effect on what the engine does.
     #[inline]

@@ -146,6 +146,8 @@ pub enum Mutant {
     DiscardKeepsCopy,
     /// Blocks whose first write failed count as written.
     TrustFailedWrite,
+    /// A read of blocks that a fill does not carry is served from its buffer.
+    FillServesAll,
     /// An extent that is filled with zeros is exposed before the zeros are written.
     ExposeBeforeFill,
     /// Zeros that a slot was filled with are not flushed before the extent is exposed.
@@ -163,7 +165,7 @@ pub enum Mutant {
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 75] = [
+pub const MUTANTS: [Mutant; 76] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -232,6 +234,7 @@ pub const MUTANTS: [Mutant; 75] = [
     Mutant::ActiveAtOnce,
     Mutant::DiscardKeepsCopy,
     Mutant::TrustFailedWrite,
+    Mutant::FillServesAll,
     Mutant::ExposeBeforeFill,
     Mutant::ForgetFilled,
     Mutant::WriteDuringFill,

@@ -251,7 +251,7 @@ impl Policy for GreenDm {
                 }
                 return;
             }
-            Action::Fetch { .. } | Action::Allocate { .. } => return,
+            Action::Fetch { .. } | Action::FetchPart { .. } | Action::Allocate { .. } => return,
         };
         // A demotion comes from the nearest faster tier that counts one under way.
         let Some(i) = (0..usize::from(to.0))

@@ -59,7 +59,10 @@ impl Hold {
     pub fn is_up(action: Action) -> bool {
         matches!(
             action,
-            Action::Move { to: FAST, .. } | Action::Fetch { .. } | Action::Allocate { .. }
+            Action::Move { to: FAST, .. }
+                | Action::Fetch { .. }
+                | Action::FetchPart { .. }
+                | Action::Allocate { .. }
         )
     }
 }

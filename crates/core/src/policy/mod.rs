@@ -142,6 +142,18 @@ pub enum Action {
         /// Where to.
         to: TierId,
     },
+    /// Bring `bytes` from byte `from` of the extent on, rounded outwards to whole blocks, into its copy on a faster tier; an
+    /// extent without a copy gets one, of which nothing else is valid. What the copy holds already is not read again.
+    FetchPart {
+        /// Which extent.
+        extent: UnitId,
+        /// Where to.
+        to: TierId,
+        /// First byte, counted from the extent's first.
+        from: u32,
+        /// How many; at least 1.
+        bytes: u32,
+    },
     /// Give the extent an empty copy on a faster tier for the write that is being served (write-allocate): blocks become
     /// valid as they are written, so that a small write never drags a large extent along.
     Allocate {
@@ -168,6 +180,7 @@ impl Action {
         match *self {
             Action::Move { extent, .. }
             | Action::Fetch { extent, .. }
+            | Action::FetchPart { extent, .. }
             | Action::Allocate { extent, .. }
             | Action::Clean { extent }
             | Action::Evict { extent } => extent,

@@ -68,7 +68,12 @@ pub(super) const BENEFIT: &[ParamInfo] = &[
     },
     ParamInfo {
         name: "guard",
-        what: "1: while copies cost more than they save, only what was used lately is copied; 0: off",
+        what: "1: while copies cost more than they save, only what was used lately is copied, and writes that the slow device answers sooner go there; 0: off",
+        default: "1",
+    },
+    ParamInfo {
+        name: "parts",
+        what: "1: of extents whose rest is hardly ever asked for only the part that is read is copied; 0: always all",
         default: "1",
     },
     ParamInfo {

@@ -1,6 +1,7 @@
 //! What a policy may see.
 
-use crate::load::{Cost, Load, Loads, MemberLoad};
+use super::Access;
+use crate::load::{Answers, Cost, Load, Loads, MemberLoad};
 use crate::units::{MemberId, Nanos, TierId};
 use crate::volume::{Quota, Seat, Space, UnitId};
 
@@ -152,6 +153,26 @@ impl<'a> View<'a> {
         let slot = self.space.map.copy(e)?;
         (self.space.geo.tier_of(slot) == TierId(0)).then(|| Seat::from(slot))
     }
+    /// Does the copy on the fastest tier hold all blocks of its unit that `access` is about? What is neither there nor anywhere else
+    /// (it was never written) counts as held. False without a copy.
+    pub fn holds(&self, access: &Access) -> bool {
+        let e = access.extent;
+        if self.copy(e).is_none() {
+            return false;
+        }
+        let (from, bytes) = self.part(access);
+        let shift = self.space.geo.block_shift;
+        let blocks = (from >> shift, (from + bytes).div_ceil(1 << shift));
+        self.space.map.copy_serves(e, blocks.0, blocks.1)
+    }
+    /// The part of its unit that `access` is about: first byte, counted from the unit's first, and how many.
+    pub fn part(&self, access: &Access) -> (u32, u32) {
+        let (first, size) = (self.start(access.extent), self.unit_bytes(access.extent));
+        let (begin, bytes) = (access.request_offset, u64::from(access.request_bytes));
+        let from = begin.saturating_sub(first).min(size);
+        let end = (begin + bytes).saturating_sub(first).min(size).max(from);
+        (from as u32, (end - from) as u32)
+    }
     /// Does the copy hold data that the home does not?
     #[inline]
     pub fn is_dirty(&self, e: UnitId) -> bool {
@@ -201,6 +222,10 @@ impl<'a> View<'a> {
     /// What a tier's devices cost, as measured lately and as their sheets say.
     pub fn cost(&self, t: TierId) -> Cost {
         self.loads().cost(t)
+    }
+    /// How long requests waited for a tier's operations lately.
+    pub fn answers(&self, t: TierId) -> Answers {
+        self.loads().answers(t)
     }
     /// What goes on on a tier now.
     pub fn load(&self, t: TierId) -> Load {

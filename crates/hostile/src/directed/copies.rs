@@ -2,10 +2,10 @@
 
 use super::stage::{Shape, Stage, nothing, stage};
 use isotherm_core::engine::{Mutant, Params};
-use isotherm_core::policy::{Uses, WriteTo};
-use isotherm_core::store::OpenError;
+use isotherm_core::policy::{Action, Uses, WriteTo};
 use isotherm_core::store::open::Mode;
-use isotherm_core::{BufRef, Nanos, OpKind};
+use isotherm_core::store::{BLOCK, OpenError};
+use isotherm_core::{BufRef, DeviceOp, ExtentId, Nanos, OpKind, TierId};
 
 /// A copy became dirty on record through a checkpoint alone, since the journal had no room for it. It is given up, and its slot is
 /// not used again before a record says so.
@@ -187,6 +187,29 @@ pub(super) fn discarded_under_clean(mutant: Option<Mutant>) -> Result<(), String
         s.read(e)?;
     }
     Ok(())
+}
+
+/// Blocks of an extent are read while others of it are filled into its copy: they are not in the buffer of that.
+pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
+    let mut s = stage(mutant)?;
+    s.write(1, (0, 8))?;
+    s.flush()?;
+    s.allocate(1)?;
+    s.write(1, (0, 1))?;
+    let fills = |op: &DeviceOp| op.kind == OpKind::Write && matches!(op.buf, BufRef::Move { .. });
+    s.hold(fills);
+    s.wish(Action::FetchPart {
+        extent: ExtentId(1),
+        to: TierId(0),
+        from: 2 * BLOCK as u32,
+        bytes: 2 * BLOCK as u32,
+    })?;
+    if !s.flies(fills) {
+        return Err(String::from("the scene has no fill"));
+    }
+    s.read(1)?;
+    s.release()?;
+    s.read(1)
 }
 
 /// The cache is gone, and held what the home lacks: the mirror knows as much, and the volume does not go on as if nothing were

@@ -30,7 +30,7 @@ use isotherm_core::engine::Mutant;
 pub type Scene = fn(Option<Mutant>) -> Result<(), String>;
 
 /// All scenes, by name.
-pub const SCENES: [(&str, Scene); 36] = [
+pub const SCENES: [(&str, Scene); 37] = [
     (
         "a process dies while it closes",
         recovery::dies_while_closing,
@@ -92,6 +92,7 @@ pub const SCENES: [(&str, Scene); 36] = [
         "a discard while a clean writes",
         copies::discarded_under_clean,
     ),
+    ("a read beside a fill", copies::read_beside_fill),
     ("a dirty cache that is gone", copies::dirty_cache_gone),
     ("a round while zeros are written", fills::round_during_fill),
     ("a FLUSH behind zeros", fills::flush_behind_fill),

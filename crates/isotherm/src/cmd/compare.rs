@@ -94,9 +94,17 @@ fn text(c: &Comparison) -> String {
         "cost s",
         "regret",
     ];
+    let full = c.rows.iter().any(|r| r.report.full);
     let mut text = format!(
-        "{}, extent {}, fast {} bytes\n",
-        c.trace, c.extent_bytes, c.fast_bytes
+        "{}, extent {}, fast {} bytes{}\n",
+        c.trace,
+        c.extent_bytes,
+        c.fast_bytes,
+        if full {
+            ", volume full from the start"
+        } else {
+            ""
+        }
     );
     text += &table(&head, &rows);
     for why in &c.left_out {

@@ -275,6 +275,7 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
         begin: Begin {
             new_volume: args.new_volume,
             rest_s: args.rest,
+            full: args.full,
         },
         limit: args.limit,
         seed: args.seed,

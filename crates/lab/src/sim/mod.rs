@@ -404,6 +404,7 @@ fn figures(
         qos: isotherm_words::qos::items(&setup.qos),
         seed: setup.seed,
         warm_up: setup.warm_up,
+        full: setup.begin.full,
         digest: world.digest.text(),
         cost: cost::of(&usage),
         usage: Some(usage),

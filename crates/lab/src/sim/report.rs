@@ -109,6 +109,8 @@ pub struct Report {
     pub seed: u64,
     /// Requests before anything counted.
     pub warm_up: u64,
+    /// The volume was full from the start; in hit-only runs never.
+    pub full: bool,
     /// Hash of every reply's time and every device operation: equal runs have equal digests.
     pub digest: String,
     /// How the policy's proposals ended, by kind of move.

@@ -155,6 +155,9 @@ pub struct Begin {
     pub new_volume: bool,
     /// Seconds between the last reply of the warm-up and the first request that counts, so that what the warm-up set off ends.
     pub rest_s: f64,
+    /// The volume is full: every touched extent has a home where the policy puts first touches. Else an extent gets its home at its
+    /// first touch, a read included, and that is recorded like any change of the map.
+    pub full: bool,
 }
 
 /// Everything that a run depends on, the trace apart.

@@ -281,6 +281,9 @@ impl Shape {
             ..usual
         };
         let mut engine = Engine::new(opened, policy, params);
+        if setup.begin.full {
+            engine.fill();
+        }
         for (name, value) in &setup.settings {
             check_setting(name, *value).map_err(LabError::setup)?;
             let set = engine.set(name, *value);

@@ -77,9 +77,9 @@ pub(in crate::engine) struct Move {
 }
 
 impl Move {
-    /// Does its buffer hold all of the extent that counts?
+    /// Is what it carries in its buffer?
     pub(in crate::engine) fn has_buffer(&self) -> bool {
-        self.step != Step::Reading && matches!(self.kind, Kind::Rehome | Kind::Fetch)
+        self.step != Step::Reading
     }
     /// Has it come to nothing?
     pub(super) fn lost(&self) -> Option<Outcome> {
@@ -105,10 +105,6 @@ impl Move {
     /// enough: its writes must have ended before anybody else writes there.
     pub(in crate::engine) fn writes_in_place(&self) -> bool {
         matches!(self.kind, Kind::Fill | Kind::Clean { .. })
-    }
-    /// Does it read the home (and so blocks that readers of an extent with a copy may not want)?
-    pub(in crate::engine) fn holds_readers(&self) -> bool {
-        matches!(self.kind, Kind::Rehome | Kind::Fetch)
     }
 }
 

@@ -98,6 +98,24 @@ impl Relocation {
         self.moves.all_parts(index, g.space.geo.blocks_per_extent())
     }
 
+    /// Does the buffer of move `index` hold, or will it, what the home has of all blocks `from..to`? That of a fill only those that it
+    /// is about.
+    pub(in crate::engine) fn carries(
+        &self,
+        g: &Ground,
+        index: u16,
+        (from, to): (u32, u32),
+    ) -> bool {
+        match self.moves.get(index).kind {
+            Kind::Rehome | Kind::Fetch => true,
+            Kind::Fill => {
+                g.broken(Mutant::FillServesAll)
+                    || self.moves.part(index, from, to) == Some((from, to))
+            }
+            Kind::Relocate | Kind::Clean { .. } => false,
+        }
+    }
+
     /// Take a move out of the list; its extent is let go of.
     pub(super) fn end_move(&mut self, g: &mut Ground, d: &mut Durability, index: u16) -> Move {
         let m = self.moves.get(index);

@@ -31,7 +31,10 @@ impl Floor for Timed<'_> {
         if !self.g.may_move() {
             return Err(Refusal::Closed);
         }
-        let copies = matches!(action, Action::Fetch { .. } | Action::Allocate { .. });
+        let copies = matches!(
+            action,
+            Action::Fetch { .. } | Action::FetchPart { .. } | Action::Allocate { .. }
+        );
         if copies && !self.r.copies_fit && action.extent().0 < self.g.space.geo.extents {
             return Err(Refusal::NoCopies);
         }
@@ -47,6 +50,13 @@ impl Floor for Timed<'_> {
                 up,
             } => r.try_move(g, d, action, (extent, from, to), up),
             Rung::Fetch { extent, home, to } => r.try_fetch(g, d, action, (extent, home, to)),
+            Rung::FetchPart {
+                extent,
+                home,
+                to,
+                from,
+                bytes,
+            } => r.try_fetch_part(g, d, action, (extent, home, to), (from, bytes)),
             Rung::Allocate { extent, to } => r.try_allocate(g, d, extent, to),
             Rung::Clean { extent } => r.try_clean(g, d, action, extent),
             Rung::Evict { extent } => r.try_evict(g, d, action, extent),
@@ -61,7 +71,7 @@ fn counted(c: &mut Counters, action: Action, up: bool) -> &mut MoveCounters {
     match action {
         Action::Move { .. } if up => &mut c.promotions,
         Action::Move { .. } => &mut c.demotions,
-        Action::Fetch { .. } | Action::Allocate { .. } => &mut c.fetches,
+        Action::Fetch { .. } | Action::FetchPart { .. } | Action::Allocate { .. } => &mut c.fetches,
         Action::Clean { .. } => &mut c.writebacks,
         Action::Evict { .. } => &mut c.evictions,
     }
@@ -74,7 +84,7 @@ fn by_class(g: &mut Ground, action: Action, up: bool) -> &mut u64 {
     match action {
         Action::Move { .. } if up => &mut c.promotions,
         Action::Move { .. } => &mut c.demotions,
-        Action::Fetch { .. } | Action::Allocate { .. } => &mut c.fetches,
+        Action::Fetch { .. } | Action::FetchPart { .. } | Action::Allocate { .. } => &mut c.fetches,
         Action::Clean { .. } => &mut c.writebacks,
         Action::Evict { .. } => &mut c.evictions,
     }
@@ -217,6 +227,54 @@ impl Relocation {
         Ok(false)
     }
 
+    /// A part of the extent is filled into its copy. One that is new is empty and clean until the fill has ended, so giving the fill
+    /// up leaves nothing behind that is wrong.
+    fn try_fetch_part(
+        &mut self,
+        g: &mut Ground,
+        d: &mut Durability,
+        action: Action,
+        (e, home, to): (ExtentId, Slot, TierId),
+        (from, bytes): (u32, u32),
+    ) -> Result<bool, Refusal> {
+        let shift = g.space.geo.block_shift;
+        let asked = (from >> shift, ((from + bytes - 1) >> shift) + 1);
+        let copy = g.space.map.copy(e);
+        if copy.is_some_and(|c| g.space.geo.tier_of(c) != to) {
+            return Err(Refusal::Busy);
+        }
+        let parts = if copy.is_some() {
+            within(asked, |b, end| lacking_run(&g.space, e, b, end))
+        } else {
+            within(asked, |b, end| g.space.map.run(e, b, end))
+        };
+        if parts.is_empty() {
+            return Err(Refusal::Pointless);
+        }
+        if g.has_writers(e) && !g.broken(Mutant::FetchUnderWriter) {
+            return Err(Refusal::Busy);
+        }
+        let rides = self.may_copy(g, d, e, home, true)?;
+        g.may_disturb(&[home], None)?;
+        if copy.is_none() && g.space.slots.free(to) == 0 {
+            return Err(Refusal::Full);
+        }
+        may_wear(g, to)?;
+        let dst = match copy {
+            Some(c) => c,
+            None => g.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
+        };
+        self.set_parts(g, &parts);
+        if copy.is_none() {
+            g.space.map.add_empty_copy(e, dst);
+        }
+        self.start_move(g, action, (e, home, dst), Kind::Fill, (true, false, rides));
+        if copy.is_none() {
+            self.tell_copied(g, d, e, dst);
+        }
+        Ok(false)
+    }
+
     fn try_allocate(
         &mut self,
         g: &mut Ground,
@@ -347,14 +405,17 @@ fn valid_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
 
 /// Runs of blocks that are valid at the home and not in the copy.
 fn lacking_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
-    runs(space, |b, end| {
-        let (n, copied) = space.map.copy_run(e, b, end);
-        if copied {
-            (n, false)
-        } else {
-            space.map.run(e, b, b + n)
-        }
-    })
+    runs(space, |b, end| lacking_run(space, e, b, end))
+}
+
+/// From block `b` (not past `end`): how many blocks are alike, and whether they are valid at the home and not in the copy.
+fn lacking_run(space: &Space, e: ExtentId, b: u32, end: u32) -> (u32, bool) {
+    let (n, copied) = space.map.copy_run(e, b, end);
+    if copied {
+        (n, false)
+    } else {
+        space.map.run(e, b, b + n)
+    }
 }
 
 /// Runs of blocks that are valid in the copy.
@@ -368,10 +429,14 @@ pub(super) fn dirty_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
 }
 
 fn runs(space: &Space, run: impl Fn(u32, u32) -> (u32, bool)) -> Vec<(u32, u32)> {
-    let blocks = space.geo.blocks_per_extent();
-    let (mut b, mut v) = (0, Vec::new());
-    while b < blocks {
-        let (n, on) = run(b, blocks);
+    within((0, space.geo.blocks_per_extent()), run)
+}
+
+/// The same of blocks `from..end`.
+fn within((from, end): (u32, u32), run: impl Fn(u32, u32) -> (u32, bool)) -> Vec<(u32, u32)> {
+    let (mut b, mut v) = (from, Vec::new());
+    while b < end {
+        let (n, on) = run(b, end);
         if on {
             v.push((b, b + n));
         }

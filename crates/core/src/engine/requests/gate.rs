@@ -33,7 +33,7 @@ impl Requests {
         if write {
             gate_write(p, index)
         } else {
-            gate_read(p, index)
+            gate_read(p, w, index)
         }
     }
 
@@ -48,9 +48,9 @@ impl Requests {
     }
 }
 
-fn gate_read(p: &Parts<'_>, index: u16) -> Gate {
+fn gate_read(p: &Parts<'_>, w: &Waiter, index: u16) -> Gate {
     let m = p.r.get(index);
-    if m.stale || !m.holds_readers() {
+    if m.stale || !p.r.carries(p.g, index, p.g.blocks_of(w)) {
         Gate::Go
     } else if m.has_buffer() {
         Gate::FromMove(index)

@@ -11,6 +11,9 @@
 //! - Dirty data is written home in the order of addresses, when nobody has asked the slow device for anything for `idle_s`
 //!   and it had the time to empty its own cache of writes, in batches that take up to half of the time that it has been quiet
 //!   and are worth a commit round, and only what was not written for `settled_s`, unless more than 80 % is dirty.
+//! - Of an extent whose rest is hardly ever asked for, only the part that is read is copied (`regions.rs`).
+//! - No batch of cleans is longer than most gaps go on that lasted as long (`gaps.rs`), and what cleaning costs those who come meanwhile
+//!   is seen and counts (`harm.rs`): a slow device that takes writes into a cache, and has nothing to do, gets them itself.
 //! - An account of what copies save and cost keeps fetches that are not used again from slowing the slow device down (`account.rs`).
 //!
 //! | parameter | range | default | unit |
@@ -21,7 +24,8 @@
 //! | request_bypass | 0…2⁴⁰ | 65536 | bytes of a request from which it does; 0: never |
 //! | idle_s | 0.001…3600 | 0.05 | seconds that the slow device is quiet before cleaning |
 //! | settled_s | 0…3600 | 5 | seconds that data was not written before it is cleaned |
-//! | guard | 0, 1 | 1 | 1: in debt, only what was used lately is copied |
+//! | guard | 0, 1 | 1 | 1: in debt, only what was used lately is copied; writes go where they are answered sooner, cleaning counted |
+//! | parts | 0, 1 | 1 | 1: parts of extents are copied where the rest is not asked for |
 //! | goal | fast, quiet, lasting, cheap | fast | a set of the weights below (`weights.rs`) |
 //! | w_latency | 0…1000 | 1 | weight of device time |
 //! | w_energy | 0…10⁶ | 0 | seconds of device time that a joule is worth |
@@ -32,10 +36,14 @@
 //! writes go to flash while it sleeps.
 //!
 //! 8 bytes and 1 bit an extent, 4 bytes a fast slot. Source: none, Isotherm's own; the idea that everything has one currency is
-//! older (HRO, OODT). When not to use it: where capacity counts, since copies add none; where sets a little larger than flash are read over and over, since its order is close to recency. The guard
-//! does not weigh what cleaning costs: `bench/benefit/adversary.py` looks for work on which the slow device alone is faster.
+//! older (HRO, OODT). When not to use it: where capacity counts, since copies add none; where sets a little larger than flash are read over and over, since its order is close to recency.
+//! `bench/benefit/adversary.py` and `lab/tests/guard.rs` look for work on which the slow device alone is faster.
 
 mod account;
+mod clean;
+mod gaps;
+mod harm;
+mod regions;
 mod score;
 mod settings;
 mod weights;
@@ -51,6 +59,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use gaps::Gaps;
+use harm::Harm;
+use regions::Regions;
 use score::Scores;
 use settings::Settings;
 pub use weights::GOALS;
@@ -58,12 +69,6 @@ pub use weights::GOALS;
 /// Clean copies that a victim is chosen from, and slots looked at to find them.
 const SAMPLE: u32 = 16;
 const LOOKS: u32 = 48;
-/// Cleans asked for in one call at most, and slots of dirty data looked at to find them.
-const CLEANS: usize = 64;
-const CLEAN_LOOKS: u32 = 256;
-/// Cleans that are worth a commit round of their own, and writes that a round takes the slow device as long as.
-const FEW: usize = 4;
-const ROUND: usize = 2;
 /// Copies under way at once: a fetch rides on a read that is at the slow device in any case.
 const MOVES: u32 = 128;
 
@@ -74,6 +79,7 @@ pub struct Benefit {
     fast: u32,
     scores: Scores,
     streams: Streams,
+    regions: Regions,
     dirty: BitTree,
     dirty_count: u32,
     /// By fast slot: when it was last written, in milliseconds.
@@ -86,6 +92,13 @@ pub struct Benefit {
     next: Option<Nanos>,
     /// Until when the slow device is taken to work on what it was asked for, its cache of writes among it.
     busy: Nanos,
+    /// How long the slow device is left alone.
+    gaps: Gaps,
+    /// What cleaning costs those who wait.
+    harm: Harm,
+    /// When a read went to the slow device last, and the mean time between such reads.
+    last_read: Nanos,
+    reads_gap: Nanos,
     seed: u64,
     /// What copies saved and cost.
     account: Account,
@@ -98,6 +111,7 @@ impl Default for Benefit {
             fast: 0,
             scores: Scores::default(),
             streams: Streams::default(),
+            regions: Regions::default(),
             dirty: BitTree::new(0),
             dirty_count: 0,
             written: Vec::new(),
@@ -106,6 +120,10 @@ impl Default for Benefit {
             at: 0,
             next: None,
             busy: Nanos(0),
+            gaps: Gaps::default(),
+            harm: Harm::default(),
+            last_read: Nanos(0),
+            reads_gap: Nanos(0),
             seed: 0x9e37_79b9_7f4a_7c15,
             account: Account::default(),
         }
@@ -120,17 +138,6 @@ impl Benefit {
     fn half_life(&self) -> u32 {
         let misses = u64::from(self.fast) * u64::from(self.settings.half_life) / 1000;
         u32::try_from(misses).unwrap_or(u32::MAX)
-    }
-    fn mark(&mut self, e: UnitId, dirty: bool) {
-        if dirty != self.dirty.contains(e.0 as usize) {
-            if dirty {
-                self.dirty.insert(e.0 as usize);
-                self.dirty_count += 1;
-            } else {
-                self.dirty.remove(e.0 as usize);
-                self.dirty_count -= 1;
-            }
-        }
     }
     fn draw(&mut self, below: u32) -> u32 {
         self.seed ^= self.seed << 13;
@@ -198,9 +205,46 @@ impl Benefit {
     fn slow_read(view: &View<'_>) -> u64 {
         view.cost(view.slowest()).read.0
     }
+    /// What it counts to fetch the whole extent of `access` beyond what is asked for: time of the slow device, and of flash.
+    fn rest(&self, view: &View<'_>, access: &Access) -> (u64, u64) {
+        let (_, asked) = view.part(access);
+        let unit = view.unit_bytes(access.extent);
+        let more = unit.saturating_sub(u64::from(asked));
+        let read = more.saturating_mul(view.cost(view.slowest()).read_byte_ps) / 1000;
+        let (fast, w) = (view.cost(FAST), &self.settings.weights);
+        let bytes = more.saturating_mul(fast.write_byte_ps) / 1000;
+        let wear = w
+            .copy(&fast, unit)
+            .saturating_sub(w.copy(&fast, u64::from(asked)));
+        let flash = wear
+            .saturating_add(bytes)
+            .saturating_mul(self.settings.price)
+            / 100;
+        (read, flash)
+    }
+    /// The action that answers a read: all of the extent, or what it asks for.
+    fn fetch(&self, view: &View<'_>, access: &Access) -> Action {
+        let (extent, to) = (access.extent, FAST);
+        let (from, bytes) = view.part(access);
+        let (read, flash) = self.rest(view, access);
+        let whole = u64::from(bytes) >= view.unit_bytes(extent)
+            || !self.settings.parts
+            || self
+                .regions
+                .pays_whole(extent, Benefit::saves_time(view), read + flash);
+        if whole {
+            return Action::Fetch { extent, to };
+        }
+        Action::FetchPart {
+            extent,
+            to,
+            from,
+            bytes,
+        }
+    }
     /// Put down what a miss would have saved, had it been fetched before, or what fetching it costs. May it be copied?
-    fn may_copy(&mut self, view: &View<'_>, access: &Access, known: bool) -> bool {
-        let (slow, read) = (view.cost(view.slowest()), Benefit::slow_read(view));
+    fn may_copy(&mut self, view: &View<'_>, access: &Access, known: bool, what: Action) -> bool {
+        let read = Benefit::slow_read(view);
         if known {
             let saved = if access.write {
                 Benefit::debt(view).0
@@ -209,10 +253,13 @@ impl Benefit {
             };
             self.account.earn(saved, read);
         } else if !access.write {
-            let asked = u64::from(access.request_bytes);
-            let more = view.unit_bytes(access.extent).saturating_sub(asked);
-            self.account
-                .pay(more.saturating_mul(slow.read_byte_ps) / 1000, read);
+            let more = if matches!(what, Action::Fetch { .. }) {
+                self.rest(view, access).0
+            } else {
+                0
+            };
+            let copy = view.cost(FAST).write.0;
+            self.account.pay(more.saturating_add(copy), read);
         }
         known || !self.settings.guard || !self.account.is_in_debt()
     }
@@ -233,11 +280,26 @@ impl Benefit {
         {
             return;
         }
-        if !self.may_copy(view, access, known) && !absorbed {
+        if access.write && !absorbed && self.settings.guard && self.slow_is_sooner(view, known) {
+            self.harm.fades();
+            return;
+        }
+        let to = FAST;
+        let what = if access.write {
+            Action::Allocate { extent, to }
+        } else {
+            self.fetch(view, access)
+        };
+        if !self.may_copy(view, access, known, what) && !absorbed {
             return;
         }
         let (worth, price) = (self.scores.worth(extent), self.price(view, extent));
-        if view.free(FAST) == 0 {
+        if view.copy(extent).is_some() {
+            // It is there, and lacks what is asked for.
+            if worth <= price {
+                return;
+            }
+        } else if view.free(FAST) == 0 {
             let Some((least, extent)) = self.victim(view) else {
                 return;
             };
@@ -248,91 +310,11 @@ impl Benefit {
         } else if worth <= price && !absorbed {
             return;
         }
+        if matches!(what, Action::FetchPart { .. }) && view.copy(extent).is_none() {
+            self.regions.made(extent);
+        }
         self.coming.push(extent);
-        let to = FAST;
-        wanted.push(if access.write {
-            Action::Allocate { extent, to }
-        } else {
-            Action::Fetch { extent, to }
-        });
-    }
-    fn is_full_of_dirt(&self) -> bool {
-        u64::from(self.dirty_count) * 10 > u64::from(self.fast) * 8
-    }
-    /// What a write to a place of its own takes of the slow device: one that takes writes into a cache owes the seeks.
-    fn written_at_random(view: &View<'_>) -> Nanos {
-        let slow = view.cost(view.slowest());
-        Nanos(slow.write.max(slow.read).0.max(1))
-    }
-    /// What a write leaves a device to do that has taken it into its cache. Caches are emptied in an order that suits the arm, which
-    /// takes about a third of what random places do (models' `st32000641as`: 174 writes a second at depth 32, 60 one by one).
-    fn debt(view: &View<'_>) -> Nanos {
-        let slow = view.cost(view.slowest());
-        Nanos(slow.read.since(slow.write).0 / 3)
-    }
-    /// The slow device has more to do.
-    fn owes(&mut self, now: Nanos, time: Nanos) {
-        self.busy = self.busy.max(now) + time;
-    }
-    /// Since when nobody has asked the slow device for anything, and it had the time to do what it was asked for.
-    fn quiet(&self, view: &View<'_>) -> Nanos {
-        let load = view.load(view.slowest());
-        let quiet = if load.waiting > 0 {
-            Nanos(0)
-        } else {
-            load.quiet
-        };
-        quiet.min(view.now().since(self.busy))
-    }
-    /// Have settled data written home for at most half as long as the slow device has been quiet. What makes that durable takes it as
-    /// long as some writes, so a few are waited for.
-    fn clean(&mut self, view: &View<'_>, quiet: Nanos, wanted: &mut Vec<Action>) {
-        let each = Benefit::written_at_random(view);
-        let room = (quiet.0 / 2 / each.0) as usize;
-        let few = FEW.min(self.dirty_count as usize);
-        if room < ROUND + few {
-            return;
-        }
-        let most = room.saturating_sub(ROUND).min(CLEANS);
-        let (now, urgent) = (millis(view.now()), self.is_full_of_dirt());
-        let settled = millis(self.settings.settled);
-        let (mut found, mut from) = (0, self.at as usize);
-        for _ in 0..CLEAN_LOOKS.min(self.dirty_count) {
-            let Some(i) = self
-                .dirty
-                .first_from(from)
-                .or_else(|| self.dirty.first_from(0))
-            else {
-                return;
-            };
-            let e = UnitId(i as u32);
-            from = i + 1;
-            let Some(s) = view.copy(e).filter(|_| view.is_dirty(e)) else {
-                if view.in_flight(e) == 0 && !view.is_held(e) {
-                    // Its write failed, or it is gone.
-                    self.mark(e, false);
-                }
-                continue;
-            };
-            let age = self
-                .written
-                .get(s.index() as usize)
-                .map_or(0, |w| now.wrapping_sub(*w));
-            if view.is_held(e) || (age < settled && !urgent) {
-                continue;
-            }
-            wanted.push(Action::Clean { extent: e });
-            found += 1;
-            if found == most {
-                break;
-            }
-        }
-        self.cleaning += found as u32;
-        self.at = from as u32;
-        if found > 0 {
-            let debt = Benefit::debt(view).0;
-            self.owes(view.now(), Nanos(debt * (found + ROUND) as u64));
-        }
+        wanted.push(what);
     }
 }
 
@@ -347,6 +329,7 @@ impl Policy for Benefit {
         let units = view.units();
         self.fast = view.seats(FAST).end;
         self.scores = Scores::new(units, self.half_life());
+        self.regions = Regions::new(units);
         self.dirty = BitTree::new(units as usize);
         self.written = vec![millis(view.now()); self.fast as usize];
         let saves = self.saves(view);
@@ -379,7 +362,8 @@ impl Policy for Benefit {
         // Used within a half-life.
         let known = self.scores.worth(extent).saturating_mul(2) >= saves;
         self.scores.touch(extent, saves);
-        if access.copy.is_some_and(|c| view.tier_of(c) == FAST) {
+        let copied = access.copy.is_some_and(|c| view.tier_of(c) == FAST);
+        if copied && (access.write || view.holds(access)) {
             let saved = if access.write {
                 Benefit::debt(view).0
             } else {
@@ -387,7 +371,19 @@ impl Policy for Benefit {
             };
             self.account.earn(saved, Benefit::slow_read(view));
         } else {
-            if access.write && !goes_on {
+            if copied {
+                self.regions.lacked(extent);
+            }
+            let load = view.load(view.slowest());
+            if load.waiting == 0 {
+                self.gaps.ended(load.quiet);
+            }
+            if self.cleaning > 0 {
+                self.harm.comes(access.now, Benefit::slow_read(view) / 2);
+            }
+            if !access.write {
+                self.reads_slow(access.now);
+            } else if !goes_on {
                 self.owes(access.now, Benefit::debt(view));
             }
             self.scores.missed();
@@ -423,7 +419,7 @@ impl Policy for Benefit {
                     self.next.get_or_insert(view.now() + Nanos::from_millis(5));
                 }
             }
-            Action::Fetch { .. } | Action::Allocate { .. } => {
+            Action::Fetch { .. } | Action::FetchPart { .. } | Action::Allocate { .. } => {
                 self.coming.retain(|e| *e != extent);
             }
             _ => {}
@@ -495,6 +491,7 @@ impl Policy for Benefit {
         self.scores.bytes()
             + self.dirty.bytes()
             + self.streams.bytes()
+            + self.regions.bytes()
             + self.written.capacity() * 4
     }
 }

@@ -21,6 +21,8 @@ pub struct Settings {
     pub settled: Nanos,
     /// Copy only what was used lately while copies cost more than they save.
     pub guard: bool,
+    /// Fetch a part of an extent where the rest is not asked for.
+    pub parts: bool,
     /// What counts, and how much.
     pub weights: Weights,
 }
@@ -35,6 +37,7 @@ impl Default for Settings {
             idle: Nanos::from_millis(50),
             settled: Nanos::from_secs(5),
             guard: true,
+            parts: true,
             weights: Weights::default(),
         }
     }
@@ -72,6 +75,9 @@ impl Settings {
             "guard" => {
                 self.guard = param::whole(value, 0.0, 1.0, "0 (off) or 1 (on)")? == 1;
             }
+            "parts" => {
+                self.parts = param::whole(value, 0.0, 1.0, "0 (off) or 1 (on)")? == 1;
+            }
             "goal" => return Err(ParamError::Range("the name of a goal")),
             _ => return Err(self.unknown(key)),
         }
@@ -102,6 +108,7 @@ impl Settings {
             ("idle_s", self.idle.as_secs_f64()),
             ("settled_s", self.settled.as_secs_f64()),
             ("guard", f64::from(u8::from(self.guard))),
+            ("parts", f64::from(u8::from(self.parts))),
         ];
         all.extend(self.weights.list());
         all

@@ -79,6 +79,25 @@ impl ExtentMap {
             (n, false) => self.run(e, from, from + n),
         }
     }
+    /// Are all of `from..to` that count valid in the copy? Where no copy has blocks of its own, each holds all of its extent.
+    pub fn copy_serves(&self, e: ExtentId, from: u32, to: u32) -> bool {
+        if self.bits.blocks == 0 {
+            return true;
+        }
+        let mut at = from;
+        while at < to {
+            let (n, copied) = self.copy_run(e, at, to);
+            if copied {
+                at += n;
+                continue;
+            }
+            match self.run(e, at, at + n) {
+                (_, true) => return false,
+                (n, false) => at += n,
+            }
+        }
+        true
+    }
     /// The same for dirty.
     pub fn dirty_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         run(&self.bits.dirty, self.copy_base(e), from, to)

@@ -1,0 +1,163 @@
+//! Dirty data goes home: when, and how much at once.
+
+use super::{Benefit, FAST, millis};
+use crate::policy::{Action, View};
+use crate::units::Nanos;
+use crate::volume::UnitId;
+use alloc::vec::Vec;
+
+/// Cleans asked for in one call at most, and slots of dirty data looked at to find them.
+const CLEANS: usize = 64;
+const CLEAN_LOOKS: u32 = 256;
+/// Cleans that are worth a commit round of their own, and writes that a round takes the slow device as long as.
+const FEW: usize = 4;
+const ROUND: usize = 2;
+/// Of 256 gaps that lasted so long, how many must go on for as long as a batch takes: while less than half of flash is dirty, and else.
+const MOST: u32 = 230;
+const HALF: u32 = 200;
+/// Of the writes that find the slow device with nothing to do, one in so many goes there.
+const PROBES: u32 = 16;
+
+impl Benefit {
+    pub(super) fn mark(&mut self, e: UnitId, dirty: bool) {
+        if dirty != self.dirty.contains(e.0 as usize) {
+            if dirty {
+                self.dirty.insert(e.0 as usize);
+                self.dirty_count += 1;
+            } else {
+                self.dirty.remove(e.0 as usize);
+                self.dirty_count -= 1;
+            }
+        }
+    }
+    fn is_full_of_dirt(&self) -> bool {
+        u64::from(self.dirty_count) * 10 > u64::from(self.fast) * 8
+    }
+    /// What a write to a place of its own takes of the slow device: one that takes writes into a cache owes the seeks.
+    fn written_at_random(view: &View<'_>) -> Nanos {
+        let slow = view.cost(view.slowest());
+        Nanos(slow.write.max(slow.read).0.max(1))
+    }
+    /// What a write leaves a device to do that has taken it into its cache. Caches are emptied in an order that suits the arm, which
+    /// takes about a third of what random places do (models' `st32000641as`: 174 writes a second at depth 32, 60 one by one).
+    pub(super) fn debt(view: &View<'_>) -> Nanos {
+        let slow = view.cost(view.slowest());
+        Nanos(slow.read.since(slow.write).0 / 3)
+    }
+    /// The slow device has more to do.
+    pub(super) fn owes(&mut self, now: Nanos, time: Nanos) {
+        self.busy = self.busy.max(now) + time;
+    }
+    /// Since when nobody has asked the slow device for anything, and it had the time to do what it was asked for.
+    pub(super) fn quiet(&self, view: &View<'_>) -> Nanos {
+        let load = view.load(view.slowest());
+        let quiet = if load.waiting > 0 {
+            Nanos(0)
+        } else {
+            load.quiet
+        };
+        quiet.min(view.now().since(self.busy))
+    }
+    /// Have settled data written home for at most half as long as the slow device has been quiet. What makes that durable takes it as
+    /// long as some writes, so a few are waited for.
+    pub(super) fn clean(&mut self, view: &View<'_>, quiet: Nanos, wanted: &mut Vec<Action>) {
+        let few = FEW.min(self.dirty_count as usize);
+        let room = self.room(view, quiet);
+        if room < ROUND + few {
+            return;
+        }
+        let most = room.saturating_sub(ROUND).min(CLEANS);
+        let (now, urgent) = (millis(view.now()), self.is_full_of_dirt());
+        let settled = millis(self.settings.settled);
+        let (mut found, mut from) = (0, self.at as usize);
+        for _ in 0..CLEAN_LOOKS.min(self.dirty_count) {
+            let Some(i) = self
+                .dirty
+                .first_from(from)
+                .or_else(|| self.dirty.first_from(0))
+            else {
+                return;
+            };
+            let e = UnitId(i as u32);
+            from = i + 1;
+            let Some(s) = view.copy(e).filter(|_| view.is_dirty(e)) else {
+                if view.in_flight(e) == 0 && !view.is_held(e) {
+                    // Its write failed, or it is gone.
+                    self.mark(e, false);
+                }
+                continue;
+            };
+            let age = self
+                .written
+                .get(s.index() as usize)
+                .map_or(0, |w| now.wrapping_sub(*w));
+            if view.is_held(e) || (age < settled && !urgent) {
+                continue;
+            }
+            wanted.push(Action::Clean { extent: e });
+            found += 1;
+            if found == most {
+                break;
+            }
+        }
+        self.cleaning += found as u32;
+        self.at = from as u32;
+        if found > 0 {
+            let debt = Benefit::debt(view).0;
+            let takes = debt * found as u64 + ROUND as u64 * Benefit::written_at_random(view).0;
+            self.owes(view.now(), Nanos(debt * (found + ROUND) as u64));
+            self.harm.cleans(view.now(), found as u64, takes);
+        }
+    }
+    /// Writes at random places that the slow device may be given now: as long as half of the time that it has been quiet, and no longer
+    /// than most gaps go on that lasted so long. The fuller of dirt flash is, the more gaps may end too early.
+    fn room(&self, view: &View<'_>, quiet: Nanos) -> usize {
+        let each = Benefit::written_at_random(view).0;
+        let room = quiet.0 / 2 / each;
+        let enough = if self.is_half_dirty() { HALF } else { MOST };
+        let so_far = view.load(view.slowest()).quiet;
+        let mut n = room.min((CLEANS + ROUND) as u64);
+        while n > 0 {
+            let more = Nanos(n * each);
+            match self.gaps.chance(so_far, more) {
+                Some(c) if c < enough => n = n * 2 / 3,
+                _ => break,
+            }
+        }
+        n as usize
+    }
+    fn is_half_dirty(&self) -> bool {
+        u64::from(self.dirty_count) * 2 >= u64::from(self.fast)
+    }
+    /// Should a write go to the slow device, which takes writes into a cache, all told? What it has to do for it later stands in the
+    /// way of a read with the chance that one comes meanwhile, half of the time on average; what flash takes must be cleaned, which
+    /// costs whoever comes meanwhile what it was seen to cost ([`super::harm`]). While somebody waits for the slow device, flash takes the write in any case. How soon that answers is known from writes that went there; while it has nothing to do, one is
+    /// sent there now and then to see. In a burst the answers of a moment ago say nothing of the next, so flash takes it.
+    pub(super) fn slow_is_sooner(&mut self, view: &View<'_>, known: bool) -> bool {
+        let t = view.slowest();
+        let cost = view.cost(t);
+        let debt = Benefit::debt(view).0;
+        if cost.write.0 * 2 >= cost.read.0 || view.load(t).waiting > 0 || self.busy > view.now() {
+            return false;
+        }
+        let gap = u128::from(
+            self.reads_gap
+                .max(view.now().since(self.last_read))
+                .0
+                .max(1),
+        );
+        let later = u128::from(debt) * u128::from(debt) / 2 / gap;
+        let later = u64::try_from(later).unwrap_or(u64::MAX);
+        let slow = view.answers(t).write.0.saturating_add(later);
+        // What was used lately is written again, and cleaned once for several writes.
+        let harm = self.harm.each().min(cost.read.0) / if known { 2 } else { 1 };
+        slow < view.answers(FAST).write.0.saturating_add(harm)
+            || (self.quiet(view) >= self.settings.idle && self.draw(PROBES) == 0)
+    }
+    /// A read goes to the slow device.
+    pub(super) fn reads_slow(&mut self, now: Nanos) {
+        let gap = now.since(self.last_read).0;
+        self.reads_gap = Nanos((self.reads_gap.0 * 15 + gap) / 16);
+        self.last_read = now;
+    }
+}

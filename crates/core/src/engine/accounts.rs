@@ -86,9 +86,6 @@ impl Relocation {
                     g.charge(class, tier, &work.part(u64::from(i), n));
                 }
             }
-            What::Fill { ext, .. } => {
-                g.charge(g.account_class(ExtentId(ext)), tier, &work);
-            }
             What::Round | What::Trim { .. } | What::Standby => g.charge(QUIET, tier, &work),
         }
     }

@@ -444,7 +444,7 @@ mod tests {
             (&[0x88, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0], Sense::FIELD),
             (&[0x28, 0x20, 0, 0, 0, 0, 0, 0, 1, 0], Sense::FIELD),
             (&[0x16, 0, 0, 0, 0, 0], Sense::OPCODE),
-            (&[0x5e, 4, 0, 0, 0, 0, 0, 0, 8, 0], Sense::FIELD),
+            (&[0x5f, 0, 0, 0, 0, 0, 0, 0, 25, 0], Sense::LENGTH),
             (&[0x93, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], Sense::FIELD),
         ] {
             assert_eq!(task(&disk(), &cdb(bytes)), Err(want), "{bytes:x?}");

@@ -80,9 +80,10 @@ fn drive(
             out.extend(done.drain(..).map(|id| (id, now)));
         }
         let c = model.counters(Nanos(now));
-        assert_eq!(
-            c.state_ns.iter().sum::<u64>(),
-            now,
+        // An array's times are means over its disks, each rounded down.
+        let in_states = c.state_ns.iter().sum::<u64>();
+        assert!(
+            in_states <= now && now - in_states <= POWER_STATES as u64,
             "all time is in a state: {c:?}"
         );
         let w = model.wear();

@@ -128,7 +128,8 @@ fn share(kind: Kind, seed: u64, extent: u32) -> f64 {
     mean("benefit", vec![flash, disk.clone()]) / mean("linear", vec![disk])
 }
 
-/// The worst cases that a search found. How far over the disk they may be is what they are now, and a little; the aim is 1.02.
+/// The worst cases that a search found. How far over the disk they may be is half as much again as they are; the aim, not
+/// reached, is 1.02.
 /// `ISOTHERM_CASES=1000` looks at so many others, from `ISOTHERM_SEED_BASE` on, and says which are worst.
 #[test]
 fn the_worst_cases_found() {
@@ -158,8 +159,16 @@ fn the_worst_cases_found() {
     }
 }
 
-/// Kind, seed, extent, and the share of the disk's latency that is allowed.
-const WORST: [(Kind, u64, u32, f64); 0] = [];
+/// Kind, seed, extent, and the share of the disk's latency that is allowed. They are 7.99, 5.11, 2.44, 1.84, 1.28 and 1.25; all but
+/// the last two keep the disk busy nearly all of the time, and there a small change of anything is a large one of this.
+const WORST: [(Kind, u64, u32, f64); 6] = [
+    (Kind::Once, 182, 16 << 10, 12.0),
+    (Kind::Once, 260, 64 << 10, 8.0),
+    (Kind::Write, 299, 64 << 10, 4.0),
+    (Kind::Shift, 180, 64 << 10, 3.0),
+    (Kind::Thrash, 231, 16 << 10, 1.5),
+    (Kind::Thrash, 213, 64 << 10, 1.5),
+];
 
 /// 4 KiB of each of 500 extents, read twice, twenty a second.
 fn small_and_again() -> Memory {

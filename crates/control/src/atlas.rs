@@ -187,7 +187,7 @@ fn words(action: Action, up: bool) -> (&'static str, Option<TierId>) {
     match action {
         Action::Move { to, .. } if up => ("promotion", Some(to)),
         Action::Move { to, .. } => ("demotion", Some(to)),
-        Action::Fetch { to, .. } => ("fetch", Some(to)),
+        Action::Fetch { to, .. } | Action::FetchPart { to, .. } => ("fetch", Some(to)),
         Action::Allocate { to, .. } => ("allocation", Some(to)),
         Action::Clean { .. } => ("write-back", None),
         Action::Evict { .. } => ("eviction", None),
@@ -236,7 +236,10 @@ pub fn moves(engine: &mut Driver, now: Nanos) -> Value {
 /// Where a move under way goes; the slowest where it says nothing.
 fn to_of(action: Action) -> TierId {
     match action {
-        Action::Move { to, .. } | Action::Fetch { to, .. } | Action::Allocate { to, .. } => to,
+        Action::Move { to, .. }
+        | Action::Fetch { to, .. }
+        | Action::FetchPart { to, .. }
+        | Action::Allocate { to, .. } => to,
         Action::Clean { .. } | Action::Evict { .. } => TierId(u8::MAX),
     }
 }

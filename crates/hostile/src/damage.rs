@@ -2,10 +2,11 @@
 //! shows what was flushed; what cannot is refused. Never is anything lost in silence, and never another extent's bytes shown.
 
 use super::Rng;
+use super::clients::read_all;
 use super::disk::{Disk, Disks};
 use super::harm::{Harm, Tail};
 use super::rollback::{check, own};
-use super::run::{Run, Scenario, Shape, find, read_all};
+use super::run::{Run, Scenario, Shape, find};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::store::open::Mode;

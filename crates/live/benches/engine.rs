@@ -288,6 +288,7 @@ fn median(values: &mut [f64]) -> f64 {
     f64::midpoint(values[n / 2], values[(n - 1) / 2])
 }
 
+#[expect(clippy::too_many_lines, reason = "one table, row by row")]
 fn bench(
     dir: &Path,
     rounds: usize,

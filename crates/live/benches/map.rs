@@ -108,7 +108,9 @@ fn reads(e: &mut Engine, now: &mut u64, seed: &mut u64, requests: u32, together:
             offsets.push(((*seed >> 20) % bytes) & !4095);
         }
         if together > 1 {
-            offsets.iter().for_each(|&o| e.expect(o));
+            for &o in &offsets {
+                e.expect(o);
+            }
         }
         for &offset in &offsets {
             let read = Request {

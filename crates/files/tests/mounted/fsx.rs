@@ -19,19 +19,21 @@ struct Tried {
     copied: Vec<u8>,
 }
 
+/// Where the next step begins, and how many bytes it covers.
+fn range(seed: &mut u64) -> (usize, usize) {
+    let at = next(seed) % LARGEST;
+    let len = 1 + next(seed) % (LARGEST - at).min(20_000);
+    (at as usize, len as usize)
+}
+
 impl Tried {
-    fn range(&self, seed: &mut u64) -> (usize, usize) {
-        let at = next(seed) % LARGEST;
-        let len = 1 + next(seed) % (LARGEST - at).min(20_000);
-        (at as usize, len as usize)
-    }
     fn grow(&mut self, to: usize) {
         if self.expected.len() < to {
             self.expected.resize(to, 0);
         }
     }
     fn step(&mut self, seed: &mut u64, path: &std::path::Path) {
-        let (at, len) = self.range(seed);
+        let (at, len) = range(seed);
         match next(seed) % 12 {
             0..=3 => {
                 let byte = next(seed) as u8;

@@ -27,6 +27,10 @@ fn is(e: &Error, errno: Errno) -> bool {
 
 /// The slow disk is not mounted at boot: an empty directory is in its place.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story, each step upon the one before"
+)]
 fn a_tier_that_is_missing_takes_only_its_files_along() {
     let Some(mut w) = World::with_tiers(3, |_| {}, Io::Cached) else {
         return;

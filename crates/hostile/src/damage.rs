@@ -3,9 +3,10 @@
 
 use super::Rng;
 use super::disk::{Disk, Disks};
+use super::ends::read_all;
 use super::harm::{Harm, Tail};
 use super::rollback::{check, own};
-use super::run::{Run, Scenario, Shape, find, read_all};
+use super::run::{Run, Scenario, Shape, find};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::store::open::Mode;

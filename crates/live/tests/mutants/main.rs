@@ -60,10 +60,11 @@ fn play(i: usize, mutant: Option<LiveMutant>) -> Result<(), String> {
     };
     let out = child.output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&out.stderr);
-    match out.status.success() {
-        true => Ok(()),
-        // What the scene says, and not why a scene could not be played.
-        false => Err(said.into_owned()),
+    if out.status.success() {
+        Ok(())
+    } else {
+        // What the scene says, or why it could not be played.
+        Err(said.into_owned())
     }
 }
 

@@ -22,7 +22,7 @@ struct Client {
     stream: UnixStream,
     port: Arc<Heard>,
     _server: Nbd,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 fn connect(socket: &Path) -> std::io::Result<UnixStream> {
@@ -50,7 +50,7 @@ impl Client {
             stream: connect(&socket).expect("a connection"),
             port,
             _server: server,
-            _dir: dir,
+            dir,
         }
     }
     fn header(&mut self, kind: u16, flags: u16, offset: u64, len: u32) {
@@ -128,7 +128,7 @@ pub fn nbd_half_payload() -> Result<(), String> {
     let mut c = plain();
     c.header(WRITE, 0, 0, 8192);
     c.stream.write_all(&[7; 4096]).map_err(|e| e.to_string())?;
-    let other = c._dir.path().join("s");
+    let other = c.dir.path().join("s");
     drop(std::mem::replace(
         &mut c.stream,
         connect(&other).map_err(|e| e.to_string())?,

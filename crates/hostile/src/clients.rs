@@ -3,8 +3,7 @@
 use super::run::{Run, Shape};
 use super::truth::{self, CELL, Expect};
 use super::world::Hostile;
-use isotherm_core::run::{Loop, Next};
-use isotherm_core::{Engine, Event, IoError, Request, RequestOp, Tag};
+use isotherm_core::{Engine, Request, RequestOp, Tag};
 use std::collections::BTreeMap;
 
 /// A request in flight.
@@ -191,41 +190,4 @@ impl Run {
         }
         Ok(())
     }
-}
-
-/// Read the whole volume, an extent at a time.
-pub(super) fn read_all(
-    engine: &mut Engine,
-    world: &mut Hostile,
-    volume: u64,
-) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
-    let mut all = Vec::new();
-    let mut run = Loop::new();
-    for i in 0..volume / 4096 {
-        let tag = Tag(1_000_000 + i as u32);
-        world.give(tag, 4096, 0, None);
-        let req = Request {
-            tag,
-            op: RequestOp::Read,
-            offset: i * 4096,
-            len: 4096,
-            fua: false,
-            class: 0,
-        };
-        run.tell(engine, world, Event::Arrived(req));
-        let mut patience = 10_000;
-        run.run(engine, world, |_, engine, world| {
-            let replies = world.take_replies();
-            if let Some(r) = replies.iter().find(|r| r.0 == tag) {
-                all.push(r.1.map(|()| world.take(tag)));
-                return Ok(Next::Stop);
-            }
-            patience -= 1;
-            if patience == 0 {
-                return Err(String::from("a read is never answered"));
-            }
-            Ok(Next::Wait(engine.next_wake()))
-        })?;
-    }
-    Ok(all)
 }

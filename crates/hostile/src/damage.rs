@@ -2,8 +2,8 @@
 //! shows what was flushed; what cannot is refused. Never is anything lost in silence, and never another extent's bytes shown.
 
 use super::Rng;
-use super::clients::read_all;
 use super::disk::{Disk, Disks};
+use super::ends::read_all;
 use super::harm::{Harm, Tail};
 use super::rollback::{check, own};
 use super::run::{Run, Scenario, Shape, find};

@@ -2,7 +2,6 @@
 //! fast member nobody else's bytes.
 
 use super::Rng;
-use super::clients::read_all;
 use super::disk::{Disk, Disks};
 use super::run::{Run, find};
 use super::truth::{self, CELL, Truth};
@@ -13,7 +12,7 @@ use isotherm_core::run::{Loop, Next};
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::State;
 use isotherm_core::store::{Superblock, mark_clean, open};
-use isotherm_core::{Engine, Event, World};
+use isotherm_core::{Engine, Event, IoError, Request, RequestOp, Tag, World};
 
 impl Run {
     /// Close and mark clean; true if the engine failed meanwhile.
@@ -140,4 +139,41 @@ impl Run {
         self.adopt = false;
         Ok(())
     }
+}
+
+/// Read the whole volume, an extent at a time.
+pub(super) fn read_all(
+    engine: &mut Engine,
+    world: &mut Hostile,
+    volume: u64,
+) -> Result<Vec<Result<Vec<u8>, IoError>>, String> {
+    let mut all = Vec::new();
+    let mut run = Loop::new();
+    for i in 0..volume / 4096 {
+        let tag = Tag(1_000_000 + i as u32);
+        world.give(tag, 4096, 0, None);
+        let req = Request {
+            tag,
+            op: RequestOp::Read,
+            offset: i * 4096,
+            len: 4096,
+            fua: false,
+            class: 0,
+        };
+        run.tell(engine, world, Event::Arrived(req));
+        let mut patience = 10_000;
+        run.run(engine, world, |_, engine, world| {
+            let replies = world.take_replies();
+            if let Some(r) = replies.iter().find(|r| r.0 == tag) {
+                all.push(r.1.map(|()| world.take(tag)));
+                return Ok(Next::Stop);
+            }
+            patience -= 1;
+            if patience == 0 {
+                return Err(String::from("a read is never answered"));
+            }
+            Ok(Next::Wait(engine.next_wake()))
+        })?;
+    }
+    Ok(all)
 }

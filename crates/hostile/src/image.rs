@@ -1,8 +1,8 @@
 //! Images of volumes that were in use, and what happens to whoever opens one: material for fuzzing recovery.
 
 use super::Rng;
-use super::clients::read_all;
 use super::disk::{Disk, Disks};
+use super::ends::read_all;
 use super::run::{Run, Scenario, find};
 use super::world::{Faults, Hostile};
 use isotherm_core::engine::Params;

@@ -1,7 +1,7 @@
 //! Somebody copies a member while it is in use, and puts the copy back when the volume is at rest.
 
-use super::clients::read_all;
 use super::disk::{Disk, Disks};
+use super::ends::read_all;
 use super::run::{Run, find};
 use super::truth::{CELL, Truth};
 use super::world::{Faults, Hostile};

@@ -97,7 +97,7 @@ fn flush_until_killed(socket: &Path, mut held: Vec<Held>, seed: u64, at: u64) ->
         held[b].maybe = Some(v);
         let done = peer
             .write(at + (b * BLOCK) as u64, &content(b, v))
-            .and_then(|_| peer.ask(FLUSH, 0, 0))
+            .and_then(|()| peer.ask(FLUSH, 0, 0))
             .and_then(|()| peer.answer());
         if !matches!(done, Ok(0)) {
             break;
@@ -344,7 +344,6 @@ fn a_database_on_xfs_survives_kill_9_and_changes_of_policy() {
     });
 }
 
-#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn database_survives(fs: FileSystem) {
     let mkfs = format!("mkfs.{}", fs.kind);
     if !able(&["sqlite3", &mkfs, "losetup"], true) {

@@ -182,9 +182,9 @@ fn tell_all(members: &[File], sb: &Superblock, partial: u32) -> u32 {
     let base = region(number) + BLOCK as u64;
     let put = |out: &mut Vec<u8>, blocks: u32| {
         let offset = base + u64::from(blocks) * BLOCK as u64 - out.len() as u64;
-        members
-            .iter()
-            .for_each(|m| m.write_all_at(out, offset).expect("written"));
+        for m in members {
+            m.write_all_at(out, offset).expect("written");
+        }
         out.clear();
     };
     block.fill(0);

@@ -2,8 +2,8 @@
 
 use super::stage::{CELLS, EXTENT, Stage};
 use crate::Rng;
-use crate::clients::read_all;
 use crate::disk::{Disk, Disks};
+use crate::ends::read_all;
 use crate::truth::{CELL, Truth};
 use crate::world::{Fate, Faults, Hostile};
 use isotherm_core::run::Loop;

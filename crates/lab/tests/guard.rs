@@ -138,7 +138,7 @@ fn the_worst_cases_found() {
         let base = number("ISOTHERM_SEED_BASE").unwrap_or(1);
         let of = |i: u64| {
             let kind = KINDS[i as usize % KINDS.len()];
-            let extent = if i / KINDS.len() as u64 % 2 == 0 {
+            let extent = if (i / KINDS.len() as u64).is_multiple_of(2) {
                 16 << 10
             } else {
                 64 << 10

@@ -78,8 +78,8 @@ impl Chaos {
                 extent,
                 to,
                 // Beyond the end now and then, and nothing at all.
-                from: self.rng.below(9) as u32 * 4096,
-                bytes: self.rng.below(5) as u32 * 4096,
+                from: self.rng.below(9) as u32 * 512,
+                bytes: self.rng.below(9) as u32 * 512,
             },
             _ => Action::Fetch { extent, to },
         }

@@ -3,8 +3,8 @@
 use super::stage::{Shape, Stage, nothing, stage};
 use isotherm_core::engine::{Mutant, Params};
 use isotherm_core::policy::{Action, Uses, WriteTo};
+use isotherm_core::store::OpenError;
 use isotherm_core::store::open::Mode;
-use isotherm_core::store::{BLOCK, OpenError};
 use isotherm_core::{BufRef, DeviceOp, ExtentId, Nanos, OpKind, TierId};
 
 /// A copy became dirty on record through a checkpoint alone, since the journal had no room for it. It is given up, and its slot is
@@ -201,8 +201,9 @@ pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.wish(Action::FetchPart {
         extent: ExtentId(1),
         to: TierId(0),
-        from: 2 * BLOCK as u32,
-        bytes: 2 * BLOCK as u32,
+        // Two of its eight logical blocks.
+        from: 2 * 512,
+        bytes: 2 * 512,
     })?;
     if !s.flies(fills) {
         return Err(String::from("the scene has no fill"));

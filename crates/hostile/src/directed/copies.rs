@@ -201,6 +201,7 @@ pub(super) fn read_beside_fill(mutant: Option<Mutant>) -> Result<(), String> {
     s.wish(Action::FetchPart {
         extent: ExtentId(1),
         to: TierId(0),
+        // Two of its eight logical blocks.
         from: 2 * 512,
         bytes: 2 * 512,
     })?;

@@ -1,6 +1,6 @@
 //! Rules of the real world and its front ends that can be taken out, one at a time, to prove that tests notice.
 //!
-//! As in the core (`isotherm_core::engine::MUTANTS`): without the `mutants` feature [`broken`] is a constant and the compiler removes
+//! As in the core (`isotherm_core::engine::MUTANTS`): without the `mutants` feature `broken` is a constant and the compiler removes
 //! the branches. With it, `ISOTHERM_LIVE_MUTANT=Name` chooses one for a whole process, since most of these rules live on threads of
 //! their own. What noticed each: `docs/on-disk-format.md`, section 8.
 

@@ -13,7 +13,6 @@
 mod beat;
 mod faults;
 mod flight;
-mod here;
 mod look;
 mod ring;
 mod sources;
@@ -29,11 +28,10 @@ use crate::requests::Table;
 use beat::{Beat, STAMP};
 pub use faults::Fault;
 use flight::Flight;
-use here::FlushTime;
 use io_uring::{cqueue, opcode, squeue, types};
 use isotherm_core::{Effect, Event, ExtentId, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
-use look::Look;
+use look::Looks;
 use ring::Ring;
 pub use ring::RingSource;
 pub(crate) use ring::offers_fuse;
@@ -61,7 +59,6 @@ struct MemberState {
     pacer: Option<Pacer>,
     no_punch: bool,
     no_zero_range: bool,
-    flush_time: FlushTime,
     /// Bytes that the file must keep, if that can be looked at.
     keep: Option<u64>,
     /// It has lost some of them: nothing is read from or written to it any more.
@@ -130,10 +127,7 @@ pub struct UringWorld {
     /// The time as of the last events: the clock is read once per loop.
     seen: Nanos,
     /// See `look.rs`.
-    look: Look,
-    /// Flushes that are held back, and how short they must be to be done here: see `here.rs`.
-    held: Vec<u32>,
-    flush_here: Duration,
+    looks: Looks,
     woken: bool,
     refusing: bool,
     /// See `faults.rs`.
@@ -366,8 +360,7 @@ impl World for UringWorld {
             };
             let left = deadline.map(|d| Duration::from_nanos(d.since(self.seen).0));
             let due = left.is_some_and(|l| l.is_zero());
-            let work = due || std::mem::take(&mut eager) || self.is_pending();
-            if self.settle_held(!work) || work || self.look_around() {
+            if due || std::mem::take(&mut eager) || self.is_pending() || self.look_around() {
                 // One call submits what the last round of effects queued and runs what has completed meanwhile.
                 if !self.ring.is_idle() || self.ring.taskrun() {
                     self.enter(0, None);
@@ -380,7 +373,7 @@ impl World for UringWorld {
                 };
                 self.enter(1, left);
                 self.inbox.awake();
-                self.look.slept();
+                self.looker().slept();
             }
             self.seen = self.base + self.model_now();
             self.look_at_sizes();
@@ -427,7 +420,6 @@ impl World for UringWorld {
 impl Drop for UringWorld {
     fn drop(&mut self) {
         self.finish_beat();
-        self.forget_held();
         // The kernel may still write to request memory: wait for it, whatever brought us here.
         while self
             .flights

@@ -3,10 +3,16 @@
 //! To be woken costs a thread some ten microseconds, and its waker an interrupt. So where what comes next usually comes sooner than that,
 //! the engine's thread looks out for it instead of sleeping: at most `spin_us`, about twice as long as it took lately, and
 //! not at all where it took longer than `spin_us`. Between two looks it yields, so that whoever else wants the processor has it.
+//!
+//! Where no device is at work, the next thing to come is a client's. A client on this machine that sends to a thread that sleeps is
+//! followed by that thread on its own processor, at once; looking out for it on another makes each of its requests wake a processor. So
+//! that wait has its own average, and is looked out for [`CLIENTS_US`] at most.
 
 use super::UringWorld;
 use std::time::{Duration, Instant};
 
+/// What clients are looked out for at most, microseconds.
+const CLIENTS_US: u64 = 5;
 /// Part of a new sample in the average.
 const WEIGHT: u64 = 8;
 /// What the shortest look is, nanoseconds: a little more than a look costs.
@@ -52,10 +58,35 @@ impl Look {
     }
 }
 
+/// Who is waited for: a device that is at work, or only clients.
+pub(super) struct Looks {
+    device: Look,
+    client: Look,
+}
+
+impl Looks {
+    /// At most `most` long.
+    pub(super) fn new(most: Duration) -> Looks {
+        Looks {
+            device: Look::new(most),
+            client: Look::new(most.min(Duration::from_micros(CLIENTS_US))),
+        }
+    }
+}
+
 impl UringWorld {
+    /// The wait that begins or ends now: which operations are under way does not change while this thread waits.
+    pub(super) fn looker(&mut self) -> &mut Look {
+        if self.flights.len() > self.free.len() {
+            &mut self.looks.device
+        } else {
+            &mut self.looks.client
+        }
+    }
+
     /// Looks for work for a moment; false: there is none, so sleep.
     pub(super) fn look_around(&mut self) -> bool {
-        let limit = self.look.begin();
+        let limit = self.looker().begin();
         if limit.is_zero() {
             // Sleeping submits, too.
             return false;
@@ -70,12 +101,12 @@ impl UringWorld {
         loop {
             for _ in 0..LOOKS {
                 if self.is_pending() || self.ring.taskrun() {
-                    self.look.slept();
+                    self.looker().slept();
                     return true;
                 }
                 std::hint::spin_loop();
             }
-            if self.look.since.elapsed() >= limit {
+            if self.looker().since.elapsed() >= limit {
                 return false;
             }
             std::thread::yield_now();
@@ -106,6 +137,21 @@ mod tests {
             l.came(Duration::from_micros(20));
         }
         assert!(!l.begin().is_zero());
+    }
+
+    #[test]
+    fn clients_alone_are_not_looked_out_for_as_long_as_devices() {
+        let mut l = Looks::new(Duration::from_micros(100));
+        for who in [&mut l.device, &mut l.client] {
+            for _ in 0..100 {
+                who.came(Duration::from_micros(40));
+            }
+        }
+        assert!(l.device.begin() >= Duration::from_micros(75));
+        assert!(l.client.begin().is_zero());
+        let mut off = Looks::new(Duration::ZERO);
+        off.client.came(Duration::from_micros(1));
+        assert!(off.device.begin().is_zero() && off.client.begin().is_zero());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How a world begins: its ring, the ring's workers, its memory.
 
 use super::beat::Beat;
-use super::look::Look;
+use super::look::Looks;
 use super::ring::Ring;
 use super::{Command, MemberState, UringWorld, faults};
 use crate::buffers::Arena;
@@ -122,9 +122,7 @@ impl UringWorld {
             start: Instant::now(),
             base: parts.base,
             seen: parts.base,
-            look: Look::new(Duration::from_micros(io.spin_us.into())),
-            held: Vec::with_capacity(8),
-            flush_here: Duration::from_micros(io.flush_here_us.into()),
+            looks: Looks::new(Duration::from_micros(io.spin_us.into())),
             woken: false,
             refusing: false,
             fault: None,

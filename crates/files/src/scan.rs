@@ -1,4 +1,4 @@
-//! What lies on the tiers, read once at mount.
+//! Reads the contents of the tiers, once at mount.
 
 use crate::catalogue::{Body, Catalogue, NodeId, ROOT};
 use crate::disk::{Beside, Root, is_hidden, xattrs};
@@ -7,7 +7,7 @@ use crate::tree::{Facts, Tier, join};
 use rustix::io::Errno;
 use std::collections::HashMap;
 
-/// Clashes that are named before the rest is only counted.
+/// Number of clashes that are named; further ones are only counted.
 const SHOWN: usize = 10;
 
 /// Type bits of a mode.
@@ -19,10 +19,10 @@ pub(crate) const REG: u32 = 0o100_000;
 /// A symbolic link.
 pub(crate) const LNK: u32 = 0o120_000;
 
-/// What a node with these attributes is.
+/// The kind of a node with these attributes.
 ///
 /// # Errors
-/// A link that cannot be read.
+/// A link cannot be read.
 pub(crate) fn body_of(root: &Root, path: &[u8], facts: &Facts, tier: Tier) -> Result<Body, Errno> {
     Ok(match facts.mode & TYPE {
         DIR => Body::Dir(1 << tier),
@@ -42,19 +42,19 @@ struct Scan<'a> {
     clashes: Vec<String>,
 }
 
-/// What a name came to.
+/// The result for a name.
 #[derive(Default)]
 struct Found {
-    /// A directory to go on with.
+    /// A directory that is to be read next.
     dir: Option<NodeId>,
     /// A node that was not known.
     new: Option<NodeId>,
 }
 
-/// Read all tiers.
+/// Reads all tiers.
 ///
 /// # Errors
-/// In words: names clash, another file system is mounted below a tier, or a device fails.
+/// A message in words: names clash, another file system is mounted below a tier, or a device fails.
 pub fn scan(roots: &[Root]) -> Result<Catalogue, Refused> {
     let first = roots[0].stat(b".").ok().flatten().unwrap_or_default();
     let mut scan = Scan {
@@ -106,7 +106,7 @@ impl Scan<'_> {
                     entries.push((entry.ino(), entry.file_name().to_owned()));
                 }
             }
-            // In the order in which they lie on most file systems.
+            // In the order of inode numbers, which on most file systems is the order on the disk.
             entries.sort_unstable_by_key(|e| e.0);
             let here = Beside::new(&dir);
             for (_, name) in entries {
@@ -138,7 +138,7 @@ impl Scan<'_> {
         }
         Ok(())
     }
-    /// A name is met.
+    /// Handles one name.
     fn entry(
         &mut self,
         tier: Tier,

@@ -20,6 +20,7 @@ pub mod control;
 pub mod data;
 pub mod disk;
 pub mod fuse;
+mod health;
 mod identity;
 pub mod intent;
 pub mod live;

@@ -24,6 +24,7 @@ mod health;
 mod identity;
 pub mod intent;
 pub mod live;
+mod look;
 pub mod mount;
 pub mod mover;
 pub mod moves;

@@ -48,7 +48,7 @@ pub struct HddSheet {
     /// Oldest runs among which the drive chooses the nearest when it writes its buffer back; 1 = in the order of arrival.
     #[serde(default = "default_look")]
     pub destage_look: u32,
-    /// A command that waited this long goes next, however far away it is.
+    /// A command that the drive has had for this long goes next, however far away it is.
     #[serde(default = "default_age")]
     pub max_age_ms: f64,
     /// Spin-down cycles the drive is made for; 0 = not stated.

@@ -135,12 +135,17 @@ fn tiers(store: &Store) -> Value {
     }
     let tier = |t: usize| {
         let (free, all) = store.room(t as Tier);
-        json!({
+        let mut tier = json!({
             "tier": t, "path": store.tier_name(t as Tier), "files": files[t],
             "bytes": store.bytes_on[t].load(Ordering::Relaxed), "free_bytes": free, "room_bytes": all,
-            "missing": store.is_absent(t as Tier),
             "above_mark": t + 1 < store.roots.len() && store.is_full(t as Tier),
-        })
+        });
+        if let (Some(tier), Value::Object(health)) =
+            (tier.as_object_mut(), store.health_of(t as Tier))
+        {
+            tier.extend(health);
+        }
+        tier
     };
     (0..store.roots.len()).map(tier).collect()
 }
@@ -148,7 +153,7 @@ fn tiers(store: &Store) -> Value {
 fn state(store: &Store) -> &'static str {
     if store.is_stuck() {
         "stuck"
-    } else if store.roots.iter().any(|r| r.absent) {
+    } else if (0..store.roots.len()).any(|t| !store.is_well(t as Tier)) {
         "degraded"
     } else {
         "serving"

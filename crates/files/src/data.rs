@@ -2,10 +2,10 @@
 
 use crate::catalogue::NodeId;
 use crate::disk::{Root, copy_range};
-use crate::live::{Held, Live};
+use crate::live::{Backing, Held, Live};
 use crate::placement::Seen;
 use crate::store::Store;
-use crate::tree::{Facts, Time};
+use crate::tree::{Facts, Tier, Time};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, FallocateFlags, Gid, Mode, SeekFrom, Timespec, Timestamps, Uid, XattrFlags,
@@ -130,13 +130,13 @@ impl Store {
         if on == 0 {
             return self.here(self.tier_of(node)?, &path);
         }
-        for (_, root) in self
+        for (tier, root) in self
             .roots
             .iter()
             .enumerate()
             .filter(|(t, _)| on & (1 << t) != 0)
         {
-            f(&Target::At(root, &path))?;
+            f(&Target::At(root, &path)).map_err(|e| self.noticed(tier as Tier, &path, e))?;
         }
         let first = on.trailing_zeros() as usize;
         if let Some(facts) = self.roots[first].stat(&path)? {
@@ -294,7 +294,11 @@ impl Store {
                         self.forget_capabilities(live.node)?;
                         return Ok(done);
                     }
-                    Err(e) => return Err(e),
+                    Err(e) => {
+                        let tier = b.tier;
+                        drop(held);
+                        return Err(self.noticed_of(tier, live.node, e));
+                    }
                 }
             };
             self.room_changed(tier);
@@ -309,14 +313,14 @@ impl Store {
     /// A device error.
     pub fn read(&self, live: &Live, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
         let held = live.hold();
-        let fd = held.fd()?;
+        let backing = held.backing()?;
         let mut done = 0;
         while done < buffer.len() {
-            match rustix::io::pread(fd, &mut buffer[done..], offset + done as u64) {
+            match rustix::io::pread(&backing.fd, &mut buffer[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(Errno::INTR) => {}
-                Err(e) => return Err(e),
+                Err(e) => return Err(self.noticed_of(backing.tier, live.node, e)),
             }
         }
         live.touched();
@@ -404,12 +408,17 @@ impl Store {
     /// A device error.
     pub fn sync(&self, live: &Live, data_only: bool) -> Result<(), Errno> {
         let held = live.hold();
-        let fd = held.fd()?;
-        if data_only {
+        let Backing { tier, fd, .. } = held.backing()?;
+        let done = if data_only {
             rustix::fs::fdatasync(fd)
         } else {
             rustix::fs::fsync(fd)
+        };
+        match done {
+            Ok(()) => self.answers(*tier),
+            Err(e) => return Err(self.noticed_of(*tier, live.node, e)),
         }
+        Ok(())
     }
     /// Makes a directory durable on every tier that has it.
     ///
@@ -425,13 +434,14 @@ impl Store {
             )
         };
         let on = self.present(on);
-        for (_, root) in self
+        for (tier, root) in self
             .roots
             .iter()
             .enumerate()
             .filter(|(t, _)| on & (1 << t) != 0)
         {
-            rustix::fs::fsync(root.directory(&path)?)?;
+            let synced = root.directory(&path).and_then(rustix::fs::fsync);
+            synced.map_err(|e| self.noticed(tier as Tier, &path, e))?;
         }
         Ok(())
     }

@@ -258,6 +258,7 @@ impl Store {
             let facts = opened.as_ref().ok().map(|o| facts_of(&o.0));
             match (opened, facts) {
                 (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
+                    self.answers(tier);
                     return Ok((Backing { tier, fd, writable }, f));
                 }
                 (Ok((fd, writable)), Some(Ok(f))) if last && f.mode & 0o170_000 == 0o100_000 => {
@@ -279,8 +280,11 @@ impl Store {
                         ));
                         return Err(Errno::STALE);
                     }
-                    self.does_not_answer(tier, &path, &e.to_string());
-                    return Err(e);
+                    let shown = self.noticed(tier, &path, e);
+                    if shown == e && e != Errno::IO {
+                        self.does_not_answer(tier, &path, &e.to_string());
+                    }
+                    return Err(shown);
                 }
                 _ => {}
             }

@@ -94,6 +94,7 @@ impl Store {
         if self.room(to).0 < size {
             return Outcome::Refused(Why::Full);
         }
+        self.used_by(node, 0);
         let shown = String::from_utf8_lossy(&paths[0]).into_owned();
         let number = self.number();
         let temp = join(TEMPS, format!("m{number}").as_bytes());

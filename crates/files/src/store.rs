@@ -5,6 +5,7 @@
 
 use crate::catalogue::{Catalogue, NodeId};
 use crate::disk::{Disk, Root};
+use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover};
 use crate::live::Lives;
 use crate::placement::Placement;
@@ -17,8 +18,6 @@ use std::time::{Duration, Instant};
 
 /// Free space is read again after this time.
 const ROOM_AGE: Duration = Duration::from_millis(500);
-/// Shortest interval between two messages that a tier does not answer.
-const TOLD_AGE: Duration = Duration::from_secs(10);
 
 /// The state under the lock of names and attributes.
 #[derive(Debug, Default)]
@@ -53,8 +52,8 @@ pub struct Store {
     pub bytes_on: Vec<AtomicU64>,
     /// Number of times that names were locked to change them.
     pub(crate) names_changed: AtomicU64,
-    /// The time of the last message that a tier does not answer.
-    told: Mutex<Option<Instant>>,
+    /// How each tier answers.
+    pub(crate) health: Vec<Health>,
     _locks: Vec<rustix::fd::OwnedFd>,
 }
 
@@ -158,8 +157,8 @@ impl Store {
             notifier: std::sync::OnceLock::new(),
             bytes_on,
             names_changed: AtomicU64::new(0),
+            health: roots.iter().map(|_| Health::default()).collect(),
             roots,
-            told: Mutex::default(),
             _locks: locks,
         };
         for line in missing {
@@ -242,35 +241,10 @@ impl Store {
     /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {
         let last = self.roots.len() as Tier - 1;
-        let last = (0..=last).rfind(|t| !self.is_absent(*t)).unwrap_or(0);
+        let last = (0..=last).rfind(|t| self.is_well(*t)).unwrap_or(0);
         (first..last)
-            .find(|&t| !self.is_absent(t) && !self.is_full(t))
+            .find(|&t| self.is_well(t) && !self.is_full(t))
             .unwrap_or(last)
-    }
-    /// Whether a tier is absent.
-    pub fn is_absent(&self, tier: Tier) -> bool {
-        self.roots[usize::from(tier)].absent
-    }
-    /// Checks that the tier is present, and otherwise says so in words, at most every ten seconds.
-    pub(crate) fn here(&self, tier: Tier, path: &[u8]) -> Result<(), Errno> {
-        if !self.is_absent(tier) {
-            return Ok(());
-        }
-        self.does_not_answer(tier, path, "it is missing");
-        Err(Errno::IO)
-    }
-    /// Reports that a call on a file failed because of its tier.
-    pub(crate) fn does_not_answer(&self, tier: Tier, path: &[u8], why: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|t| t.elapsed() >= TOLD_AGE) {
-            *told = Some(Instant::now());
-            drop(told);
-            self.say(&format!(
-                "{}: error to whoever uses it: its tier {} does not answer ({why})",
-                String::from_utf8_lossy(path),
-                self.tier_name(tier)
-            ));
-        }
     }
     /// The current attributes of a node.
     ///
@@ -293,60 +267,6 @@ impl Store {
         }
         Ok(known)
     }
-    /// Makes sure that a directory exists on a tier.
-    pub(crate) fn ensure_dir(&self, dir: NodeId, tier: Tier) -> Result<(), Errno> {
-        let path = {
-            let cat = self.cat();
-            let on = cat.get(dir).and_then(|n| n.dir()).ok_or(Errno::NOTDIR)?.on;
-            if on & (1 << tier) != 0 {
-                return Ok(());
-            }
-            cat.path(dir).ok_or(Errno::NOENT)?
-        };
-        self.here(tier, &path)?;
-        let mut disk = Disk::new(Arc::clone(&self.roots));
-        disk.make_parents(&At::new(tier, join(&path, b"x")))?;
-        self.same_as_known(dir, tier)?;
-        self.mark_dirs(dir, tier);
-        Ok(())
-    }
-    /// A directory that only an absent tier has was created again: gives it the known attributes.
-    fn same_as_known(&self, dir: NodeId, tier: Tier) -> Result<(), Errno> {
-        let mut here = Some(dir);
-        while let Some(at) = here {
-            let cat = self.cat();
-            let on = |t: &Tier| cat.get(at).is_some_and(|n| n.on() & (1 << t) != 0);
-            let mut tiers = 0..self.roots.len() as Tier;
-            if on(&tier) || tiers.any(|t| on(&t) && !self.is_absent(t)) {
-                break;
-            }
-            let known = cat.get(at).map(|n| n.facts).zip(cat.path(at));
-            here = cat.parent(at);
-            drop(cat);
-            if let Some((f, path)) = known {
-                let fd = self.roots[usize::from(tier)].directory(&path)?;
-                let (uid, gid) = (
-                    rustix::fs::Uid::from_raw(f.uid),
-                    rustix::fs::Gid::from_raw(f.gid),
-                );
-                rustix::fs::fchown(&fd, Some(uid), Some(gid))?;
-                rustix::fs::fchmod(&fd, rustix::fs::Mode::from_raw_mode(f.mode & 0o7777))?;
-            }
-        }
-        Ok(())
-    }
-    /// Records that the directory and those above it exist on that tier.
-    pub(crate) fn mark_dirs(&self, dir: NodeId, tier: Tier) {
-        let mut cat = self.cat_mut();
-        let mut here = dir;
-        loop {
-            cat.now_on(here, tier);
-            match cat.parent(here) {
-                Some(up) => here = up,
-                None => break,
-            }
-        }
-    }
     /// Does several steps as one, even across a crash: an intent first, then the steps, then all of it durable. The caller holds the lock
     /// of names.
     pub(crate) fn together(&self, names: &mut NamesState, ops: &[Op]) -> Result<(), Errno> {
@@ -354,6 +274,11 @@ impl Store {
         names.number += 1;
         let intent = At::new(0, join(INTENTS, format!("n{}", names.number).as_bytes()));
         let dirs = At::new(0, INTENTS);
+        // A slower tier that has died is found out before anything is half done: names could not change any more until the next mount.
+        for dir in dirs_of(ops).iter().filter(|d| d.tier > 0) {
+            disk.sync_dir(dir)
+                .map_err(|e| self.noticed(dir.tier, &dir.path, e))?;
+        }
         let written = disk
             .write(&intent, &encode(ops))
             .and_then(|()| disk.sync_file(&intent))

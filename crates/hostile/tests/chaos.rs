@@ -9,7 +9,7 @@ use isotherm_hostile::run::{Did, Scenario, Shape, run};
 use isotherm_hostile::world::Faults;
 
 /// Time of a scenario after which no further seed is begun, unless seeds were asked for.
-const SECONDS: u64 = 12;
+const SECONDS: u64 = 6;
 
 fn var(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|v| v.parse().ok())

@@ -1,7 +1,7 @@
 //! The mover's calls on real directories.
 
 use super::copy::next_data;
-use super::{Root, copy_range, facts_of, same_attributes, wanted, write_all};
+use super::{Known, Root, copy_range, facts_of, make_known, same_attributes, wanted, write_all};
 use crate::tree::{At, Facts, Tier, Tree, above};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
@@ -181,12 +181,11 @@ impl Tree for Disk {
         }
         let root = self.root(at.tier)?;
         for dir in missing.into_iter().rev() {
-            rustix::fs::mkdirat(&root.fd, dir, Mode::from_raw_mode(0o700))?;
-            let new = root.directory(dir)?;
             let others = self.roots.iter().enumerate();
             let mut others = others.filter(|o| o.0 != usize::from(at.tier));
-            if let Some(like) = others.find_map(|(_, r)| r.directory(dir).ok()) {
-                same_attributes(like, new)?;
+            match others.find_map(|(_, r)| r.directory(dir).ok()) {
+                Some(like) => make_known(root, &Known::of(dir, like)?)?,
+                None => rustix::fs::mkdirat(&root.fd, dir, Mode::from_raw_mode(0o700))?,
             }
         }
         Ok(())

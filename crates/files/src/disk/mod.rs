@@ -5,6 +5,7 @@ mod calls;
 mod copy;
 
 use crate::tree::{Facts, HIDDEN, INTENTS, Id, TEMPS, Time, parent};
+pub(crate) use attributes::{Known, make_known};
 pub use attributes::{Xattrs, same_attributes, xattrs};
 pub use calls::Disk;
 pub use copy::{copy_range, write_all};

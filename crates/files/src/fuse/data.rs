@@ -19,7 +19,8 @@ thread_local! {
 }
 
 impl Served {
-    pub(super) fn open_file(&self, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
+    pub(super) fn open_file(&self, id: NodeId, pid: u32, flags: OpenFlags, reply: ReplyOpen) {
+        self.store.used_by(id, pid);
         let before = self.store.cat().get(id).map(|n| n.facts);
         let (live, opened) = match self.store.live_as_opened(id) {
             Ok(live) => live,

@@ -214,8 +214,8 @@ impl Filesystem for Served {
             .link(node(ino), node(newparent), newname.as_bytes());
         self.entry(done.map(|()| node(ino)), reply);
     }
-    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.open_file(node(ino), flags, reply);
+    fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.open_file(node(ino), req.pid(), flags, reply);
     }
     fn read(
         &self,

@@ -1,5 +1,6 @@
 //! Creates names. Renaming and removing them are in submodules.
 
+mod dirs;
 mod remove;
 mod rename;
 
@@ -181,12 +182,18 @@ impl Store {
             match made {
                 Ok(fd) => break (fd, tier),
                 // The next tier may work: this one is full, or its device is gone.
-                Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::ROFS | Errno::NODEV))
-                    if usize::from(tier) + 1 < self.roots.len() =>
-                {
-                    if !matches!(e, Errno::NOSPC | Errno::DQUOT) {
+                Err(
+                    e @ (Errno::NOSPC
+                    | Errno::DQUOT
+                    | Errno::IO
+                    | Errno::ROFS
+                    | Errno::NODEV
+                    | Errno::NOTCONN),
+                ) if usize::from(tier) + 1 < self.roots.len() => {
+                    if e == Errno::ROFS {
                         self.does_not_answer(tier, &place.path, &e.to_string());
                     }
+                    self.noticed(tier, &place.path, e);
                     self.room_changed(tier);
                     tier += 1;
                 }
@@ -194,7 +201,7 @@ impl Store {
                     self.adopt(&place, name, tier)?;
                     return Err(Errno::EXIST);
                 }
-                Err(e) => return Err(e),
+                Err(e) => return Err(self.noticed(tier, &place.path, e)),
             }
         };
         let facts = Self::own(&fd, maker, &place, mode)?;

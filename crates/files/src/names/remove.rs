@@ -47,11 +47,12 @@ impl Store {
             (place.path, node, n.tier, n.facts.id)
         };
         self.here(tier, &path)?;
-        self.still(node, tier, &path, id)?;
+        self.still(node, tier, &path, id)
+            .map_err(|e| self.noticed(tier, &path, e))?;
         let root = &self.roots[usize::from(tier)];
         match rustix::fs::unlinkat(&root.fd, &path[..], AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(e) => return Err(e),
+            Err(e) => return Err(self.noticed(tier, &path, e)),
         }
         self.lost(dir, name);
         self.refresh(node);
@@ -111,7 +112,7 @@ impl Store {
         for tier in (0..self.roots.len()).rev().filter(|t| on & (1 << t) != 0) {
             match rustix::fs::unlinkat(&self.roots[tier].fd, path, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                Err(e) => return Err(e),
+                Err(e) => return Err(self.noticed(tier as Tier, path, e)),
             }
         }
         Ok(())

@@ -50,7 +50,8 @@ impl Store {
             } else {
                 RenameFlags::empty()
             };
-            self.rename_once(first, &plan.from, &plan.to, flags)?;
+            self.rename_once(first, &plan.from, &plan.to, flags)
+                .map_err(|e| self.noticed(first, &plan.from, e))?;
         } else {
             self.together(&mut names, &self.ops(&plan)?)?;
         }

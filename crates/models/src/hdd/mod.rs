@@ -264,9 +264,11 @@ impl Hdd {
     fn dispatch(&mut self, t: u64) {
         while self.running.is_none() {
             while self.queue.len() < self.queue_depth {
-                let Some(w) = self.waiting.pop_front() else {
+                let Some(mut w) = self.waiting.pop_front() else {
                     break;
                 };
+                // What waited outside is not old: the drive knows of it only now.
+                w.ready = w.ready.max(t);
                 self.enqueue(w);
             }
             // No run is being written back here, so the number of the first run tells which runs are on the platter.

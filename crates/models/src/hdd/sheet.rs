@@ -48,7 +48,7 @@ pub struct HddSheet {
     /// Number of oldest runs from which the drive chooses the nearest when it writes back its buffer; 1 = in the order of arrival.
     #[serde(default = "default_look")]
     pub destage_look: u32,
-    /// A command that has waited this long goes next, however far away it is.
+    /// A command that the drive has had for this long goes next, however far away it is.
     #[serde(default = "default_age")]
     pub max_age_ms: f64,
     /// Start-stop cycles for which the drive is specified; 0 = not stated.

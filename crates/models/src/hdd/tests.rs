@@ -198,6 +198,35 @@ fn a_far_command_is_not_starved_by_near_ones() {
     assert!(worst > limit && worst < limit + 100_000_000, "{worst}");
 }
 
+/// What the host keeps back is not old for the drive: were it served by age, an overload would cost the drive its order.
+#[test]
+fn a_long_queue_is_served_as_fast_as_a_full_one() {
+    let place = |i: u64| i * 7_368_787 % 250_000 * 4096;
+    let mut all_at_once = disk(&Options::default());
+    (0..2000).for_each(|i| all_at_once.start(Nanos(0), i, ModelOp::Read, place(i), 4096));
+    let last = drain(&mut all_at_once)
+        .into_iter()
+        .map(|d| d.1)
+        .max()
+        .unwrap();
+    let (mut closed, mut now, mut done) = (disk(&Options::default()), Nanos(0), Vec::new());
+    let mut next = 0..2000;
+    next.by_ref()
+        .take(32)
+        .for_each(|i| closed.start(now, i, ModelOp::Read, place(i), 4096));
+    while let Some(t) = closed.next_event() {
+        now = t;
+        closed.poll(now, &mut done);
+        for _ in done.drain(..) {
+            if let Some(i) = next.next() {
+                closed.start(now, i, ModelOp::Read, place(i), 4096);
+            }
+        }
+    }
+    let share = last as f64 / now.0 as f64;
+    assert!((0.97..1.03).contains(&share), "{share}");
+}
+
 #[test]
 fn sequential_reads_come_from_read_ahead_even_with_pauses() {
     let mut d = disk(&Options::default());

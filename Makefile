@@ -132,5 +132,8 @@ doc:
 
 # Never part of the tests: timings depend on the machine. Goes on where it was stopped, and writes docs/performance.md from what it keeps;
 # BENCH_ARGS: groups, or --for SECONDS (bench/performance.py --help)
+# All is built before anything is measured.
 bench: build
+	$(CARGO) build --release -p isotherm-live --example fuse_pread
+	$(CARGO) bench --no-run -p isotherm-live --bench engine --bench recovery --bench map -p isotherm-lab --bench sim --bench policies
 	bench/performance.py run $(BENCH_ARGS)

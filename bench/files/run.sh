@@ -2,6 +2,10 @@
 # A tiering mount (both ways of I/O) beside mergerfs, if installed, and the directory itself. Root. Usage: bench/files/run.sh [DIRECTORY].
 #   $ISOTHERM  the program (target/release/isotherm)
 #   $ROUNDS    rounds, all four in turn in each (3); bench/files/table.py prints medians
+#   $PEERS     which of native, isotherm, isotherm-passthrough and mergerfs (all of them that are there)
+#   $PARTS     bytes, names (both)
+#   $RUNTIME   seconds of each job of fio (2)
+#   $THREADS   of isotherm's session (its own default)
 #   $RESULTS   where lines are added, one a run, JSON (bench/files/results.jsonl)
 #   $IDLE      files of the measurement of idle files (100000; 0: none)
 # Bytes are read and written in DIRECTORY. Names are made, looked up and removed in memory (/dev/shm): ext4 is slow to make files for half
@@ -38,7 +42,7 @@ serve() {
     isotherm*)
         option=""
         [ "$2" = isotherm ] || option=--passthrough
-        # shellcheck disable=SC2086  # none or one word
+        # shellcheck disable=SC2086  # a list of words
         "$isotherm" mount --fast "$1/fast" --slow "$1/slow" --no-moves $option "$1/mnt" >"$1/out" 2>&1 &
         server=$!
         i=0
@@ -61,7 +65,7 @@ job() {
     what=$1 dir=$2 kind=$3 field=$4
     shift 4
     sync
-    fio --name=x --directory="$dir" --size=128M --time_based --runtime=2 --group_reporting --output-format=json "$@" >"$data/fio.json"
+    fio --name=x --directory="$dir" --size=128M --time_based --runtime="${RUNTIME:-2}" --group_reporting --output-format=json "$@" >"$data/fio.json"
     note "$what" "$kind" "$(jq ".jobs[0] | [.read.$field, .write.$field] | max" "$data/fio.json")"
     rm -f "$dir"/x.*
 }
@@ -78,19 +82,29 @@ names() {
     python3 "$here/names.py" "$2" | while read -r kind rate; do note "$1" "$kind" "$rate"; done
 }
 
-peers="native isotherm isotherm-passthrough"
-command -v mergerfs >/dev/null && peers="$peers mergerfs" || echo "mergerfs: not installed (apt-get install mergerfs)" >&2
+peers=${PEERS:-native isotherm isotherm-passthrough mergerfs}
+parts=${PARTS:-bytes names}
+if ! command -v mergerfs >/dev/null; then
+    echo "mergerfs: not installed (apt-get install mergerfs)" >&2
+    peers=$(echo "$peers" | sed 's/ *mergerfs//')
+fi
 round=0
 while [ $round -lt "${ROUNDS:-3}" ]; do
     for what in $peers; do
         place=mnt
         [ "$what" = native ] && place=fast
-        serve "$data" "$what"
-        bytes "$what" "$data/$place"
-        unserve
-        serve "$memory" "$what"
-        names "$what" "$memory/$place"
-        unserve
+        case $parts in *bytes*)
+            serve "$data" "$what"
+            bytes "$what" "$data/$place"
+            unserve
+            ;;
+        esac
+        case $parts in *names*)
+            serve "$memory" "$what"
+            names "$what" "$memory/$place"
+            unserve
+            ;;
+        esac
     done
     round=$((round + 1))
 done

@@ -1,14 +1,18 @@
-//! What lies on the tiers, read once at mount.
+//! Reads the contents of the tiers, once at mount.
 
 use crate::catalogue::{Body, Catalogue, NodeId, ROOT};
-use crate::disk::{Beside, Root, is_hidden, xattrs};
+use crate::disk::{Root, xattrs};
+use crate::look::{Job, Lookers, Met};
 use crate::store::{Refused, refuse};
-use crate::tree::{Facts, Tier, join};
+use crate::tree::{Facts, Tier};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
 
-/// Clashes that are named before the rest is only counted.
+/// Number of clashes that are named; further ones are only counted.
 const SHOWN: usize = 10;
+/// Directories (parts of large ones) that are asked for ahead of the one that is taken.
+const AHEAD: usize = 64;
 
 /// Type bits of a mode.
 pub(crate) const TYPE: u32 = 0o170_000;
@@ -19,10 +23,10 @@ pub(crate) const REG: u32 = 0o100_000;
 /// A symbolic link.
 pub(crate) const LNK: u32 = 0o120_000;
 
-/// What a node with these attributes is.
+/// The kind of a node with these attributes.
 ///
 /// # Errors
-/// A link that cannot be read.
+/// A link cannot be read.
 pub(crate) fn body_of(root: &Root, path: &[u8], facts: &Facts, tier: Tier) -> Result<Body, Errno> {
     Ok(match facts.mode & TYPE {
         DIR => Body::Dir(1 << tier),
@@ -42,19 +46,10 @@ struct Scan<'a> {
     clashes: Vec<String>,
 }
 
-/// What a name came to.
-#[derive(Default)]
-struct Found {
-    /// A directory to go on with.
-    dir: Option<NodeId>,
-    /// A node that was not known.
-    new: Option<NodeId>,
-}
-
-/// Read all tiers.
+/// Reads all tiers.
 ///
 /// # Errors
-/// In words: names clash, another file system is mounted below a tier, or a device fails.
+/// A message in words: names clash, another file system is mounted below a tier, or a device fails.
 pub fn scan(roots: &[Root]) -> Result<Catalogue, Refused> {
     let first = roots[0].stat(b".").ok().flatten().unwrap_or_default();
     let mut scan = Scan {
@@ -95,96 +90,116 @@ impl Scan<'_> {
         {
             self.cat.set_xattrs(ROOT, x);
         }
-        let mut todo = vec![(ROOT, b".".to_vec())];
-        while let Some((node, path)) = todo.pop() {
-            let dir = root.directory(&path).map_err(|e| failed(&path, e))?;
-            let mut entries = Vec::new();
-            let read = rustix::fs::Dir::read_from(&dir).map_err(|e| failed(&path, e))?;
-            for entry in read {
-                let entry = entry.map_err(|e| failed(&path, e))?;
-                if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                    entries.push((entry.ino(), entry.file_name().to_owned()));
-                }
-            }
-            // In the order in which they lie on most file systems.
-            entries.sort_unstable_by_key(|e| e.0);
-            let here = Beside::new(&dir);
-            for (_, name) in entries {
-                let below = join(&path, name.to_bytes());
-                if is_hidden(&below) {
-                    continue;
-                }
-                let facts = here.stat(&name).map_err(|e| failed(&below, e))?;
-                let Some(facts) = facts else { continue };
-                if facts.dev != root.dev {
-                    return refuse(format!(
-                        "{}/{}: another file system is mounted there: give it as a tier of its own, or unmount it",
-                        root.path.display(),
-                        String::from_utf8_lossy(&below)
-                    ));
-                }
-                let found = self.entry(tier, node, name.to_bytes(), &below, facts);
-                let found = found.map_err(|e| failed(&below, e))?;
-                if let Some(new) = found.new
-                    && here.has_xattrs(&name).map_err(|e| failed(&below, e))?
+        let questions = Mutex::new(None);
+        std::thread::scope(|scope| {
+            let lookers = Lookers::start(scope, root, &questions)?;
+            let mut todo = vec![(ROOT, Job::Dir(b".".to_vec()))];
+            let mut asked = VecDeque::new();
+            loop {
+                while asked.len() < AHEAD
+                    && let Some((node, job)) = todo.pop()
                 {
-                    let all = xattrs(root, &below).map_err(|e| failed(&below, e))?;
-                    self.cat.set_xattrs(new, all);
+                    asked.push_back((node, lookers.ask(job)));
                 }
-                if let Some(child) = found.dir {
-                    todo.push((child, below));
+                let Some((node, answer)) = asked.pop_front() else {
+                    return Ok(());
+                };
+                let (met, rest) = answer.wait().map_err(|f| failed(&f.0, f.1))?;
+                todo.extend(rest.map(|rest| (node, rest)));
+                for m in met {
+                    if m.facts.dev != root.dev {
+                        return refuse(format!(
+                            "{}/{}: another file system is mounted there: give it as a tier of its own, or unmount it",
+                            root.path.display(),
+                            String::from_utf8_lossy(&m.path)
+                        ));
+                    }
+                    let path = m.path.clone();
+                    if let Some(child) = self.entry(tier, node, m) {
+                        todo.push((child, Job::Dir(path)));
+                    }
                 }
             }
-        }
-        Ok(())
+        })
     }
-    /// A name is met.
-    fn entry(
-        &mut self,
-        tier: Tier,
-        dir: NodeId,
-        name: &[u8],
-        path: &[u8],
-        facts: Facts,
-    ) -> Result<Found, Errno> {
+    /// A name is met: a directory to go on with.
+    fn entry(&mut self, tier: Tier, dir: NodeId, met: Met) -> Option<NodeId> {
+        let facts = met.facts;
         let root = &self.roots[usize::from(tier)];
         let is_dir = facts.mode & TYPE == DIR;
-        if let Some(there) = self.cat.child(dir, name) {
+        if let Some(there) = self.cat.child(dir, &met.name) {
             let other = self.cat.get(there);
             if is_dir && other.is_some_and(|n| n.dir().is_some()) {
                 self.cat.now_on(there, tier);
-                return Ok(Found {
-                    dir: Some(there),
-                    new: None,
-                });
+                return Some(there);
             }
             let first = other.map_or(0, |n| usize::from(n.tier));
             self.clashes.push(format!(
                 "{} (on {} and {})",
-                String::from_utf8_lossy(path),
+                String::from_utf8_lossy(&met.path),
                 self.roots[first].path.display(),
                 root.path.display()
             ));
-            return Ok(Found::default());
+            return None;
         }
         if !is_dir && facts.nlink > 1 {
             let key = (tier, facts.id.ino);
             if let Some(&same) = self.links.get(&key) {
-                self.cat.link(same, dir, name);
+                self.cat.link(same, dir, &met.name);
                 self.cat.met(same);
-                return Ok(Found::default());
+                return None;
             }
         }
-        let body = body_of(root, path, &facts, tier)?;
-        let Some(node) = self.cat.add(dir, name, tier, facts, body) else {
-            return Ok(Found::default());
+        let body = match facts.mode & TYPE {
+            DIR => Body::Dir(1 << tier),
+            REG => Body::File,
+            LNK => Body::Link(met.target),
+            _ => Body::Special,
         };
+        let node = self.cat.add(dir, &met.name, tier, facts, body)?;
         if !is_dir && facts.nlink > 1 {
             self.links.insert((tier, facts.id.ino), node);
         }
-        Ok(Found {
-            dir: is_dir.then_some(node),
-            new: Some(node),
-        })
+        self.cat.set_xattrs(node, met.xattrs);
+        is_dir.then_some(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// More names than are looked at in one go, deep and wide, and all of it in the same order each time.
+    #[test]
+    fn large_directories_are_read_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        for d in ["a", "a/b", "a/b/c"] {
+            fs::create_dir(dir.path().join(d)).unwrap();
+        }
+        for n in 0..1100 {
+            fs::write(dir.path().join(format!("a/b/{n}")), "").unwrap();
+        }
+        for n in 0..100 {
+            fs::create_dir(dir.path().join(format!("a/d{n}"))).unwrap();
+            fs::write(dir.path().join(format!("a/d{n}/f")), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("b/7", dir.path().join("a/link")).unwrap();
+        fs::hard_link(dir.path().join("a/b/9"), dir.path().join("a/b/c/9")).unwrap();
+        let read = || scan(&[Root::open(dir.path()).unwrap()]).unwrap();
+        let (cat, again) = (read(), read());
+        assert_eq!(cat.files(), 1200);
+        for n in 0..1100 {
+            let path = format!("a/b/{n}").into_bytes();
+            let node = cat.find(&path).unwrap();
+            assert_eq!(again.find(&path), Some(node));
+        }
+        let link = cat.get(cat.find(b"a/link").unwrap()).unwrap();
+        assert_eq!(link.target(), Some(&b"b/7"[..]));
+        assert_eq!(cat.find(b"a/b/9"), cat.find(b"a/b/c/9"));
+        assert_eq!(
+            cat.get(cat.find(b"a/d99/f").unwrap()).unwrap().facts.size,
+            1
+        );
     }
 }

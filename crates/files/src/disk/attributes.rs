@@ -1,7 +1,7 @@
-//! Extended attributes, owners, modes and times of what lies on a tier.
+//! Extended attributes, owners, modes and times of files on a tier.
 
 use super::{Root, facts_of};
-use crate::tree::Time;
+use crate::tree::{Facts, Time};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
@@ -9,17 +9,17 @@ use rustix::io::Errno;
 /// Names and values of extended attributes.
 pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Longest value and list that Linux has.
+/// Longest value, and longest list of names, in Linux.
 const XATTR_MAX: usize = 65_536;
 
 fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| *b == 0).filter(|n| !n.is_empty())
 }
 
-/// All extended attributes of something below a root, not following a link.
+/// All extended attributes of a path below a root, without following a link.
 ///
 /// # Errors
-/// The device's; a file system without attributes has none.
+/// A device error. A file system without extended attributes has none.
 pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
     let path = &root.through(path)[..];
     // Most files have none, which needs no buffer.
@@ -63,21 +63,24 @@ fn spec(t: Time) -> Timespec {
     }
 }
 
-/// Owner, mode, extended attributes and times of one open file to another.
+/// Copies owner, mode, extended attributes and times from one open file to another.
 ///
 /// # Errors
-/// The target's file system cannot hold one of them, or the device's.
+/// The file system of the target does not support one of them, or a device error.
 pub fn same_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errno> {
-    let f = facts_of(&from)?;
+    set(to, &facts_of(&from)?, &xattrs_of(&from)?)
+}
+
+fn set(to: impl AsFd, f: &Facts, xattrs: &Xattrs) -> Result<(), Errno> {
     rustix::fs::fchown(
         &to,
         Some(rustix::fs::Uid::from_raw(f.uid)),
         Some(rustix::fs::Gid::from_raw(f.gid)),
     )?;
     rustix::fs::fchmod(&to, Mode::from_raw_mode(f.mode & 0o7777))?;
-    for (name, value) in xattrs_of(&from)? {
-        match rustix::fs::fsetxattr(&to, &name[..], &value, XattrFlags::empty()) {
-            // Labels that the system gives by itself.
+    for (name, value) in xattrs {
+        match rustix::fs::fsetxattr(&to, &name[..], value, XattrFlags::empty()) {
+            // The system sets these labels itself.
             Err(Errno::OPNOTSUPP | Errno::PERM) if name == b"security.selinux" => {}
             other => other?,
         }
@@ -89,4 +92,47 @@ pub fn same_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errno> {
             last_modification: spec(f.mtime),
         },
     )
+}
+
+/// A directory as it is on another tier.
+pub(crate) struct Known {
+    pub(crate) path: Vec<u8>,
+    pub(crate) facts: Facts,
+    pub(crate) xattrs: Xattrs,
+}
+
+impl Known {
+    /// As the open directory is.
+    pub(crate) fn of(path: &[u8], like: impl AsFd) -> Result<Known, Errno> {
+        Ok(Known {
+            path: path.to_vec(),
+            facts: facts_of(&like)?,
+            xattrs: xattrs_of(like)?,
+        })
+    }
+}
+
+/// Make a directory on a tier as it is on another. One that is there already stays as it is.
+///
+/// # Errors
+/// Something else is called so, or the device's.
+pub(crate) fn make_known(root: &Root, known: &Known) -> Result<(), Errno> {
+    let mode = Mode::from_raw_mode(known.facts.mode & 0o1777);
+    match rustix::fs::mkdirat(&root.fd, &known.path[..], mode) {
+        Err(Errno::EXIST) => {
+            let there = root.stat(&known.path)?;
+            let is_dir = there.is_some_and(|f| f.mode & 0o170_000 == 0o040_000);
+            return if is_dir { Ok(()) } else { Err(Errno::NOTDIR) };
+        }
+        other => other?,
+    }
+    let new = root.directory(&known.path)?;
+    // An access list that the directory above gave it by default is not its own.
+    for (name, _) in xattrs_of(&new)? {
+        let own = known.xattrs.iter().any(|x| x.0 == name);
+        if !own && name.starts_with(b"system.posix_acl") {
+            rustix::fs::fremovexattr(&new, &name[..])?;
+        }
+    }
+    set(new, &known.facts, &known.xattrs)
 }

@@ -1,4 +1,5 @@
-//! Bad days: a disk that is not mounted, a tier that is full while a file grows on it, a slow disk that should sleep.
+//! Bad days: a disk that is not mounted, one that dies while it is used, a tier that is full while a file grows on it, a slow disk that
+//! should sleep.
 
 use crate::world::{World, run};
 use isotherm_files::fuse::Io;
@@ -6,7 +7,9 @@ use isotherm_files::mount::{Options, mount};
 use rustix::io::Errno;
 use std::fs::{self, OpenOptions};
 use std::io::{Error, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::Duration;
 
 fn refused(w: &World) -> String {
     let options = Options {
@@ -187,6 +190,203 @@ fn a_full_tier_gives_its_growing_file_away() {
     assert_eq!(w.ask("g", "where")["tier"], 0);
     w.unmount();
     drop(small);
+}
+
+/// An ext4 over a loop device as the slow tier of a world with two tiers, mounted as by default; nothing of it is written later by itself.
+fn slow_disk(
+    change: impl FnOnce(&mut isotherm_files::store::Settings),
+) -> Option<(World, Unmount)> {
+    let mut w = World::new(change, Io::Cached)?;
+    w.unmount();
+    run(
+        "truncate -s 64M disk; mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 disk; mount -o loop disk slow; rmdir slow/lost+found",
+        &w.root,
+    );
+    let disk = Unmount(w.root.join("slow"));
+    w.settings.accept = true;
+    Some((w, disk))
+}
+
+/// Requests to the block device that a directory lies on: reads and writes.
+fn requests(dir: &Path) -> (u64, u64) {
+    let dev = fs::metadata(dir).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap();
+    let counts: Vec<u64> = stat
+        .split_whitespace()
+        .map(|n| n.parse().unwrap())
+        .collect();
+    (counts[0], counts[4])
+}
+
+/// Whoever looks at names wakes no disk: the block device below the slow tier gets no request, with all of the kernel's caches dropped.
+#[test]
+fn a_slow_disk_sleeps_while_names_are_looked_at() {
+    let Some((mut w, disk)) = slow_disk(|s| s.moves = true) else {
+        return;
+    };
+    for d in 0..20 {
+        let dir = w.on("slow", &format!("d{d}"));
+        fs::create_dir(&dir).unwrap();
+        for f in 0..50 {
+            fs::write(dir.join(format!("f{f}")), "some bytes").unwrap();
+        }
+        fs::hard_link(dir.join("f0"), dir.join("linked")).unwrap();
+        symlink("f1", dir.join("points")).unwrap();
+    }
+    let tagged = w.on("slow", "d3/f3");
+    rustix::fs::setxattr(&tagged, "user.tag", b"x", rustix::fs::XattrFlags::empty()).unwrap();
+    w.mount();
+    // What reading the names at mount has left to be written (times of directories) is.
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    let before = requests(&w.root.join("slow"));
+    run(
+        "test $(ls -lR mnt | wc -l) -gt 1000; find mnt -newermt 2001-01-01 -size -20c >found; test -s found; du -s mnt >du; df mnt >df",
+        &w.root,
+    );
+    let mut tag = [0; 8];
+    assert_eq!(
+        rustix::fs::getxattr(w.at("d3/f3"), "user.tag", &mut tag[..]),
+        Ok(1)
+    );
+    assert_eq!(fs::read_link(w.at("d3/points")).unwrap(), Path::new("f1"));
+    assert!(fs::metadata(w.at("d3/nobody")).is_err());
+    // The fast tier is used meanwhile, in a directory that only the slow one had.
+    for _ in 0..2 {
+        fs::write(w.at("d4/new"), "new").unwrap();
+        assert_eq!(fs::read(w.at("d4/new")).unwrap(), b"new");
+        fs::rename(w.at("d4/new"), w.at("d5/other")).unwrap();
+        fs::remove_file(w.at("d5/other")).unwrap();
+    }
+    for what in ["status", "stats"] {
+        w.ask("", what);
+    }
+    assert_eq!(w.ask("d3/f3", "why")["tier"], 1);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(
+        requests(&w.root.join("slow")),
+        before,
+        "somebody woke the disk"
+    );
+    // The measure sees what does wake it.
+    assert_eq!(fs::read(w.at("d7/f7")).unwrap(), b"some bytes");
+    assert!(requests(&w.root.join("slow")).0 > before.0);
+    let woke = &w.ask("", "status")["tiers"][1]["last_opened"];
+    let here = u64::from(std::process::id());
+    assert_eq!(woke["path"], "d7/f7");
+    assert!(
+        woke["pid"].as_u64().is_some_and(|p| p >= here) && woke["program"].is_string(),
+        "{woke}"
+    );
+    w.unmount();
+    drop(disk);
+}
+
+/// The slow disk dies under the mount: what needs it gets EIO, with a line that says why; all else goes on.
+#[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one story, each step upon the one before"
+)]
+fn a_tier_that_dies_takes_only_its_files_along() {
+    let Some((mut w, disk)) = slow_disk(|_| {}) else {
+        return;
+    };
+    fs::create_dir(w.on("slow", "both")).unwrap();
+    fs::create_dir(w.on("slow", "slow only")).unwrap();
+    w.mount();
+    for f in ["both/open", "both/s", "both/up", "slow only/s"] {
+        fs::write(w.at(f), vec![7u8; 8192]).unwrap();
+        w.send(f, 1);
+    }
+    for f in ["both/f", "both/g", "both/down"] {
+        fs::write(w.at(f), f).unwrap();
+    }
+    let open = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(w.at("both/open"))
+        .unwrap();
+    rustix::fs::sync();
+    // Every later call on that file system fails, as after the controller has given the disk up (EXT4_IOC_SHUTDOWN, the log is lost).
+    let die = "import fcntl, os, struct; fcntl.ioctl(os.open('slow', 0), 0x8004587D, struct.pack('I', 2))";
+    run(
+        &format!("python3 -c \"{die}\"; echo 3 >/proc/sys/vm/drop_caches"),
+        &w.root,
+    );
+    let mut byte = [0];
+    let slow = w.at("both/s");
+    let errors = [
+        open.read_exact_at(&mut byte, 0),
+        open.write_all_at(b"x", 0),
+        open.sync_all(),
+        fs::read(&slow).map(|_| ()),
+        fs::remove_file(&slow),
+        fs::rename(&slow, w.at("x")),
+        fs::rename(w.at("both/f"), &slow),
+        fs::set_permissions(&slow, fs::Permissions::from_mode(0o600)),
+        fs::rename(w.at("both"), w.at("x")),
+        fs::remove_dir_all(w.at("slow only")),
+    ];
+    for (i, e) in errors.into_iter().enumerate() {
+        let e = e.unwrap_err();
+        assert!(is(&e, Errno::IO) || is(&e, Errno::ROFS), "{i}: {e}");
+    }
+    drop(open);
+    let status = w.ask("", "status");
+    assert_eq!(status["state"], "degraded", "{status}");
+    assert_eq!(
+        (
+            &status["tiers"][0]["failing"],
+            &status["tiers"][1]["failing"]
+        ),
+        (&false.into(), &true.into())
+    );
+    let said = status["said"].to_string();
+    assert!(said.contains("does not answer"), "{said}");
+    // Names are shown, and the fast tier is as it was.
+    assert_eq!(fs::metadata(&slow).unwrap().len(), 8192);
+    assert_eq!(fs::read_dir(w.at("both")).unwrap().count(), 6);
+    fs::write(w.at("both/new"), "new").unwrap();
+    fs::rename(w.at("both/f"), w.at("both/g")).unwrap();
+    fs::remove_file(w.at("both/new")).unwrap();
+    fs::create_dir(w.at("made")).unwrap();
+    assert_eq!(fs::read(w.at("both/g")).unwrap(), b"both/f");
+    // The mover gives up, and loses nothing.
+    for (f, to) in [("both/up", 0), ("both/down", 1)] {
+        let outcome = w.send(f, to);
+        assert!(
+            !matches!(outcome, isotherm_files::mover::Outcome::Done),
+            "{f}"
+        );
+    }
+    assert_eq!(fs::read(w.at("both/down")).unwrap(), b"both/down");
+    assert_eq!(
+        fs::read_dir(w.on("fast", ".isotherm/tmp")).unwrap().count(),
+        0
+    );
+    fs::write(w.at("both/late"), "late").unwrap();
+    w.unmount();
+    // Another disk controller: the disk is back as it was, and so are its files.
+    drop(disk);
+    run("mount -o loop disk slow", &w.root);
+    let disk = Unmount(w.root.join("slow"));
+    w.settings.accept = false;
+    w.mount();
+    assert_eq!(w.ask("", "status")["state"], "serving");
+    for f in ["both/open", "both/s", "both/up", "slow only/s"] {
+        assert_eq!(fs::read(w.at(f)).unwrap(), vec![7u8; 8192], "{f}");
+    }
+    for (f, holds) in [
+        ("both/g", "both/f"),
+        ("both/down", "both/down"),
+        ("both/late", "late"),
+    ] {
+        assert_eq!(fs::read(w.at(f)).unwrap(), holds.as_bytes(), "{f}");
+    }
+    w.unmount();
+    drop(disk);
 }
 
 /// Unmounts at the end, whatever happened.

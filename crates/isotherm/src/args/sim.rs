@@ -414,8 +414,8 @@ pub struct DemoArgs {
     /// Where the work directory is made [default: where temporary files go]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Policy of the hybrid, NAME[,KEY=VALUE...]. PT=16: files are picked at random, so one miss says nothing of the next
-    #[arg(long, default_value = "greendm,PT=16")]
+    /// Policy of the hybrid, NAME[,KEY=VALUE...]
+    #[arg(long, default_value = isotherm_core::policy::DEFAULT)]
     pub policy: PolicySpec,
     /// Files of postmark
     #[arg(long, value_name = "N", default_value_t = 14_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000))]

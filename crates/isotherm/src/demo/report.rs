@@ -202,7 +202,7 @@ impl Report {
     pub fn conclude(&mut self, args: &DemoArgs) {
         self.paced = format!(
             "All devices are paced: files whose completions wait until a model of the drive says so (HDD = {HDD}, with its own \
-             queue of 32 and asleep after {STANDBY_S:.0} s without use; SSD = {SSD}). Policy of the hybrid: {} (the default here, greendm,PT=16, was picked by trials on these two workloads; `create` takes benefit).",
+             queue of 32 and asleep after {STANDBY_S:.0} s without use; SSD = {SSD}). Policy of the hybrid: {}.",
             args.policy
         );
         for workload in [Workload::Postmark, Workload::Trace] {

@@ -13,8 +13,9 @@ use crate::Failure;
 pub const HDD: &str = "wd5000aaks";
 /// What plays the flash (Loris, Table I).
 pub const SSD: &str = "ocz-vertex3-maxiops";
-/// Seconds without use until the disk is sent to sleep (GreenDM 6.1.4).
-pub const STANDBY_S: f64 = 5.0;
+/// Seconds without use until the disk is sent to sleep. GreenDM (6.1.4) takes 5; but this disk needs 11 to wake up again, so that a
+/// hybrid would lose by each sleep more than its flash can win back.
+pub const STANDBY_S: f64 = 600.0;
 /// Share of the fast tier in what the work touches.
 pub const FAST_SHARE: f64 = 0.25;
 /// Unit of placement.

@@ -1,0 +1,173 @@
+//! Looking at directories while somebody mounts: several threads ask the tier, one takes the answers in the order of the questions.
+//!
+//! Three system calls a file (name, attributes, has it extended ones) take most of the time of a mount. More threads than processors:
+//! a tier on a disk or a network answers several questions together sooner than one after the other.
+
+use crate::disk::{Beside, Root, Xattrs, is_hidden, xattrs};
+use crate::scan::{LNK, TYPE};
+use crate::store::Refused;
+use crate::tree::{Facts, join};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::ffi::CString;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, Scope};
+
+/// Threads.
+const THREADS: usize = 4;
+/// Names of one directory that are looked at in one go.
+const PART: usize = 512;
+
+/// What a name stands for.
+pub(crate) struct Met {
+    pub(crate) name: Vec<u8>,
+    /// From the tier's root.
+    pub(crate) path: Vec<u8>,
+    pub(crate) facts: Facts,
+    pub(crate) xattrs: Xattrs,
+    /// Of a symbolic link, where it points.
+    pub(crate) target: Box<[u8]>,
+}
+
+/// What to look at.
+pub(crate) enum Job {
+    /// A directory.
+    Dir(Vec<u8>),
+    /// Names of a directory that are left.
+    Rest(OwnedFd, Vec<u8>, Vec<CString>),
+}
+
+/// What was there, and what is left of that directory.
+type Seen = (Vec<Met>, Option<Job>);
+
+/// The path at which it failed.
+pub(crate) struct Failed(pub(crate) Vec<u8>, pub(crate) Errno);
+
+/// An answer to come.
+pub(crate) struct Answer(Receiver<Result<Seen, Failed>>);
+
+impl Answer {
+    /// Wait for it.
+    pub(crate) fn wait(self) -> Result<Seen, Failed> {
+        self.0
+            .recv()
+            .unwrap_or_else(|_| Err(Failed(Vec::new(), Errno::IO)))
+    }
+}
+
+type Question = (Job, SyncSender<Result<Seen, Failed>>);
+
+/// Threads that look; they end when this goes.
+pub(crate) struct Lookers(Sender<Question>);
+
+impl Lookers {
+    /// Over one tier.
+    ///
+    /// # Errors
+    /// Not a single thread can be started.
+    pub(crate) fn start<'scope, 'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        root: &'env Root,
+        questions: &'env Mutex<Option<Receiver<Question>>>,
+    ) -> Result<Lookers, Refused> {
+        let (ask, asked) = channel();
+        *questions.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked);
+        let mut failed = None;
+        for n in 0..THREADS {
+            let next = || {
+                let asked = questions.lock().unwrap_or_else(PoisonError::into_inner);
+                asked.as_ref()?.recv().ok()
+            };
+            let look = move || {
+                while let Some((job, answer)) = next() {
+                    // Who asked may have given up.
+                    let _ = answer.send(look(root, job));
+                }
+            };
+            let started = Builder::new()
+                .name(format!("look-{n}"))
+                .spawn_scoped(scope, look);
+            match started {
+                Ok(_) => {}
+                Err(e) if n == 0 => failed = Some(e),
+                Err(_) => break,
+            }
+        }
+        match failed {
+            Some(e) => Err(Refused(format!("cannot start a thread: {e}"))),
+            None => Ok(Lookers(ask)),
+        }
+    }
+    /// Ask. Answers are for whoever asked, in no order.
+    pub(crate) fn ask(&self, job: Job) -> Answer {
+        let (answer, answered) = sync_channel(1);
+        // Without threads nobody answers, which the answer says.
+        let _ = self.0.send((job, answer));
+        Answer(answered)
+    }
+}
+
+fn look(root: &Root, job: Job) -> Result<Seen, Failed> {
+    let (dir, path, mut names) = match job {
+        Job::Rest(dir, path, names) => (dir, path, names),
+        Job::Dir(path) => {
+            let listed = list(root, &path);
+            let (dir, names) = listed.map_err(|e| Failed(path.clone(), e))?;
+            (dir, path, names)
+        }
+    };
+    let rest = names.split_off(names.len().min(PART));
+    let here = Beside::new(&dir);
+    let mut met = Vec::with_capacity(names.len());
+    for name in names {
+        let below = join(&path, name.to_bytes());
+        if is_hidden(&below) {
+            continue;
+        }
+        let one = || {
+            let Some(facts) = here.stat(&name)? else {
+                return Ok(None);
+            };
+            let xattrs = if here.has_xattrs(&name)? {
+                xattrs(root, &below)?
+            } else {
+                Vec::new()
+            };
+            let target = if facts.mode & TYPE == LNK {
+                let to = rustix::fs::readlinkat(&dir, &name, Vec::new())?;
+                to.into_bytes().into()
+            } else {
+                Box::default()
+            };
+            Ok(Some((facts, xattrs, target)))
+        };
+        match one() {
+            Ok(None) => {}
+            Ok(Some((facts, xattrs, target))) => met.push(Met {
+                name: name.into_bytes(),
+                path: below,
+                facts,
+                xattrs,
+                target,
+            }),
+            Err(e) => return Err(Failed(below, e)),
+        }
+    }
+    let rest = (!rest.is_empty()).then(|| Job::Rest(dir, path, rest));
+    Ok((met, rest))
+}
+
+fn list(root: &Root, path: &[u8]) -> Result<(OwnedFd, Vec<CString>), Errno> {
+    let dir = root.directory(path)?;
+    let mut entries = Vec::new();
+    for entry in rustix::fs::Dir::read_from(&dir)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            entries.push((entry.ino(), entry.file_name().to_owned()));
+        }
+    }
+    // In the order in which they lie on most file systems.
+    entries.sort_unstable_by_key(|e| e.0);
+    Ok((dir, entries.into_iter().map(|e| e.1).collect()))
+}

@@ -33,6 +33,14 @@ impl Drop for Loop {
     fn drop(&mut self) {
         // Best effort: a test that failed has said why.
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
+        // It goes when the last who has it open is gone, and any search for members on this machine opens it for a moment.
+        let shown = format!("/sys/block/{}/loop", self.0.trim_start_matches("/dev/"));
+        for _ in 0..2000 {
+            if !fs::exists(&shown).unwrap_or(false) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
     }
 }
 

@@ -314,6 +314,16 @@ fn a_server_that_writes_is_not_taken_over_by_another_way() {
 
 #[test]
 fn a_server_that_was_stopped_and_taken_over_writes_nothing_and_ends() {
+    taken_over(true);
+}
+
+/// Nothing goes on, so nothing is stamped, and the first request after that must not be the one that spoils another's volume.
+#[test]
+fn a_server_that_was_idle_and_taken_over_writes_nothing_and_ends() {
+    taken_over(false);
+}
+
+fn taken_over(suspended: bool) {
     let place = Place::in_memory();
     place.ok("create v --slow s:64M --policy linear");
     let Some(_san) = behind(&place, "s") else {
@@ -326,8 +336,13 @@ fn a_server_that_was_stopped_and_taken_over_writes_nothing_and_ends() {
         peer.write(mib * MIB, &[1; 4096]).expect("written");
     }
     assert_eq!(flush(&mut peer), 0);
-    // As a machine that is suspended in the middle of its work.
-    old.signal("STOP");
+    if suspended {
+        // As a machine in the middle of its work.
+        old.signal("STOP");
+    } else {
+        // More than the time after which it looks again.
+        std::thread::sleep(std::time::Duration::from_secs(6));
+    }
     let new = place.serve("other/v --nbd unix:m --stop-timeout 0");
     let mut other = Peer::connect(&place.path("m")).expect("connected");
     for mib in 0..40 {
@@ -335,10 +350,12 @@ fn a_server_that_was_stopped_and_taken_over_writes_nothing_and_ends() {
         other.write(mib * MIB, &[2; 4096]).expect("written");
     }
     assert_eq!(flush(&mut other), 0);
-    // Requests that wait for it when it goes on.
+    // A request that waits for it when it goes on.
     peer.ask(common::peer::WRITE, 0, 4096).expect("sent");
     std::io::Write::write_all(&mut peer.0, &[3; 4096]).expect("sent");
-    old.signal("CONT");
+    if suspended {
+        old.signal("CONT");
+    }
     let _ = peer.answer();
     let _ = peer.ask(FLUSH, 0, 0);
     wait_for("the old server to end", || old.has_ended().then_some(()));
@@ -397,13 +414,15 @@ fn a_restart_after_a_kill_waits_for_what_is_under_way_and_says_so() {
     let mut again = again.spawn().expect("the program starts");
     // Longer than anyone would wait who is in a hurry.
     std::thread::sleep(std::time::Duration::from_secs(11));
+    let (ended, held) = (again.try_wait().expect("waited"), disk.held());
+    // Before anything fails: the killed server must be able to end.
+    disk.go_on();
     assert!(
-        again.try_wait().expect("waited").is_none(),
+        ended.is_none(),
         "it did not wait: {:?}",
         again.wait_with_output()
     );
-    assert!(disk.held() > 0);
-    disk.go_on();
+    assert!(held > 0);
     let mut out = std::io::BufReader::new(again.stdout.take().expect("piped"));
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).expect("read");

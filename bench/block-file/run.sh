@@ -11,6 +11,7 @@ seconds=${1:-1}
 rounds=${2:-5}
 here=$(cd "$(dirname "$0")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$here/target}/release
+[ "$(id -u)" -ne 0 ] || "$here/scripts/install-deps" fio nbdkit libnbd-bin jq
 if [ -z "${BENCH_NO_BUILD:-}" ]; then
     cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
     cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm-live --example fuse_pread

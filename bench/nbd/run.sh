@@ -11,6 +11,7 @@ rounds=${2:-5}
 jobs=${3:-1:1 32:1 64:4}
 here=$(cd "$(dirname "$0")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$here/target}/release
+[ "$(id -u)" -ne 0 ] || "$here/scripts/install-deps" fio nbdkit jq
 [ -n "${BENCH_NO_BUILD:-}" ] || cargo build --quiet --release --manifest-path "$here/Cargo.toml" -p isotherm
 scratch=$(mktemp -d /dev/shm/nbd.XXXXXX)
 
@@ -37,11 +38,11 @@ until grep -q ready "$scratch/out" && [ -S "$scratch/nbdkit-file" ] && [ -S "$sc
     sleep 0.05
 done
 
-run() { # name, depth, jobs, direction, more options
-    name=$1 depth=$2 jobs=$3 direction=$4
+run() { # name, depth, connections, direction, more options
+    server=$1 depth=$2 connections=$3 rw=$4
     shift 4
-    fio --name=t --ioengine=nbd --uri="nbd+unix:///?socket=$scratch/$name" --iodepth="$depth" --numjobs="$jobs" --thread \
-        --group_reporting --rw="$direction" --size=1G --norandommap --output-format=terse --terse-version=3 "$@" |
+    fio --name=t --ioengine=nbd --uri="nbd+unix:///?socket=$scratch/$server" --iodepth="$depth" --numjobs="$connections" --thread \
+        --group_reporting --rw="$rw" --size=1G --norandommap --output-format=terse --terse-version=3 "$@" |
         awk -F';' 'NF > 50 { print ($8 > 0 ? $8 : 0) + ($49 > 0 ? $49 : 0) }'
 }
 for name in ours nbdkit-memory; do run "$name" 8 1 write --bs=1M >/dev/null; done

@@ -52,6 +52,7 @@ device() {
         case $1 in
         ours-dev) setting fuse_ring false "$scratch/$1.toml" ;;
         ours-asked) setting flush_ahead 0 "$scratch/$1.toml" ;;
+        ours-there) setting flush_here_us 0 "$scratch/$1.toml" ;;
         ours-spin*) setting spin_us "${1#ours-spin}" "$scratch/$1.toml" ;;
         esac
         mkdir "$scratch/$1.mnt"

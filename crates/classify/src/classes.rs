@@ -1,10 +1,10 @@
-//! The classes of Differentiated Storage Services (DSS, Tables 3 and 6), and who can say them.
+//! The classes of Differentiated Storage Services (DSS, Tables 3 and 6), and the sources that assign them.
 
 /// Unclassified.
 pub const NONE: u8 = 0;
-/// Superblocks, primary and backup.
+/// Superblocks, the primary one and the backups.
 pub const SUPERBLOCK: u8 = 1;
-/// Group descriptors, and the blocks reserved for more of them.
+/// Group descriptors, and the blocks that are reserved for further descriptors.
 pub const DESCRIPTORS: u8 = 2;
 /// Block and inode bitmaps.
 pub const BITMAP: u8 = 3;
@@ -28,16 +28,16 @@ pub const DB_SYSTEM: u8 = 20;
 pub const DB_FREE_SPACE: u8 = 21;
 /// Temporary tables.
 pub const DB_TEMPORARY: u8 = 22;
-/// User tables read at random.
+/// User tables that are read at random.
 pub const DB_RANDOM: u8 = 23;
-/// User tables read from end to end.
+/// User tables that are read sequentially.
 pub const DB_SEQUENTIAL: u8 = 24;
 /// Indexes.
 pub const DB_INDEX: u8 = 25;
-/// Said by front ends that know no more than that it is metadata (`REQ_META` of the kernel): a layout that knows which kind says
-/// that; else it counts as [`INODES`].
+/// Used by front ends that know only that a request is metadata (`REQ_META` of the kernel). If the layout knows the kind of metadata, its
+/// class is used; otherwise the class is [`INODES`].
 pub const METADATA: u8 = 0x40 | INODES;
-/// The largest class there can be.
+/// The largest class.
 pub const CLASS_MAX: u8 = 63;
 
 const NAMES: [&str; 26] = [
@@ -69,14 +69,14 @@ const NAMES: [&str; 26] = [
     "db-index",
 ];
 
-/// The name of a class, `class-N` where no table gives it one.
+/// The name of a class; `class-N` if no table names it.
 pub fn name(class: u8) -> String {
     NAMES
         .get(usize::from(class))
         .map_or_else(|| format!("class-{class}"), |n| (*n).to_owned())
 }
 
-/// A class from its name or number.
+/// Parses the name or number of a class.
 pub fn parse(text: &str) -> Option<u8> {
     if let Some(i) = NAMES.iter().position(|n| *n == text) {
         return Some(i as u8);
@@ -85,29 +85,29 @@ pub fn parse(text: &str) -> Option<u8> {
     digits.parse().ok().filter(|c| *c <= CLASS_MAX)
 }
 
-/// The class of data of a file of `size` bytes: 8 up to 4 KiB, then a class every factor of 4 up to 1 GiB, 18 above (Table 3).
+/// The class of data in a file of `size` bytes: 8 up to 4 KiB, then one class for each factor of 4 up to 1 GiB, 18 above (Table 3).
 pub fn of_file_size(size: u64) -> u8 {
     (FILE..FILE_LARGEST)
         .find(|class| size <= 4096 << (2 * (class - FILE)))
         .unwrap_or(FILE_LARGEST)
 }
 
-/// Who says what class a block has. In order of precedence, highest first; only metadata that the layout sees goes before
-/// them all (see [`crate::layers`]).
+/// A source of classes, in order of precedence, the highest first. Only metadata that the layout shows precedes all of them (see
+/// [`crate::layers`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
-    /// Ranges that somebody named.
+    /// Ranges that a user registered.
     Ranges,
     /// A database's catalogue.
     Database,
-    /// Files of a mounted file system, by rule.
+    /// Files of a mounted file system, by rules.
     Files,
     /// The layout of the file system on the volume.
     Layout,
 }
 
 impl Source {
-    /// All of them, highest precedence first.
+    /// All sources, the highest precedence first.
     pub const ALL: [Source; 4] = [
         Source::Ranges,
         Source::Database,
@@ -115,7 +115,7 @@ impl Source {
         Source::Layout,
     ];
 
-    /// Its name.
+    /// The name of the source.
     pub fn name(self) -> &'static str {
         match self {
             Source::Ranges => "ranges",
@@ -125,12 +125,12 @@ impl Source {
         }
     }
 
-    /// The source of that name.
+    /// The source with that name.
     pub fn parse(text: &str) -> Option<Source> {
         Source::ALL.into_iter().find(|s| s.name() == text)
     }
 
-    /// Its place in [`Source::ALL`].
+    /// Its index in [`Source::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }

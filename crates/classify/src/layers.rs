@@ -1,39 +1,39 @@
-//! What several sources say of the same blocks, and which of them counts.
+//! Combines what several sources say about the same blocks.
 //!
-//! 1. Metadata that the layout of a file system shows (classes 1…7): no file can lie there.
-//! 2. Ranges that somebody named, 3. a database's catalogue, 4. files by rule: the application knows better than the file
-//!    system, as DSS 4.3.1 lets it.
+//! 1. Metadata that the layout of a file system shows (classes 1…7): no file can be there.
+//! 2. Ranges that a user registered, 3. a database's catalogue, 4. files by rule: the application knows more than the file
+//!    system, and DSS 4.3.1 lets it override.
 //! 5. Sizes of files (8…18), as the layout shows them.
 //!
-//! A class that comes with a request goes before all of them (`UBLK_IO_F_META`, the group number of iSCSI): see
-//! [`crate::Classifier`]. Each source can be switched off; what it said is kept.
+//! A class that comes with a request precedes all of these (`UBLK_IO_F_META`, the group number of iSCSI): see [`crate::Classifier`]. Each
+//! source can be switched off; its classes are then kept but not used.
 
 use crate::classes::{JOURNAL, Source};
 use crate::map::{ClassMap, Mark};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Changed ranges that are remembered one by one; more become one range over all.
+/// Most changed ranges that are kept one by one. If there are more, they are merged into one range.
 const CHANGED_MAX: usize = 1 << 16;
 
 struct Layer {
     map: ClassMap,
-    /// Byte of the volume where the map's block 0 is.
+    /// Byte of the volume at which block 0 of the map begins.
     base: u64,
 }
 
-/// See the module. Belongs to one thread; [`Layers::shared`] is what the others read.
+/// See the module. It belongs to one thread; the other threads read [`Layers::shared`].
 pub struct Layers {
     bytes: u64,
     shared: Arc<ClassMap>,
     said: [Option<Layer>; Source::ALL.len()],
     off: [bool; Source::ALL.len()],
-    /// Bytes of the volume that are to be resolved anew.
+    /// Byte ranges of the volume that must be resolved again.
     changed: Vec<Range<u64>>,
 }
 
 impl Layers {
-    /// Over a volume of `bytes`.
+    /// Layers over a volume of `bytes`.
     pub fn new(bytes: u64) -> Layers {
         Layers {
             bytes,
@@ -44,23 +44,23 @@ impl Layers {
         }
     }
 
-    /// What counts.
+    /// The resulting map.
     pub fn shared(&self) -> &Arc<ClassMap> {
         &self.shared
     }
 
-    /// Memory of all maps, bytes.
+    /// Memory of all maps in bytes.
     pub fn memory(&self) -> usize {
         let layers = self.said.iter().flatten();
         self.shared.memory() + layers.map(|l| l.map.memory()).sum::<usize>()
     }
 
-    /// Is the source asked?
+    /// Whether the source is switched on.
     pub fn is_on(&self, source: Source) -> bool {
         !self.off[source.index()]
     }
 
-    /// Asks a source from now on, or does not.
+    /// Switches a source on or off.
     pub fn switch(&mut self, source: Source, on: bool) {
         if self.is_on(source) != on {
             self.off[source.index()] = !on;
@@ -70,7 +70,7 @@ impl Layers {
         }
     }
 
-    /// Forgets what a source said. What it says from now on is in blocks of 2^`shift` bytes from `base` on.
+    /// Removes all classes of a source. From now on its blocks have 2^`shift` bytes and begin at byte `base`.
     pub fn clear(&mut self, source: Source, base: u64, shift: u32) {
         let bytes = self.bytes.saturating_sub(base);
         let map = ClassMap::with_shift(bytes, shift);
@@ -105,7 +105,7 @@ impl Layers {
         }
     }
 
-    /// A source says that blocks `from..to` of its map are of `class`; 0 takes back what it said.
+    /// A source sets the class of blocks `from..to` of its map; 0 removes their class.
     pub fn say(&mut self, source: Source, from: u64, to: u64, class: u8) {
         let bytes = self.bytes;
         let layer = self.said[source.index()].get_or_insert_with(|| Layer {
@@ -130,13 +130,13 @@ impl Layers {
         }
     }
 
-    /// What a source said of a block of its map.
+    /// The class that a source gave to a block of its map.
     pub fn said(&self, source: Source, block: u64) -> u8 {
         let layer = self.said[source.index()].as_ref();
         layer.map_or(0, |l| l.map.block(block).class())
     }
 
-    /// The same with how many blocks from there, at most `max`, are known to have it.
+    /// The same, with the number of blocks from there, at most `max`, that are known to have it.
     pub fn said_run(&self, source: Source, block: u64, max: u64) -> (u8, u64) {
         let layer = self.said[source.index()].as_ref();
         layer.map_or((0, max), |l| {
@@ -145,18 +145,18 @@ impl Layers {
         })
     }
 
-    /// Bytes of the volume.
+    /// Size of the volume in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Is there anything to resolve?
+    /// Whether there is nothing left to resolve.
     pub fn is_settled(&self) -> bool {
         self.changed.is_empty()
     }
 
-    /// Brings what counts up to date, about `budget` blocks' worth of work; returns the ranges of bytes that may have changed.
-    /// Call it until [`Layers::is_settled`].
+    /// Updates the resulting map, with about `budget` blocks' worth of work. Returns the byte ranges that may have changed. To be called
+    /// until [`Layers::is_settled`].
     pub fn settle(&mut self, budget: u64) -> Vec<Range<u64>> {
         let mut done = Vec::new();
         let mut left = budget;
@@ -187,7 +187,7 @@ impl Layers {
         done
     }
 
-    /// The mark of a block of 4 KiB of the volume, and how many from there have it, at most `max`.
+    /// The mark of a 4 KiB block of the volume, and the number of blocks from there, at most `max`, that have it.
     fn resolve(&self, block: u64, max: u64) -> (Mark, u64) {
         let mut n = max.max(1);
         let mut best = Mark::NONE;
@@ -210,7 +210,7 @@ impl Layers {
 }
 
 impl Layer {
-    /// Of a block of 4 KiB of the volume: the best of what was said of its parts, and how many blocks have it.
+    /// For a 4 KiB block of the volume: the best mark of its parts in this layer, and the number of blocks that have it.
     fn at(&self, block: u64, max: u64) -> (Mark, u64) {
         let byte = block << 12;
         let shift = self.map.shift();
@@ -225,7 +225,7 @@ impl Layer {
             let (mark, n) = self.map.run(first, max.div_ceil(per) + 1);
             return (mark, (n * per - in_block).min(max).max(1));
         }
-        // Smaller blocks, or a partition that begins at an odd sector: the best of what overlaps.
+        // The layer has smaller blocks, or the partition begins at an odd sector: take the best of the blocks that overlap.
         let last = (byte + 4095 - self.base) >> shift;
         let (mark, run) = self.map.run(first, (max << 12 >> shift) + 2);
         if aligned && shift < 12 && run > last - first {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     proptest! {
-        /// Blocks of another size, at an odd place: each block of 4 KiB has the best class of what lies in it.
+        /// A layer with another block size at an odd position: each block of 4 KiB has the best class of the blocks within it.
         #[test]
         fn other_block_sizes(shift in 10u32..=16, sector in 0u64..40, sets in prop::collection::vec((0u64..900, 1u64..200, 0u8..26), 1..20)) {
             let bytes = 4u64 << 20;

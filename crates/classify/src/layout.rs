@@ -1,4 +1,4 @@
-//! The file systems on a volume, found and kept current.
+//! Finds the file systems on a volume and keeps their layouts up to date.
 
 use crate::classes::Source;
 use crate::ext::{Bytes, Ext, ExtError, Refreshed};
@@ -9,16 +9,16 @@ use crate::xfs::{Xfs, XfsError};
 use std::fmt;
 use std::ops::Range;
 
-/// How often things were looked at.
+/// Counters of readings of the layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looks {
-    /// Everything.
+    /// Readings of everything.
     pub full: u64,
-    /// What was written.
+    /// Readings of only what was written.
     pub refreshes: u64,
     /// Ranges of metadata that were written.
     pub ranges: u64,
-    /// Looks that ended early: the volume could not be read, or the file system is damaged.
+    /// Readings that ended early: the volume could not be read, or the file system is damaged.
     pub failed: u64,
 }
 
@@ -28,35 +28,35 @@ pub struct Layout {
     found: Vec<Ext>,
     xfs: Vec<Xfs>,
     starts: Vec<u64>,
-    /// See there.
+    /// The counters.
     pub looks: Looks,
-    /// The last look that failed, in words.
+    /// The last failure of a reading, in words.
     pub trouble: Option<String>,
 }
 
 impl Layout {
-    /// What there is of ext2, ext3 and ext4.
+    /// The ext2, ext3 and ext4 file systems.
     pub fn file_systems(&self) -> &[Ext] {
         &self.found
     }
 
-    /// What there is of XFS.
+    /// The XFS file systems.
     pub fn xfs(&self) -> &[Xfs] {
         &self.xfs
     }
 
-    /// Memory, bytes, without the map.
+    /// Memory in bytes, without the map.
     pub fn memory(&self) -> usize {
         self.found.iter().map(Ext::memory).sum()
     }
 
-    /// Looks for file systems and reads their layouts anew.
+    /// Searches for file systems and reads their layouts from scratch.
     pub fn read(&mut self, from: &mut dyn Bytes, layers: &mut Layers, watch: &Watch) {
         self.looks.full += 1;
         self.trouble = None;
         let bytes = layers.bytes();
         self.starts = partitions::starts(from, bytes);
-        // An ext's superblock is in the second kilobyte, that of an XFS in the first; as many as can be watched.
+        // The superblock of ext is in the second kilobyte, that of XFS in the first. Only as many are used as can be watched.
         let (ext, xfs) = (
             self.starts.iter().map(|s| s + 1024),
             self.starts.iter().copied(),
@@ -76,7 +76,7 @@ impl Layout {
                 Err(e) => self.failed(&e),
             }
         }
-        // One map for all: in the smallest blocks that there are, from where they all fit.
+        // There is one map for all file systems. It has the smallest of their block sizes, and a base at which all of them are aligned.
         let ext = (self.found.iter()).map(|e| (e.superblock().block_shift, e.start()));
         let xfs = (self.xfs.iter()).map(|x| (x.superblock().block_shift, x.start()));
         let all: Vec<(u32, u64)> = ext.chain(xfs).collect();
@@ -106,7 +106,7 @@ impl Layout {
         self.found = found;
     }
 
-    /// Looks again at what was written; `None`: at everything.
+    /// Reads again what was written; with `None`, everything.
     pub fn refresh(
         &mut self,
         from: &mut dyn Bytes,
@@ -131,7 +131,7 @@ impl Layout {
         for i in 0..self.found.len() {
             match self.found[i].refresh(from, layers, written) {
                 Ok(Refreshed::Current) => {}
-                // A superblock that is none any more was overwritten.
+                // A superblock that is no longer valid was overwritten.
                 Ok(Refreshed::Another) | Err(ExtError::NotExt(_)) => {
                     return self.read(from, layers, watch);
                 }

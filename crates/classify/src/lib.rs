@@ -1,14 +1,14 @@
-//! What kind of data lies where on a volume (Differentiated Storage Services): nothing above has to be changed for it.
+//! Determines the kind of data at each place of a volume (Differentiated Storage Services), without any change to the software above.
 //!
 //! ```text
-//!  ext2/3/4 layout · files by rule · database catalogue · ranges       each says: these blocks are of that class
-//!        └────────────── layers::Layers ──────────────┘                which of them counts
+//!  ext2/3/4 layout · files by rule · database catalogue · ranges       each assigns classes to blocks
+//!        └────────────── layers::Layers ──────────────┘                combines them by precedence
 //!                              │ settle
-//!                        map::ClassMap ◄── Classifier: one look-up per request, on the engine's thread
+//!                        map::ClassMap ◄── Classifier: one lookup per request, on the engine's thread
 //! ```
 //!
-//! Never false: nothing here touches data. A layout that is half written or damaged costs the quality of classes and a
-//! bounded amount of time and memory.
+//! Guarantee: nothing here touches data. A layout that is half written or damaged reduces the quality of classes, and takes a bounded
+//! amount of time and memory.
 
 pub mod classes;
 pub mod ext;
@@ -31,35 +31,35 @@ pub use watch::Watch;
 use isotherm_core::{RequestOp, io::QUIET};
 use std::sync::Arc;
 
-/// Set in a class that a source knowing more should replace: see [`classes::METADATA`].
+/// This bit in a class means that a more specific source should replace it: see [`classes::METADATA`].
 const VAGUE: u8 = 0x40;
 
-/// How often requests were classified, and by whom.
+/// The number of classified requests by source of the class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The request came with a class.
+    /// Requests that came with a class.
     pub front_end: u64,
     /// By source, in the order of [`Source::ALL`].
     pub sources: [u64; Source::ALL.len()],
-    /// Nobody knows.
+    /// Requests without a known class.
     pub unknown: u64,
-    /// Reads and writes whose blocks have several classes (counted above as well, by the best; a read over several extents by
-    /// one of the first two).
+    /// Reads and writes whose blocks have several classes. They are also counted above, by the best class; a read over several extents is
+    /// counted by one of its first two classes.
     pub mixed: u64,
 }
 
-/// The engine's side: says of each request what it is.
+/// The engine's part: determines the class of each request.
 pub struct Classifier {
     map: Arc<ClassMap>,
     watch: Arc<Watch>,
     front_end: bool,
     extent_shift: u32,
-    /// See there.
+    /// The counters.
     pub counts: Counts,
 }
 
 impl Classifier {
-    /// Asks `map`; what is written to metadata is told to `watch`.
+    /// Looks classes up in `map`, and reports writes of metadata to `watch`.
     pub fn new(map: Arc<ClassMap>, watch: Arc<Watch>, extent_shift: u32) -> Classifier {
         Classifier {
             map,
@@ -70,18 +70,19 @@ impl Classifier {
         }
     }
 
-    /// Do classes that come with requests count?
+    /// Sets whether classes that come with requests are used.
     pub fn set_front_end(&mut self, on: bool) {
         self.front_end = on;
     }
 
-    /// Do they?
+    /// Whether they are used.
     pub fn front_end(&self) -> bool {
         self.front_end
     }
 
-    /// The class of a request that came with `told`. Blocks of several classes: inside one extent the best of them, else 0, so
-    /// that each piece has its extent's own (`Engine::reclassify`); requests of different classes are never made one.
+    /// The class of a request that came with class `told`. If its blocks have several classes, the result is the best of them within one
+    /// extent, and 0 for several extents, so that each piece has its extent's own class (`Engine::reclassify`). Requests of different
+    /// classes are never merged.
     #[inline]
     pub fn class(&mut self, op: RequestOp, offset: u64, len: u32, told: u8) -> u8 {
         if told & QUIET != 0 || len == 0 {
@@ -90,7 +91,8 @@ impl Classifier {
         // The engine has not checked the range yet.
         let last = offset.saturating_add(u64::from(len) - 1);
         let spans = offset >> self.extent_shift != last >> self.extent_shift;
-        // A read over several extents asks each for its class if it is mixed at all; of a write it matters what it overwrites.
+        // For a read over several extents it matters only whether the classes are mixed, because each extent has its own class. For a
+        // write, all blocks that it overwrites matter.
         let found = if spans && op == RequestOp::Read {
             self.map.of_quickly(offset, len)
         } else {
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(read(64 << 10, 512, 0), 40);
         assert_eq!(read(512 << 10, 512, 0), 0);
         assert_eq!(read(0, 4096, QUIET), QUIET);
-        // Nonsense is for the engine to refuse.
+        // The engine refuses invalid ranges, so the class is 0.
         assert_eq!(read(u64::MAX - 5, u32::MAX, 0), 0);
         let expected = Counts {
             front_end: 1,

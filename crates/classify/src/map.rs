@@ -1,15 +1,15 @@
-//! Block → class, looked up for every request.
+//! Maps each block to its class. It is looked up for every request.
 //!
 //! ```text
-//! tops: one per 1 GiB ─► 256 leaves of 4 MiB ─┬─ all of one class: a byte
-//!  (16 bytes)            (24 bytes each)      └─ else 1024 bytes, one a block of 4 KiB
+//! tops: one per 1 GiB ─► 256 leaves of 4 MiB ─┬─ all of one class: one byte
+//!  (16 bytes)            (24 bytes each)      └─ else 1024 bytes, one per block of 4 KiB
 //! ```
-//! Memory: 16 bytes a GiB where nothing is known, 6 KiB where every 4 MiB have one class, 262 KiB at worst.
+//! Memory: 16 bytes per GiB without classes, 6 KiB per GiB if each 4 MiB has one class, 262 KiB per GiB at worst.
 //!
-//! One thread writes, any read, without locks: a reader that comes at the wrong moment sees the old class or the new one of a
-//! block. What it costs to be wrong is how well a block is placed, never what is in it.
+//! One thread writes and any thread may read, without locks. A reader that comes during a change sees either the old or the new class of a
+//! block. A wrong class affects the placement of a block and never its content.
 //!
-//! A byte has the class (0…63) below and who said it above: [`Source`] in two bits.
+//! The low bits of a byte hold the class (0…63), the upper two bits the [`Source`].
 
 use crate::classes::Source;
 use isotherm_core::policy::priority;
@@ -27,22 +27,22 @@ type Words = [AtomicU64; WORDS];
 
 #[derive(Default)]
 struct Leaf {
-    /// The mark of all blocks while there are no words.
+    /// The mark of all blocks as long as there are no words.
     whole: AtomicU8,
     words: OnceLock<Box<Words>>,
 }
 
 type Top = [Leaf; LEAVES];
 
-/// A class and who said it; zero where nobody did.
+/// A class and its source; zero if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark(u8);
 
 impl Mark {
-    /// Nobody said anything.
+    /// No class.
     pub const NONE: Mark = Mark(0);
 
-    /// `class` (0…63) as `source` says it; class 0 is [`Mark::NONE`].
+    /// `class` (0…63) from `source`; class 0 is [`Mark::NONE`].
     pub fn new(class: u8, source: Source) -> Mark {
         match class & 63 {
             0 => Mark::NONE,
@@ -50,23 +50,23 @@ impl Mark {
         }
     }
 
-    /// 0…63.
+    /// The class, 0…63.
     pub fn class(self) -> u8 {
         self.0 & 63
     }
 
-    /// Who said it, if it is not class 0.
+    /// The source, unless the class is 0.
     pub fn source(self) -> Option<Source> {
         (self.class() != 0).then(|| Source::ALL[usize::from(self.0 >> 6)])
     }
 
-    /// How marks compare: the priority of the class (DSS) first, what is known before what is not, then the lower class.
+    /// The order of marks: first the priority of the class (DSS), then known classes before unknown ones, then the lower class.
     pub(crate) fn rank(self) -> (u8, bool, u8) {
         let class = self.class();
         (priority(class), class == 0, class)
     }
 
-    /// The better of two.
+    /// The better of two marks.
     fn better(self, other: Mark) -> Mark {
         if other.rank() < self.rank() {
             other
@@ -76,12 +76,12 @@ impl Mark {
     }
 }
 
-/// What a range of bytes is.
+/// The class of a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The one mark of all its blocks, else the best: that of the highest priority.
+    /// The mark of all blocks if it is the same for all; otherwise the best one, which is that of the highest priority.
     pub mark: Mark,
-    /// Blocks differ.
+    /// Whether the blocks have different marks.
     pub mixed: bool,
 }
 
@@ -105,12 +105,12 @@ impl std::fmt::Debug for ClassMap {
 }
 
 impl ClassMap {
-    /// For `bytes`, in blocks of 4 KiB.
+    /// A map of `bytes` in blocks of 4 KiB.
     pub fn new(bytes: u64) -> ClassMap {
         ClassMap::with_shift(bytes, 12)
     }
 
-    /// For `bytes`, in blocks of 2^`shift` bytes.
+    /// A map of `bytes` in blocks of 2^`shift` bytes.
     pub fn with_shift(bytes: u64, shift: u32) -> ClassMap {
         let blocks = bytes.div_ceil(1 << shift);
         let tops: Box<[OnceLock<Box<Top>>]> = (0..blocks.div_ceil(1 << TOP_SHIFT))
@@ -125,17 +125,17 @@ impl ClassMap {
         }
     }
 
-    /// Blocks.
+    /// Number of blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Bytes in a block, as a power of two.
+    /// log2 of the block size in bytes.
     pub fn shift(&self) -> u32 {
         self.shift
     }
 
-    /// Memory that it takes, bytes.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         self.memory.load(Ordering::Relaxed)
     }
@@ -159,7 +159,8 @@ impl ClassMap {
         Mark((words[i / 8].load(Ordering::Relaxed) >> (i % 8 * 8)) as u8)
     }
 
-    /// The mark of `block` and how many from there, at most `max`, are known to have it. At least 1; more may follow.
+    /// The mark of `block`, and the number of blocks from there, at most `max`, that are known to have it. The number is at least 1;
+    /// further blocks may have the same mark.
     pub fn run(&self, block: u64, max: u64) -> (Mark, u64) {
         let mark = self.block(block);
         let Some(leaf) = self.leaf(block) else {
@@ -178,13 +179,13 @@ impl ClassMap {
         (mark, n)
     }
 
-    /// What `len` bytes from `offset` are. An empty range is its first byte.
+    /// The class of `len` bytes from `offset`. An empty range counts as its first byte.
     #[inline]
     pub fn of(&self, offset: u64, len: u32) -> Found {
         self.find(offset, len, false)
     }
 
-    /// The same where it matters only whether all blocks are of one class: the mark of a mixed range need not be the best.
+    /// The same for callers that need to know only whether all blocks have one class: the mark of a mixed range need not be the best one.
     #[inline]
     pub fn of_quickly(&self, offset: u64, len: u32) -> Found {
         self.find(offset, len, true)
@@ -204,7 +205,7 @@ impl ClassMap {
     fn of_many(&self, first: u64, last: u64, mark: Mark, quick: bool) -> Found {
         let mut found = Found { mark, mixed: false };
         let mut before = mark;
-        // Only where the mark changes is there anything to compare.
+        // Marks need to be compared only where they change.
         let mut see = |m: Mark| {
             if m != before {
                 before = m;
@@ -245,7 +246,7 @@ impl ClassMap {
         found
     }
 
-    /// Marks blocks `from..to`; what lies beyond the end is left out. One thread at a time.
+    /// Marks blocks `from..to`; the part beyond the end is ignored. To be called by one thread at a time.
     pub fn set(&self, from: u64, to: u64, mark: Mark) {
         let to = to.min(self.blocks);
         let mut at = from;
@@ -288,7 +289,7 @@ impl ClassMap {
         while i < to {
             let stop = to.min((i | 7) + 1);
             let word = &words[i as usize / 8];
-            // Bits of bytes i%8 … (stop-1)%8.
+            // The bits of bytes i%8 … (stop-1)%8.
             let keep_low = (1u64 << (i % 8 * 8)) - 1;
             let keep_high = if stop % 8 == 0 {
                 0
@@ -355,7 +356,7 @@ mod tests {
             .step_by(2)
             .for_each(|b| map.set(b, b + 1, mark(8)));
         assert_eq!(map.memory(), 1024 * 16 + 256 * (24 + 1024));
-        // What is not there is not made to be nothing.
+        // Clearing a part that does not exist does not create it.
         map.set(gib >> 12, (900 * gib) >> 12, Mark::NONE);
         assert_eq!(map.memory(), 1024 * 16 + 256 * (24 + 1024));
     }

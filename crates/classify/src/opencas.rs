@@ -1,4 +1,4 @@
-//! Class files of Open CAS (`ioclass-config.csv`), as far as a block server can know what they ask.
+//! Reads class files of Open CAS (`ioclass-config.csv`), as far as a block server can know the properties that they use.
 //!
 //! ```text
 //! IO class id,IO class name,Eviction priority,Allocation
@@ -6,23 +6,24 @@
 //! 1,metadata&done,0,1.00
 //! 11,file_size:le:4096&done,9,0.50
 //! ```
-//! A rule is conditions joined by `&` and `|`, read from left to right, with a last `done`. Open CAS takes the last rule that
-//! fits unless an earlier one is `done`; so do we.
+//! A rule consists of conditions joined by `&` and `|`, evaluated from left to right, with an optional final `done`. As in Open CAS, the
+//! last rule that matches applies, unless an earlier rule that matches has `done`.
 //!
-//! | condition | here |
+//! | condition | meaning here |
 //! |---|---|
 //! | `unclassified` | class 0 |
 //! | `metadata` | classes 1 to 7, by the layout |
 //! | `file_size:OP:N`, `extension:X`, `directory:PATH`, `file_name_prefix:X` | files of a mounted file system |
 //! | `lba:OP:N` | ranges of the volume, in sectors of 512 bytes |
-//! | `request_size`, `file_offset`, `direct`, `pid`, `process_name`, `io_direction`, `io_class`, `wlth`, `run_id`, `core_id` … | cannot be known: the rule is left out, and named |
+//! | `request_size`, `file_offset`, `direct`, `pid`, `process_name`, `io_direction`, `io_class`, `wlth`, `run_id`, `core_id` … | unknown to
+//! a block server: the rule is omitted, and reported |
 //!
-//! Their class N is ours 30 + N (1 to 33), so that DSS' own numbers stay free.
+//! Class N of Open CAS is class 30 + N (31 to 63) here, so that the numbers of DSS stay free.
 
 use crate::files::{Facts, Ranges};
 use std::path::PathBuf;
 
-/// Added to their number.
+/// The offset that is added to a class number of Open CAS.
 pub const OFFSET: u8 = 30;
 const IDS_MAX: u8 = 33;
 const LINES_MAX: usize = 4096;
@@ -75,32 +76,33 @@ impl Compare {
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Ours.
+    /// The class number here.
     pub class: u8,
-    /// Theirs: 0 leaves last.
+    /// The priority in Open CAS: class 0 is evicted last.
     pub priority: u8,
-    /// Share of the cache that the class may have, 0 to 1.
+    /// Share of the cache that the class may use, 0 to 1.
     pub allocation: f64,
-    /// The first, and what follows each `&` (true) or `|`.
+    /// The conditions. The flag of each condition is true if `&` precedes it, and false if `|` does.
     conditions: Vec<(bool, Condition)>,
     done: bool,
 }
 
-/// What a file says, and what of it cannot be known here.
+/// The content of a file, and the lines that cannot be used here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Import {
-    /// In the file's order.
+    /// The lines in the order of the file.
     pub lines: Vec<Line>,
-    /// The line of `unclassified`, as class 0.
+    /// The line of `unclassified`, which is class 0.
     pub unclassified: Option<(u8, f64)>,
-    /// Lines left out: number and why.
+    /// Omitted lines: number and reason.
     pub left_out: Vec<(usize, String)>,
 }
 
-/// Reads a class file.
+/// Parses a class file.
 ///
 /// # Errors
-/// The line and the field that is wrong. What Open CAS understands and we cannot know is no error: see [`Import::left_out`].
+/// The message names the wrong line and field. A condition that Open CAS knows and that is unknown here is not an error: see
+/// [`Import::left_out`].
 pub fn parse(text: &str) -> Result<Import, String> {
     let mut import = Import::default();
     let mut seen = [false; IDS_MAX as usize + 1];
@@ -157,7 +159,7 @@ pub fn parse(text: &str) -> Result<Import, String> {
 
 type Conditions = (Vec<(bool, Condition)>, bool);
 
-/// The outer error is nonsense, the inner one what cannot be known here.
+/// The outer error is for invalid syntax, the inner one for conditions that are unknown here.
 fn conditions(rule: &str) -> Result<Result<Conditions, String>, String> {
     let mut all = Vec::new();
     let mut done = false;
@@ -224,7 +226,7 @@ fn condition(text: &str) -> Result<Result<Condition, String>, String> {
 }
 
 impl Line {
-    /// Is it about metadata alone?
+    /// Whether the line is about metadata only.
     pub fn is_metadata(&self) -> bool {
         self.conditions.iter().all(|c| c.1 == Condition::Metadata)
     }
@@ -241,7 +243,7 @@ impl Line {
 }
 
 impl Import {
-    /// The class of a file below the mount point; `root` is put before its path where rules name directories.
+    /// The class of a file below the mount point. `root` is prepended to its path if rules name directories.
     pub fn of_file(&self, f: Facts<'_>, root: &std::path::Path) -> Option<u8> {
         let name = f.path.file_name().and_then(|n| n.to_str()).unwrap_or("");
         let extension = f.path.extension().and_then(|e| e.to_str()).unwrap_or("");
@@ -255,10 +257,10 @@ impl Import {
         self.last(|l| l.fits(holds)).map(|l| l.class)
     }
 
-    /// Ranges of a volume of `bytes` that rules give by their sectors alone.
+    /// Ranges of a volume of `bytes` to which rules refer by sectors alone.
     pub fn ranges(&self, bytes: u64) -> Ranges {
         let sectors = bytes / 512;
-        // Classes change only where a rule has a number.
+        // Classes change only at numbers that occur in a rule.
         let mut edges = vec![0, sectors];
         for (_, c) in self.lines.iter().flat_map(|l| &l.conditions) {
             if let Condition::Lba(_, n) = c {
@@ -286,7 +288,7 @@ impl Import {
         all
     }
 
-    /// The last that fits, or the first `done` one.
+    /// The last line that matches, or the first one with `done`.
     fn last(&self, fits: impl Fn(&Line) -> bool) -> Option<&Line> {
         let mut found = None;
         for line in self.lines.iter().filter(|l| fits(l)) {
@@ -298,7 +300,7 @@ impl Import {
         found
     }
 
-    /// Rows for `dss-lru-s`: their priorities by rank, their allocations as shares.
+    /// The rows for `dss-lru-s`: priorities in the order of rank, allocations as shares.
     pub fn rows(&self) -> Vec<String> {
         let mut ranks: Vec<u8> = self.lines.iter().map(|l| l.priority).collect();
         ranks.extend(self.unclassified.map(|u| u.0));

@@ -1,8 +1,8 @@
-//! Where on a volume file systems may begin: at its first byte, and at that of each partition (MBR, GPT).
+//! Finds the places on a volume where file systems may begin: its first byte and the first byte of each partition (MBR, GPT).
 
 use crate::ext::Bytes;
 
-/// Partitions that are looked at, at most.
+/// Most partitions that are used.
 pub const PARTITIONS_MAX: usize = 12;
 
 fn u32_at(b: &[u8], at: usize) -> u64 {
@@ -13,8 +13,8 @@ fn u64_at(b: &[u8], at: usize) -> u64 {
     u32_at(b, at) | u32_at(b, at + 4) << 32
 }
 
-/// First bytes of what may be file systems, in order, the volume's own first. A table that is damaged or cannot be read has no
-/// partitions.
+/// The places of possible file systems in ascending order, beginning with the start of the volume. A partition table that is damaged or
+/// unreadable has no partitions.
 pub fn starts(from: &mut dyn Bytes, bytes: u64) -> Vec<u64> {
     let mut all = vec![0];
     let mut first = [0; 512];

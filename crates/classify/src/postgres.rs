@@ -1,4 +1,4 @@
-//! Which files of a PostgreSQL cluster are what: the seven classes of DSS Table 6.
+//! The class of each file of a PostgreSQL cluster: the seven classes of DSS Table 6.
 //!
 //! | class | files |
 //! |---|---|
@@ -6,11 +6,11 @@
 //! | 20 | tables and indexes of `pg_catalog` and `information_schema`, all of `global`, commit status (`pg_xact` …) |
 //! | 21 | forks `_fsm` and `_vm` |
 //! | 22 | temporary tables, `pgsql_tmp` |
-//! | 23, 24 | other tables: read at random, or from end to end, by what the statistics say of most rows so far |
+//! | 23, 24 | other tables: read at random or sequentially, whichever the statistics show for most rows so far |
 //! | 25 | indexes |
 //!
-//! The catalogue is asked through `psql`: it knows every form of a DSN, passwords, sockets and services, as the administrator's
-//! own programs do. (The crate `postgres` would bring an asynchronous runtime for one query.)
+//! The catalogue is queried through `psql`, which supports every form of DSN, passwords, sockets and services, as the administrator's own
+//! programs do. (The crate `postgres` would add an asynchronous runtime for one query.)
 
 use crate::classes;
 use std::fs;
@@ -18,7 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One row a relation with storage: path, kind, persistence, is it the system's, rows read from end to end and by index.
+/// One row per relation with storage: path, kind, persistence, whether it belongs to the system, and the rows read sequentially and by
+/// index.
 const QUERY: &str = "SELECT pg_relation_filepath(c.oid), c.relkind, c.relpersistence, \
     (n.nspname IN ('pg_catalog','information_schema') OR c.oid < 16384), \
     COALESCE(s.seq_tup_read,0), COALESCE(s.idx_tup_fetch,0) \
@@ -27,12 +28,12 @@ const QUERY: &str = "SELECT pg_relation_filepath(c.oid), c.relkind, c.relpersist
     LEFT JOIN pg_stat_all_tables s ON s.relid = COALESCE(o.oid, c.oid) \
     WHERE pg_relation_filepath(c.oid) IS NOT NULL";
 
-/// What the catalogue says.
+/// The result of the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
     /// The data directory.
     pub data: PathBuf,
-    /// Relations: path below it, class.
+    /// Relations: path below the data directory, and class.
     pub relations: Vec<(PathBuf, u8)>,
 }
 
@@ -60,10 +61,10 @@ fn ask(dsn: &str, sql: &str) -> io::Result<String> {
     String::from_utf8(out.stdout).map_err(|_| io::Error::other("psql: answers no text"))
 }
 
-/// Asks the database that `dsn` names.
+/// Queries the database that `dsn` names.
 ///
 /// # Errors
-/// No psql, no connection, or no right to see where the data are.
+/// There is no psql, no connection, or no permission to see the location of the data.
 pub fn catalogue(dsn: &str) -> io::Result<Catalogue> {
     let data = ask(dsn, "SHOW data_directory")?;
     let rows = ask(dsn, QUERY)?;
@@ -76,7 +77,7 @@ pub fn catalogue(dsn: &str) -> io::Result<Catalogue> {
     })
 }
 
-/// A row of [`QUERY`].
+/// Parses a row of [`QUERY`].
 fn relation(line: &str) -> Option<(PathBuf, u8)> {
     let f: Vec<&str> = line.split('\t').collect();
     let [path, kind, persistence, system, scanned, fetched] = f[..] else {
@@ -93,8 +94,8 @@ fn relation(line: &str) -> Option<(PathBuf, u8)> {
     Some((PathBuf::from(path), class))
 }
 
-/// The files of the cluster that there are, with their classes: segments and forks of relations, the log, and what else the
-/// data directory holds that has a class. What went away meanwhile is left out.
+/// The existing files of the cluster with their classes: segments and forks of relations, the log, and other classified files of the data
+/// directory. Files that have been removed since the query are omitted.
 pub fn files(c: &Catalogue) -> Vec<(PathBuf, u8)> {
     let mut all = Vec::new();
     for (path, class) in &c.relations {
@@ -107,7 +108,7 @@ pub fn files(c: &Catalogue) -> Vec<(PathBuf, u8)> {
         ] {
             let mut name = whole.clone().into_os_string();
             name.push(suffix);
-            // Segments of 1 GiB: name, name.1, name.2 …
+            // Segments of 1 GiB are called name, name.1, name.2 …
             for n in 0u32.. {
                 let mut segment = name.clone();
                 if n > 0 {
@@ -136,13 +137,13 @@ pub fn files(c: &Catalogue) -> Vec<(PathBuf, u8)> {
                 .map(|e| (e.into_path(), class)),
         );
     }
-    // A relation in `global` came with its own class, which is the same.
+    // A relation in `global` is in the list with its own class, which is the same.
     all.sort();
     all.dedup_by(|a, b| a.0 == b.0);
     all
 }
 
-/// The ranges of these files, each on the device below its own file system at `place`.
+/// The ranges of these files, on the device of a file system at `offset`.
 pub fn ranges(files: &[(PathBuf, u8)], offset: u64) -> (crate::files::Ranges, u64) {
     let (mut all, mut failed) = (Vec::new(), 0);
     for (path, class) in files {

@@ -1,4 +1,4 @@
-//! Which metadata was written since somebody looked.
+//! Records which metadata has been written since the last reading.
 
 use crate::classes::{INODES, JOURNAL, Source};
 use crate::map::Found;
@@ -6,17 +6,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Ranges that wait at most; with more, everything is to be looked at anew.
+/// Most ranges that are kept. If there are more, everything must be read again.
 const WAITING_MAX: usize = 1 << 16;
-/// Places where a file system may begin.
+/// Most places where a file system may begin.
 const PROBES: usize = 16;
 
-/// Told of every write on the engine's thread, asked by the thread that keeps layouts current.
+/// The engine's thread reports every write; the thread that updates layouts takes the reports.
 pub struct Watch {
     written: Mutex<Vec<Range<u64>>>,
     any: AtomicBool,
     overrun: AtomicBool,
-    /// Bytes where a superblock or partition table is, or may come to be: whoever writes there is noticed.
+    /// Bytes at which a superblock or partition table is, or may be created; a write there is recorded.
     probes: [AtomicU64; PROBES],
 }
 
@@ -32,7 +32,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Watch the first 16 of these bytes, and no others.
+    /// Watches the first 16 of these bytes, and no others.
     pub fn probe(&self, places: &[u64]) {
         let places = places.iter().copied().chain(std::iter::repeat(u64::MAX));
         for (probe, place) in self.probes.iter().zip(places) {
@@ -40,12 +40,12 @@ impl Watch {
         }
     }
 
-    /// A write, discard or write-zeroes begins. Its data are there when it has ended, which may be after somebody looked: who
-    /// looks waits a little first.
+    /// Records that a write, discard or write-zeroes begins. Its data is on the volume when it has ended, which may be after the next
+    /// reading, so readers wait a little first.
     #[inline]
     pub(crate) fn written(&self, offset: u64, len: u32, found: Found) {
         let class = found.mark.class();
-        // Directories and the journal say nothing of where things are.
+        // Directories and the journal contain no information about the location of data.
         let says = class != 0 && class <= JOURNAL && found.mark.source() == Some(Source::Layout);
         let end = offset.saturating_add(u64::from(len));
         let is_probe = |p: &AtomicU64| (offset..end).contains(&p.load(Ordering::Relaxed));
@@ -69,12 +69,12 @@ impl Watch {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Was anything written?
+    /// Whether anything was written.
     pub fn has_news(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// What was written, in order; `None` if it was too much to remember.
+    /// The ranges that were written, in order; `None` if there were too many to keep.
     pub fn take(&self) -> Option<Vec<Range<u64>>> {
         self.any.store(false, Ordering::Release);
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,6 @@
-//! What lies where on a served volume, for people who look at it: cells of a map, and moves that ended lately.
+//! The placement of data on a served volume, for display: the cells of a map, and recent moves.
 //!
-//! The engine's thread is visited for a few thousand extents at a time, so that no request waits longer for a map than it does
-//! for another request.
+//! The engine's thread is asked for a few thousand extents at a time, so that a map delays a request no longer than another request does.
 
 use isotherm_core::policy::{Action, Outcome};
 use isotherm_core::{Engine, ExtentId, Nanos, TierId};
@@ -9,17 +8,17 @@ use isotherm_live::Handle;
 use isotherm_live::recorder::Driver;
 use serde_json::{Value, json};
 
-/// Extents looked at in one visit: some 40 µs.
+/// Extents per call on the engine's thread: about 40 µs.
 const PER_VISIT: u64 = 4096;
-/// Extents looked at for one map. Where a range has more, a share of them is, evenly spaced.
+/// Most extents that are examined for one map. In a larger range, an evenly spaced subset is examined.
 const LOOKED_MAX: u64 = 131_072;
-/// Cells of a map at most.
+/// Most cells of a map.
 pub const CELLS_MAX: u32 = 131_072;
-/// Moves of one answer.
+/// Most moves in one answer.
 const MOVES: usize = 40;
-/// Of these, as many are explained.
+/// Most moves in one answer with an explanation.
 const EXPLAINED: usize = 16;
-/// A week in the unit of ages (2^20 ns) is 2^29.1: the coldest level.
+/// A week, in the unit of ages (2^20 ns), is 2^29.1: the coldest level.
 const OLDEST: u64 = 466;
 
 /// Digits of cells, 0 to 63, as in base64 for URLs.
@@ -30,7 +29,7 @@ const COPY: u8 = 8;
 const DIRTY: u8 = 16;
 const HELD: u8 = 32;
 
-/// Which extents a cell looks at.
+/// The extents that are examined for each cell.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     from: u64,
@@ -49,7 +48,7 @@ impl Grid {
             step: n.div_ceil(LOOKED_MAX),
         }
     }
-    /// First extent of a cell, and the one behind its last.
+    /// The first extent of a cell, and the one after its last.
     fn of(&self, cell: u64) -> (u64, u64) {
         let n = self.to - self.from;
         let at =
@@ -58,7 +57,7 @@ impl Grid {
     }
 }
 
-/// What is counted over all cells.
+/// Counters over all cells.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     looked: u64,
@@ -69,7 +68,7 @@ struct Sums {
     held: u64,
 }
 
-/// How recently it was used: 63 is now, 0 a week ago or never. Logarithmic.
+/// How recently an extent was used: 63 is now, 0 is a week ago or never. The scale is logarithmic.
 fn warmth(now: Nanos, last: Nanos) -> u64 {
     if last == Nanos(0) {
         return 0;
@@ -84,7 +83,7 @@ fn warmth(now: Nanos, last: Nanos) -> u64 {
     63 - (63 * (exponent * 16 + fraction).min(OLDEST)) / OLDEST
 }
 
-/// Looks at cells from `cell` on, until enough for one visit; returns the next.
+/// Examines cells from `cell` on, up to the limit of one call. Returns the next cell.
 fn look(
     engine: &Engine,
     now: Nanos,
@@ -125,7 +124,7 @@ fn look(
         for (sum, n) in sums.by_tier.iter_mut().zip(tiers) {
             *sum += n;
         }
-        // The tier of most; of equals the faster.
+        // The tier of most extents; on ties the faster one.
         let most = tiers.iter().copied().max().unwrap_or(0);
         let tier = tiers.iter().position(|n| *n == most).unwrap_or(0) as u8;
         let digit = |n: u64| DIGITS[(n & 63) as usize];
@@ -140,8 +139,8 @@ fn look(
     cell
 }
 
-/// Extents `from..to` in at most `cells` cells: for each, the tier that most of it is read from, with marks, and how recently
-/// it was used.
+/// Extents `from..to` in at most `cells` cells. A cell has the tier from which most of its extents are read, marks, and how recently they
+/// were used.
 ///
 /// # Errors
 /// The volume is closing, or there are no such extents.
@@ -174,7 +173,7 @@ pub fn map(handle: &Handle, from: u64, to: u64, cells: u32) -> Result<Value, Str
         place.extend(p);
         heat.extend(h);
     }
-    let text = |v: Vec<u8>| String::from_utf8(v).unwrap_or_default(); // digits
+    let text = |v: Vec<u8>| String::from_utf8(v).unwrap_or_default(); // these bytes are ASCII digits
     Ok(json!({
         "from": from, "to": to, "extents": extents, "extent_bytes": bytes, "cells": grid.cells, "step": grid.step,
         "looked": sums.looked, "mapped": sums.mapped, "by_tier": &sums.by_tier[..usize::from(tiers)],
@@ -182,7 +181,7 @@ pub fn map(handle: &Handle, from: u64, to: u64, cells: u32) -> Result<Value, Str
     }))
 }
 
-/// What a move is called, and where it goes.
+/// The name of a move, and its target tier.
 fn words(action: Action, up: bool) -> (&'static str, Option<TierId>) {
     match action {
         Action::Move { to, .. } if up => ("promotion", Some(to)),
@@ -194,7 +193,7 @@ fn words(action: Action, up: bool) -> (&'static str, Option<TierId>) {
     }
 }
 
-/// Moves that ended lately, newest first, and those under way; what the policy says of their extents now.
+/// Recent moves, newest first, and moves in progress, with the policy's present explanation for their extents.
 pub fn moves(engine: &mut Driver, now: Nanos) -> Value {
     let bytes = u64::from(engine.space().geo.extent_bytes());
     let ended: Vec<_> = engine.lately().newest().take(MOVES).copied().collect();
@@ -233,7 +232,7 @@ pub fn moves(engine: &mut Driver, now: Nanos) -> Value {
     json!({"ended": list, "under_way": under_way, "count": engine.lately().count(), "extent_bytes": bytes})
 }
 
-/// Where a move under way goes; the slowest where it says nothing.
+/// The target tier of a move in progress; the slowest tier if the action does not state one.
 fn to_of(action: Action) -> TierId {
     match action {
         Action::Move { to, .. }

@@ -1,4 +1,4 @@
-//! What a served volume holds, by class: `classes show`, and what `stats` and `status` say of it.
+//! The contents of a served volume by class, for `classes show`, `stats` and `status`.
 
 use isotherm_classify::{ClassMap, Counts, Source, classes};
 use isotherm_core::policy::priority;
@@ -10,7 +10,7 @@ use isotherm_models::cost::Used;
 use isotherm_words::qos;
 use serde_json::{Map, Value, json};
 
-/// Slots of the fastest tier looked at in one visit to the engine's thread.
+/// Slots of the fastest tier that are examined per call on the engine's thread.
 const SLICE: u32 = 2048;
 
 /// Bytes by class.
@@ -20,7 +20,7 @@ fn gone() -> String {
     "the volume is closing".to_owned()
 }
 
-/// [`contents`] where that is quick, for figures that are asked for often: a large tier is looked at by `classes show` alone.
+/// [`contents`] if that is quick, for figures that are asked for often. For a large tier only `classes show` computes them.
 ///
 /// # Errors
 /// The volume is closing.
@@ -33,7 +33,7 @@ pub fn quick_contents(handle: &Handle) -> Result<Option<Bytes>, String> {
     contents(handle).map(|c| Some(c.0))
 }
 
-/// What the fastest tier holds, by class: valid blocks of copies and homes there.
+/// The contents of the fastest tier by class: valid blocks of its copies and homes.
 ///
 /// # Errors
 /// The volume is closing.
@@ -59,7 +59,7 @@ pub fn contents(handle: &Handle) -> Result<(Bytes, u64), String> {
     Ok((bytes, mixed))
 }
 
-/// The same of some slots, and how many of their extents hold several classes.
+/// The contents of some slots, and the number of their extents that hold several classes.
 fn slice(engine: &Engine, map: &ClassMap, from: u32, to: u32) -> (Bytes, u64) {
     let space = engine.space();
     let (shift, block_shift) = (space.geo.extent_shift, space.geo.block_shift);
@@ -112,7 +112,7 @@ fn registered(map: &ClassMap) -> Bytes {
     bytes
 }
 
-/// Counters by class, those of `sim --json` by the same names; classes without any are left out.
+/// Counters by class, under the names of `sim --json`; classes without any are omitted.
 pub fn by_class(counters: &[ClassCounters], fast: Option<&Bytes>) -> Map<String, Value> {
     let mut all = Map::new();
     for (i, c) in counters.iter().enumerate() {
@@ -150,7 +150,7 @@ fn with(more: &Value, mut row: Value) -> Value {
     row
 }
 
-/// What devices did for a class, moves included, by the names of `sim --json`; null where data sheets do not say it.
+/// The work of devices for a class, including moves, under the names of `sim --json`; null if the data sheets do not state it.
 pub fn used(work: Option<&TierWork>) -> Value {
     let none = TierWork::default();
     let u = Used::of(work.unwrap_or(&none));
@@ -161,7 +161,7 @@ pub fn used(work: Option<&TierWork>) -> Value {
     })
 }
 
-/// What classes are promised and how that is kept; empty where nothing is promised.
+/// The promises to classes and whether they are kept; empty if there are none.
 pub fn promised(engine: &Engine, now: Nanos) -> Vec<Value> {
     let row = |s: Standing| {
         let rest = s.row.classes == 0;
@@ -179,7 +179,7 @@ pub fn promised(engine: &Engine, now: Nanos) -> Vec<Value> {
     engine.standing(now).into_iter().map(row).collect()
 }
 
-/// Who said what requests are, how often.
+/// The sources of classes, and the number of requests that each has classified.
 pub fn sources(handle: &Handle, counts: &Counts, front_end: bool) -> Value {
     let layers = handle.classes().layers();
     let mut all =
@@ -234,17 +234,17 @@ pub fn show(handle: &Handle) -> Result<Value, String> {
             json!({"kind": kind, "offset": start, "bytes": bytes, "block_bytes": block})
         }).collect::<Vec<_>>(),
     });
-    // Numbers in order, as people read them.
+    // Classes are sorted by number.
     let mut rows: Vec<_> = by_class.into_iter().collect();
     rows.sort_by_key(|r| r.0.parse::<u8>().unwrap_or(u8::MAX));
     answer["by_class"] = Value::Object(rows.into_iter().collect());
     Ok(answer)
 }
 
-/// A source says what ranges are.
+/// Registers the classes of ranges on behalf of a source.
 ///
 /// # Errors
-/// No such source, a class above 63, a range beyond the volume; nothing is changed then.
+/// There is no such source, a class is above 63, or a range is beyond the volume. Then nothing is changed.
 pub fn say(
     handle: &Handle,
     source: &str,
@@ -280,10 +280,10 @@ pub fn say(
     }
 }
 
-/// Ranges in one answer: a line of the control socket holds them.
+/// Most ranges in one answer, so that they fit into one line of the control socket.
 const RANGES: usize = 16_384;
 
-/// Ranges of one class from a byte on, and where to go on.
+/// The ranges of one class from a byte on, and the byte at which to continue.
 pub fn ranges(handle: &Handle, from: u64) -> Value {
     let map = handle.classes().map();
     let mut all: Vec<(u64, u64, u8)> = Vec::new();
@@ -304,7 +304,7 @@ pub fn ranges(handle: &Handle, from: u64) -> Value {
     json!({"ranges": all, "next": next})
 }
 
-/// Asks a source from now on, or does not.
+/// Switches a source on or off.
 ///
 /// # Errors
 /// No such source, or the volume is closing.

@@ -1,6 +1,7 @@
-//! Ranges that were registered with a served volume, kept beside its description (`p/v.classes`) from one stop to the next start.
+//! Keeps the ranges that were registered with a served volume beside its description (`p/v.classes`) from one stop to the next start.
 //!
-//! Never false: nothing here can keep a volume from being served or stopped; what is lost or old costs placement, never data.
+//! Guarantee: nothing here can keep a volume from being served or stopped. Ranges that are lost or outdated affect placement and never
+//! data.
 
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -9,29 +10,29 @@ use isotherm_classify::{Source, classes};
 use isotherm_live::{Handle, VolumeConfig};
 use serde::{Deserialize, Serialize};
 
-/// Ranges in a file at most: some 40 MB of text.
+/// Most ranges in a file: about 40 MB of text.
 const RANGES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
-    /// Of the volume: a new one of the same name begins with nothing.
+    /// The UUID of the volume. A new volume with the same name starts without ranges.
     uuid: Option<String>,
     /// Source, first byte, bytes, class.
     ranges: Vec<(String, u64, u64, u8)>,
 }
 
-/// Who registers ranges; the layout is read from the volume itself.
+/// The sources that register ranges. The layout is not among them, because it is read from the volume itself.
 fn sources() -> impl Iterator<Item = Source> {
     Source::ALL.into_iter().filter(|s| *s != Source::Layout)
 }
 
-/// Where they are kept.
+/// The path of the file with the ranges.
 pub fn file(description: &Path) -> PathBuf {
     description.with_extension("classes")
 }
 
-/// Registers what was kept with a volume that has just been started. What is not understood is left out, and said.
+/// Registers the kept ranges with a volume that has just been started. Entries that cannot be parsed are skipped and reported.
 pub fn load(handle: &Handle, config: &VolumeConfig, file: &Path) {
     let text = match std::fs::File::open(file) {
         Ok(f) => BufReader::new(f),
@@ -60,11 +61,11 @@ pub fn load(handle: &Handle, config: &VolumeConfig, file: &Path) {
         }
     }
     drop(layers);
-    // A volume that closes already has no use for it.
+    // A volume that is closing does not need them.
     handle.classes().settle(handle);
 }
 
-/// Writes down what was registered, whole or not at all; says it if that fails.
+/// Writes the registered ranges, completely or not at all, and reports a failure.
 pub fn save(handle: &Handle, config: &VolumeConfig, file: &Path) {
     let mut ranges = Vec::new();
     let layers = handle.classes().layers();
@@ -88,7 +89,7 @@ pub fn save(handle: &Handle, config: &VolumeConfig, file: &Path) {
     }
     drop(layers);
     if ranges.is_empty() {
-        // None was there, mostly.
+        // The file is usually absent.
         let _ = std::fs::remove_file(file);
         return;
     }

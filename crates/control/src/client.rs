@@ -1,4 +1,4 @@
-//! The asking side.
+//! The client side of the control socket.
 
 use std::io::{self, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -13,10 +13,10 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// Whether the volume is served: somebody listens on its control socket.
+/// Connects to the control socket if a server listens on it, which means that the volume is served.
 ///
 /// # Errors
-/// The socket is there and may not be used by us.
+/// The socket exists, and this user may not use it.
 pub fn connect(volume: &Path) -> Result<Option<Client>, Failure> {
     let path = socket_path(volume);
     match with_short_path(&path, |p| UnixStream::connect(p)) {
@@ -38,7 +38,7 @@ pub fn connect(volume: &Path) -> Result<Option<Client>, Failure> {
 /// As [`connect`], for commands that need a served volume.
 ///
 /// # Errors
-/// Nobody serves it, with what to do then.
+/// The volume is not served; the message says what to do.
 pub fn served(volume: &Path) -> Result<Client, Failure> {
     connect(volume)?.ok_or_else(|| {
         let v = volume.display();
@@ -60,18 +60,18 @@ pub fn served(volume: &Path) -> Result<Client, Failure> {
 }
 
 impl Client {
-    /// From now on an answer must come within `limit`: for whoever asks many, so that one that hangs does not hold up the rest.
+    /// Sets a time limit for each answer, for callers that ask many volumes, so that one that hangs does not delay the others.
     #[must_use]
     pub fn with_limit(self, limit: std::time::Duration) -> Client {
-        // Without it the answer is waited for, as by others.
+        // If this fails, answers are awaited without a limit.
         let _ = self.stream.get_ref().set_read_timeout(Some(limit));
         self
     }
 
-    /// Ask, and wait for the answer.
+    /// Asks and waits for the answer.
     ///
     /// # Errors
-    /// What the volume answered, or that it went away.
+    /// The error that the volume answered, or that it went away.
     pub fn ask(&mut self, request: &Request) -> Result<Value, Failure> {
         let gone = |e: &io::Error| {
             if e.kind() == io::ErrorKind::WouldBlock {
@@ -100,14 +100,14 @@ impl Client {
         }
     }
 
-    /// Wait until the other side is gone, at most `limit`: only then its devices are free.
+    /// Waits until the server has ended, at most `limit`: only then are its devices free.
     pub fn wait_for_end(mut self, limit: std::time::Duration) {
-        // Without the limit the wait is still bounded by the life of the other process.
+        // If this fails, the wait is still bounded by the life of the server's process.
         let _ = self.stream.get_ref().set_read_timeout(Some(limit));
         let _ = read_line(&mut self.stream);
     }
 
-    /// What comes after the answer.
+    /// The stream of data after the answer.
     pub fn into_stream(self) -> BufReader<UnixStream> {
         self.stream
     }

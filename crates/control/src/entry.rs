@@ -3,49 +3,49 @@
 //! ```text
 //! 0 time ns │ 8 offset │ 16 latency ns │ 24 length │ 28 op │ 29 class │ 30 fua │ 31 zero      little endian, 32 bytes
 //! ```
-//! Binary, because a volume does more requests a second than JSON lines keep up with.
+//! The format is binary because JSON lines cannot keep up with the request rate of a volume.
 
 use isotherm_core::RequestOp;
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 32;
 
-/// What happened.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryOp {
     /// Read.
     Read,
-    /// Write, zeros included.
+    /// Write, including writes of zeros.
     Write,
     /// Flush.
     Flush,
     /// Discard.
     Discard,
-    /// No request: `offset` requests were lost so far because the queue was full.
+    /// Not a request: the number of requests lost so far, because the queue was full, is in `offset`.
     Lost,
 }
 
-/// One request, timed.
+/// One request with its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When it came, nanoseconds since the recording began.
+    /// Time of arrival, in nanoseconds since the recording began.
     pub time_ns: u64,
-    /// From arrival to reply.
+    /// Nanoseconds from arrival to reply.
     pub latency_ns: u64,
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// What.
+    /// The operation.
     pub op: EntryOp,
     /// Kind of data, 0…63.
     pub class: u8,
-    /// Durable before the reply.
+    /// Whether it must be durable before the reply.
     pub fua: bool,
 }
 
 impl EntryOp {
-    /// Of a front end's request.
+    /// The kind of a front end's request.
     pub fn of(op: RequestOp) -> EntryOp {
         match op {
             RequestOp::Read => EntryOp::Read,
@@ -65,7 +65,7 @@ const OPS: [EntryOp; 5] = [
 ];
 
 impl Entry {
-    /// As bytes.
+    /// Encodes the entry.
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut b = [0; ENTRY_BYTES];
         b[..8].copy_from_slice(&self.time_ns.to_le_bytes());
@@ -78,7 +78,7 @@ impl Entry {
         b
     }
 
-    /// From bytes; `None` if they cannot be an entry.
+    /// Decodes an entry; `None` if the bytes are not valid.
     pub fn decode(b: &[u8; ENTRY_BYTES]) -> Option<Entry> {
         let u64_at = |i: usize| {
             b[i..i + 8]

@@ -1,21 +1,21 @@
-//! How a command fails: one line and an exit code.
+//! How a command fails: with one line of text and an exit code.
 
 use std::fmt;
 use std::path::Path;
 
-/// Why a command did not do what it was asked.
+/// The reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Called wrongly: exit code 2.
+    /// Wrong usage: exit code 2.
     Usage(String),
     /// Anything else: exit code 1.
     Failed(String),
-    /// The command did its work and the answer is bad (a damaged volume): exit code 1, and what was to be said is said.
+    /// The command did its work and found a problem (a damaged volume): exit code 1. Its output already describes it.
     Bad,
 }
 
 impl Failure {
-    /// A wrong call.
+    /// Wrong usage.
     pub fn usage(text: impl Into<String>) -> Failure {
         Failure::Usage(text.into())
     }
@@ -33,7 +33,7 @@ impl Failure {
         }
     }
 
-    /// What cannot be done with a file, and the system's reason.
+    /// An operation on a file that failed, with the system's reason.
     pub fn file(path: &Path, what: &str, error: &std::io::Error) -> Failure {
         Failure::Failed(format!(
             "{}: cannot {what}: {}",
@@ -43,7 +43,7 @@ impl Failure {
     }
 }
 
-/// The system's reason without the number that Rust appends.
+/// The system's reason without the error number that Rust appends.
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
@@ -55,7 +55,7 @@ pub fn reason(error: &std::io::Error) -> String {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // One line, whatever a library put into its message.
+            // The message is one line, even if a library's message has several.
             Failure::Usage(text) | Failure::Failed(text) => {
                 for (i, line) in text
                     .lines()

@@ -1,4 +1,4 @@
-//! A served volume in figures: `stats` and `why`. Names are those of `sim --json` where they mean the same.
+//! The figures of a served volume: `stats` and `why`. Names are those of `sim --json` where the meaning is the same.
 
 use isotherm_core::engine::Drain;
 use isotherm_core::policy::REFUSALS;
@@ -9,7 +9,7 @@ use isotherm_live::recorder::Driver;
 use isotherm_live::world::UringWorld;
 use serde_json::{Map, Value, json};
 
-/// What moves are called in `stats`.
+/// The names of moves in `stats`.
 pub const KINDS: [&str; 5] = [
     "promotions",
     "demotions",
@@ -18,7 +18,7 @@ pub const KINDS: [&str; 5] = [
     "writebacks",
 ];
 
-/// Why the volume has failed, or null.
+/// The reason why the volume has failed, or null.
 pub fn failure(handle: &isotherm_live::Handle) -> Value {
     handle.failure().map_or(Value::Null, |f| {
         let since = f.at.duration_since(std::time::UNIX_EPOCH);
@@ -30,7 +30,7 @@ pub fn failure(handle: &isotherm_live::Handle) -> Value {
     })
 }
 
-/// All figures; `elapsed` since serving began.
+/// All figures. `elapsed` is the time since serving began.
 pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed: Nanos) -> Value {
     let c = engine.counters();
     let geo = &engine.space().geo;
@@ -94,7 +94,7 @@ pub fn stats(engine: &Engine, world: &UringWorld, config: &VolumeConfig, elapsed
     all
 }
 
-/// Each member's figures, and the wear of those that are modelled, by path.
+/// The figures of each member, and the wear of modelled members, by path.
 fn members(
     c: &Counters,
     world: &UringWorld,
@@ -120,7 +120,7 @@ fn members(
     (members, wear)
 }
 
-/// What the engine did beside answering requests, and what it takes.
+/// The engine's work besides answering requests, and its memory.
 fn work(engine: &Engine, world: &UringWorld, seconds: f64, energy: Option<f64>) -> Value {
     let c = engine.counters();
     let geo = &engine.space().geo;
@@ -166,20 +166,20 @@ fn work(engine: &Engine, world: &UringWorld, seconds: f64, energy: Option<f64>) 
     })
 }
 
-/// What the members may take in their lives. Read once: data sheets are parsed for it.
+/// The limits of the members' lives. They are read once, because that parses data sheets.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes that may be written to the fastest tier, if known.
     pub written: Option<f64>,
-    /// By member: times that it may be stopped and started, if its sheet says so.
+    /// By member: the number of start-stop cycles that it is specified for, if its sheet states it.
     pub start_stops: Vec<Option<f64>>,
 }
 
-/// Of a disk without a data sheet: the least that sheets of disks promise.
+/// The limit for a disk without a data sheet: the lowest that sheets of disks state.
 pub const START_STOPS: f64 = 50_000.0;
 
 impl Limits {
-    /// As far as description and data sheets say.
+    /// As far as the description and the data sheets state them.
     pub fn of(config: &VolumeConfig) -> Limits {
         let members = 0..config.members.len();
         Limits {
@@ -189,7 +189,8 @@ impl Limits {
     }
 }
 
-/// How a member sleeps: for `status`. `standby_s` is what the description says; `limit`, how often it may be stopped and started.
+/// The standby state of a member, for `status`. `standby_s` is the setting in the description; `limit` is the number of start-stop cycles
+/// that it is specified for.
 pub fn sleep(engine: &Engine, now: Nanos, elapsed: Nanos, member: u8, limit: Option<f64>) -> Value {
     let s = engine.sleep(MemberId(member));
     let days = elapsed.as_secs_f64() / 86_400.0;
@@ -203,7 +204,7 @@ pub fn sleep(engine: &Engine, now: Nanos, elapsed: Nanos, member: u8, limit: Opt
         };
         json!({"age_s": now.since(at).as_secs_f64(), "by": by, "offset": offset, "bytes": bytes})
     });
-    // Of less than an hour no day can be told.
+    // A rate per day needs more than an hour of data.
     let per_day = (days > 1.0 / 24.0).then(|| s.wakes as f64 / days);
     let budget = limit.unwrap_or(START_STOPS);
     json!({
@@ -213,7 +214,7 @@ pub fn sleep(engine: &Engine, now: Nanos, elapsed: Nanos, member: u8, limit: Opt
     })
 }
 
-/// Parameters of the policy and knobs of the engine; a list where one is given several times.
+/// Parameters of the policy and knobs of the engine. A parameter that is given several times is a list.
 pub fn params(engine: &Engine) -> Value {
     let mut all: Map<String, Value> = engine
         .knobs()
@@ -230,7 +231,7 @@ pub fn params(engine: &Engine) -> Value {
     Value::Object(all)
 }
 
-/// Copies that there are, and what is being given up after a change of policy.
+/// The number of copies, and the copies that are still to be given up after a change of policy.
 pub fn copies(engine: &Engine) -> Value {
     let (extents, dirty, dirty_bytes) = engine.copies();
     let (draining, left) = match engine.draining() {
@@ -262,10 +263,10 @@ fn moves(m: &MoveCounters) -> Value {
     json!({"proposed": m.proposed, "done": m.done, "refused": refused, "stale": m.stale, "failed": m.failed})
 }
 
-/// Where the extent at `offset` is, and why.
+/// The place of the extent at `offset`, and the reason.
 ///
 /// # Errors
-/// `offset` lies beyond the volume.
+/// `offset` is beyond the volume.
 pub fn why(
     engine: &mut Driver,
     now: Nanos,

@@ -1,35 +1,35 @@
-//! The front ends of a served volume that are at work: who uses them, and how they end.
+//! The active front ends of a served volume: their users, and how they end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isotherm_live::front_end::FrontEnd;
 use serde_json::{Value, json};
 
-/// Front ends of a volume.
+/// The front ends of a volume.
 pub struct Shown {
-    /// What is wanted; once all have started, `all` says it better.
+    /// The requested front ends. Once all have started, `all` describes them better.
     wanted: Vec<String>,
     all: Vec<Box<dyn FrontEnd>>,
 }
 
-/// The same for whoever serves and whoever is asked.
+/// The front ends, shared by the server and the control socket.
 #[derive(Clone)]
 pub struct Fronts(Arc<Mutex<Shown>>);
 
 impl Fronts {
-    /// None yet, of these.
+    /// No front end has started yet; these are requested.
     pub fn new(wanted: Vec<String>) -> Fronts {
         let all = Vec::new();
         Fronts(Arc::new(Mutex::new(Shown { wanted, all })))
     }
 
-    /// For one look or change.
+    /// Locks the front ends for one query or change.
     pub fn lock(&self) -> MutexGuard<'_, Shown> {
-        // Lists of whole things.
+        // A panic cannot leave the lists half changed, so a poisoned lock is still usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No request comes after this. Who is still there gets errors.
+    /// Ends all front ends. No request comes after this; clients that are still connected get errors.
     pub fn end(&self) {
         let all = std::mem::take(&mut self.lock().all);
         all.into_iter().for_each(FrontEnd::stop);
@@ -46,43 +46,43 @@ impl Drop for Ended {
 }
 
 impl Fronts {
-    /// Ends them when it is dropped.
+    /// Ends the front ends when the returned value is dropped.
     pub fn ended_with(&self) -> Ended {
         Ended(self.clone())
     }
 }
 
 impl Shown {
-    /// One more that has started.
+    /// Adds a front end that has started.
     pub fn add(&mut self, front: Box<dyn FrontEnd>) {
         self.all.push(front);
     }
 
-    /// Those that are connected stay; nobody else gets in.
+    /// Refuses new clients; connected ones stay.
     pub fn refuse_new(&mut self) {
         self.all.iter_mut().for_each(|f| f.refuse_new());
     }
 
-    /// Who still uses the volume, in words; empty when nobody does.
+    /// The present users of the volume, in words; empty if there are none.
     pub fn users(&mut self) -> Vec<String> {
         self.all.iter_mut().filter_map(|f| f.users()).collect()
     }
 
-    /// Those whose users would not hear of it if the server was killed.
+    /// Users that would not be told if the server was killed.
     pub fn outliving(&self) -> Vec<String> {
         let outliving = self.all.iter().filter(|f| f.outlives());
         outliving.flat_map(|f| f.names()).collect()
     }
 
-    /// Takes away what can be without taking it from somebody.
+    /// Removes every front end that no client uses.
     ///
     /// # Errors
-    /// Who has it open; nothing more is taken away then.
+    /// The clients that use a front end; nothing more is removed then.
     pub fn leave(&mut self) -> Result<(), String> {
         self.all.iter_mut().try_for_each(|f| f.leave())
     }
 
-    /// Their names.
+    /// The names of the front ends.
     pub fn names(&self) -> Vec<String> {
         let names: Vec<String> = self.all.iter().flat_map(|f| f.names()).collect();
         if names.len() < self.wanted.len() {
@@ -91,7 +91,7 @@ impl Shown {
         names
     }
 
-    /// What each can, and its counts.
+    /// The capabilities of each front end, and its counters.
     pub fn figures(&self) -> Value {
         let one = |f: &dyn FrontEnd| {
             let can = f.can();

@@ -1,15 +1,14 @@
-//! The control plane of a served volume: what can be asked of it while it serves, and over which socket.
+//! The control plane of a served volume: the questions that it answers while it serves, and the socket for them.
 //!
 //! ```text
-//!  command, web, metrics ─► client ══ p/v.sock ══► server ─► live ─► engine's thread (one visit a question)
+//!  command, web, metrics ─► client ══ p/v.sock ══► server ─► live ─► engine's thread (one call per question)
 //!                                                              ├──► figures, classes: answers
-//!                                                              ├──► settings: what holds after the next start
+//!                                                              ├──► settings: values that hold after the next start
 //!                                                              └──► tap: every request, for `record`
 //! ```
 //!
-//! Each side sends lines of JSON: a [`Request`], then an [`Answer`]. Lines are bounded, connections are few, and nothing that
-//! a peer sends can do more than get an error back. `record` goes on after its answer with [`entry::Entry`]s, `events`
-//! with the bytes of an events file.
+//! Each side sends lines of JSON: a [`Request`], then an [`Answer`]. Lines are bounded and connections are few. The worst that a peer can
+//! cause is an error answer. After its answer, `record` continues with [`entry::Entry`]s, and `events` with the bytes of an events file.
 #![forbid(unsafe_code)]
 
 pub mod atlas;
@@ -27,7 +26,7 @@ pub mod server;
 pub mod settings;
 pub mod tap;
 
-/// Which program serves.
+/// Name and version of the serving program.
 pub const PROGRAM: &str = concat!("isotherm ", env!("CARGO_PKG_VERSION"));
 
 pub use failure::Failure;
@@ -40,123 +39,123 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Longest line either side accepts, bytes.
+/// Longest line in bytes that either side accepts.
 pub const LINE_MAX: u64 = 1 << 20;
 
-/// What can be asked of a served volume.
+/// A request to a served volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "cmd", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// What it is and how it does.
+    /// Its description and state.
     Status,
     /// All figures.
     Stats,
-    /// Where the extent at a byte is, and why.
+    /// The place of the extent at a byte, and the reason.
     Why {
-        /// Byte of the volume.
+        /// Offset in the volume.
         offset: u64,
     },
-    /// `stats` and `status` together, without what takes a walk over the fastest tier: for whoever asks every second.
+    /// `stats` and `status` together, without figures that need a walk over the fastest tier; for callers that ask every second.
     Look,
-    /// What lies where: see `atlas.rs`.
+    /// The placement of extents: see `atlas.rs`.
     Map {
         /// First extent.
         from: u64,
-        /// The one behind the last.
+        /// The extent after the last one.
         to: u64,
-        /// Cells at most.
+        /// Most cells.
         cells: u32,
     },
-    /// Moves that ended lately and those under way.
+    /// Recent moves and moves in progress.
     Moves,
-    /// Change parameters.
+    /// Changes parameters.
     Set {
-        /// Names and values; all or none are set.
+        /// Names and values; either all are set or none.
         values: Vec<(String, f64)>,
-        /// The same for parameters whose values are names; one that is there several times has all of them.
+        /// The same for parameters whose values are names. A parameter that is given several times gets all of the values.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         words: Vec<(String, String)>,
     },
-    /// Let another policy take over.
+    /// Replaces the policy.
     Policy {
         /// `NAME,KEY=VALUE,…`
         policy: String,
     },
-    /// What kind of data the volume holds.
+    /// Asks about or changes the classes of data on the volume.
     Classes {
-        /// What to do.
+        /// The operation.
         what: ClassesAsk,
     },
-    /// Drain, checkpoint, end; answered when done.
+    /// Drains, writes a checkpoint and ends. The answer comes when this is done.
     Stop,
-    /// Send every request from now on.
+    /// Sends every request from now on.
     Record,
-    /// Send an events file from now on. The asker ends it by closing its writing side, and reads on to the end.
+    /// Sends an events file from now on. The client ends it by closing its writing side, and reads to the end.
     Events {
-        /// Bytes after which it ends by itself.
+        /// The recording ends by itself after this many bytes.
         limit: u64,
     },
 }
 
-/// What can be asked of a volume's classes.
+/// An operation on a volume's classes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum ClassesAsk {
     /// All figures.
     Show,
-    /// A source says what ranges are.
+    /// Registers the classes of ranges on behalf of a source.
     Say {
-        /// Which: `ranges`, `database`, `files`.
+        /// The source: `ranges`, `database`, `files`.
         source: String,
-        /// Forget what it said before.
+        /// Whether to forget the ranges that the source registered before.
         anew: bool,
-        /// First byte, bytes, class; whole blocks of 4 KiB count.
+        /// First byte, bytes, class. Only whole blocks of 4 KiB count.
         ranges: Vec<(u64, u64, u8)>,
     },
-    /// Ask a source, or do not: `front-end` and those above, and `layout`.
+    /// Switches a source on or off: `front-end` and the sources above, and `layout`.
     Switch {
-        /// Which.
+        /// The source.
         source: String,
-        /// Ask it.
+        /// Whether it is asked.
         on: bool,
     },
-    /// Promise classes bandwidth, latency or a share.
+    /// Promises bandwidth, latency or a share to classes.
     Promise {
         /// `CLASSES+KEY=VALUE…` and `depth=N`.
         rows: Vec<String>,
-        /// Forget what was promised before.
+        /// Whether to forget earlier promises.
         anew: bool,
     },
-    /// Look at the file systems on the volume anew.
+    /// Reads the file systems on the volume again.
     Again,
-    /// Ranges of one class, in order, classes 0 left out: as many as fit an answer.
+    /// The ranges of one class in order, without class 0: as many as fit into an answer.
     Ranges {
-        /// From this byte on.
+        /// The byte from which to list.
         from: u64,
     },
 }
 
-/// What comes back.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// The result.
     Ok(Value),
-    /// One line: what is wrong.
+    /// One line that says what is wrong.
     Error(String),
 }
 
-/// `p/v` with something behind its name; `v.1` keeps its dot.
+/// `p/v` with a suffix. A name like `v.1` keeps its dot.
 pub fn beside(volume: &Path, suffix: &str) -> PathBuf {
     let mut name = volume.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// One line without its end; `None` at the end of the stream.
+/// Reads one line without its line feed; `None` at the end of the stream.
 ///
 /// # Errors
-/// The line is longer than [`LINE_MAX`], or the stream fails or ends inside it.
+/// The line is longer than [`LINE_MAX`], or the stream fails or ends within it.
 pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     from.take(LINE_MAX).read_until(b'\n', &mut line)?;
@@ -170,10 +169,11 @@ pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Longest path that fits a socket address, with the closing zero.
+/// Longest path that fits into a socket address, including the terminating zero.
 const SUN_PATH_MAX: usize = 107;
 
-/// Call `f` with a name for `path` that fits a socket address: through the directory's descriptor if the path is too long.
+/// Calls `f` with a name for `path` that fits into a socket address. If the path is too long, the name goes through the descriptor of the
+/// directory.
 fn with_short_path<T>(path: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= SUN_PATH_MAX {
         return f(path);

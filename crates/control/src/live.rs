@@ -1,4 +1,4 @@
-//! What the control socket of a served volume reaches.
+//! The state of a served volume that the control socket can reach.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -22,51 +22,51 @@ use crate::settings::{describe, keep_value, with_param, with_words};
 use crate::tap::Tap;
 use crate::{ClassesAsk, Request, atlas, classes, figures};
 
-/// Who waits for the outcome of a stop.
+/// Receives the outcome of a stop.
 pub type Asker = Sender<Result<(), String>>;
 
-/// Why serving ends.
+/// The reason why serving ends.
 pub enum End {
     /// The name of the signal.
     Signal(&'static str),
-    /// Somebody waits for the outcome.
+    /// A client asked for it and waits for the outcome.
     Asked(Asker),
 }
 
-/// What the control socket reaches.
+/// The state that the control socket can reach.
 pub struct Live {
     /// The engine.
     pub handle: Handle,
-    /// Every request passes here.
+    /// Every request passes through it.
     pub tap: Arc<Tap>,
-    /// Its path without an ending.
+    /// The path of the volume without an extension.
     pub volume: PathBuf,
-    /// Its description.
+    /// The path of its description.
     pub file: PathBuf,
-    /// What the description says now.
+    /// The present content of the description.
     pub config: Mutex<VolumeConfig>,
-    /// One change of settings at a time.
+    /// Held while settings change, so that there is one change at a time.
     pub settings: Mutex<()>,
-    /// When serving began.
+    /// The time at which serving began.
     pub begun: Instant,
-    /// At work.
+    /// The active front ends.
     pub fronts: Fronts,
-    /// Only reads are served.
+    /// Whether only reads are served.
     pub read_only: bool,
-    /// Members that are not there.
+    /// Members that are absent.
     pub missing: Vec<u8>,
-    /// What opening found.
+    /// The findings of opening and recovery.
     pub recovery: Value,
-    /// What the members may take in their lives.
+    /// The limits of the members' lives.
     pub limits: figures::Limits,
-    /// Whoever ends serving hears this.
+    /// Notifies the thread that ends serving.
     pub ends: Mutex<Sender<End>>,
-    /// The block device, once there is one.
+    /// The block device, once it exists.
     pub device: Arc<Mutex<Value>>,
 }
 
 impl Live {
-    /// What the description says now.
+    /// The present content of the description.
     pub fn config(&self) -> VolumeConfig {
         self.config
             .lock()
@@ -74,7 +74,7 @@ impl Live {
             .clone()
     }
 
-    /// Which members sleep, in their order.
+    /// For each member in order, whether it is in standby.
     fn asleep(&self) -> Result<Vec<bool>, String> {
         self.on_engine(|e, _| {
             let members = e.space().geo.members.len() as u8;
@@ -82,7 +82,7 @@ impl Live {
         })
     }
 
-    /// For a scrape.
+    /// The figures for a scrape.
     pub fn snapshot(&self) -> Result<Snapshot, String> {
         let latency = self.on_engine(|e, _| {
             let c = e.counters();
@@ -122,7 +122,7 @@ impl Live {
             .ok_or_else(|| "the volume is closing".to_owned())
     }
 
-    /// All figures; what the fastest tier holds by class only with `contents`, since that takes a walk over it.
+    /// All figures. The content of the fastest tier by class is included only with `contents`, because it needs a walk over the tier.
     fn stats(&self, contents: bool) -> Result<Value, String> {
         let (config, elapsed) = (self.config(), self.elapsed());
         let failure = figures::failure(&self.handle);
@@ -200,7 +200,7 @@ impl Live {
         Ok(status)
     }
 
-    /// How each member sleeps.
+    /// Adds the standby state of each member.
     fn add_sleep(&self, status: &mut Value) -> Result<(), String> {
         let elapsed = self.elapsed();
         let stops = self.limits.start_stops.clone();
@@ -229,7 +229,7 @@ impl Live {
         Ok(())
     }
 
-    /// What the fastest tier holds, by the names of classes.
+    /// The content of the fastest tier, by the names of classes.
     fn fast_by_class(&self) -> Result<Value, String> {
         let Some(bytes) = classes::quick_contents(&self.handle)? else {
             return Ok(Value::Null);
@@ -241,7 +241,7 @@ impl Live {
             .into())
     }
 
-    /// Set numbers, all or none.
+    /// Sets numbers, all or none.
     fn set(&self, values: &[(String, f64)]) -> Result<Value, String> {
         let _one = self.setting();
         if values.iter().any(|(k, v)| k == "kept_writes" && *v == 0.0) {
@@ -261,7 +261,7 @@ impl Live {
             for (key, value) in &wanted {
                 outcome = engine.set(now, key, *value).map_err(|e| (key.clone(), e));
                 if outcome.is_err() {
-                    // All or none: put back what was set already. These values were accepted once.
+                    // All or none: values that were already set are restored. They were accepted before.
                     for (k, v) in &before {
                         let _ = engine.set(now, k, *v);
                     }
@@ -276,8 +276,8 @@ impl Live {
         Ok(json!({"params": params}))
     }
 
-    /// Set names, and numbers with them, all or none. A name may change what a policy is (a write mode, a rule), so the policy is
-    /// built anew and takes over as after `policy=`: recordings and the next start know it by its description alone.
+    /// Sets names, and numbers with them, all or none. A name may change the nature of a policy (a write mode, a rule), so the policy is
+    /// built anew and takes over as after `policy=`. Recordings and the next start need no more than its description.
     fn set_words(
         &self,
         values: &[(String, f64)],
@@ -314,7 +314,7 @@ impl Live {
             });
             if outcome.is_err() {
                 for (k, v) in &before {
-                    let _ = engine.set(now, k, *v); // accepted once
+                    let _ = engine.set(now, k, *v); // this value was accepted before
                 }
             }
             outcome.map(|()| {
@@ -330,7 +330,7 @@ impl Live {
         Ok(answer)
     }
 
-    /// Let another policy take over, and keep the choice for the next start.
+    /// Replaces the policy, and keeps the choice for the next start.
     fn set_policy(&self, text: &str) -> Result<Value, String> {
         let _one = self.setting();
         let policy = isotherm_live::config::build_policy(text)?;
@@ -344,13 +344,13 @@ impl Live {
         Ok(json!({"policy": text, "params": params, "copies": copies}))
     }
 
-    /// What classes are promised and how that is kept.
+    /// The promises to classes and whether they are kept.
     fn promised(&self) -> Result<Value, String> {
         let rows = self.on_engine(|e, w| classes::promised(e, w.now()))?;
         Ok(rows.into())
     }
 
-    /// Promise classes something, and keep that for the next start.
+    /// Makes promises to classes, and keeps them for the next start.
     fn promise(&self, rows: &[String], anew: bool) -> Result<Value, String> {
         let _one = self.setting();
         let before = if anew { Vec::new() } else { self.config().qos };
@@ -393,7 +393,7 @@ impl Live {
         }
     }
 
-    /// Write changed parameters into the description, so that they hold after the next start.
+    /// Writes changed parameters to the description, so that they hold after the next start.
     fn keep(&self, values: &[(String, f64)]) -> Result<(), String> {
         self.keep_config(|config| {
             for (key, value) in values {

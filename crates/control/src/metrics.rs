@@ -1,7 +1,7 @@
-//! Figures of a served volume for Prometheus (OpenMetrics text), made anew for every scrape.
+//! The figures of a served volume for Prometheus (OpenMetrics text), computed for each scrape.
 //!
-//! All of it comes from the answer of `stats` and the latency histograms: one visit to the engine's thread, nothing counted
-//! twice, no device asked. Labels are bounded: `tier` by 8, `member` by 64, `class` by 64, the others by the lists here.
+//! All figures come from the answer of `stats` and from the latency histograms: one call on the engine's thread, no counter is kept twice,
+//! and no device is asked. Labels are bounded: `tier` by 8, `member` by 64, `class` by 64, the others by the lists here.
 
 mod gauges;
 
@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 
 use gauges::{Figure, SIZES, STATE, WEAR_BUDGET};
 
-/// Upper edges of the buckets of latency, seconds. The engine's own are 1/16 wide, so a request within 6 % of an edge may be
-/// counted on its other side.
+/// Upper edges of the latency buckets in seconds. The engine's own buckets are 1/16 wide, so a request within 6 % of an edge may be counted
+/// on its other side.
 const EDGES: [f64; 18] = [
     10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1,
     0.25, 0.5, 1.0, 5.0, 30.0,
@@ -30,12 +30,12 @@ pub struct Latency {
     op: &'static str,
     sum_s: f64,
     count: u64,
-    /// By [`EDGES`], each without those before; then what is beyond the last.
+    /// Counts by [`EDGES`], not cumulative; the last one is for latencies beyond the last edge.
     buckets: Vec<(f64, u64)>,
 }
 
 impl Latency {
-    /// Of the engine's histogram.
+    /// Taken from the engine's histogram.
     pub fn of(op: &'static str, h: &Histogram) -> Latency {
         let mut before = 0;
         let mut buckets: Vec<(f64, u64)> = EDGES
@@ -57,25 +57,25 @@ impl Latency {
     }
 }
 
-/// What there is to tell at one moment.
+/// The figures at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The answer of `stats`.
     pub stats: Value,
-    /// Members are missing.
+    /// Whether members are absent.
     pub degraded: bool,
-    /// Only reads are served.
+    /// Whether only reads are served.
     pub read_only: bool,
-    /// Whether each member sleeps.
+    /// For each member, whether it is in standby.
     pub asleep: Vec<bool>,
-    /// By kind of request.
+    /// Latencies by kind of request.
     pub latency: Vec<Latency>,
 }
 
 /// A snapshot as OpenMetrics text.
 ///
 /// # Errors
-/// None that anybody knows of: memory does not run out in an orderly way.
+/// No known case: allocation failures abort the program.
 pub fn text(snapshot: Snapshot) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("isotherm");
     registry.register_collector(Box::new(snapshot));
@@ -86,7 +86,7 @@ pub fn text(snapshot: Snapshot) -> Result<String, fmt::Error> {
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Writes families, each with its samples together, as the format wants it.
+/// Writes metric families with all samples of a family together, as the format requires.
 struct Writer<'a>(DescriptorEncoder<'a>);
 
 impl Writer<'_> {
@@ -137,7 +137,7 @@ impl Writer<'_> {
     }
 }
 
-/// The library writes values of labels as they are.
+/// Escapes the values of labels, because the library writes them unchanged.
 fn escaped(labels: &Labels) -> Vec<(&'static str, String)> {
     let clean = |v: &str| {
         v.replace('\\', "\\\\")
@@ -151,7 +151,7 @@ fn label(key: &'static str, value: &(impl ToString + ?Sized)) -> (&'static str, 
     (key, value.to_string())
 }
 
-/// A number of `stats`; what is null there has no sample.
+/// A number of `stats`. A figure that is null has no sample.
 fn number(v: &Value) -> f64 {
     v.as_f64().unwrap_or(f64::NAN)
 }
@@ -186,7 +186,7 @@ impl Snapshot {
         )]
     }
 
-    /// Gauges without labels: name, help, and where the figure stands in `stats`.
+    /// Gauges without labels: name, help text, and the key of the figure in `stats`.
     fn gauges(&self, w: &mut Writer<'_>, all: &[Figure]) -> fmt::Result {
         all.iter()
             .try_for_each(|(name, help, key)| w.gauge(name, help, self.one(key)))
@@ -422,7 +422,7 @@ impl Snapshot {
         self.promises(w)
     }
 
-    /// What classes are promised and how that is kept.
+    /// The promises to classes and whether they are kept.
     fn promises(&self, w: &mut Writer<'_>) -> fmt::Result {
         let rows = self.stats["qos"].as_array().into_iter().flatten();
         let rows: Vec<&Value> = rows.collect();

@@ -1,4 +1,4 @@
-//! What a scrape gets.
+//! Tests of the text of a scrape.
 
 use super::*;
 use serde_json::json;

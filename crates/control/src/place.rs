@@ -1,11 +1,10 @@
-//! Where volumes are when they are called by a bare name, and where their sockets go.
+//! The places of volumes that are named without a directory, and of their sockets.
 //!
 //! ```text
 //! v ─► ./v.toml or ./v.sock ─► $XDG_CONFIG_HOME/isotherm/v.toml (not for root) ─► /etc/isotherm/v.toml
 //!           │ socket ./v.sock        │ socket $XDG_RUNTIME_DIR/isotherm/v.sock         │ root's: /run/isotherm/v.sock
 //! ```
-//! A name with a slash is a path and nothing else. `ISOTHERM_CONFIG_DIR` and `ISOTHERM_RUNTIME_DIR` take the place of the
-//! system's directories.
+//! A name with a slash is always a path. `ISOTHERM_CONFIG_DIR` and `ISOTHERM_RUNTIME_DIR` replace the system's directories.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -33,7 +32,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Where descriptions are looked for, best first.
+/// The directories of descriptions, in order of preference.
 pub fn config_dirs() -> Vec<PathBuf> {
     if let Some(dir) = variable("ISOTHERM_CONFIG_DIR") {
         return vec![dir];
@@ -48,7 +47,7 @@ pub fn config_dirs() -> Vec<PathBuf> {
     dirs
 }
 
-/// Where sockets of volumes from those directories go; none for a user without a directory of that kind.
+/// The directory for the sockets of volumes from those directories; `None` for a user who has no such directory.
 pub fn runtime_dir() -> Option<PathBuf> {
     if let Some(dir) = variable("ISOTHERM_RUNTIME_DIR") {
         return Some(dir);
@@ -59,7 +58,7 @@ pub fn runtime_dir() -> Option<PathBuf> {
     variable("XDG_RUNTIME_DIR").map(|d| d.join("isotherm"))
 }
 
-/// All directories with sockets that this user may ask.
+/// All directories with sockets that this user may use.
 pub fn runtime_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = runtime_dir().into_iter().collect();
     if variable("ISOTHERM_RUNTIME_DIR").is_none() && !is_root() {
@@ -68,17 +67,18 @@ pub fn runtime_dirs() -> Vec<PathBuf> {
     dirs
 }
 
-/// Where links to devices go.
+/// The directory for links to devices.
 pub fn device_dir() -> PathBuf {
     variable("ISOTHERM_DEVICE_DIR").unwrap_or_else(|| SYSTEM_DEVICES.into())
 }
 
-/// The path of the volume that a command line calls `name`: a path as it stands, a bare name where it is described.
+/// The path of the volume that a command line calls `name`. A path is used unchanged; a bare name is searched for.
 pub fn find(name: &Path) -> PathBuf {
     resolve(name, &config_dirs())
 }
 
-/// The path of the volume that is called `name`: as it stands if it has a slash, or if it is here or nowhere.
+/// The path of the volume that is called `name`. It is used unchanged if it has a slash, or if the volume is in the working directory or
+/// nowhere.
 fn resolve(name: &Path, dirs: &[PathBuf]) -> PathBuf {
     let bare = name.components().count() == 1 && name.file_name() == Some(name.as_os_str());
     if !bare || description(name).exists() || beside(name, ".sock").exists() {
@@ -91,7 +91,7 @@ fn resolve(name: &Path, dirs: &[PathBuf]) -> PathBuf {
         .unwrap_or_else(|| name.to_owned())
 }
 
-/// Does the description of `volume` lie in one of the machine's (or the user's) directories?
+/// Whether the description of `volume` is in one of the machine's (or the user's) directories.
 pub fn is_registered(volume: &Path) -> bool {
     let Some(dir) = std::path::absolute(volume)
         .ok()
@@ -104,7 +104,7 @@ pub fn is_registered(volume: &Path) -> bool {
         .any(|d| std::path::absolute(d).is_ok_and(|d| d == dir))
 }
 
-/// The control socket of volume `p/v`: `p/v.sock`, or in the runtime directory for a volume of the machine.
+/// The control socket of volume `p/v`: `p/v.sock`, or a socket in the runtime directory for a volume of the machine.
 pub fn socket_path(volume: &Path) -> PathBuf {
     let name = volume.file_name().filter(|_| is_registered(volume));
     let Some(name) = name else {
@@ -117,10 +117,10 @@ pub fn socket_path(volume: &Path) -> PathBuf {
     taken.or(own).unwrap_or_else(|| beside(volume, ".sock"))
 }
 
-/// The socket at which a server of `volume` listens; makes the directory.
+/// The socket at which a server of `volume` listens. Its directory is created.
 ///
 /// # Errors
-/// The directory cannot be made.
+/// The directory cannot be created.
 pub fn socket_to_listen(volume: &Path) -> io::Result<PathBuf> {
     let (Some(name), Some(dir)) = (
         volume.file_name().filter(|_| is_registered(volume)),
@@ -132,10 +132,10 @@ pub fn socket_to_listen(volume: &Path) -> io::Result<PathBuf> {
     Ok(beside(&dir.join(name), ".sock"))
 }
 
-/// A directory that others may look into and not write, if it is not there.
+/// Creates a directory, if it does not exist, that other users may read and not write.
 ///
 /// # Errors
-/// It cannot be made.
+/// It cannot be created.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -143,17 +143,18 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
-/// A note in the runtime directory of who serves what, so that `list` finds volumes from anywhere. Goes with the value.
+/// A file in the runtime directory that records which process serves which volume, so that `list` finds volumes from anywhere. Dropping the
+/// value removes the file.
 pub struct Registered(Option<PathBuf>);
 
 impl Registered {
-    /// Writes it down. Whoever has no runtime directory, or may not write there, is not listed, and serves all the same.
+    /// Writes the record. A user who has no runtime directory, or may not write there, is not listed but serves all the same.
     pub fn new(volume: &Path) -> Registered {
         let note = || {
             let dir = runtime_dir()?.join("served");
             make_dir(&dir).ok()?;
             let note = dir.join(std::process::id().to_string());
-            // Left behind by a process of the same number.
+            // A record left behind by an earlier process with the same process id.
             let _ = fs::remove_file(&note);
             let target = std::path::absolute(volume).ok()?;
             std::os::unix::fs::symlink(target, &note).ok()?;
@@ -166,13 +167,13 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if let Some(note) = &self.0 {
-            // Left behind, it is passed over: nobody listens there.
+            // If this fails, the record is ignored, because no server listens there.
             let _ = fs::remove_file(note);
         }
     }
 }
 
-/// Volumes that processes of this machine say they serve.
+/// Volumes that processes of this machine have recorded as served.
 pub fn served_volumes() -> Vec<PathBuf> {
     let notes = runtime_dirs()
         .into_iter()
@@ -183,7 +184,7 @@ pub fn served_volumes() -> Vec<PathBuf> {
         .filter_map(|n| {
             let alive = Path::new("/proc").join(n.file_name()).exists();
             if !alive {
-                // Its process was killed. If it may not be removed the next server replaces it.
+                // Its process was killed. If the record cannot be removed, the next server replaces it.
                 let _ = fs::remove_file(n.path());
             }
             alive.then(|| fs::read_link(n.path()).ok())?

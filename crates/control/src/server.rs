@@ -1,4 +1,4 @@
-//! The answering side: a thread that accepts, one for each connection.
+//! The server side of the control socket: one thread accepts, and each connection has a thread.
 
 use std::fs;
 use std::io::{self, BufReader, Read, Write};
@@ -17,41 +17,41 @@ use serde_json::{Value, json};
 use crate::entry::Entry;
 use crate::{Answer, Failure, Request, read_line, with_short_path};
 
-/// Connections at once.
+/// Most connections at a time.
 const CONNECTIONS_MAX: usize = 32;
-/// A peer that does not read for so long is dropped.
+/// A peer that does not read for this time is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Answers on their way get so long when the server ends.
+/// When the server ends, it waits this long for answers in progress.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// What answers.
+/// Answers the requests of the control socket.
 pub trait Service: Send + Sync {
-    /// Answer one request; may block.
+    /// Answers one request; may block.
     ///
     /// # Errors
-    /// One line for the asker.
+    /// One line for the client.
     fn answer(&self, request: &Request) -> Result<Value, String>;
 
-    /// Begin to record; what happens comes out of the receiver, which ends with the recording.
+    /// Begins to record. Requests come out of the receiver, which ends with the recording.
     ///
     /// # Errors
-    /// One line for the asker.
+    /// One line for the client.
     fn record(&self) -> Result<Receiver<Entry>, String>;
 
-    /// Begin to record events.
+    /// Begins to record events.
     ///
     /// # Errors
-    /// One line for the asker.
+    /// One line for the client.
     fn events(&self) -> Result<Recording, String>;
 
-    /// End that recording.
+    /// Ends the recording of events.
     fn end_events(&self);
 }
 
 struct Shared {
     service: Arc<dyn Service>,
     stopping: AtomicBool,
-    /// Connections, and how many of them have an answer on its way.
+    /// The number of connections, and the number of answers in progress.
     counts: Mutex<(usize, usize)>,
     changed: Condvar,
 }
@@ -71,10 +71,10 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listen at `path`, mode 0600 from the first moment. A socket that nobody listens on is replaced.
+    /// Listens at `path`, with mode 0600 from the first moment. A socket without a listener is replaced.
     ///
     /// # Errors
-    /// Somebody listens there, the place is taken by something else, or the directory cannot be written.
+    /// Another process listens there, the path exists and is not a socket, or the directory cannot be written.
     pub fn start(path: &Path, service: Arc<dyn Service>) -> Result<Control, Failure> {
         let failed = |e: &io::Error| Failure::file(path, "listen on the control socket", e);
         match fs::symlink_metadata(path) {
@@ -118,7 +118,8 @@ impl Control {
     }
 }
 
-/// Bound in a directory that only we may enter, then moved to its place: at no moment can others connect.
+/// The socket is bound in a directory that only this user may enter and then moved to its place, so there is no moment at which other users
+/// can connect.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let dir = path
         .parent()
@@ -137,15 +138,15 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
 impl Drop for Control {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts; if that fails it has ended already.
+        // This wakes the accepting thread. If it fails, the thread has already ended.
         let woken = with_short_path(&self.path, |p| UnixStream::connect(p));
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.inode);
         if ours {
-            // Left behind, it would only be replaced by the next server.
+            // If this fails, the next server replaces the socket.
             let _ = fs::remove_file(&self.path);
         }
         if let (Ok(_), Some(thread)) = (woken, self.accepting.take()) {
-            // A panic there was reported already.
+            // A panic in the thread was already reported.
             let _ = thread.join();
         }
         let counts = self.shared.counts();
@@ -159,7 +160,7 @@ impl Drop for Control {
 fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     while !shared.stopping.load(Ordering::SeqCst) {
         let Ok((stream, _)) = listener.accept() else {
-            // Out of descriptors: they come back; do not spin meanwhile.
+            // The process has no free descriptors. Some will be closed; the pause avoids a busy loop.
             thread::sleep(Duration::from_millis(50));
             continue;
         };
@@ -175,7 +176,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         let started = thread::Builder::new()
             .name("control-peer".into())
             .spawn(move || {
-                // A peer that goes away or breaks the protocol ends its own connection and nothing else.
+                // A peer that disconnects or breaks the protocol ends its own connection only.
                 let _ = converse(stream, &for_thread);
                 for_thread.counts().0 -= 1;
             });
@@ -227,7 +228,7 @@ fn converse(stream: UnixStream, shared: &Shared) -> io::Result<()> {
             return record(lines.get_mut(), shared);
         }
         if let Request::Events { limit } = request {
-            // The end of a recording is an answer on its way: the server must not end before it.
+            // The end of a recording counts as an answer in progress, so the server does not end before it.
             shared.counts().1 += 1;
             let done = events(lines.get_mut(), shared, limit);
             shared.counts().1 -= 1;
@@ -256,7 +257,7 @@ fn record(stream: &mut UnixStream, shared: &Shared) -> io::Result<()> {
         &Answer::Ok(json!({"stream": "entries", "entry_bytes": super::entry::ENTRY_BYTES})),
     )?;
     let mut batch = Vec::new();
-    // Dropping the receiver, on any way out, ends the recording.
+    // Every way out drops the receiver, which ends the recording.
     while let Ok(first) = entries.recv() {
         batch.clear();
         batch.extend_from_slice(&first.encode());
@@ -281,16 +282,16 @@ fn events(stream: &mut UnixStream, shared: &Shared, limit: u64) -> io::Result<()
     let watching = thread::Builder::new()
         .name("control-peer".into())
         .spawn(move || {
-            // Nothing more is to come from the asker but its end; an error is one too.
+            // The client sends nothing more before its end. An error counts as the end, too.
             let _ = asker.read(&mut [0]);
-            // Over by itself: the one under way now, if any, is another's.
+            // If the recording ended by itself, a recording that is in progress now belongs to another client.
             if !is_over.load(Ordering::SeqCst) {
                 service.end_events();
             }
         })?;
     let written = recording.write_to(io::BufWriter::with_capacity(1 << 18, &mut *stream), limit);
     over.store(true, Ordering::SeqCst);
-    // Wakes the watching thread; fails if the asker has gone, which wakes it as well.
+    // This wakes the watching thread. If it fails, the client has gone, which wakes it as well.
     let _ = stream.shutdown(std::net::Shutdown::Both);
     let _ = watching.join();
     written.map(|_| ())
@@ -342,7 +343,7 @@ mod tests {
         assert!(next().starts_with(r#"{"error":"not a request"#));
         assert!(next().starts_with(r#"{"error":"not a request"#));
         assert_eq!(next(), r#"{"ok":42}"#);
-        // Cut off inside a line: only that connection ends.
+        // A connection that is cut within a line ends without affecting others.
         UnixStream::connect(&path)
             .expect("connects")
             .write_all(b"{\"cmd\"")
@@ -369,7 +370,7 @@ mod tests {
         );
         assert_eq!(fs::read(&path).expect("still there"), b"precious");
         fs::remove_file(&path).expect("removed");
-        drop(UnixListener::bind(&path).expect("binds")); // its file stays, as after kill -9
+        drop(UnixListener::bind(&path).expect("binds")); // the file of the socket stays, as after kill -9
         let control = Control::start(&path, Arc::new(Echo)).expect("replaces it");
         drop(control);
     }

@@ -1,11 +1,12 @@
-//! A volume's description: what it says, and what `isotherm set` leaves in it, so that it holds after the next start.
+//! A volume's description: its content for display, and the changes that `isotherm set` writes to it, so that they hold after the next
+//! start.
 
 use std::path::Path;
 
 use isotherm_live::VolumeConfig;
 use serde_json::{Value, json};
 
-/// An engine's knob, or a parameter of the policy that is a number.
+/// Stores a knob of the engine, or a numeric parameter of the policy.
 pub fn keep_value(config: &mut VolumeConfig, key: &str, value: f64) {
     if !config.io.keep_knob(key, value) {
         config.policy = with_param(&config.policy, key, value);
@@ -22,7 +23,7 @@ pub fn with_param(policy: &str, key: &str, value: f64) -> String {
     parts.join(",")
 }
 
-/// The same with parameters whose values are names: all that there are of a name are replaced.
+/// The same for parameters whose values are names. All values of a name are replaced.
 pub fn with_words(policy: &str, words: &[(String, String)]) -> String {
     let is_named = |k: &str| words.iter().any(|w| w.0 == k.trim());
     let kept = policy
@@ -33,7 +34,7 @@ pub fn with_words(policy: &str, words: &[(String, String)]) -> String {
     parts.join(",")
 }
 
-/// What the description says; `state` and what follows from it are the caller's.
+/// The content of the description. The caller adds `state` and the fields that depend on it.
 pub fn describe(volume: &Path, config: &VolumeConfig) -> Value {
     let member = |m: &isotherm_live::MemberConfig| {
         json!({

@@ -1,4 +1,4 @@
-//! Listening to a volume's requests without holding them up.
+//! Records a volume's requests without delaying them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -11,10 +11,10 @@ use isotherm_live::port::{Buffer, Completion, Port, Share};
 
 use crate::entry::{Entry, EntryOp};
 
-/// Requests that may wait for the recorder: some 2 MB. When it falls further behind, requests are lost and counted.
+/// Most requests that may wait for the recorder: about 2 MB. If it falls further behind, requests are lost and counted.
 const QUEUE: usize = 65_536;
 
-/// A port that can be listened to. Costs one load per request while nobody listens.
+/// A port whose requests can be recorded. It costs one load per request while there is no recording.
 pub struct Tap {
     inner: Arc<dyn Port>,
     classes: Arc<ClassMap>,
@@ -46,7 +46,7 @@ impl Listening {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
             Err(TrySendError::Disconnected(_)) => {
-                // The recorder left. A later one has another queue, so this clears at most once too often.
+                // The recorder has left. A later recorder has its own queue, so at worst this clears the flag once too often.
                 self.on.store(false, Ordering::Relaxed);
             }
         }
@@ -54,7 +54,7 @@ impl Listening {
 }
 
 impl Tap {
-    /// Around a port. What requests carry that do not say so is asked of `classes`.
+    /// Wraps a port. If a request carries no class, `classes` is asked.
     pub fn new(inner: Arc<dyn Port>, classes: Arc<ClassMap>) -> Tap {
         Tap {
             inner,
@@ -63,13 +63,13 @@ impl Tap {
         }
     }
 
-    /// Begin to listen. Ends when the receiver is dropped.
+    /// Begins a recording, which ends when the receiver is dropped.
     ///
     /// # Errors
-    /// Somebody listens already.
+    /// There is already a recording.
     pub fn listen(&self) -> Result<Receiver<Entry>, String> {
         let mut session = self.listening.session();
-        // A recorder that left is found out by sending to it.
+        // A recorder that has left is detected by sending to it.
         if let Some(s) = session.as_ref() {
             let lost = self.listening.lost.load(Ordering::Relaxed);
             let probe = Entry {
@@ -97,7 +97,7 @@ impl Tap {
         Ok(receiver)
     }
 
-    /// End the recording, if any: its receiver ends behind what was sent.
+    /// Ends the recording, if there is one: its receiver ends after the entries that were sent.
     pub fn end(&self) {
         self.listening.on.store(false, Ordering::Relaxed);
         let session = self.listening.session().take();
@@ -112,7 +112,7 @@ impl Tap {
                 class: 0,
                 fua: false,
             };
-            // Full means that even this one is lost; the recorder then sees fewer losses than there were.
+            // If the queue is full, this entry is lost, too. The recorder then sees fewer losses than there were.
             let _ = s.queue.try_send(last);
         }
     }
@@ -179,7 +179,7 @@ impl Port for Tap {
                 class: known,
                 fua,
             };
-            // Reply first: the recording must not add to what it measures.
+            // The reply goes first, so that the recording does not add to the latency that it measures.
             done.call(result, buf);
             listening.send(&session, entry);
         });

@@ -1,5 +1,5 @@
-//! Simulated cells of an experiment: devices, policy and extent size under a workload, each run once however many experiments
-//! ask for it. (GreenDM measures the machine around its drives too, and has its own cells in `greendm/measure.rs`.)
+//! Simulated cells of an experiment: devices, policy and extent size under a workload. Each cell is run once, however many experiments ask
+//! for it. (GreenDM also measures the machine around its drives, and has its own cells in `greendm/measure.rs`.)
 
 use std::sync::{Arc, PoisonError};
 
@@ -11,19 +11,19 @@ use isotherm_lab::LabError;
 use isotherm_lab::sim::{Begin, Device, Model, Observe, Report, Run, Setup, Tier, TimeMode};
 use isotherm_lab::size::Size;
 
-/// A tier of one device.
+/// A tier that consists of one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Store {
     /// The device, as a preset.
     pub preset: &'static str,
-    /// Where on the device it is.
+    /// The part of the device that the tier uses.
     pub span: Span,
-    /// How much of the volume it holds. The slowest tier holds everything, whatever this says.
+    /// The tier's share of the volume. The slowest tier can always hold the whole volume, and ignores this field.
     pub size: Size,
 }
 
 impl Store {
-    /// The begin of `preset`, `size` of it.
+    /// The beginning of `preset`, with that size.
     pub fn new(preset: &'static str, size: Size) -> Store {
         Store {
             preset,
@@ -32,43 +32,43 @@ impl Store {
         }
     }
 
-    /// The same, spread over the whole device: a workload that is scaled down keeps seeks as long as they were.
+    /// The same tier spread over the whole device, so that seeks of a scaled-down workload are as long as in the original.
     #[must_use]
     pub fn spread(mut self) -> Store {
         self.span = Span::Full;
         self
     }
 
-    /// The begin of `preset`, which holds everything.
+    /// The beginning of `preset`, which holds the whole volume.
     pub fn all(preset: &'static str) -> Store {
         Store::new(preset, Size::Share(1_000_000))
     }
 }
 
-/// What is measured under a workload.
+/// The configuration that is measured under a workload.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Fastest first.
+    /// The tiers, fastest first.
     pub tiers: Vec<Store>,
     /// Name and parameters, as on the command line.
     pub policy: String,
     /// Extent size in bytes.
     pub extent: u32,
-    /// Requests before anything counts.
+    /// Number of requests before measuring begins.
     pub warm_up: u64,
-    /// FLUSH costs what it costs; `false`: nothing, for prototypes that keep no durable map (`greendm/unflushed.rs`).
+    /// Whether FLUSH takes its time. `false`: FLUSH is free, for prototypes that keep no durable map (`greendm/unflushed.rs`).
     pub flushes: bool,
-    /// What the report keeps beside the totals.
+    /// The optional parts of the report.
     pub observe: Observe,
 }
 
 impl Cell {
-    /// One device alone, extents of 4 KiB.
+    /// One device alone, with extents of 4 KiB.
     pub fn alone(preset: &'static str) -> Cell {
         Cell::hybrid("mylinear", vec![Store::all(preset)])
     }
 
-    /// Several tiers under a policy, extents of 4 KiB.
+    /// Several tiers under a policy, with extents of 4 KiB.
     pub fn hybrid(policy: &str, tiers: Vec<Store>) -> Cell {
         Cell {
             tiers,
@@ -80,7 +80,7 @@ impl Cell {
         }
     }
 
-    /// For people.
+    /// The name that progress messages show.
     pub fn label(&self) -> String {
         match &self.tiers[..] {
             [alone] => alone.preset.to_owned(),
@@ -94,7 +94,7 @@ impl Cell {
                 model: Model::Sheet(Box::new(sheet(s.preset)?)),
                 options: Options {
                     span: s.span,
-                    // The papers use a few GB of drives that are otherwise empty: hardly any collection.
+                    // The papers use a few GB of drives that are otherwise empty, so there is hardly any garbage collection.
                     flash: FlashState::Ideal,
                     ..Options::default()
                 },
@@ -120,10 +120,10 @@ impl Cell {
     }
 }
 
-/// Run `cells` under `work` in closed loop, on all cores. What was run before for this [`Ctx`] is not run again.
+/// Runs `cells` under `work` in a closed loop, on all cores. A cell that was run before for this [`Ctx`] is not run again.
 ///
 /// # Errors
-/// A simulation fails, or a cell's policy or preset is wrong.
+/// A simulation fails, or the policy or preset of a cell is wrong.
 pub fn simulate(ctx: &Ctx<'_>, work: &Work, cells: &[Cell]) -> Result<Vec<Arc<Report>>, LabError> {
     grid::parallel(ctx.threads, cells, |cell| {
         let key = format!("{} {} {} {cell:?}", work.name, work.bytes, work.depth);
@@ -148,7 +148,7 @@ pub fn simulate(ctx: &Ctx<'_>, work: &Work, cells: &[Cell]) -> Result<Vec<Arc<Re
             let sheet = device.sheet_for(bytes);
             match sheet.map(|s| s.model(&options)) {
                 Ok(Ok(model)) => Box::new(Unflushed::new(model)),
-                // The run has asked for the sheet before, and presets of the tree can be modelled.
+                // The run has already used this sheet, and every preset in the tree has a model.
                 _ => unreachable!("a preset of the tree cannot be modelled"),
             }
         };

@@ -1,11 +1,11 @@
-//! Independent pieces of work on all cores.
+//! Runs independent pieces of work on all cores.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use isotherm_lab::LabError;
 
-/// `f` of each item, `threads` at a time, results in the items' order. The first error ends the rest early.
+/// Applies `f` to each item, `threads` at a time, and returns the results in the order of the items. The first error stops the rest.
 pub(super) fn parallel<T: Sync, R: Send>(
     threads: usize,
     items: &[T],

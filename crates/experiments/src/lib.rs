@@ -1,26 +1,26 @@
-//! The published figures and tables, run again: our figure beside the paper's, and what becomes of each stated direction.
+//! Reproduces the published figures and tables: our figure beside the paper's, and a verdict on each stated direction.
 //!
 //! ```text
 //!  data/PAPER.toml ─► paper: titles, claims, printed values ─┐
 //!  greendm/*.rs    ─► run: models, generators, sim ──────────┴─► Outcome: tables, claims, substitutes
 //! ```
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
 //! | `paper.rs` | what the papers print, read from `data/` |
 //! | `outcome.rs` | tables and claims |
-//! | `verdict.rs` | how claims are judged over cells and seeds |
-//! | `grid.rs` | independent work on all cores |
+//! | `verdict.rs` | judges claims over cells and seeds |
+//! | `grid.rs` | runs independent work on all cores |
 //! | `work.rs` | workloads in memory |
-//! | `cell.rs` | simulated cells, each run once |
+//! | `cell.rs` | simulated cells, each of which runs once |
 //! | `greendm/` | GreenDM's experiments |
-//! | `dss/` | those of DSS |
-//! | `hro/` | those of HRO |
+//! | `dss/` | DSS' experiments |
+//! | `hro/` | HRO's experiments |
 //! | `oodt/` | OODT's experiments |
 //! | `loris/` | Loris' experiments |
 //!
-//! To add an experiment: its claims and printed values in `data/PAPER.toml`, a function that fills an [`Outcome`], a row in
-//! [`EXPERIMENTS`]. Never made false: what is printed as ours was computed in this run, and every claim of an experiment that
-//! ran has a verdict.
+//! To add an experiment: add its claims and printed values to `data/PAPER.toml`, a function that fills an [`Outcome`], and a row to
+//! [`EXPERIMENTS`]. Invariants: every figure that is printed as ours was computed in this run, and every claim of an experiment that ran
+//! has a verdict.
 
 mod cell;
 mod dss;
@@ -51,28 +51,28 @@ use isotherm_lab::LabError;
 use isotherm_lab::sim::Report;
 use work::Work;
 
-/// What experiments are told.
+/// The settings of a run of experiments.
 pub struct Ctx<'a> {
-    /// Sizes and counts of simulated workloads times this, instead of each experiment's usual scale; 1 is the paper's.
+    /// The factor for sizes and counts of simulated workloads, in place of each experiment's default scale; 1 is the paper's.
     pub scale: Option<f64>,
-    /// Of everything random.
+    /// The seed of everything random.
     pub seed: u64,
-    /// Where traces outside the tree are, if anywhere.
+    /// The folder with traces that are not in the tree, if there is one.
     pub traces: Option<PathBuf>,
-    /// Runs at the same time.
+    /// The number of runs at the same time.
     pub threads: usize,
-    /// Told what is being done, for people who wait.
+    /// Called with a description of the current step, to show progress.
     pub progress: &'a (dyn Fn(&str) + Sync),
-    /// Simulated cells by what they are: experiments share them.
+    /// Results of simulated cells by their description, because experiments share cells.
     memo: Mutex<HashMap<String, Arc<Measured>>>,
-    /// The same of the experiments that measure drives alone.
+    /// The same for experiments that measure drives alone.
     reports: Mutex<HashMap<String, Arc<Report>>>,
-    /// Workloads and other things that several experiments take.
+    /// Workloads and other values that several experiments use.
     made: Mutex<HashMap<String, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl<'a> Ctx<'a> {
-    /// All cores, the usual scales, seed 1.
+    /// All cores, the default scales, seed 1.
     pub fn new(progress: &'a (dyn Fn(&str) + Sync)) -> Ctx<'a> {
         Ctx {
             scale: None,
@@ -86,7 +86,7 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// What `make` gives, made once for all experiments that ask for `name`.
+    /// The result of `make`, which runs once for all experiments that ask for `name`.
     fn once<T: Any + Send + Sync>(
         &self,
         name: &str,
@@ -102,7 +102,7 @@ impl<'a> Ctx<'a> {
         Ok(t)
     }
 
-    /// The scale to run at.
+    /// The scale of this run.
     fn scale_or(&self, usual: f64) -> f64 {
         self.scale.unwrap_or(usual)
     }
@@ -111,9 +111,9 @@ impl<'a> Ctx<'a> {
 /// An experiment of this build.
 #[derive(Clone, Copy)]
 pub struct Experiment {
-    /// As in the papers' data files.
+    /// The id that the papers' data files use.
     pub id: &'static str,
-    /// Scale of the simulated workloads when none is asked for; `None`: nothing is scaled, or each workload has its own.
+    /// Scale of the simulated workloads if none is given. `None`: nothing is scaled, or each workload has its own scale.
     pub scale: Option<f64>,
     run: fn(&Ctx<'_>, &mut Outcome) -> Result<(), LabError>,
 }
@@ -188,10 +188,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
 ];
 
 impl Experiment {
-    /// The experiment called `id`: a figure's letters may be left out or added, and a figure may stand for its group.
+    /// The experiment called `id`. The letters of a figure may be omitted or added, and a figure of a group selects the group.
     ///
     /// # Errors
-    /// There is none; names the nearest, or says that the build has it not.
+    /// There is none. The message names the nearest one, or says that this build lacks it.
     pub fn find(id: &str) -> Result<&'static Experiment, String> {
         let entry = paper::find(id).ok_or_else(|| {
             let all = PAPERS.iter().flat_map(|p| p.experiments.iter());
@@ -209,7 +209,7 @@ impl Experiment {
             })
     }
 
-    /// Run it.
+    /// Runs the experiment.
     ///
     /// # Errors
     /// A simulation failed.
@@ -226,7 +226,7 @@ impl Experiment {
         Ok(out)
     }
 
-    /// Run it with each of these, which have the same scale and other seeds, and judge the claims over all.
+    /// Runs the experiment with each of these contexts, which have the same scale and different seeds, and judges the claims over all.
     ///
     /// # Errors
     /// A simulation failed.
@@ -235,7 +235,7 @@ impl Experiment {
             .split_first()
             .ok_or_else(|| LabError::setup("seeds: at least one is needed"))?;
         let mut out = self.run(first)?;
-        // What is arithmetic is the same with every seed.
+        // A result of arithmetic is the same for every seed.
         if !out.claims.iter().all(|c| c.exact) {
             for ctx in rest {
                 out.join(&self.run(ctx)?);
@@ -263,7 +263,7 @@ mod tests {
         }
         let said = |id: &str| Experiment::find(id).map(|f| f.id).unwrap_err();
         assert!(said("greendm-6.55").contains("nearest: `greendm-6.5`"));
-        // All that the papers' data files know can be run.
+        // Every experiment in the papers' data files can be run.
         for entry in PAPERS.iter().flat_map(|p| &p.experiments) {
             assert_eq!(
                 Experiment::find(&entry.id).map(|e| e.id),

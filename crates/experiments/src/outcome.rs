@@ -1,4 +1,4 @@
-//! What an experiment gives: tables, claims and their verdicts.
+//! The outcome of an experiment: tables, claims and their verdicts.
 
 use std::fmt::Write;
 
@@ -17,33 +17,33 @@ pub struct Claim {
     pub text: String,
     /// Section of the paper.
     pub at: String,
-    /// It is arithmetic and must come out exactly.
+    /// Whether it is arithmetic and must be exact.
     pub exact: bool,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The figures that decided, or what is missing.
+    /// The figures that decided the verdict, or what is missing.
     pub why: String,
-    /// `why`, with how cells and seeds agree: what the pages show.
+    /// `why`, with the agreement over cells and seeds, as the pages show it.
     pub figures: String,
-    /// Why it is not counted, where its verdict is `fitted` or `vacuous`.
+    /// The reason for not counting it, if its verdict is `fitted` or `vacuous`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_counted: Option<String>,
-    /// What the verdict is made of.
+    /// The evidence from which the verdict is derived.
     pub evidence: Evidence,
 }
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// What it is.
+    /// The name of the figure.
     pub name: String,
     /// Its unit.
     pub unit: String,
-    /// Computed in this run; `None` if it could not be.
+    /// The value computed in this run; `None` if it could not be computed.
     pub ours: Option<f64>,
-    /// What the paper prints.
+    /// The value that the paper prints.
     pub paper: Option<Printed>,
-    /// Least and most over the seeds, where there were several.
+    /// The smallest and the largest value over the seeds, if there were several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<[f64; 2]>,
 }
@@ -51,7 +51,7 @@ pub struct Cell {
 /// One row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What the figures are of.
+    /// What the figures describe.
     pub label: String,
     /// The figures; all rows of a table have the same ones.
     pub cells: Vec<Cell>,
@@ -60,7 +60,7 @@ pub struct Row {
 /// A table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
-    /// What it shows.
+    /// The caption.
     pub title: String,
     /// Its rows.
     pub rows: Vec<Row>,
@@ -69,23 +69,23 @@ pub struct Table {
 /// The outcome of one experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Its name.
+    /// The id of the experiment.
     pub id: String,
-    /// What it is.
+    /// The title of the experiment.
     pub title: String,
     /// The paper and the section or figure.
     pub section: String,
-    /// Scale of sizes and counts; `None` where nothing is scaled.
+    /// Scale of sizes and counts; `None` if nothing is scaled.
     pub scale: Option<f64>,
-    /// Seed of everything random, the first of `seeds`.
+    /// Seed of everything random: the first of `seeds`.
     pub seed: u64,
-    /// Seeds that it was run with; tables show the first one's figures, with the spread over all.
+    /// All seeds of the run. Tables show the figures of the first seed, with the spread over all.
     pub seeds: Vec<u64>,
     /// What was run, in words.
     pub inputs: Vec<String>,
-    /// What stands for something that the paper had.
+    /// Substitutes for what the paper had.
     pub substitutes: Vec<String>,
-    /// Figures.
+    /// The tables of figures.
     pub tables: Vec<Table>,
     /// Claims with verdicts.
     pub claims: Vec<Claim>,
@@ -96,7 +96,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Nothing computed, nothing judged.
+    /// An empty outcome.
     pub(super) fn new(entry: &'static Entry) -> Outcome {
         let claims = entry.claims.iter().map(|c| Claim {
             key: c.key.clone(),
@@ -125,17 +125,17 @@ impl Outcome {
         }
     }
 
-    /// What the paper prints under `key`, if it does.
+    /// The value that the paper prints under `key`, if it prints one.
     pub(super) fn printed(&self, key: &str) -> Option<Printed> {
         self.entry.figures.get(key).cloned()
     }
 
-    /// Claim `key` comes out or not, because of `why`: an order or a direction.
+    /// Records whether claim `key`, an order or a direction, holds, and the reason.
     pub(super) fn judge(&mut self, key: &str, holds: bool, why: impl Into<String>) {
         self.settle(key, Evidence::order(holds), why.into());
     }
 
-    /// Claim `key` prints a size, which `figures` are compared with; `why` shows both.
+    /// Records the figures for claim `key`, which prints a size. `why` shows both.
     pub(super) fn judge_size(&mut self, key: &str, figures: Vec<f64>, unit: &str, why: String) {
         let Some(printed) = self.printed(key) else {
             return self.cannot(key, "the data file has no value");
@@ -143,7 +143,7 @@ impl Outcome {
         self.settle(key, Evidence::size(figures, unit, printed), why);
     }
 
-    /// Claim `key` cannot be judged, because `missing` is.
+    /// Records that claim `key` cannot be judged because `missing` is not available.
     pub(super) fn cannot(&mut self, key: &str, missing: impl Into<String>) {
         self.settle(key, Evidence::default(), missing.into());
     }
@@ -151,7 +151,7 @@ impl Outcome {
     fn settle(&mut self, key: &str, evidence: Evidence, why: String) {
         let aside = self.aside(key);
         if !self.claims.iter().any(|c| c.key == key) {
-            // A verdict on something that the data file does not list is still shown, never dropped.
+            // A verdict on a claim that the data file does not list is still shown and never dropped.
             self.claims.push(Claim {
                 key: key.to_owned(),
                 text: key.to_owned(),
@@ -171,14 +171,14 @@ impl Outcome {
         }
     }
 
-    /// What the data file says about counting claim `key`.
+    /// The entry in the data file on whether claim `key` is counted.
     fn aside(&self, key: &str) -> Option<(Verdict, String)> {
         let stated = self.entry.claims.iter().find(|c| c.key == key)?;
         let fitted = stated.fitted.clone().map(|why| (Verdict::Fitted, why));
         fitted.or_else(|| stated.vacuous.clone().map(|why| (Verdict::Vacuous, why)))
     }
 
-    /// Take in the same experiment with another seed: figures get a spread, claims are judged over both.
+    /// Adds the outcome of the same experiment with another seed. Figures get a spread, and claims are judged over both.
     pub(super) fn join(&mut self, other: &Outcome) {
         self.seeds.extend(&other.seeds);
         self.wall_s += other.wall_s;
@@ -208,14 +208,14 @@ impl Outcome {
         }
     }
 
-    /// Claims with that verdict.
+    /// The number of claims with that verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.claims.iter().filter(|c| c.verdict == verdict).count()
     }
 }
 
 impl Claim {
-    /// The verdict that the evidence gives.
+    /// Sets the verdict from the evidence.
     fn conclude(&mut self, aside: Option<(Verdict, String)>) {
         self.verdict = self.evidence.verdict();
         self.not_counted = None;
@@ -226,7 +226,7 @@ impl Claim {
         self.figures = self.shown();
     }
 
-    /// The figures that decided, with how the seeds agree where there were several.
+    /// The figures that decided, with the agreement over the seeds if there were several.
     fn shown(&self) -> String {
         let e = &self.evidence;
         let mut text = self.why.clone();
@@ -256,7 +256,7 @@ impl Claim {
 }
 
 impl Cell {
-    /// A figure of ours.
+    /// A figure computed in this run.
     pub(super) fn new(name: &str, unit: &str, ours: f64) -> Cell {
         Cell {
             name: name.to_owned(),
@@ -267,7 +267,7 @@ impl Cell {
         }
     }
 
-    /// Beside what the paper prints.
+    /// The same cell with the value that the paper prints.
     pub(super) fn beside(mut self, paper: Option<Printed>) -> Cell {
         self.paper = paper;
         self

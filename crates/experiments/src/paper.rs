@@ -1,22 +1,22 @@
-//! What the papers print: titles, claims and values, one TOML file a paper.
+//! The contents of the papers: titles, claims and printed values, in one TOML file per paper.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a printed value is from.
+/// The source of a printed value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// The text states it.
     #[default]
     Text,
-    /// A table.
+    /// A table states it.
     Table,
-    /// Read off a plot.
+    /// It was read off a plot.
     ReadOff,
-    /// The paper's own formulas give it.
+    /// It follows from the paper's own formulas.
     Formula,
 }
 
@@ -24,11 +24,11 @@ pub enum How {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
-    /// The value, or the range's low end.
+    /// The value, or the low end of the range.
     pub low: f64,
-    /// The value, or the range's high end.
+    /// The value, or the high end of the range.
     pub high: f64,
-    /// Where from.
+    /// The source.
     #[serde(default)]
     pub how: How,
     /// Section, table or figure.
@@ -45,34 +45,34 @@ pub struct Stated {
     pub text: String,
     /// Section.
     pub at: String,
-    /// It is arithmetic.
+    /// Whether it is arithmetic.
     #[serde(default)]
     pub exact: bool,
-    /// What was fitted or calibrated so that it comes out.
+    /// If it holds because something was fitted or calibrated to it: what that was.
     #[serde(default)]
     pub fitted: Option<String>,
-    /// Why it comes out whatever is measured.
+    /// If it holds for every possible measurement: the reason.
     #[serde(default)]
     pub vacuous: Option<String>,
 }
 
-/// One experiment as its paper has it.
+/// One experiment, as the paper describes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Its name.
     pub id: String,
-    /// Other names: the figures of a group.
+    /// Other ids: the figures of a group.
     #[serde(default)]
     pub also: Vec<String>,
-    /// What it is.
+    /// The title.
     pub title: String,
     /// Section or figure.
     pub section: String,
-    /// What is claimed.
+    /// The claims.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Stated>,
-    /// What is printed.
+    /// The printed values.
     #[serde(default)]
     pub figures: BTreeMap<String, Printed>,
 }
@@ -98,7 +98,7 @@ const FILES: &[(&str, &str)] = &[
     ("dss.toml", include_str!("data/dss.toml")),
 ];
 
-/// The papers. Their files are part of the program, so a wrong one is a bug: a test reads them.
+/// The papers. Their files are part of the program, so an invalid one is a bug; a test reads them all.
 pub static PAPERS: LazyLock<Vec<Paper>> = LazyLock::new(|| {
     FILES
         .iter()
@@ -108,7 +108,7 @@ pub static PAPERS: LazyLock<Vec<Paper>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The experiment called `id`. A figure's letters do not matter.
+/// The experiment called `id`. The letters of a figure are ignored.
 pub fn find(id: &str) -> Option<&'static Entry> {
     let id = id.trim().to_lowercase().replace('–', "-");
     let mut all = PAPERS.iter().flat_map(|p| &p.experiments);

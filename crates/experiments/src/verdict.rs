@@ -1,54 +1,54 @@
-//! How claims are judged, over cells and seeds.
+//! Judges claims over cells and seeds.
 //!
-//! A claim of *size* prints a gain, or a range of gains. Each of our figures, one a cell and seed, is as far off as it lies outside
-//! the printed range, as a share of the nearer end:
+//! A claim of *size* prints a gain or a range of gains. There is one figure of ours per cell and seed. Its deviation is its distance from
+//! the printed range, as a share of the nearer end of the range:
 //!
-//! | verdict | of the figures, at least 80 % |
+//! | verdict | at least 80 % of the figures |
 //! |---|---|
 //! | holds | are within 20 % |
 //! | near | are within 50 % |
 //! | direction | have the printed sign |
 //! | does not hold | none of these |
 //!
-//! What is judged is the gain: of `1.8 x` that is 0.8, so that no slowdown comes near. A claim of *order* either comes out or
-//! not, and holds if it does with at least 80 % of the seeds. `fitted` and `vacuous` claims (the data file says which, and why)
-//! are shown and not counted, unless they fail.
+//! The gain is what is judged: for `1.8 x` it is 0.8, so that no slowdown counts as near. A claim of *order* is true or false in a run, and
+//! holds if it is true for at least 80 % of the seeds. `fitted` and `vacuous` claims (the data file lists them with the reason) are shown
+//! and, unless they fail, not counted.
 
 use serde::{Deserialize, Serialize};
 
 use super::paper::Printed;
 
-/// Figures that have to agree, as a share.
+/// The share of the figures that must agree.
 pub const ENOUGH: f64 = 0.8;
-/// Off by no more than this, a figure is alike.
+/// A figure holds if its deviation is at most this.
 pub const ALIKE: f64 = 0.2;
-/// Off by no more than this, it is near.
+/// A figure is near if its deviation is at most this.
 pub const NEAR: f64 = 0.5;
-/// Seeds that a verdict is meant for.
+/// The number of seeds that a verdict should be based on.
 pub const SEEDS: usize = 5;
 
-/// What became of a claim.
+/// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Our figures say the same.
+    /// Our figures agree with the claim.
     Holds,
-    /// A size that is 20 to 50 % off.
+    /// The size deviates by 20 to 50 %.
     Near,
-    /// The direction of a size, and not the size.
+    /// The direction agrees and the size does not.
     Direction,
-    /// It would come out, but something was fitted or calibrated so that it does.
+    /// The claim would hold, but something was fitted or calibrated to it.
     Fitted,
-    /// It comes out whatever is measured.
+    /// The claim holds for every possible measurement.
     Vacuous,
-    /// They say something else.
+    /// Our figures disagree with the claim.
     DoesNotHold,
-    /// Something that it takes is missing here; the claim's `why` names it.
+    /// Something that the judgement needs is missing; the claim's `why` names it.
     CannotBeJudged,
 }
 
 impl Verdict {
-    /// All of them, the best first.
+    /// All verdicts, the best first.
     pub const ALL: [Verdict; 7] = [
         Verdict::Holds,
         Verdict::Near,
@@ -59,7 +59,7 @@ impl Verdict {
         Verdict::CannotBeJudged,
     ];
 
-    /// In words.
+    /// The verdict in words.
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -72,32 +72,32 @@ impl Verdict {
         }
     }
 
-    /// Nothing speaks against the claim.
+    /// Whether nothing contradicts the claim.
     pub fn passes(self) -> bool {
         !matches!(self, Verdict::DoesNotHold | Verdict::CannotBeJudged)
     }
 }
 
-/// What one or more runs say about a claim.
+/// The evidence on a claim from one or more runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Seeds that it was judged with.
+    /// The number of seeds.
     pub seeds: usize,
-    /// Of these, how many it came out with; of a size, counted seed by seed.
+    /// The number of these seeds for which the claim is true; for a size, seed by seed.
     pub passed: usize,
-    /// Our figures, cell by cell, seed after seed; empty for orders and directions.
+    /// Our figures, cell by cell and seed by seed; empty for orders and directions.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub figures: Vec<f64>,
-    /// Their unit.
+    /// The unit of the figures.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub unit: String,
-    /// What they are compared with.
+    /// The printed value to which they are compared.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub printed: Option<Printed>,
 }
 
 impl Evidence {
-    /// A claim of order, from one run.
+    /// The evidence of one run on a claim of order.
     pub fn order(holds: bool) -> Evidence {
         Evidence {
             seeds: 1,
@@ -106,7 +106,7 @@ impl Evidence {
         }
     }
 
-    /// A claim of size, from the cells of one run.
+    /// The evidence of one run on a claim of size, one figure per cell.
     pub fn size(figures: Vec<f64>, unit: &str, printed: Printed) -> Evidence {
         let mut e = Evidence {
             seeds: 1,
@@ -119,7 +119,7 @@ impl Evidence {
         e
     }
 
-    /// With what another seed says.
+    /// Adds the evidence of another seed.
     pub fn add(&mut self, other: &Evidence) {
         self.seeds += other.seeds;
         self.passed += other.passed;
@@ -130,7 +130,7 @@ impl Evidence {
         }
     }
 
-    /// What the evidence says.
+    /// The verdict that follows from the evidence.
     pub fn verdict(&self) -> Verdict {
         let Some(printed) = &self.printed else {
             return if self.seeds == 0 {
@@ -163,7 +163,7 @@ impl Evidence {
         }
     }
 
-    /// Our figures within 20 % of what is printed.
+    /// The number of our figures within 20 % of the printed value.
     pub fn alike(&self) -> usize {
         let Some(p) = &self.printed else { return 0 };
         let gains = printed_gain(p, &self.unit);
@@ -172,7 +172,7 @@ impl Evidence {
     }
 }
 
-/// What is gained: a factor of 1 gains nothing.
+/// The gain of a value; a factor of 1 is a gain of zero.
 fn gain(value: f64, unit: &str) -> f64 {
     if unit == "x" { value - 1.0 } else { value }
 }
@@ -181,8 +181,8 @@ fn printed_gain(p: &Printed, unit: &str) -> (f64, f64) {
     (gain(p.low, unit), gain(p.high, unit))
 }
 
-/// How far `value` lies outside `low…high`, as a share of the nearer end (of the other where that one is nothing). Infinite
-/// where the sign is another than the printed one; a finite number however far, else.
+/// The distance of `value` from `low…high`, as a share of the nearer end (of the other end if that one is zero). It is infinite if the sign
+/// differs from the printed one, and otherwise finite.
 fn off(value: f64, (low, high): (f64, f64)) -> f64 {
     if !value.is_finite() {
         return f64::INFINITY;
@@ -252,7 +252,7 @@ mod tests {
             for high in [low, 2.0 * low] {
                 for ours in [0.0, -0.01, -low, -1e6, f64::NAN] {
                     assert_eq!(of(&[ours], "%", low, high), Verdict::DoesNotHold);
-                    // The other way round: what is printed as less must be less.
+                    // With the opposite sign: if the paper prints a decrease, ours must be a decrease.
                     assert_eq!(of(&[-ours], "%", -high, -low), Verdict::DoesNotHold);
                 }
             }

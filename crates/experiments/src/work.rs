@@ -1,13 +1,13 @@
-//! The workloads of experiments, in memory: a generator's, or an extract of a trace.
+//! The workloads of experiments, in memory: those of a generator, or an extract of a trace.
 
 use isotherm_traces::Record;
 
 use isotherm_lab::LabError;
 use isotherm_lab::sim::{Memory, TraceFile, touched};
 
-/// A workload in memory, and the volume it is on.
+/// A workload in memory, and the size of its volume.
 pub struct Work {
-    /// Its name, which also tells it from others.
+    /// Its name, which also identifies it.
     pub name: String,
     /// The requests.
     pub memory: Memory,
@@ -15,12 +15,13 @@ pub struct Work {
     pub bytes: u64,
     /// Requests in flight.
     pub depth: u32,
-    /// Requests before each of its phases, if it has any: the report then has them one by one.
+    /// The number of requests before each of its phases, if it has phases. The report then lists requests one by one.
     pub phases: Vec<u64>,
 }
 
 impl Work {
-    /// The generator `spec`, all of it, on a volume of `bytes`; `None`: as far as it reaches, in whole 4 MiB.
+    /// All requests of the generator `spec`, on a volume of `bytes`. With `None` the volume reaches to the last touched byte, in multiples
+    /// of 4 MiB.
     ///
     /// # Errors
     /// The specification is wrong or the generator fails.
@@ -37,10 +38,10 @@ impl Work {
         })
     }
 
-    /// A trace file; its devices side by side are the volume.
+    /// The requests of a trace file. Its devices side by side form the volume.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub fn extract(path: &std::path::Path, label: &str, depth: u32) -> Result<Work, LabError> {
         let file = TraceFile {
             label: label.to_owned(),

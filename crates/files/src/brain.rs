@@ -1,7 +1,7 @@
-//! What the policy knows: the core's null engine over files as units.
+//! The policy's state: the core's null engine with files as units.
 //!
-//! Every file on a tier but the slowest is a unit, and of those on the slowest every file that was used. A file there that nobody uses costs
-//! nothing here. When all units are taken, one that lies on the slowest tier and was not used for long is forgotten.
+//! Every file on a tier other than the slowest is a unit. Of the files on the slowest tier, only those that were used are units, so an
+//! unused file costs nothing here. When all units are in use, a unit on the slowest tier that was not used for long is dropped.
 
 use crate::catalogue::{Catalogue, NodeId};
 use crate::rules::is_below;
@@ -15,31 +15,31 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-/// Grains over all tiers at most: seats of the core's space, some bytes each.
+/// Most grains over all tiers. Grains are the slots of the core's space, and take a few bytes each.
 const GRAINS_MAX: u64 = 1 << 22;
-/// Units besides those on fast tiers at mount, at least.
+/// Fewest units in addition to those that are on fast tiers at mount.
 const UNITS_MIN: u32 = 1 << 16;
-/// Units that are looked at to find one to forget.
+/// Number of units that are compared to find one to drop.
 const FORGET_LOOK: u32 = 64;
-/// The first class of directories with a policy of their own.
+/// The first class for directories with a policy of their own.
 const DIR_CLASS: u8 = 40;
-/// Directories with a policy of their own at most: one rule is for what is left.
+/// Most directories with a policy of their own: one rule is reserved for all other files.
 pub const DIRS_MAX: usize = 15;
 
-/// What is remembered from one mount to the next.
+/// State that is kept from one mount to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Remembered {
-    /// Paths, and the tier that all below belong on.
+    /// Paths, and the tier of everything below each.
     pub pins: BTreeMap<String, Tier>,
-    /// Directories, the preset for all below, and its share of the fastest tier in per cent.
+    /// Directories, with the preset for everything below, and its share of the fastest tier in per cent.
     pub policies: BTreeMap<String, (String, u8)>,
 }
 
-/// The policy and what it knows.
+/// The policy and its state.
 pub struct Brain {
     pub(crate) engine: NullEngine<Box<dyn Policy>>,
-    /// Time of the engine ahead of the clock: plans that were asked for early.
+    /// The engine's time minus the clock: plans may have been requested early.
     pub(crate) ahead: u64,
     units: Units,
     /// Seconds since 1970 of the last access, by node.
@@ -53,18 +53,18 @@ pub struct Brain {
     pub(crate) stirred: u64,
 }
 
-/// Which file is which unit.
+/// The mapping between files and units.
 #[derive(Debug, Default)]
 struct Units {
     of: HashMap<NodeId, u32>,
-    /// Files by unit.
+    /// File of each unit.
     node: Vec<Option<NodeId>>,
     free: Vec<u32>,
     most: u32,
     hand: u32,
 }
 
-/// What kind of data a file of that size is (DSS, Table 3).
+/// The class of data of a file of that size (DSS, Table 3).
 pub fn class_of_size(bytes: u64) -> u8 {
     let bounds = [
         4u64 << 10,
@@ -110,7 +110,7 @@ fn policy(text: &str) -> Result<Box<dyn Policy>, Refused> {
 }
 
 impl Remembered {
-    /// The policy in words, with those of directories.
+    /// The text of the policy, including those of directories.
     fn composed(&self, main: &str) -> String {
         if self.policies.is_empty() {
             return main.to_owned();
@@ -136,14 +136,14 @@ impl Remembered {
         }
         text + &format!(",rule=all:{}:{left}", main.replace(',', "/"))
     }
-    /// The nearest directory above with a policy of its own, by its place.
+    /// The class of the nearest directory above that has a policy of its own.
     pub(crate) fn class(&self, path: &[u8], size: u64) -> u8 {
         let below = self.policies.keys().enumerate();
         let below = below.filter(|(_, dir)| is_below(path, dir.as_bytes()));
         let nearest = below.max_by_key(|(_, dir)| dir.len());
         nearest.map_or_else(|| class_of_size(size), |(i, _)| DIR_CLASS + i as u8)
     }
-    /// Where all below the nearest pinned path belong.
+    /// The tier of the nearest pinned path above.
     pub fn pin(&self, path: &[u8]) -> Option<Tier> {
         let above = self
             .pins
@@ -194,16 +194,16 @@ impl Brain {
         }
         Ok(brain)
     }
-    /// The unit that a file is, if the policy has heard of it.
+    /// The unit of a file, if it has one.
     pub(crate) fn unit(&self, node: NodeId) -> Option<UnitId> {
         let unit = UnitId(*self.units.of.get(&node)?);
         self.engine.home(unit).map(|_| unit)
     }
-    /// Files that are units.
+    /// The files that are units.
     pub(crate) fn known(&self) -> impl Iterator<Item = NodeId> {
         self.units.node.iter().flatten().copied()
     }
-    /// A unit for a file: its own, a new one, or one that a file had that was not used for long.
+    /// The unit of a file: its present one, a free one, or the one of a file that was not used for long.
     fn seat(&mut self, now: Nanos, node: NodeId) -> Option<UnitId> {
         if let Some(unit) = self.units.of.get(&node) {
             return Some(UnitId(*unit));
@@ -225,7 +225,7 @@ impl Brain {
         self.units.node[unit as usize] = Some(node);
         Some(UnitId(unit))
     }
-    /// Of some files on the slowest tier that which was used the longest time ago.
+    /// Of a sample of files on the slowest tier, the one that was used the longest time ago.
     fn coldest(&mut self) -> Option<NodeId> {
         let (from, all) = (self.units.hand, self.units.node.len() as u32);
         self.units.hand = (from + FORGET_LOOK) % all.max(1);
@@ -235,7 +235,7 @@ impl Brain {
         some.filter(|n| self.belongs(*n) == Some(slowest))
             .min_by_key(|n| self.last.get(n))
     }
-    /// A file is deleted, or the policy need not know it any more.
+    /// A file was deleted, or the policy need not know it any more.
     pub(crate) fn forget(&mut self, now: Nanos, node: NodeId) {
         self.last.remove(&node);
         self.resting.remove(&node);
@@ -247,7 +247,7 @@ impl Brain {
             self.units.free.push(unit);
         }
     }
-    /// A file of that size is on that tier.
+    /// Tells the policy that a file of that size is on that tier.
     pub(crate) fn meet(&mut self, now: Nanos, node: NodeId, tier: Tier, size: u64, path: &[u8]) {
         let Some(unit) = self.seat(now, node) else {
             return;
@@ -259,13 +259,13 @@ impl Brain {
         let class = self.remembered.class(path, size);
         self.engine.reclassify(now, unit, class);
     }
-    /// Where the policy has it.
+    /// The tier on which the policy has the file.
     pub(crate) fn belongs(&self, node: NodeId) -> Option<Tier> {
         let unit = self.unit(node)?;
         let seat = self.engine.copy(unit).or(self.engine.home(unit))?;
         Some(self.engine.space().geo.tier_of(seat).0)
     }
-    /// What the policy knows of a file.
+    /// The policy's state of a file, in words.
     pub fn explain(&mut self, now: Nanos, node: NodeId) -> String {
         match self.unit(node) {
             Some(unit) => self.engine.explain(now, unit),
@@ -274,19 +274,19 @@ impl Brain {
             }
         }
     }
-    /// Memory of the policy and its space, bytes.
+    /// Memory of the policy and its space in bytes.
     pub fn bytes(&self) -> usize {
         self.engine.bytes()
     }
-    /// The preset's name and parameters.
+    /// The name of the preset, with its parameters.
     pub fn policy(&self) -> String {
         self.remembered.composed(&self.main)
     }
-    /// Bytes of a grain, in which the policy counts room.
+    /// Size in bytes of a grain, the unit in which the policy counts space.
     pub fn grain_bytes(&self) -> u64 {
         1 << self.grain
     }
-    /// When it was used last, seconds since 1970.
+    /// Time of the last access in seconds since 1970.
     pub fn last(&self, node: NodeId) -> Option<i64> {
         self.last.get(&node).copied()
     }

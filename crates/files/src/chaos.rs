@@ -1,14 +1,14 @@
-//! A mover that moves every file at random, for tests: whatever programs do meanwhile, nothing may be lost or shown wrong.
+//! A mover that moves files at random, for tests: whatever programs do in the meantime, nothing may be lost or shown wrong.
 
 use crate::mover::Outcome;
 use crate::store::Store;
 use crate::tree::Tier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Files looked at for each that is to move.
+/// Number of files that are tried to find one to move.
 const LOOK: usize = 64;
 
-/// The next of a row of numbers that look random (xorshift); `seed` is not 0.
+/// The next number of a pseudo-random sequence (xorshift); `seed` must not be 0.
 pub fn next(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -16,12 +16,12 @@ pub fn next(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// Move files at random until `stop`. How many were moved.
+/// Moves files at random until `stop`. Returns the number of moved files.
 pub fn run(store: &Store, seed: u64, stop: &AtomicBool) -> u64 {
     let mut seed = seed.wrapping_mul(2).wrapping_add(1);
     let tiers = store.roots.len() as u64;
     let mut done = 0;
-    // With one tier there is nowhere to move to.
+    // With one tier there is no other tier to move to.
     while tiers > 1 && !stop.load(Ordering::SeqCst) {
         let numbers = store.cat().numbers() as u64;
         let found = (0..LOOK).find_map(|_| {

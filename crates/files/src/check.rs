@@ -1,4 +1,4 @@
-//! Does the catalogue say what lies on the tiers?
+//! Checks that the catalogue agrees with the tiers.
 
 use crate::catalogue::{Body, Catalogue, Kind, NodeId};
 use crate::scan::scan;
@@ -15,7 +15,8 @@ fn paths(cat: &Catalogue) -> BTreeMap<Vec<u8>, NodeId> {
     all.collect()
 }
 
-/// Read the tiers anew and compare; `repair` shows what is there from now on. No name changes meanwhile.
+/// Reads the tiers again and compares. With `repair`, the catalogue shows what is on the tiers from now on. No name changes during the
+/// check.
 pub fn check(store: &Store, repair: bool) -> Value {
     let _names = store.names_or_wait();
     let fresh = match scan(&store.roots) {
@@ -76,7 +77,7 @@ fn differs(store: &Store, id: NodeId, fresh: &Catalogue, other: NodeId) -> Optio
     if a.facts.id != b.facts.id {
         return Some("replaced underneath");
     }
-    // What is open has its attributes from its descriptor.
+    // The attributes of an open file come from its descriptor.
     let in_use = store.lives.get(id).is_some();
     ((a.facts.size, a.facts.mtime) != (b.facts.size, b.facts.mtime) && !in_use)
         .then_some("changed underneath")
@@ -89,7 +90,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 
 fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Option<NodeId>)]) {
     let mut cat = store.cat_mut();
-    // What is gone goes from the leaves up.
+    // Missing nodes are removed from the leaves upwards.
     for (path, id, _) in todo.iter().rev().filter(|t| t.2.is_none()) {
         let (dir, name) = split(path);
         if id.is_some()
@@ -117,7 +118,7 @@ fn mend(store: &Store, fresh: &Catalogue, todo: &[(Vec<u8>, Option<NodeId>, Opti
         if let Some(old) = cat.unlink(dir, name) {
             store.gone(&mut cat, old);
         }
-        // Its children come by themselves, after it in the order of paths.
+        // Its children are added after it, because they follow in the order of paths.
         let body = match n.kind {
             Kind::Dir => Body::Dir(n.on()),
             Kind::Link => Body::Link(n.target().unwrap_or_default().into()),

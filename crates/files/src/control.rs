@@ -1,15 +1,15 @@
-//! Questions and orders to a mounted file system: extended attributes `user.isotherm.*` of its files, which exist nowhere else.
+//! Queries and commands for a mounted file system: extended attributes `user.isotherm.*` of its files, which are stored nowhere.
 //!
-//! | attribute | of | read | written |
+//! | attribute | on | reading gives | writing |
 //! |---|---|---|---|
-//! | `status`, `stats` | anything | figures, JSON | - |
-//! | `where`, `why` | a file or directory | where it is; what decides that | - |
-//! | `pin` | a file or directory | its pin | a tier; empty: none |
-//! | `policy` | a directory | its policy | `PRESET:SHARE`; empty: none |
-//! | `migrate` | anything | what would move | `now`: plan and move now |
-//! | `check` | anything | names and attributes against the tiers | `repair` |
+//! | `status`, `stats` | any node | figures, JSON | - |
+//! | `where`, `why` | a file or directory | its place; the reason for it | - |
+//! | `pin` | a file or directory | its pin | a tier; empty: removes the pin |
+//! | `policy` | a directory | its policy | `PRESET:SHARE`; empty: removes it |
+//! | `migrate` | any node | the moves that are wanted | `now`: plan and move now |
+//! | `check` | any node | names and attributes compared with the tiers | `repair` |
 //!
-//! Orders are root's and the owner's of the mount.
+//! Only root and the owner of the mount may give commands.
 
 use crate::brain::DIRS_MAX;
 use crate::catalogue::NodeId;
@@ -24,19 +24,19 @@ use std::sync::atomic::Ordering;
 
 /// Longest answer: what Linux allows an attribute.
 pub const ANSWER_MAX: usize = 65_536;
-/// Moves and findings that are listed; the rest is counted.
+/// Most moves and findings that are listed; further ones are only counted.
 const LIST_MAX: usize = 200;
 
-/// What is asked, if the attribute is one of ours.
+/// The name of the query, if the attribute is one of these.
 pub fn ours(name: &[u8]) -> Option<&str> {
     name.strip_prefix(b"user.isotherm.")
         .and_then(|n| std::str::from_utf8(n).ok())
 }
 
-/// The answer to a question about a node.
+/// Answers a query about a node.
 ///
 /// # Errors
-/// There is no such question.
+/// There is no such query.
 pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
     let value = match what {
         "status" => status(store),
@@ -56,10 +56,10 @@ pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
     Ok(text)
 }
 
-/// Carry out an order.
+/// Carries out a command.
 ///
 /// # Errors
-/// There is no such order, or it cannot be carried out; the reason in words is in `status` under `said`.
+/// There is no such command, or it failed; the reason in words is in `status` under `said`.
 pub fn order(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), Errno> {
     let value = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?.trim();
     let path = || {

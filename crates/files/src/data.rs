@@ -1,4 +1,4 @@
-//! Bytes and attributes of files.
+//! Data and attributes of files.
 
 use crate::catalogue::NodeId;
 use crate::disk::{Root, copy_range};
@@ -17,11 +17,11 @@ use std::sync::atomic::Ordering;
 /// A time to set.
 #[derive(Clone, Copy, Debug)]
 pub enum SetTime {
-    /// As it is.
+    /// Keep the present time.
     Keep,
-    /// The moment of the call.
+    /// The time of the call.
     Now,
-    /// This one.
+    /// This time.
     At(Time),
 }
 
@@ -42,7 +42,7 @@ impl SetTime {
     }
 }
 
-/// What attributes are to be.
+/// The attributes to set.
 #[derive(Clone, Copy, Debug)]
 pub struct SetAttr {
     /// Permissions.
@@ -51,17 +51,17 @@ pub struct SetAttr {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: Option<u64>,
-    /// Last read.
+    /// Time of the last read.
     pub atime: SetTime,
-    /// Last write.
+    /// Time of the last write.
     pub mtime: SetTime,
-    /// Whoever changes the size may not give rights: see [`Store::strip_rights`].
+    /// Whether the caller may not keep set-user-ID rights when it changes the size: see [`Store::strip_rights`].
     pub strip: bool,
 }
 
-/// One place at which attributes are kept.
+/// A place at which attributes are stored.
 enum Target<'a> {
     Open(Held<'a>),
     At(&'a Root, &'a [u8]),
@@ -103,7 +103,7 @@ impl Target<'_> {
 }
 
 impl Store {
-    /// Do something to the attributes of a node wherever they are kept, then look at them anew.
+    /// Changes the attributes of a node at every place that stores them, then reads them again.
     fn on_each(
         &self,
         node: NodeId,
@@ -144,7 +144,7 @@ impl Store {
         }
         Ok(())
     }
-    /// Of those tiers, as bits, the ones that are there.
+    /// Those of the given tiers (as bits) that are present.
     pub(crate) fn present(&self, on: u16) -> u16 {
         let tiers = self.roots.iter().enumerate();
         let absent = tiers.filter(|r| r.1.absent).fold(0, |a, (t, _)| a | 1 << t);
@@ -153,10 +153,10 @@ impl Store {
     fn tier_of(&self, node: NodeId) -> Result<crate::tree::Tier, Errno> {
         self.cat().get(node).map(|n| n.tier).ok_or(Errno::NOENT)
     }
-    /// Change attributes.
+    /// Changes attributes.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     pub fn set_attr(&self, node: NodeId, set: &SetAttr) -> Result<Facts, Errno> {
         if let Some(size) = set.size {
             self.truncate(node, size, set.strip)?;
@@ -186,7 +186,7 @@ impl Store {
         }
         self.facts(node)
     }
-    /// A change of mode changes access lists with it.
+    /// A change of the mode also changes access lists, so they are read again.
     fn reread_acl(&self, node: NodeId) -> Result<(), Errno> {
         let listed = |name: &[u8]| name.starts_with(b"system.posix_acl");
         if self.cat().xattrs(node).iter().any(|x| listed(&x.0)) {
@@ -205,10 +205,10 @@ impl Store {
         }
         Ok(())
     }
-    /// Set an extended attribute.
+    /// Sets an extended attribute.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     pub fn set_xattr(
         &self,
         node: NodeId,
@@ -221,7 +221,7 @@ impl Store {
         self.on_each(node, |at| at.set_xattr(name, value, flags))?;
         self.reread_xattrs(node)
     }
-    /// Remove an extended attribute.
+    /// Removes an extended attribute.
     ///
     /// # Errors
     /// There is none, or the device's.
@@ -230,11 +230,12 @@ impl Store {
         self.on_each(node, |at| at.remove_xattr(name))?;
         self.reread_xattrs(node)
     }
-    /// Somebody who may not give such rights changed the data: the file loses set-user-ID, set-group-ID where the group may execute it, and
-    /// capabilities. A kernel that checks this with every write asks for the attribute each time, which doubles the requests.
+    /// Called when a user without the right to do so has changed the data: the file loses set-user-ID, set-group-ID (if the group may
+    /// execute it), and capabilities. A kernel that checks this itself reads the attribute at each write, which doubles the number of
+    /// requests.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     pub fn strip_rights(&self, live: &Live) -> Result<(), Errno> {
         let mode = live.facts()?.mode;
         let gone = 0o4000 | if mode & 0o010 == 0 { 0 } else { 0o2000 };
@@ -248,7 +249,7 @@ impl Store {
         self.tell_kernel(live.node);
         Ok(())
     }
-    /// The tier took a file's capabilities away when its data changed: they are not shown any more.
+    /// The tier removed a file's capabilities when its data changed, so they are not shown any more.
     fn forget_capabilities(&self, node: NodeId) -> Result<(), Errno> {
         let listed = |name: &[u8]| name == b"security.capability";
         if self.cat().xattrs(node).iter().any(|x| listed(&x.0)) {
@@ -270,7 +271,7 @@ impl Store {
         self.release(&live);
         done
     }
-    /// A change of data. Where its tier is full the file moves to the next that has room, and it is tried again.
+    /// Changes data. If the tier is full, the file moves to the next tier with space, and the change is tried again.
     fn with_room<T>(
         &self,
         live: &Arc<Live>,
@@ -306,10 +307,10 @@ impl Store {
             }
         }
     }
-    /// Read. Fewer bytes only at the end of the file.
+    /// Reads. The result is shorter than requested only at the end of the file.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     pub fn read(&self, live: &Live, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
         let held = live.hold();
         let backing = held.backing()?;
@@ -328,10 +329,10 @@ impl Store {
             .see(Seen::new(live.node, false, offset, done as u32));
         Ok(done)
     }
-    /// Write all of it.
+    /// Writes the whole buffer.
     ///
     /// # Errors
-    /// No tier has room, or the device's.
+    /// No tier has space, or a device error.
     pub fn write(
         &self,
         live: &Arc<Live>,
@@ -351,7 +352,7 @@ impl Store {
             .see(Seen::new(live.node, true, offset, data.len() as u32));
         Ok(())
     }
-    /// Set room aside, punch holes, zero: as fallocate(2).
+    /// Preallocates space, punches holes or zeroes a range, as fallocate(2).
     ///
     /// # Errors
     /// As fallocate(2).
@@ -365,10 +366,10 @@ impl Store {
         let flags = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
         self.with_room(live, |fd| rustix::fs::fallocate(fd, flags, offset, len))
     }
-    /// Next data or hole.
+    /// The next data or hole.
     ///
     /// # Errors
-    /// There is none behind, or the device's.
+    /// There is none after the offset, or a device error.
     pub fn seek(&self, live: &Live, offset: u64, hole: bool) -> Result<u64, Errno> {
         let held = live.hold();
         let to = if hole {
@@ -378,10 +379,10 @@ impl Store {
         };
         rustix::fs::seek(held.fd()?, to)
     }
-    /// Copy a range from one file to another, or within one.
+    /// Copies a range from one file to another, or within one.
     ///
     /// # Errors
-    /// No room, or the devices'.
+    /// There is no space, or a device error.
     pub fn copy(
         &self,
         from: &Live,
@@ -390,7 +391,7 @@ impl Store {
         b: u64,
         len: u64,
     ) -> Result<u64, Errno> {
-        // Ranges that begin at the same offset of two files are the common case (cp); the rest goes by hand in the kernel.
+        // Ranges with the same offset in two files are the common case (cp). For all other ranges the kernel falls back to reads and writes.
         if a != b || from.node == to.node {
             return Err(Errno::XDEV);
         }
@@ -398,13 +399,13 @@ impl Store {
             let held = from.hold();
             rustix::io::fcntl_dupfd_cloexec(held.fd()?, 0)?
         };
-        // The source may move meanwhile: what it was is copied, and its bytes are the same.
+        // The source may be moved in the meantime. The copy is then made from its old descriptor, which has the same bytes.
         self.with_room(to, |fd| copy_range(&source, fd, a, len))
     }
-    /// Make a file durable.
+    /// Makes a file durable.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     pub fn sync(&self, live: &Live, data_only: bool) -> Result<(), Errno> {
         let held = live.hold();
         let Backing { tier, fd, .. } = held.backing()?;
@@ -419,10 +420,10 @@ impl Store {
         }
         Ok(())
     }
-    /// Make a directory durable on every tier that has it.
+    /// Makes a directory durable on every tier that has it.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     pub fn sync_dir(&self, node: NodeId) -> Result<(), Errno> {
         let (path, on) = {
             let cat = self.cat();
@@ -444,7 +445,7 @@ impl Store {
         }
         Ok(())
     }
-    /// Changes of a file so far.
+    /// Number of changes of a file so far.
     pub fn changes(live: &Live) -> u64 {
         live.changes.load(Ordering::SeqCst)
     }

@@ -1,7 +1,7 @@
-//! Which directories belong together: a number on each tier, and on the fastest the numbers of all.
+//! Checks that directories belong together: each tier has an id, and the fastest tier has the ids of all.
 //!
-//! A disk that is not mounted leaves an empty directory where its tier was. Without this its files would seem to be deleted, and new ones
-//! would go to the disk below, to be hidden when the tier comes back.
+//! A disk that is not mounted leaves an empty directory at the place of its tier. Without this check its files would appear to be deleted,
+//! and new files would go to the disk below and be hidden when the tier comes back.
 
 use crate::disk::{Disk, Root, write_all};
 use crate::store::{Refused, refuse};
@@ -14,12 +14,12 @@ use std::sync::Arc;
 const FILE: &[u8] = b".isotherm/identity.json";
 const NEW: &[u8] = b".isotherm/identity.new";
 
-/// What is written on a tier.
+/// The record that is stored on a tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Mark {
-    /// This tier's number, as hexadecimal digits.
+    /// The id of this tier, in hexadecimal.
     id: String,
-    /// On tier 0: those of all tiers, the fastest first.
+    /// On tier 0: the ids of all tiers, the fastest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tiers: Vec<String>,
 }
@@ -66,10 +66,11 @@ fn number() -> Result<String, Refused> {
     Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
 }
 
-/// Are these the tiers that tier 0 knows? `accept`: they are from now on. Tiers that are absent are taken for what they were.
+/// Checks that these are the tiers that tier 0 lists. With `accept` they become those tiers. An absent tier is assumed to be the listed
+/// one.
 ///
 /// # Errors
-/// In words: a directory is not the tier that it was.
+/// A message in words: a directory is not the tier that it was.
 pub(crate) fn agree(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused> {
     let present = |t: &usize| !roots[*t].absent;
     let mut ids: Vec<Option<String>> = vec![None; roots.len()];
@@ -96,7 +97,7 @@ pub(crate) fn agree(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused>
             "tiers are missing, and the fast tier does not know which: mount it once with all of them",
         );
     }
-    // A directory that lacks its mark, though the fast tier remembers as many tiers: most likely its disk is not mounted.
+    // A directory without an id, although the fast tier lists the same number of tiers: most likely its disk is not mounted.
     let lost = (1..roots.len()).find(|t| ids[*t].as_ref().is_none_or(|id| !known.contains(id)));
     if let Some(t) = lost.filter(|_| !accept && known.len() == roots.len()) {
         return refuse(format!(
@@ -111,7 +112,7 @@ pub(crate) fn agree(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused>
             _ => number()?,
         });
     }
-    // Tier 0 last: until it knows them nothing is settled.
+    // Tier 0 comes last, because its list is what completes the change.
     for t in (0..roots.len()).rev() {
         let tiers = if t == 0 { all.clone() } else { Vec::new() };
         let id = all[t].clone();
@@ -120,7 +121,8 @@ pub(crate) fn agree(roots: &Arc<Vec<Root>>, accept: bool) -> Result<(), Refused>
     Ok(())
 }
 
-/// May the directory be the tier that the fast one remembers? Only for those that are there but may be an empty place for a disk.
+/// Whether the directory may be the tier that the fast tier lists. This is asked only for a directory that exists but may be an empty mount
+/// point.
 pub(crate) fn is_known(fast: &Root, root: &Root) -> bool {
     let known = read(fast).ok().flatten().map_or(Vec::new(), |m| m.tiers);
     known.is_empty()

@@ -1,37 +1,37 @@
-//! Changes that take more than one step, written down before the first: what a crash leaves half done is finished at the next mount.
+//! Intents: changes of several steps are recorded before the first step, so that the next mount can finish what a crash left half done.
 //!
-//! An intent is a list of [`Op`]s, each of which says of which file it speaks ([`Id`]). So each can be done again: if it was done, that is
-//! seen, and nothing happens. An intent whose first op neither was done nor can be is *void*: the change was given up.
+//! An intent is a list of [`Op`]s. Each op names the file that it changes ([`Id`]), so it can be repeated: if it was already done, this is
+//! detected and nothing happens. An intent is *void* if its first op was not done and cannot be done: the change was abandoned.
 //!
-//! The rule for whoever makes such a change: (1) write the intent and sync it, (2) do the ops in order, (3) sync all
-//! directories that they touch, (4) take the intent away and sync that, (5) only then let others use these names.
+//! The protocol of such a change: (1) write the intent and sync it, (2) do the ops in order, (3) sync all directories that they change, (4)
+//! remove the intent and sync that, (5) only then let others use these names.
 
 use crate::mutants::{Mutant, broken};
 use crate::tree::{At, INTENTS, Id, TEMPS, Tier, Tree, above, join, parent};
 use isotherm_core::crc32c::crc32c;
 use rustix::io::Errno;
 
-/// One step that can be done again.
+/// A step that can be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// The file goes from one name of its tier to another, over what is called so.
+    /// The file is renamed on its tier and replaces a file with the new name.
     Rename(Id, At, Vec<u8>),
-    /// The file's name and another of its tier change places.
+    /// The file's name and another name on its tier are exchanged.
     Exchange(Id, At, Vec<u8>),
-    /// The file gets one more name.
+    /// The file gets a further name.
     Link(Id, At, Vec<u8>),
     /// The file loses a name.
     Unlink(Id, At),
 }
 
-/// How an op went.
+/// The result of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redo {
     /// Done now.
     Now,
-    /// It was done already.
+    /// It had been done already.
     Before,
-    /// The file is at neither place.
+    /// The file has neither of the names.
     Neither,
 }
 
@@ -40,7 +40,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// An intent as bytes: a head, its ops, a checksum.
+/// Encodes an intent: a header, its ops, a checksum.
 pub fn encode(ops: &[Op]) -> Vec<u8> {
     let mut out = b"isotherm intent 1\n".to_vec();
     out.extend_from_slice(&(ops.len() as u32).to_le_bytes());
@@ -83,7 +83,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// An intent from its bytes; `None` if they are torn or foreign, or name what is outside of the tiers.
+/// Decodes an intent; `None` if the bytes are torn, of another format, or name a path outside of the tiers.
 pub fn decode(bytes: &[u8]) -> Option<Vec<Op>> {
     let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
     let whole = crc32c(body) == u32::from_le_bytes(sum.try_into().ok()?);
@@ -118,7 +118,7 @@ pub fn decode(bytes: &[u8]) -> Option<Vec<Op>> {
 }
 
 impl Op {
-    /// Where it happens.
+    /// The path that it changes.
     pub fn at(&self) -> &At {
         match self {
             Op::Rename(_, at, _)
@@ -135,10 +135,10 @@ impl Op {
         }
         dirs
     }
-    /// Do it if it was not done.
+    /// Does the op, unless it was done already.
     ///
     /// # Errors
-    /// The tree's.
+    /// An error of the tree.
     pub fn redo(&self, tree: &mut dyn Tree) -> Result<Redo, Errno> {
         let mut is = |id: &Id, tier: Tier, path: &[u8]| {
             let there = tree.stat(&At::new(tier, path))?;
@@ -177,7 +177,8 @@ impl Op {
     }
 }
 
-/// Directories above paths, each once, from the root down: in this order they become durable, so that none is in one that is not.
+/// The directories above paths, each once, from the root downwards: they become durable in this order, so that no durable directory is
+/// within one that is not.
 pub fn chain<'a>(tier: Tier, paths: impl Iterator<Item = &'a [u8]>) -> Vec<At> {
     let mut dirs: Vec<At> = Vec::new();
     if broken(Mutant::SkipAncestors) {
@@ -194,7 +195,7 @@ pub fn chain<'a>(tier: Tier, paths: impl Iterator<Item = &'a [u8]>) -> Vec<At> {
     dirs
 }
 
-/// The directories above a path, made and durable before anything is put into them.
+/// Creates the directories above a path and makes them durable, before anything is put into them.
 fn parents(tree: &mut dyn Tree, tier: Tier, path: &[u8]) -> Result<(), Errno> {
     tree.make_parents(&At::new(tier, path))?;
     for dir in chain(tier, std::iter::once(path)) {
@@ -203,7 +204,7 @@ fn parents(tree: &mut dyn Tree, tier: Tier, path: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Directories that ops touch, each once.
+/// The directories that ops change, each once.
 pub fn dirs_of(ops: &[Op]) -> Vec<At> {
     let mut dirs: Vec<At> = Vec::new();
     for dir in ops.iter().flat_map(Op::dirs) {
@@ -214,21 +215,21 @@ pub fn dirs_of(ops: &[Op]) -> Vec<At> {
     dirs
 }
 
-/// What recovery did.
+/// The result of recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Intents carried to their end.
+    /// Intents that were completed.
     pub finished: u32,
-    /// Intents that were given up before the crash, or torn.
+    /// Intents that were abandoned before the crash, or torn.
     pub dropped: u32,
-    /// Copies that had not become whole.
+    /// Copies that were not complete.
     pub temps: u32,
 }
 
-/// Finish what a crash left half done. It may itself be cut off at any call and started again.
+/// Finishes what a crash left half done. It may be interrupted at any call and started again.
 ///
 /// # Errors
-/// The tree's: nothing may be served then.
+/// An error of the tree; then nothing may be served.
 pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
     let mut report = Recovered::default();
     for name in tree.list(&At::new(0, INTENTS))? {
@@ -236,7 +237,7 @@ pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
         let ops = decode(&tree.read(&at)?);
         let done = match &ops {
             Some(ops) if ops.iter().all(|op| tree.is_there(op.at().tier)) => carry_out(tree, ops)?,
-            // It speaks of a tier that is not here: leave it, and let nobody write meanwhile.
+            // The intent names a tier that is absent: keep it, and let nobody write in the meantime.
             Some(_) => return Err(Errno::NODEV),
             None => false,
         };
@@ -257,7 +258,8 @@ pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
     Ok(report)
 }
 
-/// False if the intent is void. All is durable at the end. A copy's hidden name goes when its new ones are durable, not before.
+/// Returns false if the intent is void. Everything is durable at the end. The hidden name of a copy is removed only after the new names are
+/// durable.
 fn carry_out(tree: &mut dyn Tree, ops: &[Op]) -> Result<bool, Errno> {
     let hidden = |op: &&Op| matches!(op, Op::Unlink(_, at) if parent(&at.path) == TEMPS);
     for (i, op) in ops.iter().enumerate().filter(|(_, op)| !hidden(op)) {

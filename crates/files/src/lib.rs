@@ -1,4 +1,4 @@
-//! Whole files in the right place: one namespace over a fast and a slow directory (and more), and files that move between them unseen.
+//! Placement of whole files: one namespace over a fast and a slow directory (and more), and files that move between them transparently.
 //!
 //! ```text
 //!  kernel ─► fuse ─► store ─► catalogue (names and attributes, in memory)
@@ -8,8 +8,8 @@
 //!                      └── lock, swap ◄── mover (a value) ─► tree (calls on the tiers)
 //! ```
 //!
-//! Never false: a file is whole at one place; what a sync covered is there after a crash; tiers hold plain files, readable
-//! without this program.
+//! Guarantees: each file is complete in one place; data that a sync covered is there after a crash; tiers hold plain files that are
+//! readable without this program.
 #![forbid(unsafe_code)]
 
 pub mod brain;

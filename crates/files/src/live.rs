@@ -1,7 +1,8 @@
-//! Files in use: one descriptor each on the tier where the file is, shared by all handles, and swapped under a lock when the file moves.
+//! Files in use: each has one descriptor on its present tier, which all handles share and which is swapped under a lock when the file
+//! moves.
 //!
-//! Who reads or writes holds the lock shared while the system call runs, so no call ever meets a closed descriptor; the mover holds it
-//! alone from the last comparison until the swap.
+//! Readers and writers hold the lock shared during the system call, so no call ever uses a closed descriptor. The mover holds it
+//! exclusively from the last comparison until the swap.
 
 use crate::catalogue::NodeId;
 use crate::disk::{Root, facts_of};
@@ -13,34 +14,34 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-/// Where a file's data is now.
+/// The present location of a file's data.
 #[derive(Debug)]
 pub struct Backing {
     /// Its tier.
     pub tier: Tier,
     /// The file there.
     pub fd: OwnedFd,
-    /// Can it be written?
+    /// Whether it can be written.
     pub writable: bool,
 }
 
 /// A file in use.
 #[derive(Debug)]
 pub struct Live {
-    /// Which.
+    /// Its node.
     pub node: NodeId,
-    /// Where it is; `None` until somebody opened it.
+    /// Its location; `None` until it is opened.
     pub state: RwLock<Option<Backing>>,
-    /// Changes so far, counted when they are done.
+    /// Number of changes so far. A change counts when it is done.
     pub changes: AtomicU64,
     users: AtomicU32,
-    /// Somebody read or changed it, so its attributes are others than at open.
+    /// Whether it was read or changed, so that its attributes differ from those at open.
     used: AtomicBool,
-    /// The kernel reads and writes it by itself.
+    /// The kernel's handle, if it reads and writes the file itself.
     pub passthrough: Mutex<Option<Arc<fuser::BackingId>>>,
-    /// What the change time below is since a move, and what it was before: so it is shown until somebody changes the file.
+    /// After a move: the change time on the tier, and the one before the move. The latter is shown until the file is changed.
     shown: Mutex<Option<(Time, Time)>>,
-    /// There was such a one, so later handles must be alike until the last is closed.
+    /// Whether there was such a handle: then all later handles must be of the same kind until the last one is closed.
     pub passed: AtomicBool,
 }
 
@@ -49,22 +50,22 @@ pub struct Live {
 pub struct Lives(Mutex<HashMap<NodeId, Arc<Live>>>);
 
 impl Lives {
-    /// In use now, if it is.
+    /// The file, if it is in use.
     pub fn get(&self, node: NodeId) -> Option<Arc<Live>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&node).cloned()
     }
-    /// How many.
+    /// The number of files in use.
     pub fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
-/// A file in use, for reading its descriptor.
+/// A read lock on the descriptor of a file in use.
 pub struct Held<'a>(RwLockReadGuard<'a, Option<Backing>>);
 
 impl Held<'_> {
-    /// Where it is.
+    /// Its location.
     ///
     /// # Errors
     /// It could not be opened.
@@ -93,29 +94,29 @@ impl Live {
             passed: AtomicBool::new(false),
         }
     }
-    /// The descriptor, for one system call.
+    /// Locks the descriptor for one system call.
     pub fn hold(&self) -> Held<'_> {
         Held(self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
-    /// Something was changed; while [`Held`] is held.
+    /// Records a change; to be called while [`Held`] is held.
     pub fn changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.touched();
     }
-    /// Something was read or changed: the attributes are looked at again at the last close.
+    /// Records a read or change: the attributes are read again at the last close.
     pub(crate) fn touched(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::SeqCst);
         }
     }
-    /// Attributes as they are now.
+    /// The current attributes.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     pub fn facts(&self) -> Result<Facts, Errno> {
         self.facts_of(self.hold().backing()?)
     }
-    /// Attributes of where it is, as they are shown.
+    /// The attributes at a location, as they are shown.
     pub(crate) fn facts_of(&self, backing: &Backing) -> Result<Facts, Errno> {
         Ok(self.as_shown(facts_of(&backing.fd)?))
     }
@@ -126,7 +127,7 @@ impl Live {
         }
         facts
     }
-    /// The last names of the copy were put right, which nobody need see.
+    /// The last names of the copy were corrected, which is not shown as a change.
     pub(crate) fn still_shown(&self) {
         let now = self.hold().fd().and_then(facts_of);
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +135,7 @@ impl Live {
             shown.0 = now.ctime;
         }
     }
-    /// While the change time is `now`, `before` is shown.
+    /// As long as the change time is `now`, `before` is shown.
     pub(crate) fn show(&self, now: Time, before: Time) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         *shown = Some((now, before));
@@ -142,14 +143,14 @@ impl Live {
 }
 
 impl Store {
-    /// Use a file: it is opened if nobody did. Ends with [`Store::release`].
+    /// Begins to use a file and opens it unless it is open. Ends with [`Store::release`].
     ///
     /// # Errors
     /// It cannot be opened.
     pub fn live(&self, node: NodeId) -> Result<Arc<Live>, Errno> {
         self.live_as_opened(node).map(|l| l.0)
     }
-    /// As [`Store::live`], and the attributes if it was opened for that.
+    /// As [`Store::live`], with the attributes if this call opened the file.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -181,8 +182,8 @@ impl Store {
         }
         Ok((live, now))
     }
-    /// A file that was just made and is open already. Who saw its name meanwhile (the mover, another user) may have opened it before us: all
-    /// share that descriptor then, since only that one follows the file when it moves.
+    /// Begins to use a file that was just created and is already open. Another thread that saw its name (the mover, another user) may have
+    /// opened it first. Then all share that descriptor, because only that one follows the file when it moves.
     pub(crate) fn live_new(&self, node: NodeId, backing: Backing) -> Arc<Live> {
         let live = {
             let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,13 +198,13 @@ impl Store {
         drop(state);
         live
     }
-    /// Use of a file ends. With the last its attributes go to the catalogue.
+    /// Ends a use of a file. After the last use its attributes go to the catalogue.
     pub fn release(&self, live: &Arc<Live>) {
         let mut all = self.lives.0.lock().unwrap_or_else(PoisonError::into_inner);
         if live.users.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;
         }
-        // The number may be another file's by now.
+        // The number may belong to another file by now.
         if !all.get(&live.node).is_some_and(|l| Arc::ptr_eq(l, live)) {
             return;
         }
@@ -213,7 +214,7 @@ impl Store {
             self.seen(live.node, facts);
         }
     }
-    /// The change time that was shown before is shown again where nothing but that differs: the file was moved since.
+    /// If only the change time differs, the file was moved: the change time from before is shown again.
     fn show_as_known(&self, live: &Live, now: &Facts) {
         let known = self.cat().get(live.node).map(|n| n.facts);
         if let Some(known) = known
@@ -223,7 +224,7 @@ impl Store {
             live.show(now.ctime, known.ctime);
         }
     }
-    /// Attributes of a node as they are.
+    /// Stores the current attributes of a node.
     pub(crate) fn seen(&self, node: NodeId, facts: Facts) {
         let mut cat = self.cat_mut();
         let known = cat.get(node).filter(|n| n.facts.id == facts.id);
@@ -241,7 +242,7 @@ impl Store {
     }
     fn open_backing(&self, node: NodeId) -> Result<(Backing, Facts), Errno> {
         for last in [false, false, true] {
-            // A rename may come in between; with the names held still it cannot.
+            // A rename may happen in between, unless names are locked.
             let names = last.then(|| self.names_or_wait());
             let (path, tier, id) = {
                 let cat = self.cat();
@@ -299,7 +300,7 @@ mod tests {
     use crate::names::Maker;
     use crate::store::Settings;
 
-    /// The mover takes a file into use while somebody else asks for its attributes: the descriptor is not there yet.
+    /// The mover begins to use a file while another thread asks for its attributes: there is no descriptor yet.
     #[test]
     fn a_file_that_is_being_opened_has_attributes() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A store in the tree of files of this machine.
+//! Mounts a store in the directory tree of this machine.
 
 use crate::fuse::{Io, Served};
 use crate::store::{Refused, Settings, Store, refuse};
@@ -9,19 +9,19 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The file system type that marks a mount as ours in the mount table.
+/// The file system type that identifies a mount of this program in the mount table.
 pub const SUBTYPE: &str = "isotherm-files";
 
-/// How it is shown.
+/// The options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Who reads and writes.
+    /// The path of reads and writes.
     pub io: Io,
-    /// Session threads.
+    /// Number of session threads.
     pub threads: usize,
-    /// Other users may use it; permissions decide as everywhere.
+    /// Whether other users may use it; permissions decide as usual.
     pub allow_other: bool,
-    /// Refuse all changes.
+    /// Whether all changes are refused.
     pub read_only: bool,
 }
 
@@ -29,16 +29,16 @@ pub struct Options {
 pub struct Mounted {
     /// What is served.
     pub store: Arc<Store>,
-    /// Where.
+    /// The mount point.
     pub dir: PathBuf,
     session: Option<BackgroundSession>,
     mover: Option<JoinHandle<()>>,
 }
 
-/// Mount the tiers on `dir`, an existing directory. Calls work when this returns.
+/// Mounts the tiers on `dir`, an existing directory. The file system is usable when this returns.
 ///
 /// # Errors
-/// In words.
+/// A message in words.
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
     let shown = dir.display();
@@ -68,7 +68,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
             ));
         }
     }
-    // Permissions of what is made come whole from the kernel.
+    // The kernel sends the final permissions of new files.
     rustix::process::umask(rustix::fs::Mode::empty());
     let store = Arc::new(Store::open(settings)?);
     for (i, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
@@ -134,11 +134,11 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
 }
 
 impl Mounted {
-    /// Has somebody else unmounted it?
+    /// Whether it was unmounted by someone else.
     pub fn is_over(&self) -> bool {
         self.session.as_ref().is_none_or(|s| s.guard.is_finished())
     }
-    /// Unmount. While files are open it stays, if `wait` is over.
+    /// Unmounts. If files are still open after `wait`, it stays mounted.
     ///
     /// # Errors
     /// It is in use.
@@ -164,7 +164,7 @@ impl Mounted {
     fn end(&mut self) {
         self.store.placement.stop.store(true, Ordering::SeqCst);
         if let Some(mover) = self.mover.take() {
-            // It ends with the file under way.
+            // It ends after its current file.
             let _ = mover.join();
         }
         if let Some(session) = self.session.take() {

@@ -1,4 +1,4 @@
-//! The mover's caller: locks, descriptors, the catalogue.
+//! The caller of the mover: locks, descriptors, the catalogue.
 
 use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
@@ -13,11 +13,11 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Files under way, and how far.
+/// Files that are being moved, and the progress.
 #[derive(Debug, Default)]
 pub struct Moving {
     nodes: Mutex<HashSet<NodeId>>,
-    /// The last that is under way: path, bytes copied, bytes in all.
+    /// The most recent move in progress: path, bytes copied, total bytes.
     pub progress: Mutex<Option<(String, u64, u64)>>,
 }
 
@@ -25,7 +25,7 @@ impl Moving {
     fn nodes(&self) -> std::sync::MutexGuard<'_, HashSet<NodeId>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// How far the move under way is.
+    /// The progress of the move in progress.
     pub fn now(&self) -> Option<(String, u64, u64)> {
         let now = self.progress.lock();
         now.unwrap_or_else(PoisonError::into_inner).clone()
@@ -33,7 +33,7 @@ impl Moving {
 }
 
 impl Store {
-    /// Move a file to another tier, now.
+    /// Moves a file to another tier, now.
     pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {
         if self.is_stuck() {
             return Outcome::Failed(Errno::IO);
@@ -41,7 +41,7 @@ impl Store {
         if !self.placement.moving.nodes().insert(node) {
             return Outcome::Refused(Why::Busy);
         }
-        // Its number must not be given to another file meanwhile.
+        // Its number must not be given to another file in the meantime.
         let there = self.cat_mut().hold(node);
         let outcome = if there {
             self.move_alone(node, to)
@@ -192,7 +192,7 @@ impl Store {
             let mut cat = self.cat_mut();
             if let Ok(f) = facts {
                 cat.replace(node, to, f.id);
-                // A move is not a change that anybody made.
+                // Users must not see a move as a change of the file.
                 let ctime = before.map_or(f.ctime, |b| b.ctime);
                 live.show(f.ctime, ctime);
                 cat.set_facts(node, &crate::tree::Facts { ctime, ..f });
@@ -208,7 +208,7 @@ impl Store {
         let _ = self.bytes_on[usize::from(from)]
             .fetch_update(order, order, |b| Some(b.saturating_sub(bytes)));
     }
-    /// The directories' times are what users made them, not what a move did.
+    /// Restores the times of the directories, which a move must not change.
     fn dir_times(&self, node: NodeId, from: Tier, to: Tier) {
         let dirs: Vec<(Vec<u8>, crate::tree::Facts)> = {
             let cat = self.cat();
@@ -226,13 +226,13 @@ impl Store {
                 last_modification: spec(f.mtime),
             };
             for tier in [from, to] {
-                // Best effort: the catalogue has them until the next mount.
+                // Best effort: until the next mount the catalogue has the right times.
                 let fd = &self.roots[usize::from(tier)].fd;
                 let _ = rustix::fs::utimensat(fd, &path[..], &times, AtFlags::SYMLINK_NOFOLLOW);
             }
         }
     }
-    /// A file's tier is full while it is written: to the next one that has room. True if it is worth trying again.
+    /// The tier of a file became full while it was written: moves it to the next tier with space. Returns true if it is worth trying again.
     pub(crate) fn spill(&self, node: NodeId, from: Tier) -> bool {
         for to in from + 1..self.roots.len() as Tier {
             loop {

@@ -1,34 +1,34 @@
-//! Safety rules of the mover that tests can take out, one at a time, to prove that the hostile trees notice.
+//! Safety rules of the mover that tests can remove, one at a time, to prove that the hostile trees notice.
 //!
-//! Only with the `mutants` feature can one be chosen; without it `broken` is a constant `false` and the compiler removes the
-//! branches. `tests/hostile/` must fail under every one of these.
+//! A rule can be removed only with the `mutants` feature. Without it, `broken` is a constant `false` and the compiler removes the branches.
+//! `tests/hostile/` must fail with each of these rules removed.
 
 /// One removed rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// The copy is not synced before the intent says that it is whole.
+    /// The copy is not synced before the intent says that it is complete.
     SkipCopySync,
     /// The entry of the copy in the hidden directory is not synced before the intent names it.
     SkipTempDirSync,
     /// The intent is written but not synced before the first change that it covers.
     SkipIntentSync,
-    /// No intent at all.
+    /// No intent is written.
     SkipIntent,
-    /// What was written during the copy is not noticed.
+    /// A write during the copy is not noticed.
     TrustOldCopy,
     /// Only the first of several hard links is moved.
     MoveOneName,
-    /// The intent is taken away before the new names are durable.
+    /// The intent is removed before the new names are durable.
     ForgetTargetSync,
     /// Directories above the new name are not synced.
     SkipAncestors,
-    /// Extended attributes, mode and times stay behind.
+    /// Extended attributes, mode and times are not copied.
     ForgetAttributes,
     /// The source is unlinked before the intent is durable.
     UnlinkFirst,
-    /// Recovery believes an intent that was torn.
+    /// Recovery accepts a torn intent.
     TrustTornIntent,
-    /// Recovery carries on with an intent whose first step can neither be done nor was done.
+    /// Recovery continues with an intent whose first op was not done and cannot be done.
     TrustVoidIntent,
 }
 
@@ -41,7 +41,7 @@ mod choice {
         static CHOSEN: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// Take a rule out, on this thread.
+    /// Removes a rule, on this thread.
     pub fn choose(mutant: Option<Mutant>) {
         CHOSEN.with(|c| c.set(mutant));
     }

@@ -1,8 +1,8 @@
-//! Who decides what lies where: the core's policies over files as units, pins, rules and watermarks.
+//! Decides the tier of each file: the core's policies with files as units, pins, rules and watermarks.
 //!
-//! The policy runs in the core's null engine (`isotherm_core::null`) over a space with a unit for each file. Accesses go in, in batches;
-//! where the engine then has a file that is elsewhere, a move is wanted. A move that does not happen is told to the engine, so that
-//! the two never drift apart. Caching presets decide as they do, and a file is moved where they want a copy: it is always at
+//! The policy runs in the core's null engine (`isotherm_core::null`) over a space with one unit per file. Accesses are passed to it in
+//! batches. If the engine then has a file on another tier than it is, a move is wanted. If a move does not happen, the engine is told, so
+//! that the two never diverge. Caching presets make their usual decisions, and a file is moved where they want a copy: a file is always in
 //! one place only.
 
 use crate::brain::{Brain, Remembered};
@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The preset where none is named.
+/// The default preset.
 pub const DEFAULT: &str = "benefit";
-/// Accesses that wait to be told; more are counted and forgotten.
+/// Most accesses that wait to be passed to the policy; further ones are counted and dropped.
 const SEEN_MAX: usize = 1 << 16;
-/// A file that could not be moved is left alone for so long.
+/// A file that could not be moved is not tried again for this time.
 const REST: Duration = Duration::from_secs(30);
 
 /// An access.
@@ -37,7 +37,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Of that file, just now.
+    /// An access to that file, now.
     pub fn new(node: NodeId, write: bool, offset: u64, bytes: u32) -> Seen {
         Seen {
             node,
@@ -52,13 +52,13 @@ impl Seen {
 /// A move that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Which file.
+    /// The node of the file.
     pub node: NodeId,
-    /// Where it is.
+    /// Its present tier.
     pub from: Tier,
-    /// Where it belongs.
+    /// The tier to which it should move.
     pub to: Tier,
-    /// Who wants it.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -68,21 +68,21 @@ pub struct Placement {
     gone: Mutex<Vec<NodeId>>,
     /// The policy.
     pub brain: Mutex<Brain>,
-    /// Rules, the first that matches counts.
+    /// Rules; the first one that matches applies.
     pub rules: Vec<Rule>,
-    /// Files under way.
+    /// Files that are being moved.
     pub moving: Moving,
-    /// Accesses that nobody had time to hear.
+    /// Accesses that were dropped.
     pub unheard: AtomicU64,
-    /// Moves that were done, refused, failed.
+    /// Number of moves that were done, refused, and failed.
     pub done: [AtomicU64; 3],
-    /// Reads and writes that came to us.
+    /// Reads and writes that this program served.
     pub accesses: AtomicU64,
-    /// Files move by themselves.
+    /// Whether files are moved automatically.
     pub moves: bool,
-    /// All moves that are wanted are asked for, now.
+    /// Whether all wanted moves are requested now.
     pub hurry: AtomicBool,
-    /// No more.
+    /// Set to stop.
     pub stop: AtomicBool,
     start: Instant,
 }
@@ -141,7 +141,7 @@ impl Placement {
             start: Instant::now(),
         })
     }
-    /// An access happened.
+    /// Records an access.
     pub fn see(&self, seen: Seen) {
         self.accesses.fetch_add(1, Ordering::Relaxed);
         let mut all = lock(&self.seen);
@@ -171,13 +171,13 @@ impl Placement {
     pub fn now(&self, brain: &Brain) -> Nanos {
         self.at(brain, Instant::now())
     }
-    /// Tell the policy what happened since.
+    /// Passes the recorded accesses to the policy.
     pub fn listen(&self, cat: impl Fn(NodeId) -> Option<(Tier, Facts, Vec<u8>)>) {
         let (gone, seen) = (
             std::mem::take(&mut *lock(&self.gone)),
             std::mem::take(&mut *lock(&self.seen)),
         );
-        // The catalogue before the policy, as everywhere: neither waits for the other.
+        // The catalogue is locked before the policy, as everywhere, so neither waits for the other.
         let mut facts: HashMap<NodeId, Option<(Tier, Facts, Vec<u8>)>> = HashMap::new();
         for s in &seen {
             facts.entry(s.node).or_insert_with(|| cat(s.node));
@@ -193,7 +193,7 @@ impl Placement {
             let Some(Some((tier, facts, path))) = facts.get(&s.node) else {
                 continue;
             };
-            // Several threads saw them: the engine's time never goes back.
+            // Several threads recorded the accesses. The engine's time must not go back.
             let when = self.at(brain, s.when.unwrap_or(self.start)).max(before);
             before = when;
             brain.last.insert(s.node, wall);
@@ -218,7 +218,7 @@ impl Placement {
         let now = self.now(brain).max(before);
         brain.engine.advance(now);
     }
-    /// Let the plan that the policy makes once in a while be made now.
+    /// Makes the policy's periodic plan now.
     pub fn plan_now(&self) {
         let mut brain = lock(&self.brain);
         let now = self.now(&brain);
@@ -230,7 +230,7 @@ impl Placement {
         }
         brain.stirred = u64::MAX;
     }
-    /// Moves that are wanted, down before up. `all`: also of those that rest.
+    /// The wanted moves, demotions before promotions. With `all`, also those of files that failed recently.
     pub fn wanted(&self, cat: &Catalogue, all: bool) -> Vec<Wanted> {
         let mut brain = lock(&self.brain);
         let fixed = !self.rules.is_empty() || !brain.remembered.pins.is_empty();
@@ -243,7 +243,7 @@ impl Placement {
         brain.resting.retain(|_, until| *until > now);
         let mut wanted = Vec::new();
         let tiers = brain.shape.len();
-        // Without pins and rules only what the policy knows can be elsewhere than it belongs.
+        // Without pins and rules, only files that the policy knows can be on the wrong tier.
         let known: Box<dyn Iterator<Item = NodeId>> = if fixed {
             Box::new(cat.all().map(|n| n.0))
         } else {
@@ -279,7 +279,7 @@ impl Placement {
         wanted.sort_by_key(|w| (w.to < w.from, w.node));
         wanted
     }
-    /// The coldest files of a tier that is too full, as many as bring it below its lower mark, and the tier below for each.
+    /// The coldest files of a tier that is above its upper mark, as many as bring it down to its lower mark, with the tier below for each.
     pub fn overflow(&self, cat: &Catalogue, tier: Tier, mut bytes: u64) -> Vec<Wanted> {
         let brain = lock(&self.brain);
         let wall = wall();
@@ -317,7 +317,8 @@ impl Placement {
         }
         wanted
     }
-    /// A file is there now, whoever wanted what; after a move that did not happen it is left alone for a while.
+    /// Tells the policy where a file is now, whatever was wanted. After a move that did not happen, the file is not tried again for a
+    /// while.
     pub fn settled(&self, node: NodeId, tier: Tier, facts: &Facts, path: &[u8], moved: bool) {
         let mut brain = lock(&self.brain);
         let now = self.now(&brain);
@@ -327,10 +328,10 @@ impl Placement {
             brain.resting.insert(node, Instant::now() + REST);
         }
     }
-    /// Other pins or policies of directories: the policy begins anew, with every file where it is.
+    /// Sets other pins or policies of directories. The policy starts anew, with every file where it is.
     ///
     /// # Errors
-    /// No such policy.
+    /// There is no such policy.
     pub fn remember(&self, new: Remembered, cat: &Catalogue) -> Result<(), Refused> {
         let mut brain = lock(&self.brain);
         if new.policies == brain.remembered.policies {

@@ -1,4 +1,4 @@
-//! Pins and policies of directories in a file on tier 0, and the thread that lets files move.
+//! Pins and policies of directories, which are stored in a file on tier 0; and the thread that moves files.
 
 use crate::brain::Remembered;
 use crate::disk::{Disk, Root, write_all};
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 const FILE: &[u8] = b".isotherm/settings.json";
 const NEW: &[u8] = b".isotherm/settings.new";
-/// Between two looks at what moved.
+/// Interval between two checks for wanted moves.
 const TURN: Duration = Duration::from_secs(1);
-/// After a mount, and after changes, the names of slower tiers are kept on the fast one.
+/// After a mount and after changes, the names of slower tiers are saved on the fast one.
 const SAVE_FIRST: Duration = Duration::from_secs(30);
 const SAVE_AGE: Duration = Duration::from_secs(600);
 
@@ -37,10 +37,10 @@ pub(crate) fn load(root: &Root) -> Result<Remembered, Refused> {
 }
 
 impl Store {
-    /// Other pins or policies: in force and durable when this returns.
+    /// Changes pins or policies. They are in force and durable when this returns.
     ///
     /// # Errors
-    /// In words.
+    /// A message in words.
     pub fn remember(&self, change: impl FnOnce(&mut Remembered)) -> Result<(), Refused> {
         let mut new = {
             let brain = self.placement.brain.lock();
@@ -61,7 +61,7 @@ impl Store {
             .and_then(|()| disk.sync_dir(&At::new(0, HIDDEN)))
             .map_err(|e| Refused(format!("cannot write .isotherm/settings.json: {e}")))
     }
-    /// Tell the policy what happened.
+    /// Passes recorded accesses to the policy.
     pub fn listen(&self) {
         self.placement.listen(|node| {
             let facts = self.facts(node).ok()?;
@@ -70,7 +70,7 @@ impl Store {
             Some((n.tier, facts, cat.path(node)?))
         });
     }
-    /// All moves that are wanted now: the policy's, rules', pins', watermarks'.
+    /// All moves that are wanted now: by the policy, rules, pins and watermarks.
     pub fn wanted(&self, all: bool) -> Vec<Wanted> {
         let mut wanted = self.placement.wanted(&self.cat(), all);
         for tier in 0..self.roots.len() as Tier - 1 {
@@ -85,7 +85,7 @@ impl Store {
         }
         wanted
     }
-    /// What `migrate --dry-run` shows: as if plans were made now; nothing is moved, and the policy is told so.
+    /// The moves that `migrate --dry-run` shows, as if plans were made now. Nothing is moved, and the policy is told so.
     pub fn would_move(&self) -> Vec<Wanted> {
         self.listen();
         self.placement.plan_now();
@@ -105,7 +105,7 @@ impl Store {
             self.placement.settled(w.node, tier, &facts, &path, moved);
         }
     }
-    /// Carry out moves until `until`; how many were done.
+    /// Carries out moves until `until`. Returns the number of moves that were done.
     pub fn carry_out(&self, wanted: &[Wanted], until: Option<Instant>) -> usize {
         let mut done = 0;
         for w in wanted {
@@ -134,12 +134,12 @@ impl Store {
                     self.tier_name(w.to)
                 ));
             }
-            // Of watermarks and rules the policy has to hear, too.
+            // The policy must learn about moves that watermarks and rules caused, too.
             self.correct(w, outcome == Outcome::Done);
         }
         done
     }
-    /// Move everything that belongs elsewhere, plans made now. How many files moved.
+    /// Makes plans now and moves every file that is on the wrong tier. Returns the number of moved files.
     pub fn migrate_now(&self) -> usize {
         self.listen();
         self.placement.plan_now();
@@ -153,12 +153,12 @@ impl Store {
         }
         all
     }
-    /// Changes with which the names on slower tiers may have changed: nodes made, moves.
+    /// Number of changes that may have changed the names on slower tiers: new nodes, moves.
     fn names_or_places_changed(&self) -> u64 {
         let moved = self.placement.done[0].load(Ordering::Relaxed);
         1 + moved + self.names_changed.load(Ordering::Relaxed)
     }
-    /// The thread that lets files move, until the file system is unmounted.
+    /// The loop of the thread that moves files, until the file system is unmounted.
     pub fn attend(&self) {
         let mut before = Instant::now();
         let start = before;
@@ -179,7 +179,7 @@ impl Store {
             };
             let (since, now) = (saved.unwrap_or(start), self.names_or_places_changed());
             if since.elapsed() >= age && numbers != now {
-                // At unmount it is said if that does not go.
+                // A failure is reported at unmount.
                 let _ = self.save_names();
                 (saved, numbers) = (Some(Instant::now()), now);
             }

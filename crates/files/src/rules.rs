@@ -1,37 +1,37 @@
-//! Rules for files: `MATCH=TIER`, the first that matches counts.
+//! Rules for files: `MATCH=TIER`; the first rule that matches applies.
 //!
-//! `MATCH` is a pattern of the path (`*` any letters, `?` one; a pattern without `/` is matched with the last name), or one of `size>N`,
-//! `size<N` (K, M, G, T), `age>N` (days since the last write), `owner:UID`. `TIER` is `fast`, `slow` or a number.
+//! `MATCH` is a pattern of the path (`*` matches any text, `?` one character; a pattern without `/` is compared with the last name), or one
+//! of `size>N`, `size<N` (K, M, G, T), `age>N` (days since the last write), `owner:UID`. `TIER` is `fast`, `slow` or a number.
 
 use crate::tree::{Facts, Tier};
 
-/// What a rule looks at.
+/// The condition of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
     /// The path, or its last name.
     Glob(Vec<u8>),
-    /// More bytes than that.
+    /// The size is more than this number of bytes.
     Larger(u64),
-    /// Fewer bytes than that.
+    /// The size is less than this number of bytes.
     Smaller(u64),
-    /// Not written for so many days.
+    /// The last write is at least this number of days ago.
     Older(u64),
-    /// Belongs to that user.
+    /// The file belongs to this user.
     Owner(u32),
 }
 
 /// Files that match belong on a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Which files.
+    /// The condition.
     pub of: Match,
-    /// Where they belong; counted from the fastest, or the slowest.
+    /// The tier, counted from the fastest or the slowest.
     pub tier: WhichTier,
-    /// As it was written.
+    /// The text of the rule.
     pub text: String,
 }
 
-/// A tier as people name it.
+/// A tier as users name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhichTier {
     /// The fastest.
@@ -43,7 +43,7 @@ pub enum WhichTier {
 }
 
 impl WhichTier {
-    /// From its name.
+    /// Parses the name of a tier.
     pub fn parse(text: &str) -> Option<WhichTier> {
         match text {
             "fast" => Some(WhichTier::Fast),
@@ -51,7 +51,7 @@ impl WhichTier {
             n => n.parse().ok().map(WhichTier::Number),
         }
     }
-    /// Its number among so many; `None` if there is none.
+    /// The number of the tier among `tiers`; `None` if there is no such tier.
     pub fn of(self, tiers: usize) -> Option<Tier> {
         match self {
             WhichTier::Fast => Some(0),
@@ -75,10 +75,10 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 impl Rule {
-    /// From `MATCH=TIER`.
+    /// Parses `MATCH=TIER`.
     ///
     /// # Errors
-    /// What is wrong, and the form.
+    /// The message says what is wrong, and the right form.
     pub fn parse(text: &str) -> Result<Rule, String> {
         let form = "MATCH=TIER, as '*.iso=slow', 'size>1G=slow', 'age>30=slow', 'owner:1000=fast'";
         let wrong = |what: &str| format!("{text}: {what}: a rule is {form}");
@@ -104,7 +104,7 @@ impl Rule {
             text: text.to_owned(),
         })
     }
-    /// Does it speak of this file? `now` in seconds since 1970.
+    /// Whether the rule matches this file; `now` is in seconds since 1970.
     pub fn matches(&self, path: &[u8], facts: &Facts, now: i64) -> bool {
         match &self.of {
             Match::Glob(pattern) if pattern.contains(&b'/') => glob(pattern, path),
@@ -121,12 +121,12 @@ impl Rule {
     }
 }
 
-/// Is `path` the directory (or file) `of`, or below it?
+/// Whether `path` is the directory (or file) `of`, or below it.
 pub(crate) fn is_below(path: &[u8], of: &[u8]) -> bool {
     of == b"." || path == of || (path.starts_with(of) && path.get(of.len()) == Some(&b'/'))
 }
 
-/// Does the text match the pattern? In time that is the product of their lengths at most.
+/// Whether the text matches the pattern. The time is at most proportional to the product of their lengths.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

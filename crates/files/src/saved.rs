@@ -1,7 +1,9 @@
-//! Names and attributes of the slower tiers, kept on the fastest: what a tier holds that is missing at mount.
+//! Names and attributes of the slower tiers, saved on the fastest tier, so that the contents of a tier are known when it is absent at
+//! mount.
 //!
-//! Written when the file system is unmounted, half a minute after a mount, and every ten minutes after changes. So names that were made or
-//! removed just before a crash may be missing or too many, as long as the tier is away; when it is back it is read itself.
+//! They are written at unmount, half a minute after a mount, and every ten minutes after changes. So while a tier is absent, names that
+//! were created shortly before a crash may be missing, and names that were removed may still be shown. When the tier is present, it is read
+//! itself.
 
 use crate::catalogue::{Body, Catalogue, Kind, NodeId};
 use crate::disk::{Disk, Root, write_all};
@@ -69,7 +71,7 @@ fn facts(w: &[u64; 13]) -> Facts {
     }
 }
 
-/// Every name that lies on a tier, directories before what is in them.
+/// Encodes every name on a tier, with each directory before its entries.
 fn encode(cat: &Catalogue, tier: Tier) -> Vec<u8> {
     let mut out = HEAD.to_vec();
     let mut todo = vec![crate::catalogue::ROOT];
@@ -119,7 +121,8 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Add what a tier held to a catalogue of the others. Names that are taken by now are left out; how many. `None`: it is torn or foreign.
+/// Adds the saved names of a tier to a catalogue of the others. Names that are in use by now are omitted; their number is returned. `None`
+/// if the file is torn or of another format.
 fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
     let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
     if crc32c(body) != u32::from_le_bytes(sum.try_into().ok()?) {
@@ -166,7 +169,7 @@ fn decode(bytes: &[u8], tier: Tier, cat: &mut Catalogue) -> Option<u64> {
     Some(taken)
 }
 
-/// What an absent tier held, from the fast one, into the catalogue. A line about it.
+/// Adds the contents of an absent tier, as saved on the fast one, to the catalogue. Returns a line about it.
 pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
     let shown = roots[usize::from(tier)].path.display();
     let read = roots[0].open_at(&file(tier), OFlags::RDONLY, 0);
@@ -188,10 +191,10 @@ pub(crate) fn load(roots: &[Root], tier: Tier, cat: &mut Catalogue) -> String {
 }
 
 impl Store {
-    /// Keep the names of the slower tiers on the fastest.
+    /// Saves the names of the slower tiers on the fastest.
     ///
     /// # Errors
-    /// The fast tier's.
+    /// An error of the fast tier.
     pub fn save_names(&self) -> Result<(), Errno> {
         let new = &b".isotherm/names.new"[..];
         for tier in (1..self.roots.len() as Tier).filter(|t| !self.is_absent(*t)) {

@@ -1,4 +1,4 @@
-//! What lies on the tiers, read once at mount.
+//! Reads the contents of the tiers, once at mount.
 
 use crate::catalogue::{Body, Catalogue, NodeId, ROOT};
 use crate::disk::{Root, xattrs};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-/// Clashes that are named before the rest is only counted.
+/// Number of clashes that are named; further ones are only counted.
 const SHOWN: usize = 10;
 /// Directories (parts of large ones) that are asked for ahead of the one that is taken.
 const AHEAD: usize = 64;
@@ -23,10 +23,10 @@ pub(crate) const REG: u32 = 0o100_000;
 /// A symbolic link.
 pub(crate) const LNK: u32 = 0o120_000;
 
-/// What a node with these attributes is.
+/// The kind of a node with these attributes.
 ///
 /// # Errors
-/// A link that cannot be read.
+/// A link cannot be read.
 pub(crate) fn body_of(root: &Root, path: &[u8], facts: &Facts, tier: Tier) -> Result<Body, Errno> {
     Ok(match facts.mode & TYPE {
         DIR => Body::Dir(1 << tier),
@@ -46,10 +46,10 @@ struct Scan<'a> {
     clashes: Vec<String>,
 }
 
-/// Read all tiers.
+/// Reads all tiers.
 ///
 /// # Errors
-/// In words: names clash, another file system is mounted below a tier, or a device fails.
+/// A message in words: names clash, another file system is mounted below a tier, or a device fails.
 pub fn scan(roots: &[Root]) -> Result<Catalogue, Refused> {
     let first = roots[0].stat(b".").ok().flatten().unwrap_or_default();
     let mut scan = Scan {

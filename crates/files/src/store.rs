@@ -1,7 +1,7 @@
-//! The tiers as one namespace: mounting, and what all operations share.
+//! The tiers as one namespace: mounting, and the state that all operations share.
 //!
-//! Locks, in the order in which they are taken: names (held over every change of names and attributes, system calls included), files in
-//! use, one file's descriptor, the catalogue (never held over a system call). So look-ups and listings wait for no device.
+//! The locks, in the order in which they are taken: names (held during every change of names and attributes, including the system calls),
+//! files in use, the descriptor of one file, the catalogue (never held during a system call). So lookups and listings wait for no device.
 
 use crate::catalogue::{Catalogue, NodeId};
 use crate::disk::{Disk, Root};
@@ -16,67 +16,67 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-/// Free space is looked at anew after so long.
+/// Free space is read again after this time.
 const ROOM_AGE: Duration = Duration::from_millis(500);
 
-/// Holds names and attributes still.
+/// The state under the lock of names and attributes.
 #[derive(Debug, Default)]
 pub struct NamesState {
-    /// For hidden names that are used once.
+    /// For hidden names, each of which is used once.
     pub number: u64,
 }
 
-/// What is served.
+/// A store of files on several tiers.
 pub struct Store {
     /// The tiers' directories, fastest first.
     pub roots: Arc<Vec<Root>>,
     cat: RwLock<Catalogue>,
     names: Mutex<NamesState>,
     pub(crate) lives: Lives,
-    /// Who decides what lies where.
+    /// Decides the tier of each file.
     pub placement: Placement,
     rooms: Mutex<Vec<(u64, u64, Option<Instant>)>>,
-    /// A device failed so that names may not change any more.
+    /// Whether a device failed such that names may not change any more.
     stuck: AtomicBool,
-    /// Lines for whoever runs this, the newest last.
+    /// Messages for the administrator, the newest last.
     pub said: Mutex<Vec<String>>,
-    /// Quotas, bytes of files a tier may hold.
+    /// Quotas: most bytes of files on each tier.
     pub quotas: Vec<Option<u64>>,
-    /// Per cent of a tier that is full when it spills, and to which it is emptied.
+    /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
     pub marks: (u8, u8),
-    /// What recovery found.
+    /// The result of recovery.
     pub recovered: Recovered,
-    /// The way to the kernel's caches, once mounted.
+    /// Access to the kernel's caches, once mounted.
     pub notifier: std::sync::OnceLock<fuser::Notifier>,
     /// Bytes of files on each tier.
     pub bytes_on: Vec<AtomicU64>,
-    /// Times that names were held to change them.
+    /// Number of times that names were locked to change them.
     pub(crate) names_changed: AtomicU64,
     /// How each tier answers.
     pub(crate) health: Vec<Health>,
     _locks: Vec<rustix::fd::OwnedFd>,
 }
 
-/// How to mount.
+/// The settings of a mount.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Directories, fastest first.
+    /// The directories of the tiers, fastest first.
     pub tiers: Vec<PathBuf>,
-    /// A preset of the core and its parameters.
+    /// A preset of the core, with its parameters.
     pub policy: String,
-    /// Per cent: above the second a tier spills, down to the first.
+    /// Low and high mark in per cent: a tier above the high mark spills, and is emptied to the low mark.
     pub marks: (u8, u8),
-    /// Bytes of files on a tier at most.
+    /// Most bytes of files on each tier.
     pub quotas: Vec<Option<u64>>,
-    /// Files that belong on a tier whatever the policy thinks.
+    /// Rules, which precede the policy.
     pub rules: Vec<crate::rules::Rule>,
-    /// Let files move by themselves.
+    /// Whether files are moved automatically.
     pub moves: bool,
-    /// Serve also where a tier but the fastest is missing.
+    /// Whether to serve even if a tier other than the fastest is absent.
     pub degraded: bool,
-    /// Take the directories for the tiers from now on, also if they are others than the last time.
+    /// Whether to accept the directories as the tiers from now on, even if they differ from the last mount.
     pub accept: bool,
-    /// For tests: move every file to another tier at random, without end, by this seed.
+    /// For tests: move files to random tiers, without end, with this seed.
     pub chaos: Option<u64>,
 }
 
@@ -96,7 +96,7 @@ impl Default for Settings {
     }
 }
 
-/// Why tiers cannot be served, in one line.
+/// The reason why tiers cannot be served, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
@@ -108,16 +108,16 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// A refusal in words.
+/// A refusal with a message.
 pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, Refused> {
     Err(Refused(text.into()))
 }
 
 impl Store {
-    /// Open the tiers: lock them, finish what a crash left, read all names.
+    /// Opens the tiers: locks them, finishes what a crash left, and reads all names.
     ///
     /// # Errors
-    /// In words: a tier is missing, served already, in another; names clash; a device fails.
+    /// A message in words: a tier is absent, already served, or within another tier; names clash; a device fails.
     pub fn open(settings: &Settings) -> Result<Store, Refused> {
         let (roots, locks) = crate::tiers::open(settings)?;
         let roots = Arc::new(roots);
@@ -166,17 +166,17 @@ impl Store {
         }
         Ok(store)
     }
-    /// The catalogue, to look at.
+    /// The catalogue, locked for reading.
     pub fn cat(&self) -> RwLockReadGuard<'_, Catalogue> {
         self.cat.read().unwrap_or_else(PoisonError::into_inner)
     }
     pub(crate) fn cat_mut(&self) -> RwLockWriteGuard<'_, Catalogue> {
         self.cat.write().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Hold all names still.
+    /// Locks all names.
     ///
     /// # Errors
-    /// They must not change any more, since a device failed.
+    /// Names must not change any more, because a device failed.
     pub fn names(&self) -> Result<MutexGuard<'_, NamesState>, Errno> {
         if self.stuck.load(Ordering::SeqCst) {
             return Err(Errno::IO);
@@ -187,18 +187,18 @@ impl Store {
     pub(crate) fn names_or_wait(&self) -> MutexGuard<'_, NamesState> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// No name may change until the next mount recovers.
+    /// From now on no name may change until the next mount recovers.
     pub(crate) fn stick(&self, why: &str) {
         self.stuck.store(true, Ordering::SeqCst);
         self.say(&format!(
             "{why}: no name can be changed until this file system is mounted again"
         ));
     }
-    /// Did a device fail so that names may not change?
+    /// Whether a device failed such that names may not change.
     pub fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::SeqCst)
     }
-    /// A line for whoever runs this; the last hundred are in `status`.
+    /// Adds a message for the administrator; the last hundred are in `status`.
     pub fn say(&self, line: &str) {
         tracing::warn!("{line}");
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,13 +207,13 @@ impl Store {
         }
         said.push(line.to_owned());
     }
-    /// A tier in words.
+    /// The name of a tier for messages.
     pub fn tier_name(&self, tier: Tier) -> String {
         self.roots
             .get(usize::from(tier))
             .map_or_else(String::new, |r| r.path.display().to_string())
     }
-    /// Bytes free and in all on a tier; at most half a second old.
+    /// Free and total bytes of a tier, at most half a second old.
     pub fn room(&self, tier: Tier) -> (u64, u64) {
         let at = usize::from(tier);
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,17 +228,17 @@ impl Store {
         }
         (free, all)
     }
-    /// Look at the room anew.
+    /// Marks the free space of a tier as changed, so that it is read again.
     pub(crate) fn room_changed(&self, tier: Tier) {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         rooms[usize::from(tier)].2 = None;
     }
-    /// Is a tier above its upper mark?
+    /// Whether a tier is above its high mark.
     pub fn is_full(&self, tier: Tier) -> bool {
         let (free, all) = self.room(tier);
         u128::from(free) * 100 < u128::from(all) * u128::from(100 - self.marks.1.min(100))
     }
-    /// Where a new file begins: on the fastest tier that is not above its mark, from `first` on; the slowest if all are.
+    /// The tier of a new file: the fastest one from `first` on that is not above its high mark, or the slowest if all are.
     pub(crate) fn tier_for_new(&self, first: Tier) -> Tier {
         let last = self.roots.len() as Tier - 1;
         let last = (0..=last).rfind(|t| self.is_well(*t)).unwrap_or(0);
@@ -246,10 +246,10 @@ impl Store {
             .find(|&t| self.is_well(t) && !self.is_full(t))
             .unwrap_or(last)
     }
-    /// The file system's attributes of a node as they are now.
+    /// The current attributes of a node.
     ///
     /// # Errors
-    /// There is no such node, or the device's.
+    /// There is no such node, or a device error.
     pub fn facts(&self, node: NodeId) -> Result<Facts, Errno> {
         let (known, is_file) = {
             let cat = self.cat();
@@ -257,7 +257,7 @@ impl Store {
             (n.facts, n.is_file())
         };
         if is_file && let Some(live) = self.lives.get(node) {
-            // While another thread is still opening it, what is known is right.
+            // While another thread is still opening the file, the known attributes are right.
             if let Ok(backing) = live.hold().backing() {
                 return Ok(Facts {
                     nlink: known.nlink,
@@ -267,8 +267,8 @@ impl Store {
         }
         Ok(known)
     }
-    /// Several steps as one, whatever happens meanwhile: an intent first, then the steps, then all of it durable. Names are held still by
-    /// the caller.
+    /// Does several steps as one, even across a crash: an intent first, then the steps, then all of it durable. The caller holds the lock
+    /// of names.
     pub(crate) fn together(&self, names: &mut NamesState, ops: &[Op]) -> Result<(), Errno> {
         let mut disk = Disk::new(Arc::clone(&self.roots));
         names.number += 1;
@@ -322,14 +322,15 @@ impl Store {
         }
         done
     }
-    /// The kernel asks anew for a node's attributes.
+    /// Tells the kernel to read a node's attributes again.
     pub(crate) fn tell_kernel(&self, node: NodeId) {
         if let Some(n) = self.notifier.get() {
-            // Not known to the kernel is as good.
+            // If the kernel does not know the node, nothing is to be done.
             let _ = n.inval_inode(fuser::INodeNo(u64::from(node) + 1), -1, 0);
         }
     }
-    /// A name came up that the kernel may remember as absent. It holds the directory while it waits for us, so another thread says it.
+    /// A name has appeared that the kernel may have cached as absent. The kernel locks the directory while it waits for an answer, so
+    /// another thread tells it.
     pub(crate) fn tell_kernel_of_name(&self, dir: NodeId, name: &[u8]) {
         use std::os::unix::ffi::OsStringExt;
         if let Some(n) = self.notifier.get().cloned() {
@@ -337,7 +338,7 @@ impl Store {
             let tell = move || {
                 let _ = n.inval_entry(fuser::INodeNo(u64::from(dir) + 1), &name);
             };
-            // Without a thread the kernel finds out when its hour is over.
+            // If no thread can be started, the kernel notices when its cache expires after an hour.
             let _ = std::thread::Builder::new().spawn(tell);
         }
     }
@@ -347,7 +348,7 @@ impl Store {
         names.number += 1;
         names.number
     }
-    /// Is the path inside of a tier?
+    /// Whether the path is within a tier.
     pub fn is_inside(&self, path: &Path) -> bool {
         let mut roots = self.roots.iter();
         roots.any(|r| path.starts_with(&r.path) || r.path.starts_with(path))

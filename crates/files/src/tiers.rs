@@ -1,4 +1,4 @@
-//! Opening the tiers' directories: each once, apart from the others, and locked.
+//! Opens the directories of the tiers, checks that they are disjoint, and locks them.
 
 use crate::disk::Root;
 use crate::store::{Refused, Settings, refuse};
@@ -7,12 +7,12 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Tiers at most: as many as the core has.
+/// Most tiers, as in the core.
 pub const TIERS_MAX: usize = 8;
-/// A tier's lock is waited for so long.
+/// Time limit for getting the lock of a tier.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// Open a tier; `None` where it is missing and that is allowed.
+/// Opens a tier; `None` if it is absent and may be.
 fn open_tier(path: &Path, fast: Option<&Root>, may_miss: bool) -> Result<Option<Root>, Refused> {
     let shown = path.display();
     let real = match path.canonicalize() {
@@ -26,14 +26,14 @@ fn open_tier(path: &Path, fast: Option<&Root>, may_miss: bool) -> Result<Option<
     };
     let root =
         Root::open(&real).map_err(|e| Refused(format!("{shown}: cannot open this tier: {e}")))?;
-    // Where a disk is not mounted there is an empty directory in its place.
+    // If a disk is not mounted, there is an empty directory at its place.
     if may_miss && fast.is_some_and(|f| !crate::identity::is_known(f, &root)) {
         return Ok(None);
     }
     Ok(Some(root))
 }
 
-/// Lock it. Who served it last may be on its way out, or a child of it that has not called exec yet.
+/// Locks a tier. The previous server may just be ending, or a child of it may not have called exec yet.
 fn lock_soon(lock: &rustix::fd::OwnedFd) -> Result<(), Errno> {
     let until = Instant::now() + LOCK_WAIT;
     loop {
@@ -46,10 +46,10 @@ fn lock_soon(lock: &rustix::fd::OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Open all tiers and lock them. Where a tier may be missing there is a place without anything below it.
+/// Opens all tiers and locks them. A tier that may be absent and is gets a placeholder without anything below it.
 ///
 /// # Errors
-/// In words.
+/// A message in words.
 pub(crate) fn open(settings: &Settings) -> Result<(Vec<Root>, Vec<rustix::fd::OwnedFd>), Refused> {
     let paths = &settings.tiers;
     if !(2..=TIERS_MAX).contains(&paths.len()) {

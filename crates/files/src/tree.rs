@@ -1,30 +1,31 @@
-//! What the mover and recovery ask of the tiers: a few calls on trees of directories.
+//! The calls of mover and recovery on the tiers: a few operations on trees of directories.
 //!
-//! Paths are bytes relative to a tier's root, without a slash in front; the root itself is `.`. Nothing here follows a symbolic
-//! link at the end of a path.
+//! Paths are bytes relative to a tier's root, without a leading slash; the root itself is `.`. No operation follows a symbolic link at the
+//! end of a path.
 
 use rustix::io::Errno;
 
-/// A tier by number, 0 the fastest.
+/// Number of a tier; 0 is the fastest.
 pub type Tier = u8;
 
-/// Hidden directory at the root of each tier: not part of the namespace.
+/// Hidden directory at the root of each tier. It is not part of the namespace.
 pub const HIDDEN: &[u8] = b".isotherm";
-/// Where copies grow until they are whole.
+/// Directory of copies that are not complete yet.
 pub const TEMPS: &[u8] = b".isotherm/tmp";
-/// Where intents lie, on tier 0.
+/// Directory of intents, on tier 0.
 pub const INTENTS: &[u8] = b".isotherm/intents";
 
-/// Which file it is, whatever it is called: inode number and time of birth. The second because numbers are used again.
+/// The identity of a file, independent of its name: inode number and time of birth. The latter is needed because inode numbers are used
+/// again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Id {
     /// Inode number.
     pub ino: u64,
-    /// Birth, nanoseconds since 1970; 0 where the file system does not say.
+    /// Time of birth in nanoseconds since 1970; 0 if the file system does not have it.
     pub born: u64,
 }
 
-/// Seconds and nanoseconds since 1970.
+/// A time in seconds and nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     /// Seconds.
@@ -33,41 +34,41 @@ pub struct Time {
     pub nsec: u32,
 }
 
-/// What is known of a file without reading it.
+/// The attributes of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Which.
+    /// Its identity.
     pub id: Id,
-    /// Device of the file system.
+    /// Device number of the file system.
     pub dev: u64,
     /// Type and permissions as in `st_mode`.
     pub mode: u32,
-    /// Names that it has.
+    /// Number of its names.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Of a device file, which device.
+    /// For a device file, the number of the device.
     pub rdev: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Room taken, 512 bytes each.
+    /// Space that it takes, in units of 512 bytes.
     pub blocks: u64,
-    /// Last read.
+    /// Time of the last read.
     pub atime: Time,
-    /// Last write.
+    /// Time of the last write.
     pub mtime: Time,
-    /// Last change of anything.
+    /// Time of the last change of data or attributes.
     pub ctime: Time,
 }
 
 /// A path on a tier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct At {
-    /// Which tier.
+    /// The tier.
     pub tier: Tier,
-    /// Relative to its root.
+    /// The path relative to its root.
     pub path: Vec<u8>,
 }
 
@@ -79,14 +80,14 @@ impl At {
             path: path.into(),
         }
     }
-    /// The directory that it is in.
+    /// The directory of the path.
     #[must_use]
     pub fn parent(&self) -> At {
         At::new(self.tier, parent(&self.path))
     }
 }
 
-/// The directory that a path is in.
+/// The directory of a path.
 pub fn parent(path: &[u8]) -> &[u8] {
     path.iter()
         .rposition(|b| *b == b'/')
@@ -115,85 +116,86 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The tiers as the mover and recovery see them. Real ones are in `disk/`; `tests/hostile/` has one that loses power.
+/// The tiers as the mover and recovery see them. The real ones are in `disk/`; `tests/hostile/` has trees that lose power.
 ///
-/// Nothing but the two sync calls makes anything durable, and then only what they name.
+/// Only the two sync calls make anything durable, and only what they name.
 pub trait Tree {
-    /// How many tiers.
+    /// The number of tiers.
     fn tiers(&self) -> Tier;
-    /// Is there such a tier, and is it not missing?
+    /// Whether the tier exists and is not absent.
     fn is_there(&self, tier: Tier) -> bool {
         tier < self.tiers()
     }
-    /// What is there; `None` if nothing is.
+    /// The attributes of a path; `None` if it does not exist.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     fn stat(&mut self, at: &At) -> Result<Option<Facts>, Errno>;
-    /// An empty file that was not there, readable by nobody else, with room for `bytes` where the file system can promise that.
+    /// Creates an empty file that did not exist, readable by its owner only, with space for `bytes` if the file system can reserve it.
     ///
     /// # Errors
-    /// It is there, or no room.
+    /// It exists, or there is no space.
     fn create(&mut self, at: &At, bytes: u64) -> Result<(), Errno>;
-    /// Copy data from `offset` on, at most about `len` bytes, holes left out. Where to go on; `None` if that was all.
+    /// Copies data from `offset` on, at most about `len` bytes, without holes. Returns the offset at which to continue; `None` if that was
+    /// all.
     ///
     /// # Errors
-    /// The devices', no room among them.
+    /// A device error, which includes lack of space.
     fn copy(&mut self, from: &At, to: &At, offset: u64, len: u64) -> Result<Option<u64>, Errno>;
-    /// Owner, mode, extended attributes with access lists, and times.
+    /// Copies owner, mode, extended attributes including access lists, and times.
     ///
     /// # Errors
-    /// The target cannot hold one of them.
+    /// The target does not support one of them.
     fn copy_attributes(&mut self, from: &At, to: &At) -> Result<(), Errno>;
-    /// A new small file with these bytes.
+    /// Creates a small file with these bytes.
     ///
     /// # Errors
-    /// It is there, or no room.
+    /// It exists, or there is no space.
     fn write(&mut self, at: &At, bytes: &[u8]) -> Result<(), Errno>;
-    /// All bytes of a small file.
+    /// Reads all bytes of a small file.
     ///
     /// # Errors
-    /// It is not there, or the device's.
+    /// It does not exist, or a device error.
     fn read(&mut self, at: &At) -> Result<Vec<u8>, Errno>;
-    /// Names in a directory, in order; none if there is no such directory.
+    /// The names in a directory, in order; none if the directory does not exist.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     fn list(&mut self, at: &At) -> Result<Vec<Vec<u8>>, Errno>;
-    /// Make a file's data and attributes durable.
+    /// Makes the data and attributes of a file durable.
     ///
     /// # Errors
-    /// The device's: nothing is known then of what is durable.
+    /// A device error: it is then unknown what is durable.
     fn sync_file(&mut self, at: &At) -> Result<(), Errno>;
-    /// Make a directory's entries durable.
+    /// Makes the entries of a directory durable.
     ///
     /// # Errors
     /// As [`Tree::sync_file`].
     fn sync_dir(&mut self, at: &At) -> Result<(), Errno>;
-    /// Make the directories above a path that this tier lacks, as they are on another.
+    /// Creates the directories above a path that this tier lacks, with the attributes that they have on another tier.
     ///
     /// # Errors
-    /// The device's, or something else is called so.
+    /// A device error, or a name is in use by something else.
     fn make_parents(&mut self, at: &At) -> Result<(), Errno>;
-    /// Give a file (or directory) another name on its tier; what was called so goes.
+    /// Renames a file (or directory) on its tier and replaces a file with the new name.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     fn rename(&mut self, from: &At, to: &[u8]) -> Result<(), Errno>;
-    /// Two names of a tier change places.
+    /// Exchanges two names of a tier.
     ///
     /// # Errors
-    /// The device's, or it cannot.
+    /// A device error, or it is not supported.
     fn exchange(&mut self, a: &At, b: &[u8]) -> Result<(), Errno>;
-    /// One more name for a file on its tier.
+    /// Adds a name to a file on its tier.
     ///
     /// # Errors
-    /// The device's, or it cannot.
+    /// A device error, or it is not supported.
     fn link(&mut self, from: &At, to: &[u8]) -> Result<(), Errno>;
-    /// Take a name away.
+    /// Removes a name.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     fn unlink(&mut self, at: &At) -> Result<(), Errno>;
 }
 

@@ -1,4 +1,4 @@
-//! A recording of events that `serve` writes itself.
+//! A recording of events that `serve` itself writes.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -11,18 +11,17 @@ use isotherm_traces::events::Ending;
 
 use crate::Failure;
 
-/// A file being written by a thread of its own. The volume is served whatever becomes of it; how it ended is said on
-/// standard error.
+/// A file that a thread of its own writes. The volume is served whatever happens to the file; the outcome is reported on standard error.
 pub struct EventsFile {
     path: PathBuf,
     thread: JoinHandle<()>,
 }
 
 impl EventsFile {
-    /// Begin to record to `path`, which must not exist.
+    /// Begins to record to `path`, which must not exist.
     ///
     /// # Errors
-    /// The file cannot be created, or the volume not be recorded.
+    /// The file cannot be created, or the volume cannot be recorded.
     pub fn start(path: &Path, handle: &Handle, limit: u64) -> Result<EventsFile, Failure> {
         let file = File::create_new(path).map_err(|e| Failure::file(path, "create", &e))?;
         let recording = handle
@@ -49,7 +48,7 @@ impl EventsFile {
         })
     }
 
-    /// Wait until everything is written. The volume is closed, so this comes to an end.
+    /// Waits until everything is written. The volume is closed, so the recording ends.
     pub fn finish(self) {
         if self.thread.join().is_err() {
             tracing::warn!("{}: is not whole", self.path.display());

@@ -1,13 +1,13 @@
-//! What the web view shows of a volume at one moment, made from the answers of `stats` and `status`.
+//! The figures of a volume at one moment for the web view, made from the answers of `stats` and `status`.
 
 use serde_json::{Value, json};
 
 use crate::overview::{Overview, Sample};
 
-/// Of less than ten minutes no day can be told.
+/// A rate per day is shown only after ten minutes.
 const DAY_FROM_S: f64 = 600.0;
 
-/// What each reason of a refusal means.
+/// The meaning of each reason for a refusal.
 pub const REFUSED: [(&str, &str); 10] = [
     (
         "pointless",
@@ -37,7 +37,7 @@ fn num(v: &Value) -> f64 {
     v.as_f64().unwrap_or(0.0)
 }
 
-/// The figures of `now`; rates since `before`.
+/// The figures of `now`, with rates since `before`.
 pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
     let o = Overview::new(now, before);
     let (stats, status) = (&now.stats, &now.status);
@@ -80,7 +80,7 @@ pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
         "dirty_bytes": o.dirty, "draining": stats["copies"]["draining"], "draining_left": stats["copies"]["draining_left"],
         "queue": o.queue, "errors": o.errors, "power_w": o.power_w, "energy": energy(stats, elapsed), "wear": wear(stats, elapsed),
         "classes": classes(stats), "members": members(stats, status),
-        // The first look has means since serving began, which are no point of a curve.
+        // The first poll has means since serving began, which do not belong into a curve.
         "point": (!o.whole).then(|| json!([
             rounded(unix), rounded(o.per_s[0]), rounded(o.per_s[1]), rounded(o.bytes_per_s[0]), rounded(o.bytes_per_s[1]),
             o.mean_s[0], o.mean_s[1], o.dirty, o.power_w, served_fast,
@@ -93,12 +93,12 @@ pub fn frame(now: &Sample, before: Option<&Sample>) -> Value {
     all
 }
 
-/// Curves need no more than a tenth.
+/// One decimal digit is enough for curves.
 fn rounded(n: f64) -> f64 {
     (n * 10.0).round() / 10.0
 }
 
-/// Energy since serving began, and what that is a day; null where a member is not modelled.
+/// Energy since serving began, and energy per day; null if a member is not modelled.
 fn energy(stats: &Value, elapsed: f64) -> Value {
     let Some(joules) = stats["energy_j"].as_f64().filter(|_| elapsed > 0.0) else {
         return Value::Null;
@@ -106,7 +106,7 @@ fn energy(stats: &Value, elapsed: f64) -> Value {
     json!({"joules": joules, "mean_w": joules / elapsed, "kwh_per_day": joules / elapsed * 86_400.0 / 3.6e6})
 }
 
-/// What is written to the fastest tier, and how long that lasts.
+/// Bytes written to the fastest tier, and the resulting lifetime.
 fn wear(stats: &Value, elapsed: f64) -> Value {
     let written = num(&stats["fast_write_bytes"]);
     let per_day = (elapsed >= DAY_FROM_S).then(|| written / elapsed * 86_400.0);
@@ -192,7 +192,7 @@ mod tests {
             Value::Null,
             "`room` is no reason of the engine's"
         );
-        // Too early to tell a day.
+        // It is too early for a rate per day.
         assert_eq!(
             frame(&sample(30.0, 1), None)["wear"]["bytes_per_day"],
             Value::Null

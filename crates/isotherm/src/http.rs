@@ -1,7 +1,7 @@
-//! A very small HTTP server for pages that only answer `GET`: on a Unix socket or on an address of this machine.
+//! A minimal HTTP server for pages that only answer `GET`, on a Unix socket or on a loopback address.
 //!
-//! No runtime beside the engine's threads, no state of clients, every limit fixed: eight peers at once, heads of 8 KiB, ten
-//! seconds for each. A peer that stalls holds one of the eight places for that long and nothing else.
+//! It needs no runtime besides the engine's threads, keeps no state of clients, and has fixed limits: eight peers at a time, request heads
+//! of 8 KiB, ten seconds for each peer. A peer that stalls occupies one of the eight places for that time, and has no other effect.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -17,19 +17,19 @@ use std::time::{Duration, Instant};
 
 use crate::Failure;
 
-/// Peers at once.
+/// Most peers at a time.
 const PEERS_MAX: usize = 8;
-/// Bytes of a request's head.
+/// Most bytes of a request's head.
 const HEAD_MAX: usize = 8 << 10;
-/// A peer has so long for its request, and for taking the answer.
+/// Time limit for a peer to send its request and to receive the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where to listen.
+/// The address at which to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// `unix:PATH`
     Unix(PathBuf),
-    /// An address of this machine that others cannot reach.
+    /// A loopback address, which other machines cannot reach.
     Loopback(SocketAddr),
 }
 
@@ -53,9 +53,9 @@ impl FromStr for Address {
     }
 }
 
-/// What is answered.
+/// An answer.
 pub struct Response {
-    /// Status line behind `HTTP/1.1`.
+    /// Status line after `HTTP/1.1`.
     pub status: &'static str,
     /// `Content-Type`.
     pub kind: &'static str,
@@ -64,12 +64,12 @@ pub struct Response {
 }
 
 impl Response {
-    /// There is no such page.
+    /// The answer for a page that does not exist.
     pub fn not_found() -> Response {
         Response::plain("404 Not Found", "no such page\n")
     }
 
-    /// A line of text.
+    /// An answer with a line of text.
     pub fn plain(status: &'static str, text: &str) -> Response {
         Response {
             status,
@@ -79,7 +79,7 @@ impl Response {
     }
 }
 
-/// Answers `GET` of a path without its query.
+/// Answers `GET` requests, given the path without its query.
 pub type Pages = Arc<dyn Fn(&str) -> Response + Send + Sync>;
 
 enum Listener {
@@ -87,7 +87,7 @@ enum Listener {
     Tcp(TcpListener),
 }
 
-/// A running server. Dropping it ends it and takes its socket away.
+/// A running server. Dropping it ends it and removes its socket.
 pub struct HttpServer {
     listener: Arc<Listener>,
     over: Arc<AtomicBool>,
@@ -137,12 +137,12 @@ impl Listener {
                             path.display()
                         )));
                     }
-                    // Left behind by a process that was killed.
+                    // The socket of a process that was killed.
                     Ok(_) => fs::remove_file(path).map_err(failed)?,
                     Err(_) => {}
                 }
                 let listener = UnixListener::bind(path).map_err(failed)?;
-                // Who may enter the directory may ask.
+                // Users who may enter the directory may connect.
                 fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
                 let m = fs::symlink_metadata(path).map_err(failed)?;
                 Ok(Listener::Unix(listener, path.clone(), (m.dev(), m.ino())))
@@ -157,9 +157,9 @@ impl Listener {
         })
     }
 
-    /// Wakes whoever waits in `accept`.
+    /// Wakes the thread that waits in `accept`.
     fn ring(&self) {
-        // If it fails the thread has ended already.
+        // If it fails, the thread has already ended.
         match self {
             Listener::Unix(_, path, _) => drop(UnixStream::connect(path)),
             Listener::Tcp(l) => {
@@ -172,10 +172,10 @@ impl Listener {
 }
 
 impl HttpServer {
-    /// Listen and answer with `pages`.
+    /// Listens and answers with `pages`.
     ///
     /// # Errors
-    /// The address is taken or may not be used.
+    /// The address is in use or not permitted.
     pub fn start(address: &Address, pages: Pages) -> Result<HttpServer, Failure> {
         let listener = Arc::new(Listener::bind(address)?);
         let over = Arc::new(AtomicBool::new(false));
@@ -191,7 +191,7 @@ impl HttpServer {
         })
     }
 
-    /// Where it listens; with port 0 the port that the system chose.
+    /// The address at which it listens; if the port was 0, with the port that the system chose.
     pub fn address(&self) -> String {
         match &*self.listener {
             Listener::Unix(_, path, _) => format!("unix:{}", path.display()),
@@ -209,12 +209,12 @@ impl Drop for HttpServer {
         if let Listener::Unix(_, path, inode) = &*self.listener {
             let ours = fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == *inode);
             if ours {
-                // Left behind, it would only be replaced by the next server.
+                // If this fails, the next server replaces the socket.
                 let _ = fs::remove_file(path);
             }
         }
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported already.
+            // A panic in the thread was already reported.
             let _ = thread.join();
         }
     }
@@ -228,7 +228,7 @@ fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages) {
             return;
         }
         let Ok(mut peer) = accepted else {
-            // Out of descriptors: they come back; do not spin meanwhile.
+            // The process has no free descriptors. Some will be closed; the pause avoids a busy loop.
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
@@ -243,7 +243,7 @@ fn serve(listener: &Listener, over: &AtomicBool, pages: &Pages) {
         let started = std::thread::Builder::new()
             .name("http-peer".into())
             .spawn(move || {
-                // A peer that breaks the protocol or goes away ends its own connection and nothing else.
+                // A peer that breaks the protocol or disconnects ends its own connection only.
                 let _ = converse(&mut *peer, &pages);
                 count.fetch_sub(1, Ordering::SeqCst);
             });
@@ -262,7 +262,7 @@ fn converse(peer: &mut dyn Peer, pages: &Pages) -> io::Result<()> {
     send(peer, &response, with_body)
 }
 
-/// Up to the empty line; none if that does not come within the limit of size.
+/// Reads up to the empty line; `None` if it does not come within the size limit.
 fn read_head(peer: &mut dyn Peer) -> io::Result<Option<String>> {
     let deadline = Instant::now() + PATIENCE;
     let mut head = Vec::new();
@@ -363,7 +363,7 @@ mod tests {
             let text = ask(&server, request);
             assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
         }
-        // One that says nothing holds nobody up.
+        // A peer that sends nothing does not delay others.
         let stalled = TcpStream::connect(server.address()).expect("connects");
         assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").contains("200"));
         drop(stalled);

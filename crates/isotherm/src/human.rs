@@ -1,4 +1,4 @@
-//! Figures as people read them. Exact ones are in `--json`.
+//! Figures for display. Exact ones are in `--json`.
 
 /// Bytes in powers of 1024, three digits: `1.50 GiB`.
 pub fn bytes(n: u64) -> String {
@@ -9,7 +9,7 @@ pub fn bytes(n: u64) -> String {
     )
 }
 
-/// Bytes a second.
+/// Bytes per second.
 pub fn rate(n: f64) -> String {
     format!("{}/s", bytes(n.max(0.0) as u64))
 }
@@ -37,7 +37,7 @@ fn scaled(mut n: f64, step: f64, units: &[&str]) -> String {
         .to_owned()
 }
 
-/// Seconds as a time that somebody waits: `310 µs`, `4.20 ms`, `2 h 5 min`.
+/// A duration for display: `310 µs`, `4.20 ms`, `2 h 5 min`.
 pub fn time(s: f64) -> String {
     if s <= 0.0 {
         return "0".into();
@@ -59,7 +59,7 @@ pub fn time(s: f64) -> String {
     }
 }
 
-/// A share as percent; `-` where there is none.
+/// A share in percent; `-` if there is none.
 pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |s| format!("{:.1} %", s * 100.0))
 }

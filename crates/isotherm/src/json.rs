@@ -1,4 +1,4 @@
-//! `--json[=FILE]`: where figures go.
+//! `--json[=FILE]`: the destination of figures.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Commands on which `--json OUT`, as two words, may name a file.
+/// Commands for which `--json OUT`, as two words, may name a file.
 const TWO_WORDS: [&str; 9] = [
     "demo",
     "sim",
@@ -29,10 +29,10 @@ pub struct JsonArg {
 }
 
 impl JsonArg {
-    /// Print `value` as JSON where that was asked for, else `text`.
+    /// Prints `value` as JSON if it was requested, else `text`.
     ///
     /// # Errors
-    /// The file cannot be written; an earlier one of that name is then as it was.
+    /// The file cannot be written; an earlier file of that name is then unchanged.
     pub fn print<T: Serialize>(
         &self,
         value: &T,
@@ -54,7 +54,7 @@ impl JsonArg {
     }
 }
 
-/// Prints; a reader that has seen enough is no error.
+/// Prints. A reader that has closed the pipe is not an error.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -62,7 +62,7 @@ pub fn to_stdout(text: &str) -> Result<(), Failure> {
     is_read(text).map(|_| ())
 }
 
-/// As [`to_stdout`]; false: nobody reads any more, so whoever prints again and again should end.
+/// As [`to_stdout`]. Returns false if the reader has closed the pipe, so that callers that print repeatedly can end.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -70,7 +70,7 @@ pub fn is_read(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {
-        // `| head` has seen enough.
+        // The reader, for example `| head`, has closed the pipe.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         other => other
             .map(|()| true)
@@ -78,15 +78,15 @@ pub fn is_read(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Whole or not at all: readers never see half a result.
+/// Writes a file completely or not at all, so that readers never see half a result.
 ///
 /// # Errors
-/// The file cannot be written; an earlier one of that name is then as it was.
+/// The file cannot be written; an earlier file of that name is then unchanged.
 pub fn to_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let text = text.as_ref();
     let failed = |e: &std::io::Error| Failure::file(path, "write", e);
     if path.metadata().is_ok_and(|m| !m.is_file()) {
-        // A device or a pipe cannot be replaced, only written to.
+        // A device or a pipe cannot be replaced, but it can be written to.
         return std::fs::write(path, text).map_err(|e| failed(&e));
     }
     let dir = path
@@ -102,10 +102,10 @@ pub fn to_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `--json OUT` as two words: `args` with the two joined, if that is what was meant.
+/// `--json OUT` as two words: returns `args` with the two words joined, if that is the meaning.
 ///
-/// The same words can also mean JSON on standard output and one more argument. So the joined form must parse (`parses`),
-/// and OUT must not be a file that holds anything but JSON: a trace is never overwritten by a result.
+/// The same words can also mean JSON on standard output and one more argument. So the joined form must parse (`parses`), and OUT must not
+/// be a file with anything but JSON in it: a result never overwrites a trace.
 pub fn join_two_words(args: &[String], parses: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
     let command = args.get(1)?;
     let at = args.iter().position(|a| a == "--json")?;

@@ -1,4 +1,4 @@
-//! The `isotherm` command: what it understands and what it prints.
+//! The `isotherm` command: its command line and its output.
 //!
 //! ```text
 //!  argv ─► args (clap) ─► cmd::* ─► live · traces · core ─► json / text
@@ -6,8 +6,7 @@
 //!                           └► isotherm_control: one line of JSON each way, over the socket beside the volume
 //! ```
 //!
-//! Never false: a command that failed leaves nothing half-made, says why in one line, and exits with 1, or with 2 if it was
-//! called wrongly.
+//! Guarantee: a command that fails leaves nothing half-made, gives the reason in one line, and exits with 1, or with 2 after wrong usage.
 #![forbid(unsafe_code)]
 
 pub mod args;

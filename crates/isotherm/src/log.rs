@@ -1,9 +1,9 @@
-//! What a serving process says of itself, as structured events (`tracing`): under systemd with fields to the journal, else as
-//! lines on standard error.
+//! The log of a serving process, as structured events (`tracing`): under systemd they go to the journal with fields, else to standard error
+//! as lines.
 //!
-//! Nothing important is only here: a failure, a missing member, errors and losses are in `status`, `stats` and the metrics as
-//! well. `ISOTHERM_LOG` (`error`, `warn`, `info`, `debug`, `trace`, `off`) says from which level on; without it, `info`. Each
-//! place in the program speaks at most 20 times a minute, then says how often it kept quiet.
+//! Nothing important is only in the log: failures, absent members, errors and losses are in `status`, `stats` and the metrics as well.
+//! `ISOTHERM_LOG` (`error`, `warn`, `info`, `debug`, `trace`, `off`) sets the level; the default is `info`. Each place in the program logs
+//! at most 20 events per minute, then reports how many it suppressed.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -20,14 +20,14 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Events of one place in the program within [`WINDOW`].
+/// Most events of one place in the program within [`WINDOW`].
 const MOST: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// From now on events go to the journal, or to standard error.
 ///
 /// # Errors
-/// `ISOTHERM_LOG` says something that is no level.
+/// `ISOTHERM_LOG` is not a level.
 pub fn start() -> Result<(), String> {
     let level = match std::env::var("ISOTHERM_LOG") {
         Ok(text) => LevelFilter::from_str(&text).map_err(|_| {
@@ -40,7 +40,7 @@ pub fn start() -> Result<(), String> {
         said: Mutex::default(),
     };
     let registry = tracing_subscriber::registry();
-    // A test that starts several commands in one process has it already: an error that is none.
+    // A test that runs several commands in one process has already set it; this error is harmless.
     let _ = match is_journal().then(tracing_journald::layer) {
         Some(Ok(journal)) => {
             let journal = journal
@@ -53,7 +53,7 @@ pub fn start() -> Result<(), String> {
     Ok(())
 }
 
-/// Is standard error the journal's? systemd says which stream it gave.
+/// Whether standard error is connected to the journal. systemd tells the process which stream it is.
 fn is_journal() -> bool {
     let Ok(said) = std::env::var("JOURNAL_STREAM") else {
         return false;
@@ -62,7 +62,7 @@ fn is_journal() -> bool {
     own.is_ok_and(|s| said == format!("{}:{}", s.st_dev, s.st_ino))
 }
 
-/// Who has spoken how often.
+/// The number of events of each place.
 struct Chatter {
     level: LevelFilter,
     said: Mutex<HashMap<Identifier, Said>>,
@@ -74,7 +74,7 @@ struct Said {
 }
 
 impl Chatter {
-    /// May this place speak now? With how often it was kept quiet in the window that is over.
+    /// Whether this place may log now, and the number of events that were suppressed in the previous window.
     fn may(&self, place: Identifier, now: Instant) -> (bool, u32) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let s = said.entry(place).or_insert(Said {
@@ -112,7 +112,7 @@ impl<S: Subscriber> Filter<S> for Chatter {
     }
 }
 
-/// Lines for people: the message, as other commands print theirs; fields stand in the journal.
+/// Lines for readers: the message, as other commands print it. The fields are in the journal only.
 struct Lines;
 
 impl<S: Subscriber> Layer<S> for Lines {
@@ -129,7 +129,7 @@ fn line(level: Level, text: &str) {
         Level::TRACE => "trace: ",
         _ => "",
     };
-    // Whoever started us may not listen.
+    // The parent process may not read the output.
     let _ = writeln!(std::io::stderr(), "isotherm: {mark}{text}");
 }
 
@@ -138,7 +138,7 @@ struct Message(String);
 impl Visit for Message {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            let _ = write!(self.0, "{value:?}"); // into a string
+            let _ = write!(self.0, "{value:?}"); // writing to a String cannot fail
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Members and values as written on the command line.
+//! Members and values in the form in which the command line has them.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::size::Size;
 pub struct MemberSpec {
     /// Device or file.
     pub path: PathBuf,
-    /// How much of it; all when absent.
+    /// The size to use; the whole device if absent.
     pub size: Option<Size>,
 }
 
@@ -28,7 +28,7 @@ impl FromStr for MemberSpec {
         if text.is_empty() {
             return Err("the path of a device or file is missing".into());
         }
-        // Names such as pci-0000:00:1f.2 have colons: what exists under the whole name is that.
+        // Names such as pci-0000:00:1f.2 have colons. If the whole text is the name of an existing file, it is taken as that.
         match text.rsplit_once(':') {
             Some((path, size))
                 if !path.is_empty() && !size.contains('/') && !plain().path.exists() =>
@@ -51,10 +51,10 @@ impl FromStr for MemberSpec {
     }
 }
 
-/// A time: `90s`, `10m`, `1h`, seconds without a unit.
+/// A duration: `90s`, `10m`, `1h`, or seconds without a unit.
 ///
 /// # Errors
-/// Says what to write.
+/// The message says what to write.
 pub fn duration(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}`: write a time from 1s to 7d, as in 90s, 10m or 1h");
     let (number, unit) = match text.char_indices().next_back() {
@@ -76,10 +76,10 @@ pub fn duration(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Seconds between two looks: 0.1 to a day.
+/// An interval in seconds: 0.1 to a day.
 ///
 /// # Errors
-/// Says what to write.
+/// The message says what to write.
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(s) if (0.1..=86_400.0).contains(&s) => Ok(s),
@@ -90,7 +90,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 /// `N=PATH[:SIZE]`.
 ///
 /// # Errors
-/// Says what to write.
+/// The message says what to write.
 pub fn tier(text: &str) -> Result<(u8, MemberSpec), String> {
     let (n, member) = text
         .split_once('=')
@@ -106,7 +106,7 @@ pub fn tier(text: &str) -> Result<(u8, MemberSpec), String> {
 /// `TIER=PRESET`.
 ///
 /// # Errors
-/// Says what to write, or names the nearest preset.
+/// The message says what to write, or names the nearest preset.
 pub fn paced(text: &str) -> Result<(String, String), String> {
     let (tier, preset) = text
         .split_once('=')
@@ -121,10 +121,10 @@ pub fn paced(text: &str) -> Result<(String, String), String> {
     Ok((tier.to_owned(), preset.to_owned()))
 }
 
-/// A byte of the volume: as a size, and zero is one.
+/// An offset in the volume, written like a size; zero is allowed.
 ///
 /// # Errors
-/// Says what to write.
+/// The message says what to write.
 pub fn offset(text: &str) -> Result<u64, String> {
     if !text.is_empty() && text.bytes().all(|b| b == b'0') {
         return Ok(0);
@@ -139,7 +139,7 @@ pub fn offset(text: &str) -> Result<u64, String> {
 /// `KEY=VALUE`, where the value is a number or a size.
 ///
 /// # Errors
-/// Says what to write.
+/// The message says what to write.
 pub fn knob(text: &str) -> Result<(String, f64), String> {
     let sized = text
         .split_once('=')
@@ -155,7 +155,7 @@ pub fn knob(text: &str) -> Result<(String, f64), String> {
     }
 }
 
-/// What `isotherm set` changes.
+/// A change that `isotherm set` makes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
     /// A parameter or knob.
@@ -166,7 +166,7 @@ pub enum Setting {
     Policy(crate::policy_spec::PolicySpec),
 }
 
-/// Is `key` a knob of the engine, or a parameter of some preset, that takes numbers?
+/// Whether `key` is a knob of the engine, or a parameter of some preset, with numbers as values.
 fn is_number(key: &str) -> bool {
     let of_preset = |p: &isotherm_core::policy::Preset| {
         let policy = build(p.name, core::iter::empty());
@@ -175,10 +175,10 @@ fn is_number(key: &str) -> bool {
     isotherm_core::engine::is_knob(key) || PRESETS.iter().any(of_preset)
 }
 
-/// `KEY=VALUE` as in [`knob`] or with a name as value, or `policy=NAME,KEY=VALUE,…`.
+/// `KEY=VALUE` as in [`knob`], or with a name as the value, or `policy=NAME,KEY=VALUE,…`.
 ///
 /// # Errors
-/// Says what to write.
+/// The message says what to write.
 pub fn setting(text: &str) -> Result<Setting, String> {
     match text.strip_prefix("policy=") {
         Some(spec) => spec.parse().map(Setting::Policy),

@@ -1,4 +1,4 @@
-//! `serve --metrics`: the figures of a volume at an address, for Prometheus to fetch.
+//! `serve --metrics`: serves the figures of a volume at an address, for Prometheus to fetch.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use isotherm_control::metrics::{Snapshot, text};
 use crate::Failure;
 use crate::http::{Address, HttpServer, Pages, Response};
 
-/// Listens at `address`; `snapshot` is asked for every scrape.
+/// Listens at `address`; `snapshot` is called for every scrape.
 ///
 /// # Errors
-/// The address is taken or may not be used.
+/// The address is in use or not permitted.
 pub fn start(
     address: &Address,
     snapshot: impl Fn() -> Result<Snapshot, String> + Send + Sync + 'static,

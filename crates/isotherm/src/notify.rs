@@ -1,4 +1,4 @@
-//! What a service tells the service manager (sd_notify(3)): a datagram of `KEY=VALUE` lines on the socket that it named.
+//! Notifications to the service manager (sd_notify(3)): a datagram of `KEY=VALUE` lines to the socket that the manager names.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use isotherm_live::Handle;
 
-/// Tell it; without a manager that asked for it nothing happens.
+/// Sends a notification; does nothing without a service manager.
 pub fn tell(state: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
@@ -30,7 +30,7 @@ fn send(socket: &[u8], state: &str) -> io::Result<()> {
         .map(drop)
 }
 
-/// How often the manager wants to hear from this process, if it does.
+/// The interval at which the manager expects to hear from this process, if it does.
 fn watchdog() -> Option<Duration> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -38,19 +38,19 @@ fn watchdog() -> Option<Duration> {
     Some(Duration::from_micros(us))
 }
 
-/// Tells the manager that all is well, for as long as the engine answers. Ends with the value.
+/// Notifies the manager that all is well, as long as the engine answers. Dropping the value ends it.
 pub struct Watch(Arc<AtomicBool>);
 
 impl Watch {
-    /// A thread that asks the engine; none where nobody wants to know.
+    /// Starts a thread that asks the engine, unless no watchdog is set.
     pub fn start(handle: Handle) -> Watch {
         let over = Arc::new(AtomicBool::new(false));
         if let Some(limit) = watchdog() {
             let is_over = Arc::clone(&over);
             let asking = move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    // An engine that hangs does not answer, and the manager acts. One that has ended is no reason: what is
-                    // left to do then has a limit of its own.
+                    // An engine that hangs does not answer, and the manager acts. An engine that has ended is no reason to act, because the
+                    // remaining work has a time limit of its own.
                     let _ = handle.call(|_, _| ());
                     tell("WATCHDOG=1");
                     std::thread::sleep(limit / 4);

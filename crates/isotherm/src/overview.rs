@@ -1,4 +1,4 @@
-//! What `stats` and `top` show of a volume: a page of figures for people, from the answers of the control socket.
+//! The figures of a volume for `stats` and `top`: one page for display, from the answers of the control socket.
 
 use std::time::Instant;
 
@@ -7,72 +7,72 @@ use serde_json::Value;
 use crate::figures;
 use crate::human::{bytes, count, percent, rate, time};
 
-/// The answers of one moment.
+/// The answers at one moment.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// When they came.
+    /// The time at which they came.
     pub at: Instant,
-    /// Of `stats`.
+    /// The answer of `stats`.
     pub stats: Value,
-    /// Of `status`.
+    /// The answer of `status`.
     pub status: Value,
 }
 
-/// A tier in words and figures.
+/// One tier for display.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierLine {
     /// Its number.
     pub tier: u64,
     /// Bytes that hold data.
     pub used: u64,
-    /// Room for data.
+    /// Capacity for data in bytes.
     pub size: u64,
     /// Share of the accesses that it served.
     pub served: Option<f64>,
-    /// How many of its members sleep, of how many.
+    /// The number of its members in standby, and of all its members.
     pub asleep: (usize, usize),
 }
 
-/// Figures of a volume, over the time between two samples or since serving began.
+/// The figures of a volume, over the time between two samples or since serving began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overview {
     /// Name, state, policy.
     pub name: String,
-    /// In one sentence.
+    /// Its state in one sentence.
     pub sentence: String,
-    /// Nothing is wrong.
+    /// Whether nothing is wrong.
     pub well: bool,
-    /// Policy with parameters.
+    /// The policy with its parameters.
     pub policy: String,
-    /// Times are those of device models.
+    /// Whether times come from device models.
     pub paced: bool,
-    /// Seconds that the rates are of.
+    /// The time in seconds over which the rates are computed.
     pub seconds: f64,
-    /// Since serving began.
+    /// Whether that time began when serving began.
     pub whole: bool,
-    /// By tier, fastest first.
+    /// The tiers, fastest first.
     pub tiers: Vec<TierLine>,
-    /// Reads, writes and flushes a second.
+    /// Reads, writes and flushes per second.
     pub per_s: [f64; 3],
-    /// Bytes read and written a second.
+    /// Bytes read and written per second.
     pub bytes_per_s: [f64; 2],
-    /// Mean latency of reads and writes in that time, seconds; none without any.
+    /// Mean latency of reads and of writes in that time, in seconds; `None` if there were none.
     pub mean_s: [Option<f64>; 2],
-    /// 99th percentiles since serving began.
+    /// 99th percentiles since serving began, in seconds.
     pub p99_s: [f64; 2],
-    /// Moves of each kind: name, a second, how many were refused of those proposed.
+    /// Moves by kind: name, moves per second, number of refused ones, number of proposed ones.
     pub moves: Vec<(&'static str, f64, u64, u64)>,
-    /// Moves under way.
+    /// Moves in progress.
     pub moving: u64,
-    /// Bytes that only the cache holds.
+    /// Dirty bytes, which only the cache holds.
     pub dirty: u64,
-    /// Requests not answered yet.
+    /// Requests that are not answered yet.
     pub queue: u64,
-    /// Watts, where all members are modelled.
+    /// Power in watts, if all members are modelled.
     pub power_w: Option<f64>,
-    /// Errors that requests got since serving began.
+    /// Errors that requests have received since serving began.
     pub errors: u64,
-    /// The reasons for which most moves were refused: name, how many.
+    /// The most frequent reasons for refused moves: name and number.
     pub refusals: Vec<(String, u64)>,
 }
 
@@ -88,7 +88,7 @@ fn items(v: &Value) -> impl Iterator<Item = &Value> {
     v.as_array().into_iter().flatten()
 }
 
-/// State in one sentence, and whether all is well.
+/// The state in one sentence, and whether all is well.
 pub fn sentence(status: &Value, stats: &Value) -> (String, bool) {
     if let Some(reason) = status["failure"]["reason"].as_str() {
         let whose = status["failure"]["path"].as_str();
@@ -115,10 +115,10 @@ pub fn sentence(status: &Value, stats: &Value) -> (String, bool) {
 }
 
 impl Overview {
-    /// Of `now`; rates since `before`, or since serving began.
+    /// The figures of `now`, with rates since `before`, or since serving began.
     pub fn new(now: &Sample, before: Option<&Sample>) -> Overview {
         let s = &now.stats;
-        // A volume that was served anew meanwhile counts from zero.
+        // If the volume was restarted in between, its counters begin at zero.
         let before = before.filter(|b| num(&b.stats["elapsed_s"]) < num(&s["elapsed_s"]));
         let nothing = Value::Null;
         let old = before.map_or(&nothing, |b| &b.stats);
@@ -234,7 +234,7 @@ impl Overview {
         out.concat()
     }
 
-    /// Moves a second of each kind that there was.
+    /// Moves per second of each kind that occurred.
     pub fn moves_words(&self) -> String {
         let some: Vec<String> = (self.moves.iter())
             .filter(|m| m.1 > 0.0)
@@ -291,7 +291,7 @@ pub(crate) mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Ten seconds after the start, and `n` times as much as in the first second.
+    /// A sample at `elapsed_s` whose counters are `n` times those of the first.
     pub(crate) fn sample(elapsed_s: f64, n: u64) -> Sample {
         let kind = |done: u64| json!({"proposed": done + n, "done": done, "refused": {"room": n, "asleep": 0}});
         let latency =
@@ -339,7 +339,7 @@ pub(crate) mod tests {
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
-        // Served anew in between: no negative rates.
+        // The volume was restarted in between: there are no negative rates.
         let o = Overview::new(&sample(1.0, 1), Some(&sample(10.0, 100)));
         assert!(o.whole && (o.per_s[0] - 80.0).abs() < 1e-9);
     }

@@ -1,4 +1,4 @@
-//! `--html FILE`, `--svg DIR`, `--png DIR`: where pages and pictures go.
+//! `--html FILE`, `--svg DIR`, `--png DIR`: the destinations of pages and pictures.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,9 @@ use isotherm_report::{Chart, Page};
 use crate::Failure;
 use crate::json::to_file;
 
-/// Pixels of a picture.
+/// Size of a picture in pixels.
 const SIZE: (u32, u32) = (900, 420);
-/// PNGs have so many pixels for each of these a side, for screens and paper of today.
+/// A PNG has this many pixels per pixel of [`SIZE`] in each direction, for present screens and for paper.
 const PNG_SCALE: f32 = 2.0;
 
 /// The options that every command with a page has.
@@ -27,15 +27,15 @@ pub struct PageArgs {
 }
 
 impl PageArgs {
-    /// Is anything asked for?
+    /// Whether any page or picture is requested.
     pub fn wanted(&self) -> bool {
         self.html.is_some() || self.svg.is_some() || self.png.is_some()
     }
 
-    /// Write what was asked for. Pictures are named by number and title: `03-latency.svg`.
+    /// Writes the requested files. Pictures are named by number and title: `03-latency.svg`.
     ///
     /// # Errors
-    /// A file cannot be written; an earlier one of that name is then as it was.
+    /// A file cannot be written; an earlier file of that name is then unchanged.
     pub fn write(&self, page: &Page) -> Result<(), Failure> {
         if let Some(file) = &self.html {
             to_file(file, page.html())?;
@@ -69,7 +69,7 @@ fn each(
     Ok(())
 }
 
-/// A title as a file name: letters and digits, `-` between words.
+/// A title as a file name: letters and digits, with `-` between words.
 fn slug(title: &str) -> String {
     let words = title
         .split(|c: char| !c.is_ascii_alphanumeric())

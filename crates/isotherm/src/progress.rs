@@ -1,4 +1,4 @@
-//! A progress line on standard error, when that is a terminal.
+//! A progress line on standard error, if that is a terminal.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use isotherm_lab::sim::Watch;
 
-/// Short runs show nothing.
+/// Runs that are shorter than this show nothing.
 const SILENT: Duration = Duration::from_millis(500);
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Do `work`, and show how far it is.
+/// Does `work` and shows its progress.
 pub fn shown<T>(label: &str, work: impl FnOnce(&Watch) -> T) -> T {
     let watch = Watch::default();
     if !std::io::stderr().is_terminal() {
@@ -48,11 +48,11 @@ fn follow(label: &str, watch: &Watch, ended: &AtomicBool) {
     bar.finish_and_clear();
 }
 
-/// The files that a move is at, one line.
+/// The files that a move has reached, in one line.
 pub struct Progress(Option<ProgressBar>);
 
 impl Progress {
-    /// Shown only on a terminal.
+    /// The line is shown only on a terminal.
     pub fn files() -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress(None);
@@ -63,7 +63,7 @@ impl Progress {
         }
         Progress(Some(bar))
     }
-    /// So many bytes of a file are copied.
+    /// Shows that this many bytes of a file are copied.
     pub fn file(&self, path: &str, done: u64, all: u64) {
         if let Some(bar) = &self.0 {
             bar.set_message(path.to_owned());
@@ -71,7 +71,7 @@ impl Progress {
             bar.set_position(done);
         }
     }
-    /// That was all.
+    /// Removes the line.
     pub fn finish(&self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();

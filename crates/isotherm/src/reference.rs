@@ -1,5 +1,5 @@
-//! `docs/reference.md`: what the command line, descriptions of volumes, `set` and policies take, written from the tables that
-//! the program itself reads.
+//! `docs/reference.md`: the options of the command line, descriptions of volumes, `set` and policies, generated from the tables that the
+//! program itself uses.
 
 use std::fmt::Write as _;
 
@@ -59,7 +59,7 @@ pub fn page() -> String {
     text
 }
 
-/// A row of a table. Bars inside a cell would end it.
+/// A row of a table. A bar inside a cell would end the cell.
 fn row(text: &mut String, cells: &[&str]) {
     for cell in cells {
         let _ = write!(text, "| {} ", cell.replace('|', "\\|").replace('\n', " "));
@@ -134,7 +134,7 @@ fn policies(text: &mut String) {
     }
 }
 
-/// Text in lines of at most 120 columns, and an empty line.
+/// Text in lines of at most 120 columns, followed by an empty line.
 fn paragraph(text: &mut String, words: &str) {
     for line in crate::table::wrapped(words, 120) {
         *text += &line;

@@ -1,6 +1,6 @@
-//! Plain tables for people.
+//! Plain tables for display.
 
-/// Columns as wide as their widest cell, two spaces between; the last one is not padded.
+/// Columns are as wide as their widest cell, with two spaces between them. The last column is not padded.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |i: usize| {
         let cells = rows
@@ -22,7 +22,7 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String {
     format!("{}\n", padded.join("  ").trim_end())
 }
 
-/// Lines of at most `wide` characters, broken between words.
+/// Lines of at most `wide` characters, wrapped between words.
 pub fn wrapped(text: &str, wide: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

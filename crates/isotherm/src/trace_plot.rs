@@ -1,4 +1,4 @@
-//! A trace as a picture: where and when it touches its devices, how large its requests are, how far apart it uses a block again.
+//! A picture of a trace: where and when it accesses its devices, the sizes of its requests, and its reuse distances.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const SIZE: (u32, u32) = (960, 720);
 const INK: RGBColor = RGBColor(60, 60, 60);
 const BAR: RGBColor = RGBColor(91, 122, 158);
 const LINE: RGBColor = RGBColor(214, 110, 50);
-/// The upper half shows the heat.
+/// Height of the heat map, the upper half.
 const HEAT_HEIGHT: i32 = 380;
 const LEFT: i32 = 80;
 const TOP: i32 = 50;
@@ -68,7 +68,7 @@ fn bytes(n: f64) -> String {
         .replace(".000", "")
 }
 
-/// A band for each device, addresses upwards, time to the right; darker is hotter, by the logarithm.
+/// A band for each device. Addresses go upwards and time to the right; darker is hotter, on a logarithmic scale.
 fn heat(area: &Area<'_>, info: &Info, heats: &Heats) -> Drawn {
     let devices = heats.devices();
     let right = SIZE.0 as i32 - 30;
@@ -124,7 +124,7 @@ fn heat(area: &Area<'_>, info: &Info, heats: &Heats) -> Drawn {
 const PANEL_TOP: i32 = TOP + HEAT_HEIGHT + 60;
 const PANEL_BOTTOM: i32 = SIZE.1 as i32 - 50;
 
-/// Requests by power of two of their size.
+/// Requests by size, in powers of two.
 fn sizes(area: &Area<'_>, info: &Info, (left, right): (i32, i32)) -> Drawn {
     write(
         area,
@@ -176,7 +176,7 @@ fn sizes(area: &Area<'_>, info: &Info, (left, right): (i32, i32)) -> Drawn {
     Ok(())
 }
 
-/// Hit ratio of an LRU cache over its size, which is the cumulative distribution of reuse distances.
+/// Hit ratio of an LRU cache as a function of its size, which is the cumulative distribution of reuse distances.
 fn reuse(area: &Area<'_>, info: &Info, (left, right): (i32, i32)) -> Drawn {
     let r = &info.reuse;
     let title = format!(

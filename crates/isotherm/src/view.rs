@@ -1,4 +1,4 @@
-//! Volumes as the web view sees them: its own, or all that are served on this machine.
+//! The volumes of the web view: the one that this process serves, or all that are served on this machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,20 @@ use crate::{Failure, place};
 use isotherm_control::live::Live;
 use isotherm_control::server::Service;
 
-// A page may ask for as many cells as a volume answers with.
+// A page may ask for at most as many cells as a volume answers with.
 const _: () = assert!(isotherm_web::BINS_MAX <= isotherm_control::atlas::CELLS_MAX);
 
-/// A server that does not answer in this time hangs.
+/// A server that does not answer within this time is taken to hang.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Who answers for volumes.
+/// Answers questions about volumes.
 pub trait Asked: Send + Sync + 'static {
     /// All volumes.
     fn volumes(&self) -> Vec<Listed>;
-    /// What the volume answers.
+    /// The answer of a volume.
     ///
     /// # Errors
-    /// One line.
+    /// One line that says what is wrong.
     fn ask(&self, volume: &str, request: &Request) -> Result<Value, String>;
 }
 
@@ -103,14 +103,14 @@ fn listed(volume: &Path) -> Listed {
     }
 }
 
-/// What the web view is told, from the answers of volumes.
+/// The source of the web view, which uses the answers of volumes.
 pub struct View<A> {
     asked: A,
     last: Mutex<BTreeMap<String, Sample>>,
 }
 
 impl<A: Asked> View<A> {
-    /// Of those.
+    /// A view of these volumes.
     pub fn new(asked: A) -> View<A> {
         View {
             asked,
@@ -124,7 +124,7 @@ impl<A: Asked> View<A> {
         let name = text.split(',').next().unwrap_or_default();
         let mut meanings: Map<String, Value> = Map::new();
         for k in KNOBS {
-            // Errors say the name before it.
+            // Errors print the name before it.
             let range = k.range.split_once(": ").map_or(k.range, |r| r.1);
             meanings.insert(
                 k.name.to_owned(),
@@ -199,10 +199,10 @@ impl<A: Asked> Source for View<A> {
     }
 }
 
-/// Starts the view as the command line says; none where it names no address.
+/// Starts the view as the command line describes it; `None` if there is no address.
 ///
 /// # Errors
-/// What is wrong with the address, the token or the certificate.
+/// The address, the token or the certificate is wrong; the message says what.
 pub fn start(
     address: Option<&isotherm_web::Address>,
     args: &WebArgs,

@@ -1,22 +1,22 @@
-//! What no policy can beat: bounds computed with the whole trace known.
+//! Bounds that no policy can beat, computed from the whole trace.
 //!
-//! A policy's *service cost* is `misses · slow + hits · fast + moves`, each move at its price: what the devices would take one
-//! after the other. The bounds are on that sum and on the number of hits, so they hold for every order and every queue.
+//! The *service cost* of a policy is `misses · slow + hits · fast + moves`, with each move at its price: the time of the devices if they
+//! worked one after another. The bounds are on that sum and on the number of hits, so they hold for every order and every queue.
 //!
-//! **Hits, demand fill** ([`belady`]): L. A. Belady's MIN (IBM Systems Journal 5, 1966) with bypass: on a miss the unit that
-//! is used farthest in the future goes, or never comes. No policy that places a unit on tier 0 only when it is accessed has
-//! more hits. A planner that fetches units nobody is just accessing may have more; its fetches count in the service cost.
+//! **Hits, demand fill** ([`belady`]): L. A. Belady's MIN (IBM Systems Journal 5, 1966) with bypass: on a miss, the unit whose next use is
+//! farthest in the future is evicted or not admitted. No policy that places a unit on tier 0 only when it is accessed has more hits. A
+//! planner that fetches units without an access may have more; its fetches count in the service cost.
 //!
-//! **Service cost** ([`interval_bound`]): the trace is cut into intervals of K accesses. Within one, a unit with n accesses saves
-//! at most n · (slow − fast). F units may be on tier 0 when it begins (for tiering also: be placed there at their first touch);
-//! every other saving costs at least one move, since for each further unit on tier 0 one has to come up or another to go down.
-//! So per interval no policy saves more than `Σ max(0, saving − move) + Σ over the F largest of min(saving, move)`: a knapsack
-//! whose items all weigh one slot, solved by taking the largest. How the first F came there is not charged, therefore it is a
-//! bound and not a schedule. The tightest over several K counts.
+//! **Service cost** ([`interval_bound`]): the trace is divided into intervals of K accesses. Within an interval, a unit with n accesses
+//! saves at most n · (slow − fast). F units may be on tier 0 when the interval begins (for tiering also: be placed there at their first
+//! touch). Every other saving costs at least one move, because each further unit on tier 0 needs a promotion or a demotion. So no policy
+//! saves more per interval than `Σ max(0, saving − move) + Σ over the F largest of min(saving, move)`: a knapsack whose items all weigh one
+//! slot, which is solved by taking the largest. The arrival of the first F units is not charged, so the result is a bound and not a
+//! schedule. The tightest bound over several K is used.
 //!
-//! **Service cost, demand write-back caching** ([`write_back_bound`]): as many hits as MIN at most; every unit with hits is
-//! fetched once at least; every unit with more hits than it has later reads was written on tier 0, so it is written home once
-//! or is among the F that are dirty at the end.
+//! **Service cost, demand write-back caching** ([`write_back_bound`]): there are at most as many hits as with MIN. Every unit with hits is
+//! fetched at least once. Every unit with more hits than later reads was written on tier 0, so either it is written back once, or it is
+//! among the F units that are dirty at the end.
 
 use std::collections::BinaryHeap;
 
@@ -26,20 +26,20 @@ use serde::Serialize;
 use crate::LabError;
 use crate::sim::{Report, Shape, Source, Touched, span};
 
-/// Seconds that the devices take for one extent, mean of reads and writes as the trace mixes them.
+/// Seconds of device time for one extent. They are means over reads and writes in the proportion of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Prices {
     /// An access that tier 0 serves.
     pub fast_s: f64,
-    /// Any other.
+    /// An access that another tier serves.
     pub slow_s: f64,
-    /// Moving a home up: read slow, write fast.
+    /// Promotion of a home: a read from slow and a write to fast.
     pub promotion_s: f64,
-    /// Moving a home down: read fast, write slow.
+    /// Demotion of a home: a read from fast and a write to slow.
     pub demotion_s: f64,
-    /// Making a copy of what was just read: write fast.
+    /// Copying an extent that was just read: a write to fast.
     pub fetch_s: f64,
-    /// Writing a dirty copy home: read fast, write slow.
+    /// Writing back a dirty copy: a read from fast and a write to slow.
     pub writeback_s: f64,
 }
 
@@ -70,7 +70,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// From unit numbers below `extents` and whether each is a write.
+    /// Made from unit numbers below `extents`, each with a flag for writes.
     pub fn new(extents: u32, accesses: impl Iterator<Item = (u32, bool)>) -> Sequence {
         Sequence {
             units: accesses
@@ -79,7 +79,7 @@ impl Sequence {
             extents: extents as usize,
         }
     }
-    /// The accesses of `source`, with the rows that the run uses.
+    /// The accesses of `source`, with the row numbers of the run.
     ///
     /// # Errors
     /// It cannot be read, or has more than 2³² accesses.
@@ -117,11 +117,11 @@ impl Sequence {
             extents: shape.extents as usize,
         })
     }
-    /// Accesses.
+    /// Number of accesses.
     pub fn len(&self) -> usize {
         self.units.len()
     }
-    /// Is there none?
+    /// Whether there are no accesses.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
     }
@@ -133,7 +133,7 @@ impl Sequence {
     fn unit(&self, i: usize) -> usize {
         (self.units[i] & !WRITE) as usize
     }
-    /// Place of each access's next one to the same unit.
+    /// For each access, the index of the next access to the same unit.
     fn next_uses(&self) -> Vec<u32> {
         let mut last = vec![NEVER; self.extents];
         let mut next = vec![NEVER; self.units.len()];
@@ -144,10 +144,10 @@ impl Sequence {
     }
 }
 
-/// The most hits that demand fill can have with `slots` on tier 0. See the module.
+/// The largest number of hits of any demand-fill policy with `slots` on tier 0. See the module.
 pub fn belady(s: &Sequence, slots: u64) -> u64 {
     let next = s.next_uses();
-    // Next use of what is resident; NEVER = not resident.
+    // Next use of each resident unit; NEVER = not resident.
     let mut resident = vec![NEVER; s.extents];
     let mut heap: BinaryHeap<(u32, u32)> = BinaryHeap::new();
     let (mut count, mut hits) = (0u64, 0u64);
@@ -177,7 +177,7 @@ pub fn belady(s: &Sequence, slots: u64) -> u64 {
     hits
 }
 
-/// Service cost that no policy of a kind is below, and the interval that gave it. See the module.
+/// A lower bound for the service cost of every policy of a kind, and the interval that gave it. See the module.
 pub fn interval_bound(s: &Sequence, slots: u64, p: &Prices, caching: bool) -> (f64, usize) {
     let all = s.len() as f64 * p.slow_s;
     let mut best = (0.0f64, 0);
@@ -215,12 +215,12 @@ fn savings(s: &Sequence, slots: u64, p: &Prices, caching: bool, k: usize) -> f64
             counts[u] += 1;
         }
         for &u in &units {
-            // The first touch of all is no hit for anybody.
+            // The first touch of a unit is never a hit.
             let first = !std::mem::replace(&mut seen[u], true);
             let saving = f64::from(counts[u] - u32::from(first)) * d;
             counts[u] = 0;
             total += (saving - price).max(0.0);
-            // A copy of what was never touched cannot be there when the interval begins.
+            // A unit that was never touched cannot have a copy when the interval begins.
             if !(caching && first) {
                 free.push(saving.min(price));
             }
@@ -237,7 +237,7 @@ fn savings(s: &Sequence, slots: u64, p: &Prices, caching: bool, k: usize) -> f64
     total
 }
 
-/// Service cost that no demand-filled write-back cache is below; `hits` is what [`belady`] says. See the module.
+/// A lower bound for the service cost of every demand-filled write-back cache; `hits` is the result of [`belady`]. See the module.
 pub fn write_back_bound(s: &Sequence, slots: u64, p: &Prices, hits: u64) -> f64 {
     let d = p.saved();
     let mut again = vec![(0u32, 0u32); s.extents];
@@ -252,7 +252,7 @@ pub fn write_back_bound(s: &Sequence, slots: u64, p: &Prices, hits: u64) -> f64 
     let (mut total, mut spared) = (0.0, Vec::new());
     for (all, reads) in again {
         let (all, reads) = (f64::from(all) * d, f64::from(reads) * d);
-        // With the write-back, without it by hits on reads alone, and with it forgiven.
+        // The saving with the write-back or by hits on reads alone, and the saving if the write-back is not charged.
         let (best, forgiven) = ((all - p.writeback_s).max(reads), all);
         let charged = (best - p.fetch_s).max(0.0);
         total += charged;

@@ -1,14 +1,14 @@
-//! The extents that a trace touches, numbered without gaps.
+//! Numbers the extents that a trace touches, without gaps.
 //!
-//! A trace of a 2 TB disk that touches 1 GB needs rows for that 1 GB only. Order is kept, so ties that break by the lower
-//! extent number break the same way.
+//! A trace of a 2 TB disk that touches 1 GB needs rows for that 1 GB only. The order is kept, so ties that are broken by the lower extent
+//! number are broken in the same way.
 //!
-//! Policies that look at addresses (streams, neighbours) need more: two extents must be neighbours here if and only if they
-//! are on the device. For them [`Compact::number`] leaves one number out wherever addresses leave a gap.
+//! Policies that look at addresses (streams, neighbours) need more: two extents must be neighbours here if and only if they are neighbours
+//! on the device. For them [`Compact::number`] skips one number wherever there is a gap in the addresses.
 
 use roaring::RoaringTreemap;
 
-/// Extents of one chunk. Eight cache lines of bits a chunk.
+/// Extents per chunk. The bits of a chunk fill eight cache lines.
 const CHUNK_BITS: u32 = 12;
 const WORDS: usize = 1 << (CHUNK_BITS - 6);
 
@@ -17,28 +17,28 @@ pub struct Compact {
     /// Chunk numbers, ascending.
     keys: Vec<u64>,
     chunks: Vec<Chunk>,
-    /// Where the last lookup ended: neighbours are asked for next.
+    /// Index of the last lookup, because neighbours are usually looked up next.
     last: usize,
     touched: u64,
-    /// Runs of neighbours.
+    /// Number of runs of neighbours.
     runs: u64,
 }
 
 struct Chunk {
-    /// Runs of neighbours that start before this chunk; whether the extent before it is touched.
+    /// Number of runs of neighbours that start before this chunk; and whether the extent before it is touched.
     runs: u64,
     joined: bool,
-    /// Runs that start in this chunk before each word.
+    /// For each word, the number of runs that start earlier in this chunk.
     runs_before: [u16; WORDS],
     /// Touched extents before this chunk.
     base: u64,
-    /// Touched extents of this chunk before each word.
+    /// For each word, the number of touched extents earlier in this chunk.
     before: [u16; WORDS],
     bits: [u64; WORDS],
 }
 
 impl Compact {
-    /// From the touched extents.
+    /// Made from the set of touched extents.
     pub fn new(touched: &RoaringTreemap) -> Compact {
         let mut c = Compact {
             keys: Vec::new(),
@@ -87,12 +87,12 @@ impl Compact {
         c
     }
 
-    /// Numbers in use are below this (see [`Compact::number`]).
+    /// All numbers in use are below this (see [`Compact::number`]).
     pub fn numbers(&self) -> u64 {
         self.touched + self.runs.saturating_sub(1)
     }
 
-    /// The number of a touched extent: its rank, and one more for every gap in the addresses below it.
+    /// The number of a touched extent: its rank plus the number of gaps in the addresses below it.
     pub fn number(&mut self, extent: u64) -> u64 {
         let rank = self.rank(extent);
         let chunk = &self.chunks[self.last];
@@ -102,7 +102,7 @@ impl Compact {
         rank + chunk.runs + u64::from(chunk.runs_before[w]) + u64::from(inside) - 1
     }
 
-    /// How many extents are touched.
+    /// The number of touched extents.
     pub fn touched(&self) -> u64 {
         self.touched
     }
@@ -126,7 +126,7 @@ impl Compact {
 }
 
 impl Chunk {
-    /// Bits of a word at which a run of neighbours starts.
+    /// The bits of a word at which a run of neighbours starts.
     fn starts(&self, w: usize) -> u64 {
         let before = match w {
             0 => self.joined,

@@ -1,4 +1,4 @@
-//! Policies side by side on one trace, with one device alone, and with what no policy can beat.
+//! Compares policies on one trace, together with one device alone and with bounds that no policy can beat.
 
 use isotherm_models::ModelOp;
 use isotherm_models::measure::{Work, run};
@@ -11,10 +11,10 @@ use crate::pool::parallel;
 use crate::sim::{Device, Drive, Report, Run, Setup, Shape, Source, Tier, Touched, touched};
 use crate::size::Size;
 
-/// Operations by which a device's prices are measured.
+/// Number of operations with which a device's prices are measured.
 const MEASURED: u64 = 2000;
 
-/// What is compared.
+/// A comparison and its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The trace.
@@ -23,15 +23,15 @@ pub struct Comparison {
     pub extent_bytes: u32,
     /// Size of the fastest tier.
     pub fast_bytes: u64,
-    /// Hits and moves only.
+    /// Whether only hits and moves were counted.
     pub hit_only: bool,
-    /// What an extent costs on the devices.
+    /// The prices of an extent on the devices.
     pub prices: Prices,
-    /// What no policy can beat.
+    /// The bounds that no policy can beat.
     pub bounds: Bounds,
-    /// The policies as asked for, then the baselines.
+    /// The policies in the given order, then the baselines.
     pub rows: Vec<Row>,
-    /// Baselines that could not run, and why.
+    /// Baselines that could not run, with the reason.
     pub left_out: Vec<String>,
 }
 
@@ -40,33 +40,33 @@ pub struct Comparison {
 pub struct Bounds {
     /// Hit ratio of Belady's MIN with bypass.
     pub hit_ratio: f64,
-    /// Service cost that no tiering policy is below.
+    /// A lower bound for the service cost of tiering policies.
     pub tiering_cost_s: f64,
     /// Accesses of the interval that gave it.
     pub tiering_interval: usize,
-    /// Service cost that no caching policy is below.
+    /// A lower bound for the service cost of caching policies.
     pub caching_cost_s: f64,
     /// Accesses of the interval that gave it.
     pub caching_interval: usize,
-    /// Service cost that no demand-filled write-back cache is below.
+    /// A lower bound for the service cost of demand-filled write-back caches.
     pub write_back_cost_s: f64,
 }
 
 /// One policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// As asked for, or `hdd-only`, `ssd-only`.
+    /// The name as the user gave it, or `hdd-only`, `ssd-only`.
     pub name: String,
     /// `tiering` or `caching`, or `baseline` for one device alone.
     pub kind: String,
     /// Its figures.
     pub report: Report,
-    /// Hits, misses and moves at [`Prices`]; with one device alone all accesses at its price.
+    /// Hits, misses and moves at [`Prices`]; for one device alone, all accesses at its price.
     pub cost_s: f64,
-    /// Service cost over that of the bound of its kind, less 1; `None` for one device alone.
+    /// Service cost divided by the bound of its kind, minus 1; `None` for one device alone.
     pub cost_regret: Option<f64>,
-    /// Hit ratio of the bound less its own; `None` for one device alone. Negative only for planners that fetch what nobody
-    /// is just accessing.
+    /// Hit ratio of the bound minus its own; `None` for one device alone. It is negative only for planners that fetch extents without an
+    /// access.
     pub hit_regret: Option<f64>,
 }
 
@@ -77,7 +77,7 @@ struct Job {
     baseline: bool,
 }
 
-/// Compare `policies` on `source`; all else is as in `base`. Runs on all cores.
+/// Compares `policies` on `source`, with all other settings from `base`. Uses all cores.
 ///
 /// # Errors
 /// The trace cannot be read, or `base` does not fit it.
@@ -97,7 +97,7 @@ pub fn compare(
         let r = Run::new(&j.setup, source).touched(&first);
         if hit_only { r.hit_only() } else { r.full() }
     });
-    // Rows of the bound are those of the touched extents: `linear` counts addresses.
+    // The bound numbers touched extents without gaps, unlike `linear`, which numbers addresses.
     let packed = Setup {
         policy: fast,
         ..base.clone()
@@ -160,7 +160,7 @@ fn kind_of(policy: &str) -> &'static str {
         .map_or("tiering", |p| p.kind())
 }
 
-/// What to run, and a policy whose rows are packed.
+/// The runs to make, and a policy whose rows are numbered without gaps.
 fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
     let spec = |name: &str| PolicySpec {
         name: name.to_owned(),
@@ -177,7 +177,7 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
     };
     let mut jobs: Vec<Job> = policies.iter().map(|p| job(p, false)).collect();
     if !policies.iter().any(|p| p.name == "linear") {
-        // Addresses far apart may not fit where the touched extents do.
+        // If addresses are far apart, they may exceed the limit even if the touched extents do not.
         jobs.push(job(&spec("linear"), true));
     }
     let last = base.tiers.len() - 1;
@@ -198,7 +198,7 @@ fn jobs(base: &Setup, policies: &[PolicySpec]) -> (Vec<Job>, PolicySpec) {
     (jobs, spec("greendm"))
 }
 
-/// Measure what an extent costs on the fastest and on the slowest tier, one operation after the other at random places.
+/// Measures the price of an extent on the fastest and on the slowest tier, with one operation at a time at random places.
 fn prices(setup: &Setup, shape: &Shape, touched: &Touched, reads: f64) -> Result<Prices, LabError> {
     let last = setup.tiers.len() - 1;
     let extent = setup.extent_bytes;
@@ -211,7 +211,7 @@ fn prices(setup: &Setup, shape: &Shape, touched: &Touched, reads: f64) -> Result
             .map_or(1, |m| u64::from(m.slots));
         let bytes = slots << shape.shift;
         let sheet = device.sheet_for(bytes)?;
-        // The slowest tier's data lies where the trace has it.
+        // On the slowest tier, data is at the addresses of the trace.
         let ends = touched.extents.max().zip(touched.extents.min());
         let reach = ends.map_or(0, |(max, min)| (max - min + 1) << shape.shift);
         let bytes = if tier == last {
@@ -267,7 +267,7 @@ fn bounds(s: &Sequence, shape: &Shape, p: &Prices) -> Bounds {
     }
 }
 
-/// The first pass and bounds of a trace without any run, for who only wants those.
+/// The first pass and the bounds of a trace, without any run.
 ///
 /// # Errors
 /// As [`compare`].

@@ -1,11 +1,11 @@
 //! Hit-only runs: a trace under a policy with no device time (docs/policy-rules.md section 0), at full speed.
 //!
-//! One pass decodes the trace, finds which extents it touches (their number is what `10%` is of, and rows are kept for them
-//! only) and keeps the requests, 6 to 18 bytes each, as long as they fit into a budget; then they are played. A longer trace
-//! is decoded a second time instead, so memory is bounded by the budget and by what is touched, whatever the length.
+//! One pass decodes the trace, finds the touched extents (`10%` refers to their number, and rows are kept for them only) and keeps the
+//! requests, 6 to 18 bytes each, as long as they fit into a budget. Then the requests are played. A longer trace is decoded a second time,
+//! so memory is bounded by the budget and by the touched extents, whatever the length of the trace.
 //!
-//! The policy is compiled into the loop where it is a plain cache ([`with_preset`]); the others are called dynamically. The
-//! decisions are the same (test: `tests/hit_only.rs`).
+//! A plain cache policy is compiled into the loop ([`with_preset`]); other policies are called dynamically. The decisions are the same
+//! (test: `tests/hit_only.rs`).
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -20,46 +20,46 @@ use crate::kept::{Kept, Kind};
 use crate::sim::{Digest, SLOTS_MAX};
 use crate::touched::{Spot, Touched};
 
-/// Records decoded at a time: they stay in the nearest cache.
+/// Records that are decoded at a time; this number fits into the first-level cache.
 const BATCH: usize = 512;
-/// Requests whose rows are looked up ahead of their turn, so that the waits for memory overlap.
+/// Number of requests whose rows are looked up ahead, so that the cache misses overlap.
 const AHEAD: usize = 32;
-/// Fast slots kept at most, where the trace touches less than half as many extents.
+/// Most fast slots that are kept if the trace touches less than half as many extents.
 const FAST_SLOTS_MAX: u64 = 1 << 26;
 /// The logical block of a simulated volume, as a power of two: the sector.
 const BLOCK_SHIFT: u32 = 9;
-/// Bytes that kept requests may take by default: 15 to 44 million requests.
+/// Default budget in bytes for kept requests: 15 to 44 million requests.
 pub const KEEP_BYTES: usize = 256 << 20;
 
-/// What to run.
+/// The settings of a run.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
     /// Preset name.
     pub policy: &'a str,
-    /// Its parameters.
+    /// The parameters of the policy.
     pub params: &'a [(&'a str, ParamValue<'a>)],
     /// log2 of the extent size, 12 to 22.
     pub extent_shift: u32,
-    /// Fast slots, from the number of touched extents; less than 1 counts as 1.
+    /// The number of fast slots as a function of the number of touched extents; a result below 1 counts as 1.
     pub fast_slots: &'a dyn Fn(u64) -> u64,
-    /// Bytes that kept requests may take ([`KEEP_BYTES`]); a longer trace is read twice.
+    /// Budget in bytes for kept requests ([`KEEP_BYTES`]); a trace that exceeds it is read twice.
     pub keep_bytes: usize,
 }
 
-/// What one class of data did.
+/// Counters of one class of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassSums {
     /// Requests.
     pub requests: u64,
-    /// Bytes of these.
+    /// Bytes of these requests.
     pub bytes: u64,
     /// Extent accesses.
     pub accesses: u64,
-    /// Those that hit the fast tier.
+    /// Extent accesses that hit the fast tier.
     pub hits: u64,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct HitOnlyReport {
     /// Requests of any kind.
@@ -72,34 +72,34 @@ pub struct HitOnlyReport {
     pub bytes_read: u64,
     /// Bytes of write requests.
     pub bytes_written: u64,
-    /// By class; those without requests are left out.
+    /// Counters by class; classes without requests are omitted.
     pub by_class: Vec<(u8, ClassSums)>,
-    /// Hash of which access hit: equal runs have equal ones.
+    /// Hash of the hit or miss of each access: equal runs have equal digests.
     pub digest: Digest,
-    /// What the engine counted.
+    /// The counters of the engine.
     pub counters: NullCounters,
-    /// Distinct extents touched.
+    /// Number of distinct extents that are touched.
     pub touched: u64,
-    /// Rows kept for them.
+    /// Number of rows that are kept for them.
     pub rows: u64,
-    /// Fast slots, as asked for.
+    /// Number of fast slots, as requested.
     pub fast_slots: u64,
-    /// Memory of map, slots and policy, bytes.
+    /// Memory of map, slots and policy in bytes.
     pub bytes: usize,
     /// Time spent reading and decoding.
     pub reading: Duration,
-    /// All time.
+    /// Total time.
     pub wall: Duration,
-    /// What the reader counted.
+    /// The counters of the reader.
     pub reader: Stats,
 }
 
-/// Why there is no report.
+/// The reasons why there is no report.
 #[derive(Debug)]
 pub enum HitOnlyError {
     /// The trace cannot be read.
     Trace(TraceError),
-    /// The trace does not fit the setup; why, and what to change.
+    /// The trace does not fit the settings; the text says why, and what to change.
     Unfit(String),
     /// The policy or a parameter is wrong.
     Policy(BuildError),
@@ -128,7 +128,7 @@ impl From<TraceError> for HitOnlyError {
     }
 }
 
-/// Play a trace; `open` opens it (twice, where it is too long to be kept).
+/// Plays a trace. `open` opens it; it is called twice if the trace is too long to be kept.
 ///
 /// # Errors
 /// See [`HitOnlyError`].
@@ -151,11 +151,11 @@ pub fn hit_only(
     with_preset(setup.policy, setup.params, run).map_err(HitOnlyError::Policy)?
 }
 
-/// A request, ready to be played.
+/// A request that is ready to be played.
 #[derive(Clone, Copy)]
 struct Ready {
     time: Nanos,
-    /// Its first extent's row.
+    /// The row of its first extent.
     first: u32,
     len: u32,
     inside: u32,
@@ -180,13 +180,13 @@ struct Device {
     touched: Touched,
 }
 
-/// What the first pass finds.
+/// The result of the first pass.
 struct Gathered {
-    /// In order of first requests.
+    /// The devices in the order of their first requests.
     devices: Vec<Device>,
-    /// Number of a device in the trace → place in `devices`.
+    /// Number of a device in the trace → index in `devices`.
     place: Vec<u32>,
-    /// The requests, unless they are too many.
+    /// The requests, unless there are too many.
     kept: Option<Kept>,
     report: HitOnlyReport,
 }
@@ -257,7 +257,7 @@ impl Gathered {
         }
         device.span.first = device.span.first.min(r.offset);
         device.span.end = device.span.end.max(r.end());
-        // Neither places nor touches data in a run without devices.
+        // In a run without devices, a discard neither places nor touches data.
         if r.op == Op::Discard {
             return;
         }
@@ -302,7 +302,7 @@ fn next_batch(
     Ok(n > 0)
 }
 
-/// First and last extent of a request of at least one byte.
+/// The first and the last extent of a request of at least one byte.
 fn span(r: &Record, shift: u32) -> (u64, u64) {
     (r.offset >> shift, (r.end() - 1) >> shift)
 }
@@ -315,17 +315,17 @@ struct Run<'a> {
     begun: Instant,
 }
 
-/// Which row an extent has.
+/// The mapping from extents to rows.
 enum Rows {
-    /// Touched extents, numbered without gaps, or with one between any that are no neighbours.
+    /// Touched extents, numbered without gaps, or with one skipped number between extents that are not neighbours.
     Ranks,
-    /// The address space from the lowest touched extent on: what `linear` places is the address. Bases of the devices, as
-    /// extents.
+    /// The address space from the lowest touched extent on, because `linear` places data by address. The values are the base of each
+    /// device, in extents, and the lowest extent.
     Addresses(Vec<u64>, u64),
 }
 
 impl Run<'_> {
-    /// Rows and their number.
+    /// The mapping, and the number of rows.
     fn rows(&self, ranks: u64) -> Result<(Rows, u64), HitOnlyError> {
         let g = &self.gathered;
         let spans: Vec<DeviceSpan> = g.devices.iter().map(|d| d.span).collect();
@@ -345,7 +345,7 @@ impl Run<'_> {
         Ok((Rows::Addresses(bases, lowest), end - lowest))
     }
     fn geometry(&self, fast: u64, count: u64) -> Result<Geometry, HitOnlyError> {
-        // Watermarks count free slots, so slots beyond the last extent matter; only absurd sizes are cut, for memory's sake.
+        // Watermarks count free slots, so slots beyond the last extent matter. Only absurd sizes are reduced, to save memory.
         let fast = fast.min(FAST_SLOTS_MAX.max(2 * count));
         if fast + count > u64::from(SLOTS_MAX) {
             return Err(HitOnlyError::Unfit(format!(
@@ -434,8 +434,8 @@ struct Play<P> {
 }
 
 impl<P: Policy> Play<P> {
-    /// Play a request, soon: looking up rows for a group and reading them has no decisions in it, so the processor has
-    /// all their loads under way at once.
+    /// Adds a request, which is played soon. Looking up and reading the rows of a group involves no decisions, so the processor can overlap
+    /// all of these loads.
     #[inline]
     fn add(&mut self, devices: &[Device], time: Nanos, spot: Spot, kind: &Kind) {
         let touched = &devices[kind.device as usize].touched;
@@ -478,7 +478,7 @@ impl<P: Policy> Play<P> {
         let sums = &mut self.by_class[usize::from(r.class & 63)];
         sums.requests += 1;
         sums.bytes += u64::from(r.len);
-        // Touched neighbours stay neighbours, so a request stays one piece.
+        // Neighbours in the trace are neighbours in the rows, so a request stays in one piece.
         for row in r.first..=r.first + more as u32 {
             let e = ExtentId(row);
             let hit = self.engine.access(r.time, e, r.write, r.class, request);

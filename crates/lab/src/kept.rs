@@ -1,8 +1,8 @@
-//! Requests of a trace, kept small between the pass that gathers and the one that plays.
+//! Requests of a trace in a compact form, kept from the pass that collects them to the pass that plays them.
 //!
-//! 6 bytes a request and 12 where the time changes: what a request is (length, offset in its first extent, direction, class,
-//! device) is one of few kinds, which are written down once. Touching fresh memory costs more than decoding a record does,
-//! so this decides how fast a hit-only run is.
+//! A request takes 6 bytes, and 12 where the time changes. Everything else about it (length, offset in its first extent, direction, class,
+//! device) is one of a few kinds, each of which is stored once. Touching fresh memory takes longer than decoding a record, so this size
+//! determines the speed of a hit-only run.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use isotherm_traces::{Op, Record};
 
 use crate::touched::Spot;
 
-/// What a request is, apart from when and where.
+/// The properties of a request besides its time and address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
     /// Offset in its first extent.
     pub inside: u32,
-    /// Place of its device.
+    /// Index of its device.
     pub device: u32,
     /// Kind of data.
     pub class: u8,
-    /// Direction.
+    /// Whether it is a write.
     pub write: bool,
 }
 
@@ -47,13 +47,13 @@ pub(crate) struct Kept {
     kinds: Vec<Kind>,
     number: HashMap<Kind, u16>,
     last: u16,
-    /// First request of each time.
+    /// Index of the first request of each time.
     from: Vec<u32>,
     times: Vec<Nanos>,
 }
 
 impl Kept {
-    /// Keep a request; false if it does not fit (too many kinds, or extents too far apart), and nothing can be kept then.
+    /// Keeps a request. Returns false if it does not fit (too many kinds, or extents too far apart); then no further request can be kept.
     #[inline]
     pub(crate) fn push(&mut self, time: Nanos, spot: Spot, kind: Kind) -> bool {
         let Some(spot) = spot.pack() else {
@@ -86,10 +86,10 @@ impl Kept {
     pub(crate) fn bytes(&self) -> usize {
         self.spots.len() * 6 + self.times.len() * 12 + self.kinds.len() * 2 * size_of::<Kind>()
     }
-    /// Give the requests to `f`, in order.
+    /// Passes the requests to `f`, in order.
     #[inline]
     pub(crate) fn each(&self, mut f: impl FnMut(Nanos, Spot, &Kind)) {
-        // A run is the requests of one time.
+        // A run consists of the requests of one time.
         for (run, time) in self.times.iter().enumerate() {
             let from = self.from[run] as usize;
             let to = self

@@ -1,11 +1,11 @@
-//! A recorded live run, decided again: the same engine, told the same, must say the same, bit for bit.
+//! Replays a recorded live run: the same engine with the same calls must make the same decisions, bit for bit.
 //!
 //! ```text
 //! events file ─ image ─► store::open ─► Engine::new ─┐
 //!             ─ calls, with their times ─────────────┴─► effects ─ equal? ─ recorded effects
 //! ```
-//! Effects are compared as values, metadata that is written by its hash; behind the last call also the counters and the
-//! time of the next wake, which effects do not show.
+//! Effects are compared as values, and metadata writes by the hash of their bytes. After the last call, the counters and the time of the
+//! next wake-up are compared as well, because effects do not show them.
 
 use crate::policy_spec::PolicySpec;
 use isotherm_core::policy::Policy;
@@ -18,7 +18,7 @@ use std::fmt;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How a replay ended.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Parity {
     /// Calls replayed.
@@ -31,33 +31,33 @@ pub struct Parity {
     pub span: Nanos,
     /// The first difference.
     pub difference: Option<Difference>,
-    /// The end of the recording; `None` if a difference came before it.
+    /// The end of the recording; `None` if the replay stopped at a difference.
     pub end: Option<End>,
 }
 
-/// Where recording and replay part.
+/// The first point at which recording and replay differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Number of the event, from 0; behind the last one if only counters differ.
+    /// Number of the event, from 0; the number after the last event if only counters differ.
     pub event: u64,
     /// Engine time.
     pub now: Nanos,
-    /// What the engine was told; `None` behind the last event.
+    /// The call; `None` after the last event.
     pub call: Option<Call>,
-    /// In one line.
+    /// The difference in one line.
     pub what: String,
-    /// What was decided then.
+    /// The recorded decisions.
     pub recorded: Vec<Decision>,
-    /// What was decided now.
+    /// The replayed decisions.
     pub replayed: Vec<Decision>,
 }
 
-/// Why a recording cannot be replayed.
+/// The reason why a recording cannot be replayed.
 #[derive(Debug)]
 pub enum ParityError {
-    /// The file; how many events before the error were equal.
+    /// The file has an error. The number is that of the events before it, which were equal.
     File(EventsError, u64),
-    /// What it starts from cannot be opened.
+    /// The state from which it starts cannot be opened.
     Start(String),
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for ParityError {
 
 impl std::error::Error for ParityError {}
 
-/// What a call promises.
+/// The promises of a call.
 fn promises(text: &str) -> Result<Spec, String> {
     isotherm_words::qos::spec(text.split(';').filter(|row| !row.is_empty()))
 }
@@ -87,7 +87,7 @@ fn build_policy(text: &str) -> Result<Box<dyn Policy>, String> {
     text.parse::<PolicySpec>()?.build()
 }
 
-/// The engine as it was when the recording began.
+/// The engine in its state at the beginning of the recording.
 fn start<R: Read>(reader: &mut Reader<R>) -> Result<Engine, String> {
     let mut image = reader.take_image();
     let origin = reader.origin();
@@ -114,7 +114,7 @@ fn start<R: Read>(reader: &mut Reader<R>) -> Result<Engine, String> {
     Ok(Engine::new(opened, policy, origin.params.clone()))
 }
 
-/// What the world below would know: a recording that was tampered with must not make the engine's assertions fail.
+/// The knowledge of the world below the engine. With it, a recording that was tampered with cannot make the engine's assertions fail.
 #[derive(Default)]
 struct Flights {
     /// Operation → bytes.
@@ -168,10 +168,10 @@ impl Flights {
     }
 }
 
-/// Decides a recorded run again and compares, up to the first difference.
+/// Replays a recorded run and compares it, up to the first difference.
 ///
 /// # Errors
-/// The file is damaged or cut, or what it starts from cannot be opened.
+/// The file is damaged or cut, or the state from which it starts cannot be opened.
 pub fn replay<R: Read>(mut reader: Reader<R>) -> Result<Parity, ParityError> {
     let mut engine = start(&mut reader).map_err(ParityError::Start)?;
     let mut out = Vec::new();
@@ -248,9 +248,9 @@ fn tell(engine: &mut Engine, now: Nanos, call: &Call, out: &mut Vec<Effect>) {
         Call::Complete { id, result } => engine.complete(now, *id, *result, out),
         Call::Tick => engine.tick(now, out),
         Call::Close => engine.close(now, out),
-        // Refused then, it is refused now.
+        // If the call was refused in the recording, it is refused now.
         Call::Set { key, value } => drop(engine.set(key, *value)),
-        // Its name was checked when the call was read.
+        // The name was checked when the call was read.
         Call::Reclassify { extent, class } => engine.reclassify(now, *extent, *class, out),
         // As above.
         Call::Promise { text } => {

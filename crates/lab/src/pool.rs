@@ -1,9 +1,9 @@
-//! Independent jobs on all cores.
+//! Runs independent jobs on all cores.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// `f(0)`, `f(1)`, … `f(n - 1)` on `threads` threads, results in order.
+/// Computes `f(0)`, `f(1)`, … `f(n - 1)` on `threads` threads. The results are in order.
 pub fn parallel<T: Send>(n: usize, threads: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<Option<T>>> = Mutex::new((0..n).map(|_| None).collect());
@@ -14,7 +14,7 @@ pub fn parallel<T: Send>(n: usize, threads: usize, f: impl Fn(usize) -> T + Sync
                 return;
             }
             let result = f(i);
-            // A poisoned lock means that another job panicked, which the scope passes on.
+            // A poisoned lock means that another job panicked; the scope passes that panic on.
             if let Ok(mut r) = results.lock() {
                 r[i] = Some(result);
             }

@@ -1,15 +1,15 @@
-//! Hit ratios from a sample of extents: miniature runs, for traces too long to play whole.
+//! Estimates hit ratios from samples of the extents: miniature runs, for traces that are too long to be played in full.
 //!
-//! Spatial sampling (SHARDS: Waldspurger, Park, Garthwaite, Ahmad; FAST '15): an extent belongs to a sample if the hash of its
-//! address lies in the sample's range, so all of its accesses do or none. A policy plays the sample on a fast tier smaller by
-//! the same rate (miniature simulation: Waldspurger, Saemundsson, Ahmad, Park; ATC '17), so it works for any replacement, not
-//! for LRU alone. A sample may have more accesses than its share, or fewer, as hot extents fall into it or beside; what is more
-//! or less counts as hits (SHARDS-adj).
+//! Spatial sampling (SHARDS: Waldspurger, Park, Garthwaite, Ahmad; FAST '15): an extent belongs to a sample if the hash of its address is
+//! in the sample's range, so either all of its accesses are sampled or none. A policy plays the sample on a fast tier that is smaller by
+//! the same rate (miniature simulation: Waldspurger, Saemundsson, Ahmad, Park; ATC '17), so it works for every replacement and not only for
+//! LRU. A sample may have more or fewer accesses than its share, depending on whether hot extents are in it. The difference counts as hits
+//! (SHARDS-adj).
 //!
-//! [`REPEATS`] samples that have no extent in common are played. Their mean is the estimate, and how far they lie apart gives
-//! its error: half of the 95 % confidence interval by Student's t.
+//! [`REPEATS`] samples without a common extent are played. Their mean is the estimate. Its error is half of the 95 % confidence interval by
+//! Student's t, computed from the spread of the samples.
 //!
-//! The trace is read once, whatever the number of sizes and policies. Memory: 64 bytes a sampled access.
+//! The trace is read once, whatever the number of sizes and policies. Memory: 64 bytes per sampled access.
 
 use isotherm_traces::{Op, Record};
 
@@ -20,14 +20,14 @@ use crate::sim::{
 };
 use crate::size::Size;
 
-/// Samples without a common extent that are played.
+/// Number of samples that are played. No two of them have a common extent.
 pub const REPEATS: usize = 4;
 /// Student's t for 95 % on both sides and [`REPEATS`] - 1 degrees of freedom.
 const T95: f64 = 3.182;
-/// Slots that the fast tier of a sample must have: below it, rounding decides and not the policy.
+/// Fewest slots of a sample's fast tier. With fewer, rounding would have more effect than the policy.
 const SLOTS_MIN: u64 = 16;
 
-/// Samples of a trace, ready to be played.
+/// Samples of a trace that are ready to be played.
 pub struct Samples {
     name: String,
     rate: f64,
@@ -35,14 +35,14 @@ pub struct Samples {
     warm_up: u64,
     limit: Option<u64>,
     parts: Vec<Part>,
-    /// Of the whole trace, after the warm-up.
+    /// Counts of the whole trace after the warm-up.
     whole: Counts,
 }
 
 /// One sample.
 struct Part {
     accesses: Memory,
-    /// Its accesses before the warm-up's end.
+    /// Number of its accesses before the end of the warm-up.
     warm_up: u64,
 }
 
@@ -64,10 +64,10 @@ fn hash(device: u32, extent: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Is the rate one that [`Samples::read`] takes?
+/// Checks that the rate is in the range of [`Samples::read`].
 ///
 /// # Errors
-/// Names the range.
+/// The rate is out of range; the message names the range.
 pub fn check_rate(rate: f64) -> Result<f64, String> {
     let most = 1.0 / REPEATS as f64;
     if (1e-6..=most).contains(&rate) {
@@ -79,10 +79,10 @@ pub fn check_rate(rate: f64) -> Result<f64, String> {
     }
 }
 
-/// Can a sample say anything of this policy?
+/// Checks that a sample can represent this policy.
 ///
 /// # Errors
-/// Names what it looks at that a sample does not keep.
+/// The policy uses data that a sample does not keep; the message names it.
 fn fits(policy: &PolicySpec) -> Result<(), LabError> {
     let built = policy.build().map_err(LabError::Setup)?;
     let caching = isotherm_core::policy::PRESETS
@@ -98,8 +98,8 @@ fn fits(policy: &PolicySpec) -> Result<(), LabError> {
 }
 
 impl Samples {
-    /// Read the trace once and keep the accesses of [`REPEATS`] samples, each a share `rate` of the extents. Extent size, limit
-    /// and warm-up are those of `setup`.
+    /// Reads the trace once and keeps the accesses of [`REPEATS`] samples, each with a share `rate` of the extents. Extent size, limit and
+    /// warm-up are those of `setup`.
     ///
     /// # Errors
     /// The trace cannot be read, or the rate is out of range.
@@ -162,10 +162,10 @@ impl Samples {
         })
     }
 
-    /// The estimate for `setup`, which may differ in policy and sizes from the one that the trace was read with.
+    /// The estimate for `setup`. Its policy and sizes may differ from those with which the trace was read.
     ///
     /// # Errors
-    /// The policy is none that can be sampled, or the sample is too small for the sizes.
+    /// The policy cannot be sampled, or the sample is too small for the sizes.
     pub fn run(&self, setup: &Setup, watch: Option<&Watch>) -> Result<Report, LabError> {
         fits(&setup.policy)?;
         let same = (
@@ -196,7 +196,7 @@ impl Samples {
         Ok(self.join(setup, &reports))
     }
 
-    /// Tiers smaller by the rate.
+    /// The tiers, made smaller by the rate.
     fn shrunk(&self, setup: &Setup, part: &Part) -> Result<Setup, LabError> {
         let mut small = Setup {
             warm_up: part.warm_up,
@@ -231,7 +231,7 @@ impl Samples {
     fn join(&self, setup: &Setup, reports: &[Report]) -> Report {
         let n = reports.len() as f64;
         let expected = self.whole.accesses as f64 * self.rate;
-        // What the sample has more or fewer accesses than its share counts as hits.
+        // The difference between the sample's number of accesses and its share counts as hits.
         let adjusted = |r: &Report, ratio: f64| {
             let misses = (1.0 - ratio) * r.accesses as f64;
             (1.0 - misses / expected.max(1.0)).clamp(0.0, 1.0)
@@ -297,7 +297,7 @@ impl Counts {
     }
 }
 
-/// What of a request lies in one of its extents, as a request of its own.
+/// The part of a request that is in one of its extents, as a request of its own.
 fn piece(r: &Record, extent: u64, shift: u32) -> Record {
     let (start, size) = (extent << shift, 1u64 << shift);
     let from = r.offset.max(start);

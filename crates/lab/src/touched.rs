@@ -1,23 +1,23 @@
-//! The extents that a trace touches, gathered in one pass and then numbered without gaps.
+//! The extents that a trace touches: collected in one pass and then numbered without gaps.
 //!
-//! A trace of a 2 TB disk that touches 1 GB needs rows for that 1 GB only. Order is kept, so ties that break by the lower
-//! extent number break the same way.
+//! A trace of a 2 TB disk that touches 1 GB needs rows for that 1 GB only. The order is kept, so ties that are broken by the lower extent
+//! number are broken in the same way.
 //!
-//! Memory: 96 bytes per 512 neighbouring extents of which one is touched (0.19 bytes an extent where all are, 96 where they
-//! lie far apart), and a directory of 4 bytes per 512 extents up to the highest, at most 64 MiB.
+//! Memory: 96 bytes per 512 neighbouring extents of which at least one is touched (0.19 bytes per extent if all are touched, 96 if they are
+//! far apart), and a directory of 4 bytes per 512 extents up to the highest one, at most 64 MiB.
 
 use std::collections::BTreeMap;
 
-/// Extents of one chunk: one cache line of bits.
+/// Extents per chunk: one cache line of bits.
 const CHUNK_BITS: u32 = 9;
 const WORDS: usize = 1 << (CHUNK_BITS - 6);
-/// Chunks that the directory covers; chunks of higher numbers are found in a tree.
+/// Chunks that the directory covers. Chunks with higher numbers are found in a tree.
 const DIRECT: u64 = 1 << 24;
 
 #[derive(Clone, Default)]
 struct Chunk {
     bits: [u64; WORDS],
-    /// Touched extents of this chunk before each word.
+    /// For each word, the number of touched extents earlier in this chunk.
     before: [u16; WORDS],
     /// Touched extents before this chunk.
     base: u64,
@@ -29,14 +29,14 @@ struct Chunk {
 #[derive(Default)]
 pub struct Touched {
     chunks: Vec<Chunk>,
-    /// Chunk number → place in `chunks` + 1.
+    /// Chunk number → index in `chunks` + 1.
     direct: Vec<u32>,
     far: BTreeMap<u64, u32>,
-    /// The chunk that was asked for last and its place: neighbours follow, and far ones cost a search.
+    /// The last chunk that was looked up, and its index. Neighbours hit it; other extents cost a search.
     last: (u64, u32),
 }
 
-/// Where an extent is in a [`Touched`]; finds its rank without a search.
+/// The position of an extent in a [`Touched`], from which its rank is found without a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     chunk: u32,
@@ -44,7 +44,7 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// In 32 bits, if the chunk's place fits 23.
+    /// The position in 32 bits, if the index of the chunk fits into 23.
     #[inline]
     pub fn pack(self) -> Option<u32> {
         (self.chunk < 1 << (32 - CHUNK_BITS))
@@ -61,7 +61,7 @@ impl Spot {
 }
 
 impl Touched {
-    /// The place of a chunk, made if need be.
+    /// The index of a chunk, which is created if needed.
     #[inline]
     fn chunk(&mut self, key: u64) -> u32 {
         if let Some(at) = self.direct.get(key as usize)
@@ -95,7 +95,7 @@ impl Touched {
         self.last = (key, *entry);
         *entry - 1
     }
-    /// Add an extent.
+    /// Adds an extent.
     #[inline]
     pub fn add(&mut self, extent: u64) -> Spot {
         let chunk = self.chunk(extent >> CHUNK_BITS);
@@ -103,7 +103,7 @@ impl Touched {
         self.chunks[chunk as usize].bits[usize::from(bit >> 6)] |= 1 << (bit & 63);
         Spot { chunk, bit }
     }
-    /// Add the extent after every one that was added, so that the numbers of two that are not neighbours are not, either.
+    /// Adds the extent after each one that was added, so that extents that are not neighbours get numbers that are not neighbours, either.
     pub fn pad(&mut self) {
         let mut after = Vec::new();
         for at in 0..self.chunks.len() {
@@ -119,12 +119,12 @@ impl Touched {
                 after.push(next);
             }
         }
-        // Only now: what was added here has nothing after it.
+        // These are added at the end, so that the extents that are added here get no successor themselves.
         for key in after {
             self.add(key << CHUNK_BITS);
         }
     }
-    /// Number the extents from `base` on; the number after the last one. Nothing is added afterwards.
+    /// Numbers the extents from `base` on, and returns the number after the last one. No extent may be added afterwards.
     pub fn number(&mut self, base: u64) -> u64 {
         let mut next = base;
         let near = self.direct.iter().copied().filter(|at| *at != 0);
@@ -148,14 +148,14 @@ impl Touched {
         let below = c.bits[word] & ((1 << (spot.bit & 63)) - 1);
         c.base + u64::from(c.before[word]) + u64::from(below.count_ones())
     }
-    /// The spot of an extent that was added.
+    /// The position of an extent that was added.
     pub fn spot(&mut self, extent: u64) -> Spot {
         Spot {
             chunk: self.chunk(extent >> CHUNK_BITS),
             bit: extent as u16 & ((1 << CHUNK_BITS) - 1),
         }
     }
-    /// The extent at a spot.
+    /// The extent at a position.
     #[inline]
     pub fn extent(&self, spot: Spot) -> u64 {
         self.chunks[spot.chunk as usize].key << CHUNK_BITS | u64::from(spot.bit)

@@ -97,6 +97,9 @@ pub struct IoConfig {
     pub queue_depth: u32,
     /// Look for work so long before sleeping, at most, microseconds; 0 = sleep at once.
     pub spin_us: u32,
+    /// The engine's thread does a flush itself, if it has nothing else to do and the flushes of this member took no longer of late,
+    /// microseconds; 0: never.
+    pub flush_here_us: u32,
     /// Take the block file's requests through io_uring where the kernel offers it and it is on.
     pub fuse_ring: bool,
     /// Bypass the page cache where the file system allows.
@@ -168,6 +171,7 @@ impl Default for IoConfig {
             move_buffers: 16,
             queue_depth: 256,
             spin_us: 5,
+            flush_here_us: 500,
             fuse_ring: true,
             direct: true,
             commit_interval_s: 5.0,

@@ -9,6 +9,8 @@
 pub enum LiveMutant {
     /// A device's flush ends without a system call.
     FlushNothing,
+    /// A flush that the engine's thread does itself ends without a system call.
+    FlushHereNothing,
     /// Writes that must be durable go without `RWF_DSYNC`.
     DropDsync,
     /// A flush that failed counts as one that did not.
@@ -58,8 +60,9 @@ pub enum LiveMutant {
 }
 
 /// All of them.
-pub const LIVE_MUTANTS: [LiveMutant; 24] = [
+pub const LIVE_MUTANTS: [LiveMutant; 25] = [
     LiveMutant::FlushNothing,
+    LiveMutant::FlushHereNothing,
     LiveMutant::DropDsync,
     LiveMutant::ForgetFlushError,
     LiveMutant::ZeroFirstPiece,

@@ -13,6 +13,7 @@
 mod beat;
 mod faults;
 mod flight;
+mod here;
 mod look;
 mod ring;
 mod sources;
@@ -28,6 +29,7 @@ use crate::requests::Table;
 use beat::{Beat, STAMP};
 pub use faults::Fault;
 use flight::Flight;
+use here::FlushTime;
 use io_uring::{cqueue, opcode, squeue, types};
 use isotherm_core::{Effect, Event, ExtentId, IoError, Nanos, OpId, OpKind, Request, Tag, World};
 use isotherm_models::{Counters, Wear};
@@ -59,6 +61,7 @@ struct MemberState {
     pacer: Option<Pacer>,
     no_punch: bool,
     no_zero_range: bool,
+    flush_time: FlushTime,
     /// Bytes that the file must keep, if that can be looked at.
     keep: Option<u64>,
     /// It has lost some of them: nothing is read from or written to it any more.
@@ -128,6 +131,9 @@ pub struct UringWorld {
     seen: Nanos,
     /// See `look.rs`.
     look: Look,
+    /// Flushes that are held back, and how short they must be to be done here: see `here.rs`.
+    held: Vec<u32>,
+    flush_here: Duration,
     woken: bool,
     refusing: bool,
     /// See `faults.rs`.
@@ -360,7 +366,8 @@ impl World for UringWorld {
             };
             let left = deadline.map(|d| Duration::from_nanos(d.since(self.seen).0));
             let due = left.is_some_and(|l| l.is_zero());
-            if due || std::mem::take(&mut eager) || self.is_pending() || self.look_around() {
+            let work = due || std::mem::take(&mut eager) || self.is_pending();
+            if self.settle_held(!work) || work || self.look_around() {
                 // One call submits what the last round of effects queued and runs what has completed meanwhile.
                 if !self.ring.is_idle() || self.ring.taskrun() {
                     self.enter(0, None);
@@ -420,6 +427,7 @@ impl World for UringWorld {
 impl Drop for UringWorld {
     fn drop(&mut self) {
         self.finish_beat();
+        self.forget_held();
         // The kernel may still write to request memory: wait for it, whatever brought us here.
         while self
             .flights

@@ -1,12 +1,12 @@
-//! An array of like disks behind one address space, as RAID-1E lays it out: data in chunks, each on two neighbouring disks.
+//! An array of equal disks behind one address space, in the layout of RAID-1E: data in chunks, each on two neighbouring disks.
 //!
 //! ```text
 //!   disk   0   1   2   3   4          chunk c lies in places 2c and 2c + 1,
 //!          A   A   B   B   C          place p on disk p mod n, row p div n
 //!          C   D   D   E   E
 //! ```
-//! A read goes to the copy whose disk has fewer commands, a write to both; an operation over several chunks ends when its last
-//! part has. The controller has no cache of its own. Never made false: an id comes out once, when all its parts are done.
+//! A read goes to the copy whose disk has fewer commands, a write to both copies. An operation over several chunks ends when its last part
+//! ends. The controller has no cache of its own. Invariant: each id is reported once, when all of its parts are done.
 
 use isotherm_core::Nanos;
 use serde::Deserialize;
@@ -16,13 +16,13 @@ use crate::model::{Counters, DeviceModel, ModelOp, Wear};
 use crate::preset::Options;
 use crate::sheet::{Check, SheetError};
 
-/// What makes an array of the sheet's disk.
+/// The parameters that turn the sheet's disk into an array.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySheet {
     /// Disks, 3 or more.
     pub disks: u32,
-    /// Bytes of a chunk, in KiB.
+    /// Size of a chunk, in KiB.
     pub chunk_kib: u32,
 }
 
@@ -36,14 +36,14 @@ impl ArraySheet {
         c.within("chunk_kib", f64::from(self.chunk_kib), 4.0, 65_536.0)
     }
 
-    /// Bytes that an array of such disks holds: half of them all, in whole chunks.
+    /// Capacity in bytes of an array of such disks: half of their sum, in whole chunks.
     pub fn capacity(&self, disk: u64) -> u64 {
         let chunk = u64::from(self.chunk_kib) << 10;
         disk / chunk * u64::from(self.disks) / 2 * chunk
     }
 }
 
-/// An operation under way.
+/// An operation in progress.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     id: u64,
@@ -64,11 +64,11 @@ pub struct Array {
 }
 
 impl Array {
-    /// An array of disks by their sheet. Both sheets must have passed [`crate::Sheet::parse`].
+    /// Makes an array of disks from their sheets. Both sheets must have passed [`crate::Sheet::parse`].
     pub fn new(disk: &HddSheet, sheet: &ArraySheet, options: &Options) -> Array {
         let chunk = u64::from(sheet.chunk_kib) << 10;
         let n = u64::from(sheet.disks);
-        // Each disk's share of the member, so that a span means the same part of each.
+        // Each disk gets its share of the member, so that a span covers the same part of each disk.
         let size = match options.size {
             0 => 0,
             bytes => ((2 * bytes.div_ceil(chunk)).div_ceil(n) * chunk).min(disk.capacity),
@@ -123,7 +123,7 @@ impl Array {
         }
     }
 
-    /// The disk whose next event is the first.
+    /// The disk with the earliest next event.
     fn first(&self) -> Option<(Nanos, usize)> {
         let events = self.disks.iter().enumerate();
         events
@@ -142,7 +142,7 @@ impl DeviceModel for Array {
         self.flights[flight as usize] = Flight { id, parts: 0 };
         match op {
             ModelOp::Read | ModelOp::Write => self.data(now, flight, op, offset, len),
-            // A discard means nothing to a disk, but has an answer.
+            // A disk ignores a discard but answers it.
             ModelOp::Discard => self.part(now, flight, 0, op, 0, 0),
             ModelOp::Flush | ModelOp::Standby => {
                 for i in 0..self.disks.len() {
@@ -157,7 +157,7 @@ impl DeviceModel for Array {
     }
 
     fn poll(&mut self, now: Nanos, done: &mut Vec<u64>) {
-        // In the order of time, whichever disk it is, so that ids come out in the order of their last parts.
+        // In the order of time over all disks, so that ids are reported in the order of their last parts.
         loop {
             let due = self.first().filter(|f| f.0 <= now);
             let Some((at, disk)) = due else { break };
@@ -176,7 +176,8 @@ impl DeviceModel for Array {
         }
     }
 
-    /// Operations and bytes are the host's; energy, seeks, hits and stops those of all disks; times their mean.
+    /// Operations and bytes are counted as the host issued them. Energy, seeks, hits and stops are sums over the disks, and times are the
+    /// mean over the disks.
     fn counters(&self, now: Nanos) -> Counters {
         let n = self.disks.len() as u64;
         let mut out = self.host;
@@ -201,7 +202,7 @@ impl DeviceModel for Array {
         out
     }
 
-    /// The mean of the disks.
+    /// The mean over the disks.
     fn wear(&self) -> Wear {
         let sum: f64 = self.disks.iter().map(|d| d.wear().host_eu).sum();
         Wear {
@@ -247,7 +248,7 @@ mod tests {
             array.capacity() / 1_000_000_000,
             one * 5 / 2 / 1_000_000_000
         );
-        // One command has one arm; many have five, and a write takes two of them.
+        // One command uses one arm; many use five, and a write uses two of them.
         let disk = rate("wd7500aaks", ModelOp::Read, true, 1).iops;
         assert!((rate("raid1e-5", ModelOp::Read, true, 1).iops / disk - 1.0).abs() < 0.1);
         let deep = rate("raid1e-5", ModelOp::Read, true, 40).iops
@@ -262,7 +263,7 @@ mod tests {
     fn each_id_comes_out_once_when_its_last_part_has() {
         let mut m = preset("raid1e-5", &Options::default()).unwrap();
         let mut done = Vec::new();
-        // Spans chunks, spans all disks, is empty, reaches over the end.
+        // A request over several chunks, one over all disks, an empty one, and one beyond the end.
         let end = m.capacity();
         for (id, (op, offset, len)) in [
             (ModelOp::Read, 60 << 10, 8 << 10),

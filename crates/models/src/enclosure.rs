@@ -1,7 +1,7 @@
-//! Power of what stands around the disks: controllers and shelves (GreenDM, chapter 4), and hosts.
+//! Power of the equipment around the disks: controllers and shelves (GreenDM, chapter 4), and hosts.
 //!
-//! A shelf draws its idle power whatever its disks do, until all of them are spun down (motors stopped) or powered down
-//! (slots switched off). What that saves of a whole system shows how much the rest of it draws.
+//! A shelf draws its idle power, whatever its disks do, until all of them are spun down (motors stopped) or powered down (slots switched
+//! off). The share of a system's power that this saves shows how much the rest of the system draws.
 
 use serde::Deserialize;
 
@@ -13,25 +13,25 @@ use crate::sheet::{Check, SheetError};
 pub struct Controller {
     /// Name.
     pub name: String,
-    /// Year it was first shipped.
+    /// Year of the first shipment.
     pub ship_year: u32,
-    /// Powered on, no work.
+    /// Power without work.
     pub idle_w: f64,
-    /// TB (10¹² bytes) of disks it can have.
+    /// Most TB (10¹² bytes) of disks that it supports.
     pub max_tb: f64,
-    /// Shelves it can have, if few.
+    /// Most shelves that it supports, if there is a limit.
     pub max_shelves: Option<u32>,
-    /// Rise of power over idle under GreenDM's workloads WL-A, WL-B and WL-C, as a share of idle.
+    /// Rise of power over idle under GreenDM's workloads WL-A, WL-B and WL-C, as a fraction of idle power.
     pub rise: Vec<f64>,
 }
 
 impl Controller {
-    /// Idle watts for each TB it can have.
+    /// Idle watts per TB that it supports.
     pub fn idle_w_per_tb(&self) -> f64 {
         self.idle_w / self.max_tb
     }
 
-    /// As a host: idle, and at the strongest of the workloads.
+    /// The controller as a host: its idle power, and its power under the most demanding of the workloads.
     pub fn host(&self) -> Host {
         let most = self.rise.iter().copied().fold(0.0, f64::max);
         Host {
@@ -47,21 +47,21 @@ impl Controller {
 pub struct Shelf {
     /// Name.
     pub name: String,
-    /// Year it was first shipped.
+    /// Year of the first shipment.
     pub ship_year: u32,
-    /// Disks in it.
+    /// Number of disks in it.
     pub disks: u32,
-    /// Disks spinning, no work.
+    /// Power with all disks spinning and no work.
     pub idle_w: f64,
-    /// All disks at work.
+    /// Power with all disks at work.
     pub max_w: f64,
-    /// All disks spun down.
+    /// Power with all disks spun down.
     pub spun_down_w: f64,
-    /// All disks switched off.
+    /// Power with all disks switched off.
     pub powered_down_w: f64,
 }
 
-/// How a shelf's disks rest.
+/// The rest state of a shelf's disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rest {
     /// Motors stopped.
@@ -80,17 +80,17 @@ impl Shelf {
     }
 }
 
-/// A host: power between idle and fully busy, in proportion to how busy it is.
+/// A host. Its power rises from idle to fully busy in proportion to its utilisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Host {
-    /// No work.
+    /// Power without work.
     pub idle_w: f64,
-    /// Nothing but work.
+    /// Power at full utilisation.
     pub busy_w: f64,
 }
 
 impl Host {
-    /// Joules of `elapsed_s` seconds, `busy_s` of them at work.
+    /// Joules used in `elapsed_s` seconds, of which it works `busy_s`.
     pub fn energy_j(&self, elapsed_s: f64, busy_s: f64) -> f64 {
         self.idle_w * elapsed_s
             + (self.busy_w - self.idle_w) * busy_s.clamp(0.0, elapsed_s.max(0.0))
@@ -103,7 +103,7 @@ impl Host {
 pub struct Catalogue {
     /// Name.
     pub name: String,
-    /// One line for people.
+    /// A description in one line.
     pub description: String,
     /// Controllers.
     #[serde(rename = "controller")]
@@ -114,10 +114,10 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// What GreenDM measured.
+    /// The equipment that GreenDM measured.
     ///
     /// # Errors
-    /// The file of the tree is wrong, which a test rules out.
+    /// The file in the tree is invalid; a test makes sure that it is not.
     pub fn greendm() -> Result<Catalogue, SheetError> {
         Catalogue::parse(
             include_str!("../presets/enclosures/greendm-4.toml"),
@@ -125,10 +125,10 @@ impl Catalogue {
         )
     }
 
-    /// Read and check a catalogue. `file` names it in errors.
+    /// Reads and checks a catalogue. `file` is its name in errors.
     ///
     /// # Errors
-    /// [`SheetError::Syntax`] or [`SheetError::Value`], naming the field.
+    /// [`SheetError::Syntax`] or [`SheetError::Value`] with the name of the field.
     pub fn parse(text: &str, file: &str) -> Result<Catalogue, SheetError> {
         let all: Catalogue = toml::from_str(text).map_err(|e| SheetError::syntax(file, &e))?;
         for k in &all.controllers {
@@ -155,7 +155,7 @@ impl Catalogue {
         Ok(all)
     }
 
-    /// Every controller with every shelf, `shelves` of them; those that cannot have so many are left out.
+    /// Every controller with `shelves` shelves of every kind. A controller that does not support so many is left out.
     pub fn systems(&self, shelves: u32) -> impl Iterator<Item = System<'_>> {
         self.controllers
             .iter()
@@ -175,9 +175,9 @@ impl Catalogue {
 pub struct System<'a> {
     /// The controller.
     pub controller: &'a Controller,
-    /// What kind of shelf.
+    /// The kind of shelf.
     pub shelf: &'a Shelf,
-    /// How many of it.
+    /// The number of shelves.
     pub shelves: u32,
 }
 
@@ -187,13 +187,13 @@ impl System<'_> {
         self.controller.idle_w + f64::from(self.shelves) * self.shelf.idle_w
     }
 
-    /// Share of [`idle_w`](Self::idle_w) saved with the disks of `resting` shelves at rest.
+    /// Share of [`idle_w`](Self::idle_w) that is saved if the disks of `resting` shelves rest.
     pub fn saved(&self, resting: u32, rest: Rest) -> f64 {
         let each = self.shelf.idle_w - self.shelf.resting_w(rest);
         f64::from(resting.min(self.shelves)) * each / self.idle_w()
     }
 
-    /// The fewest shelves whose rest saves `share` (0…1) of the system's power; `None` if all of them do not.
+    /// The smallest number of shelves whose rest saves `share` (0…1) of the system's power; `None` if even all of them do not.
     pub fn shelves_for(&self, share: f64, rest: Rest) -> Option<u32> {
         (0..=self.shelves).find(|&n| self.saved(n, rest) >= share)
     }
@@ -216,7 +216,7 @@ mod tests {
         let fifth = |c, s| system(&all, c, s).shelves_for(0.20, Rest::SpunDown);
         assert_eq!(fifth("dd860", "es30"), Some(13));
         assert_eq!(fifth("dd990", "es20"), Some(19));
-        // Best and worst of the six.
+        // The best and the worst of the six systems.
         let counts: Vec<_> = all
             .systems(32)
             .filter_map(|s| s.shelves_for(0.20, Rest::SpunDown))

@@ -1,27 +1,27 @@
-//! How much may be written in a day.
+//! Endurance: how much may be written per day.
 
 use crate::Sheet;
 
-/// Days of a year, leap years included.
+/// Days in a year, averaged over leap years.
 const DAYS: f64 = 365.25;
 
 impl Sheet {
-    /// Bytes that may be written to the drive in its life, by its sheet (its TBW). `None` where the sheet has no limit.
+    /// The bytes that may be written to the drive in its life, from its sheet (its TBW). `None` if the sheet has no limit.
     pub fn write_limit_bytes(&self) -> Option<f64> {
         let gb = self.ssd.as_ref().map(|s| s.write_limit_gb)?;
         (gb > 0.0).then_some(gb * 1e9)
     }
-    /// Times that the disk may be stopped and started in its life, by its sheet. `None` where the sheet does not say.
+    /// The number of start-stop cycles in the disk's life, from its sheet. `None` if the sheet does not state it.
     pub fn start_stop_limit(&self) -> Option<f64> {
         let n = self.hdd.as_ref().map(|h| h.start_stop_limit)?;
         (n > 0.0).then_some(n)
     }
 }
 
-/// Bytes a day by which `limit` bytes last `years`, rounded down.
+/// Bytes per day at which `limit` bytes last for `years`, rounded down.
 ///
 /// # Errors
-/// Says what is out of range: 0.01 to 1000 years, at least 1 and at most 10^16 bytes a day.
+/// The message says what is out of range: 0.01 to 1000 years, at least 1 and at most 10^16 bytes per day.
 pub fn bytes_per_day(limit: f64, years: f64) -> Result<u64, String> {
     if !(0.01..=1000.0).contains(&years) {
         return Err("years: from 0.01 to 1000".into());

@@ -1,66 +1,66 @@
-//! A sheet for a device of one's own, from figures measured on it.
+//! Makes a sheet for the user's own device from figures that were measured on it.
 //!
-//! What a few short runs can tell is fitted: latencies and rates, the number of units by Little's law, seeks by the difference
-//! between random reads over all of a disk and over a hundredth of it. What they cannot, power, wear and what makers keep to
-//! themselves, is taken as usual for the kind and marked so in the sheet.
+//! Fitted are the parameters that a few short runs can determine: latencies and rates; the number of units by Little's law; seeks by the
+//! difference between random reads over the whole disk and over a hundredth of it. The other parameters (power, wear, and what
+//! manufacturers do not publish) get values that are typical for the kind of device, and the sheet marks them as such.
 
 use std::fmt::Write;
 
 use crate::measure::{Comparison, validate};
 use crate::sheet::{Sheet, SheetError};
 
-/// What was measured. Microseconds are typical ones at depth 1, without the moments in which the machine did something else; MB are
-/// 10⁶ bytes.
+/// The measured figures. Latencies are typical ones in microseconds at depth 1, without the moments in which the machine did something
+/// else. MB are 10⁶ bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Bytes of the device.
     pub capacity: u64,
     /// 4 KiB at random, one in flight.
     pub random_read_us: f64,
-    /// The same over a hundredth of the device.
+    /// The same over the first hundredth of the device.
     pub short_read_us: f64,
-    /// 4 KiB at random, `depth` in flight, operations a second.
+    /// 4 KiB at random with `depth` in flight, operations per second.
     pub random_read_iops: f64,
     /// Operations in flight for the rates of random work.
     pub depth: u32,
-    /// 4 KiB one after the other, one in flight.
+    /// 4 KiB sequentially, one in flight.
     pub sequential_read_us: f64,
-    /// 128 KiB one after the other from the first byte on.
+    /// 128 KiB sequentially from the first byte.
     pub outer_mb_s: f64,
-    /// The same up to the last byte.
+    /// 128 KiB sequentially up to the last byte.
     pub inner_mb_s: f64,
-    /// Writes, where they were measured.
+    /// Figures of writes, if writes were measured.
     pub writes: Option<Writes>,
 }
 
-/// What was measured of writes.
+/// Measured figures of writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Writes {
-    /// As of reads.
+    /// As for reads.
     pub random_us: f64,
-    /// As of reads.
+    /// As for reads.
     pub random_iops: f64,
-    /// As of reads.
+    /// As for reads.
     pub sequential_us: f64,
-    /// As of reads.
+    /// As for reads.
     pub mb_s: f64,
-    /// A flush behind a write.
+    /// A flush after a write.
     pub flush_us: f64,
 }
 
-/// Random reads that take longer than this at depth 1 wait for an arm, microseconds. Flash takes at most some hundreds.
+/// A device whose random reads at depth 1 take longer than this, in microseconds, has an arm. Flash takes a few hundred at most.
 const ARM_US: f64 = 2_000.0;
-/// And no arm serves so many a second, at any depth.
+/// No arm serves this many operations per second, at any depth.
 const ARM_IOPS: f64 = 2_000.0;
-/// Half a revolution at 7200 a minute, microseconds.
+/// Half a revolution at 7200 rpm, in microseconds.
 const HALF_TURN_US: f64 = 60e6 / 7200.0 / 2.0;
-/// A command's overhead, microseconds: typical.
+/// The overhead of a command in microseconds, a typical value.
 const OVERHEAD_US: f64 = 100.0;
 
-/// The sheet called `name` as TOML, and how far a model by it is from each figure.
+/// The sheet called `name` as TOML, and the deviation of its model from each figure.
 ///
 /// # Errors
-/// The figures make no sheet, which names the field.
+/// The figures do not make a valid sheet; the error names the field.
 pub fn fit(name: &str, m: &Measured) -> Result<(String, Vec<Comparison>), SheetError> {
     let disk = is_disk(m);
     let mut text = head(name, m, disk);
@@ -84,7 +84,7 @@ pub fn fit(name: &str, m: &Measured) -> Result<(String, Vec<Comparison>), SheetE
     Ok((head + &text, residuals))
 }
 
-/// Is there an arm? A slow answer alone may be a busy machine's.
+/// Whether the device has an arm. Slow answers alone are no proof: the machine may have been busy.
 fn is_disk(m: &Measured) -> bool {
     m.random_read_us > ARM_US && m.random_read_iops < ARM_IOPS
 }
@@ -115,13 +115,13 @@ fn of_flash(m: &Measured) -> String {
         flush_us: m.random_read_us,
     });
     let bandwidth = w.mb_s.max(1.0);
-    // A latency without its transfer; inside a run it is no longer than outside of one.
+    // A latency without its transfer. Within a sequential run it is at most as long as for a random operation.
     let less = |us: f64, mb_s: f64| (us - 4096.0 / mb_s).max(0.1);
     let (read, write) = (less(m.random_read_us, outer), less(w.random_us, bandwidth));
     let units = (m.random_read_iops * m.random_read_us / 1e6)
         .round()
         .clamp(1.0, 1024.0);
-    // What one operation at a time does, the drive does in any case.
+    // The drive reaches at least the rate that follows from its latency at depth 1.
     let iops = |iops: f64, us: f64| iops.max(1e6 / us.max(0.1));
     format!(
         "[ssd]\ncapacity = {}\nunits = {units:.0} # measured: operations in progress at depth {}\n\
@@ -145,7 +145,7 @@ fn of_disk(m: &Measured) -> String {
     let inner = m.inner_mb_s.clamp(0.1, outer);
     let seek = |us: f64| ((us - HALF_TURN_US - OVERHEAD_US - 4096.0 / outer) / 1e3).max(0.5);
     let average = seek(m.random_read_us);
-    // Over a hundredth of the stroke a seek is a little longer than to the next track.
+    // A seek over a hundredth of the stroke takes a little longer than a seek to the next track.
     let track = (0.6 * seek(m.short_read_us)).min(0.5 * average);
     let full = track + (average - track) / 0.45;
     format!(
@@ -197,7 +197,7 @@ mod tests {
     use crate::{FlashState, Metric, ModelOp, Options, sheet};
     use isotherm_core::Nanos;
 
-    /// Figures of a preset, as if measured.
+    /// The figures of a preset, as if they had been measured.
     fn of_preset(name: &str) -> Measured {
         let sheet = sheet(name).unwrap();
         let options = Options {
@@ -257,7 +257,7 @@ mod tests {
             ("st32000641as", 0.15),
         ] {
             let mut m = of_preset(name);
-            // A disk's buffer of writes is its own; what is compared is what is fitted.
+            // The model of a disk has a write buffer of its own; only fitted figures are compared.
             if is_disk(&m) {
                 m.writes = None;
             }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn figures_that_make_no_sense_make_a_sheet_or_name_the_field() {
-        // A device in memory answers in no time, and a broken measurement in none at all.
+        // A memory device answers in almost no time, and a broken measurement reports zero.
         let quick = Measured {
             capacity: 64 << 20,
             random_read_us: 0.4,

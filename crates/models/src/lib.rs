@@ -1,11 +1,11 @@
-//! Device models: what an operation costs in time, energy and wear.
+//! Device models: the time, energy and wear of each operation.
 //!
 //! ```text
 //!   presets/*.toml ─► Sheet ─► dyn DeviceModel ◄─ start, next_event, poll ─ lab (virtual time), paced device (real)
 //!                                └─► Counters, Wear ─► Usage ─► cost::Prices ─► Tco
 //!   presets/tariffs, presets/enclosures ─────────────────────┘
 //! ```
-//! Never made false: a model has no clock, no randomness and no I/O; the same calls give the same answers.
+//! Invariant: a model has no clock, no randomness and no I/O. The same calls give the same answers.
 #![forbid(unsafe_code)]
 
 mod array;

@@ -1,4 +1,4 @@
-//! Drives a model with synthetic work in virtual time: published figures beside modelled ones.
+//! Drives a model with synthetic work in virtual time, to compare published figures with modelled ones.
 
 use isotherm_core::Nanos;
 
@@ -10,23 +10,23 @@ use crate::ssd::Rated;
 /// Work for [`run`]: a closed loop with `depth` operations in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Read or Write.
+    /// The operation, Read or Write.
     pub op: ModelOp,
-    /// Bytes an operation.
+    /// Bytes per operation.
     pub len: u32,
-    /// Uniform over `span`, aligned to `len`; else one after the other from the first byte on.
+    /// Whether offsets are uniform over `span` and aligned to `len`; otherwise they are sequential from the first byte on.
     pub random: bool,
     /// Bytes of the member that the work covers.
     pub span: u64,
     /// Operations in flight.
     pub depth: u32,
-    /// Operations altogether.
+    /// Total number of operations.
     pub count: u64,
-    /// Of the offsets.
+    /// Seed of the random offsets.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Operations completed.
@@ -49,7 +49,7 @@ fn next(seed: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Run `work` on `model`, starting at `now`. Returns when all is done, with the time then.
+/// Runs `work` on `model`, starting at `now`. Returns the result and the time at the end, when all is done.
 pub fn run(model: &mut dyn DeviceModel, mut now: Nanos, work: &Work) -> (Outcome, Nanos) {
     let begin = now;
     let mut seed = work.seed;
@@ -96,16 +96,16 @@ pub fn run(model: &mut dyn DeviceModel, mut now: Nanos, work: &Work) -> (Outcome
     (outcome, now)
 }
 
-/// One published figure and what the model makes of it.
+/// One published figure and the figure that the model gives.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Preset.
     pub device: String,
     /// The figure.
     pub published: Published,
-    /// State of the flash, on drives with flash.
+    /// State of the flash, for drives with flash.
     pub flash: Option<FlashState>,
-    /// The model's.
+    /// The modelled figure.
     pub modelled: f64,
 }
 
@@ -116,10 +116,10 @@ impl Comparison {
     }
 }
 
-/// Drive the sheet's device by each of its published figures.
+/// Measures each of the sheet's published figures on the sheet's model.
 ///
 /// # Errors
-/// The sheet makes no model.
+/// The sheet does not make a model.
 pub fn validate(sheet: &Sheet) -> Result<Vec<Comparison>, SheetError> {
     let mut out = Vec::with_capacity(sheet.published.len());
     for p in &sheet.published {
@@ -140,7 +140,7 @@ pub fn validate(sheet: &Sheet) -> Result<Vec<Comparison>, SheetError> {
     Ok(out)
 }
 
-/// Makers state rates of fresh drives, but for a random write rate that the sheet calls steady.
+/// Manufacturers state the rates of fresh drives, except for a random write rate that the sheet calls steady.
 fn state_of(sheet: &Sheet, what: Metric) -> FlashState {
     let ftl = sheet.ssd.as_ref().and_then(|s| s.ftl.as_ref());
     let steady = ftl.is_some_and(|f| f.rated == Rated::Steady);
@@ -151,12 +151,12 @@ fn state_of(sheet: &Sheet, what: Metric) -> FlashState {
     }
 }
 
-/// Measure one figure of a fresh model.
+/// Measures one figure of a fresh model.
 pub fn measure(model: &mut dyn DeviceModel, what: Metric, depth: u32) -> f64 {
     measure_span(model, what, depth, None)
 }
 
-/// [`measure`] with random work over the first `span` bytes only.
+/// As [`measure`], with random work over the first `span` bytes only.
 fn measure_span(model: &mut dyn DeviceModel, what: Metric, depth: u32, span: Option<u64>) -> f64 {
     use Metric as M;
     let op = match what {
@@ -176,8 +176,8 @@ fn measure_span(model: &mut dyn DeviceModel, what: Metric, depth: u32, span: Opt
     } else {
         4 << 10
     };
-    // Random figures need thousands of operations for a percent of accuracy; sequential writes must be many times what a
-    // drive's buffer holds.
+    // Random figures need thousands of operations for an accuracy of a percent. Sequential writes must be many times larger than the
+    // drive's buffer.
     let count = match what {
         _ if random => 20_000,
         M::SequentialWriteMbS => 80_000,

@@ -2,7 +2,7 @@
 
 use crate::model::{Counters, POWER_STATES, PowerState};
 
-/// Adds up the time in each state; joules are worked out only when asked for.
+/// Sums the time in each state; joules are computed only when asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     watts: [f64; POWER_STATES],
@@ -21,7 +21,7 @@ impl Meter {
         }
     }
 
-    /// From `at` on the device is in `state`. An `at` before the last change counts as that change.
+    /// The device is in `state` from `at` on. An `at` before the last change counts as the time of that change.
     pub fn set(&mut self, state: PowerState, at: u64) {
         let at = at.max(self.since);
         self.ns[self.state as usize] += at - self.since;
@@ -29,7 +29,7 @@ impl Meter {
         self.since = at;
     }
 
-    /// Write times and joules until `now` into `out`.
+    /// Writes the times and joules until `now` to `out`.
     pub fn report(&self, now: u64, out: &mut Counters) {
         let mut ns = self.ns;
         ns[self.state as usize] += now.saturating_sub(self.since);

@@ -1,4 +1,4 @@
-//! The devices known by name.
+//! The list of devices, by name.
 
 use crate::array::Array;
 use crate::hdd::Hdd;
@@ -9,23 +9,23 @@ use crate::smr::Smr;
 use crate::span::Span;
 use crate::ssd::Ssd;
 
-/// In which state the flash of a drive begins.
+/// The initial state of a drive's flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlashState {
-    /// Overwritten at random for long: every page is in use, and each write pays for its share of collection.
+    /// After a long time of random overwrites: every page is in use, and each write pays its share of garbage collection.
     #[default]
     Preconditioned,
-    /// Erased: collection begins when the spare flash is used up.
+    /// Erased: garbage collection begins once the spare flash is used up.
     Fresh,
-    /// No translation layer: no collection, no write amplification, no wear by erases.
+    /// No translation layer: no garbage collection, no write amplification, no wear by erases.
     Ideal,
 }
 
 impl FlashState {
-    /// The state called so: `preconditioned` (or `ftl`), `fresh` or `ideal`.
+    /// Parses the name of a state: `preconditioned` (or `ftl`), `fresh` or `ideal`.
     ///
     /// # Errors
-    /// Lists the names.
+    /// The message lists the names.
     pub fn parse(text: &str) -> Result<FlashState, String> {
         match text {
             "preconditioned" | "ftl" => Ok(FlashState::Preconditioned),
@@ -37,7 +37,7 @@ impl FlashState {
         }
     }
 
-    /// Its name.
+    /// The name of the state.
     pub fn name(self) -> &'static str {
         match self {
             FlashState::Preconditioned => "preconditioned",
@@ -47,22 +47,22 @@ impl FlashState {
     }
 }
 
-/// What the user of a model may choose besides the device.
+/// The choices of a model's user besides the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
     /// Bytes of the member that the device stands for; 0 = the whole drive.
     pub size: u64,
-    /// Which part of the drive that is.
+    /// The part of the drive that the member is.
     pub span: Span,
-    /// HDD: commands the drive sees, instead of the sheet's; 1 = first come, first served.
+    /// HDD: number of commands that the drive sees, in place of the sheet's; 1 = first come, first served.
     pub queue_depth: Option<u32>,
-    /// HDD: reply to writes from the buffer, instead of what the sheet says.
+    /// HDD: whether writes are answered from the buffer, in place of the sheet's setting.
     pub write_cache: Option<bool>,
-    /// SSD: the state of the flash, for sheets that have a flash layer.
+    /// SSD: the state of the flash, for sheets with a flash layer.
     pub flash: FlashState,
-    /// SSD: spare flash as a share of `size`, instead of the sheet's.
+    /// SSD: spare flash as a share of `size`, in place of the sheet's.
     pub over_provisioning: Option<f64>,
-    /// SSD wear: so many page reads count as one page write, instead of the sheet's number; 0 = reads do not count.
+    /// SSD wear: how many page reads count as one page write, in place of the sheet's number; 0 = reads do not count.
     pub reads_per_write: Option<f64>,
 }
 
@@ -95,10 +95,10 @@ const SHEETS: &[(&str, &str)] = sheets![
     "remote",
 ];
 
-/// Every preset's sheet, in the order of the list.
+/// The sheets of all presets, in the order of the list.
 ///
 /// # Errors
-/// A sheet of the tree is wrong, which a test rules out.
+/// A sheet in the tree is invalid; a test makes sure that none is.
 pub fn presets() -> Result<Vec<Sheet>, SheetError> {
     SHEETS
         .iter()
@@ -106,10 +106,10 @@ pub fn presets() -> Result<Vec<Sheet>, SheetError> {
         .collect()
 }
 
-/// The sheet called `name`; a name that ends in `.toml` is a file of one's own.
+/// The sheet called `name`. A name that ends in `.toml` is a file of the user.
 ///
 /// # Errors
-/// [`SheetError::Unknown`] with the nearest name there is; the file cannot be read or is wrong.
+/// [`SheetError::Unknown`] with the nearest existing name; or the file cannot be read, or it is invalid.
 pub fn sheet(name: &str) -> Result<Sheet, SheetError> {
     if std::path::Path::new(name)
         .extension()
@@ -140,16 +140,16 @@ pub fn sheet(name: &str) -> Result<Sheet, SheetError> {
 /// The model of the device called `name`.
 ///
 /// # Errors
-/// No such preset, or an option that the device cannot have.
+/// There is no such preset, or the device does not have one of the options.
 pub fn preset(name: &str, options: &Options) -> Result<Box<dyn DeviceModel>, SheetError> {
     sheet(name)?.model(options)
 }
 
 impl Sheet {
-    /// A model of this device.
+    /// Makes a model of this device.
     ///
     /// # Errors
-    /// An option is out of range or needs a table that the sheet does not have.
+    /// An option is out of range, or needs a table that the sheet does not have.
     pub fn model(&self, options: &Options) -> Result<Box<dyn DeviceModel>, SheetError> {
         let bad = |field: &str, message: String| SheetError::Value {
             file: format!("{}.toml", self.name),

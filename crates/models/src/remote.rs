@@ -14,27 +14,27 @@ use crate::sheet::{Check, SheetError};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteSheet {
-    /// Bytes. Stores have no end; the sheet states what may be used.
+    /// Capacity in bytes. A remote store has no fixed end; the sheet states how much may be used.
     pub capacity: u64,
-    /// First byte of a read.
+    /// Time to the first byte of a read.
     pub read_ms: f64,
-    /// Acknowledgement of a write, its transfer apart.
+    /// Time to the acknowledgement of a write, without its transfer.
     pub write_ms: f64,
-    /// Requests served at a time.
+    /// Number of requests that are served at a time.
     pub connections: u32,
-    /// Link towards us.
+    /// Rate of the link from the store.
     pub read_mb_s: f64,
-    /// Link away from us.
+    /// Rate of the link to the store.
     pub write_mb_s: f64,
-    /// Power here that the store is answerable for, as long as it is attached.
+    /// Additional power of the local host while the store is attached.
     pub host_w: f64,
     /// Price of 1000 reads.
     pub usd_per_1000_reads: f64,
-    /// Price of 1000 writes, flushes excepted.
+    /// Price of 1000 writes; flushes are free.
     pub usd_per_1000_writes: f64,
     /// Price of a GB read.
     pub usd_per_gb_read: f64,
-    /// Price of a GB kept for a month.
+    /// Rent of a GB for a month.
     pub usd_per_gb_month: f64,
 }
 
@@ -57,7 +57,7 @@ impl RemoteSheet {
         c.at_least("usd_per_gb_month", self.usd_per_gb_month, 0.0)
     }
 
-    /// What the requests in `counters` cost, storage rent apart.
+    /// The price of the requests in `counters`, without the rent.
     pub fn request_usd(&self, counters: &Counters) -> f64 {
         counters.reads as f64 / 1e3 * self.usd_per_1000_reads
             + counters.writes as f64 / 1e3 * self.usd_per_1000_writes
@@ -65,14 +65,14 @@ impl RemoteSheet {
     }
 }
 
-/// The remote store model. A connection is busy from request to answer; the links are shared by all.
+/// The model of a remote store. A connection is busy from request to answer; all connections share the links.
 #[derive(Debug)]
 pub struct Remote {
     capacity: u64,
     latency: [u64; 2],
     ns_per_byte: [f64; 2],
     link: [u64; 2],
-    /// When each connection is free, earliest first.
+    /// The times at which the connections are free, earliest first.
     connections: BinaryHeap<Reverse<u64>>,
     pending: BinaryHeap<Reverse<(u64, u64, u64)>>,
     sequence: u64,
@@ -84,7 +84,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// A store by its sheet. `options` hold nothing that applies to it but the member's size, which it ignores.
+    /// Makes a store from its sheet. The only field of `options` that could apply is the member's size, which is ignored.
     pub fn new(sheet: &RemoteSheet, _options: &Options) -> Remote {
         Remote {
             capacity: sheet.capacity,
@@ -131,7 +131,7 @@ impl DeviceModel for Remote {
                 self.last_write = self.last_write.max(finish);
                 finish
             }
-            // An acknowledged put is durable.
+            // A write that is acknowledged is durable.
             ModelOp::Flush => self.now.max(self.last_write),
             ModelOp::Discard => self.transfer(1, 0),
             ModelOp::Standby => self.now,

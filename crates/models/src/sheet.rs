@@ -1,4 +1,4 @@
-//! Data sheets as TOML: reading and checking them.
+//! Data sheets in TOML: reads and checks them.
 
 use std::fmt;
 
@@ -10,52 +10,52 @@ use crate::remote::RemoteSheet;
 use crate::smr::SmrSheet;
 use crate::ssd::SsdSheet;
 
-/// One device's data sheet. Exactly one of `hdd`, `ssd`, `remote` is there, and `smr` or `array` only beside `hdd`.
+/// The data sheet of one device. Exactly one of `hdd`, `ssd`, `remote` is present; `smr` or `array` may be present beside `hdd`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sheet {
     /// Preset name.
     pub name: String,
-    /// One line for people.
+    /// A description in one line.
     pub description: String,
     /// Purchase price of the whole device.
     pub price_usd: Option<f64>,
     /// A disk.
     pub hdd: Option<HddSheet>,
-    /// It is one of several such disks, with two copies of all data (RAID-1E).
+    /// The device is an array of several such disks, with two copies of all data (RAID-1E).
     pub array: Option<ArraySheet>,
-    /// That disk is shingled.
+    /// The disk is shingled.
     pub smr: Option<SmrSheet>,
     /// A flash or phase-change drive.
     pub ssd: Option<SsdSheet>,
     /// A remote store.
     pub remote: Option<RemoteSheet>,
-    /// Figures that the model has to meet.
+    /// Published figures that the model must meet.
     #[serde(default)]
     pub published: Vec<Published>,
 }
 
-/// A published figure, with the work that it is measured by.
+/// A published figure, and the work with which it is measured.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What is measured.
+    /// The metric.
     pub what: Metric,
     /// The figure, in the metric's unit.
     pub value: f64,
-    /// Operations kept in flight.
+    /// Number of operations in flight.
     pub depth: u32,
-    /// The figure was taken with the write cache on or off; without it, as the drive is shipped.
+    /// Whether the write cache was on when the figure was measured; if absent, it is as the drive is shipped.
     #[serde(default)]
     pub write_cache: Option<bool>,
-    /// Bytes from the first one on that random work covers; without it, the whole device.
+    /// Random work covers this many bytes from the first one on; if absent, it covers the whole device.
     #[serde(default)]
     pub span: Option<u64>,
-    /// The figure was used for a parameter of the sheet, or follows from its parameters by arithmetic. Then it says that the
-    /// model does what the sheet says, and nothing about the device. A sheet that is silent is taken to have used it.
+    /// Whether the figure was used for a parameter of the sheet, or follows from its parameters by arithmetic. Such a figure shows that the
+    /// model does what the sheet says, and shows nothing about the device. If the field is absent, it is taken as true.
     #[serde(default = "yes")]
     pub fitted: bool,
-    /// Where the figure stands.
+    /// The publication of the figure.
     pub source: String,
 }
 
@@ -63,14 +63,14 @@ fn yes() -> bool {
     true
 }
 
-/// What can be measured. Random work is uniform over the whole device in 4 KiB; sequential rates use 128 KiB requests
-/// from the first byte on; sequential latencies 4 KiB.
+/// The metrics. Random work is uniform over the whole device in operations of 4 KiB. Sequential rates use 128 KiB requests from the first
+/// byte on, sequential latencies 4 KiB.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// Operations a second.
+    /// Operations per second.
     RandomReadIops,
-    /// Operations a second.
+    /// Operations per second.
     RandomWriteIops,
     /// MB/s.
     SequentialReadMbS,
@@ -87,7 +87,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// As sheets write it.
+    /// The name that sheets use.
     pub fn name(self) -> &'static str {
         match self {
             Metric::RandomReadIops => "random-read-iops",
@@ -102,30 +102,30 @@ impl Metric {
     }
 }
 
-/// Why a sheet or preset cannot be used.
+/// The reason why a sheet or preset cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SheetError {
-    /// Not TOML, or a field is missing, unknown or of the wrong type.
+    /// The text is not TOML, or a field is missing, unknown or of the wrong type.
     Syntax {
-        /// Which sheet.
+        /// The name of the sheet.
         file: String,
-        /// Where and what.
+        /// The place and the problem.
         message: String,
     },
-    /// A value out of its range.
+    /// A value is out of its range.
     Value {
-        /// Which sheet.
+        /// The name of the sheet.
         file: String,
         /// `table.field`.
         field: String,
-        /// What is wrong and what would be right.
+        /// What is wrong, and what would be right.
         message: String,
     },
-    /// No preset of that name.
+    /// There is no preset of that name.
     Unknown {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// The most similar name there is.
+        /// The most similar existing name.
         nearest: String,
     },
 }
@@ -161,10 +161,10 @@ impl SheetError {
 }
 
 impl Sheet {
-    /// Read and check a sheet. `file` names it in errors.
+    /// Reads and checks a sheet. `file` is its name in errors.
     ///
     /// # Errors
-    /// [`SheetError::Syntax`] or [`SheetError::Value`], naming the field.
+    /// [`SheetError::Syntax`] or [`SheetError::Value`] with the name of the field.
     pub fn parse(text: &str, file: &str) -> Result<Sheet, SheetError> {
         let sheet: Sheet = toml::from_str(text).map_err(|e| SheetError::syntax(file, &e))?;
         sheet.check(file)?;
@@ -217,7 +217,7 @@ impl Sheet {
         Ok(())
     }
 
-    /// Bytes of the device.
+    /// Capacity of the device in bytes.
     pub fn capacity(&self) -> u64 {
         let array = |disk| self.array.as_ref().map_or(disk, |a| a.capacity(disk));
         let of_hdd = self.hdd.as_ref().map(|h| array(h.capacity));
@@ -239,7 +239,7 @@ impl Sheet {
     }
 }
 
-/// Range checks that name the sheet and the field.
+/// Range checks whose errors name the sheet and the field.
 #[derive(Clone, Copy)]
 pub(crate) struct Check<'a> {
     pub file: &'a str,
@@ -257,7 +257,7 @@ impl Check<'_> {
     }
 
     pub fn at_least(&self, field: &str, value: f64, min: f64) -> Result<(), SheetError> {
-        // Not `value < min`: a NaN must fail too.
+        // The condition is not written as `value < min`, because a NaN must fail, too.
         if value >= min && value.is_finite() {
             return Ok(());
         }

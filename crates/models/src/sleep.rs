@@ -1,28 +1,28 @@
-//! When it pays to send a device to sleep.
+//! When a standby period saves energy.
 
 use crate::sheet::Sheet;
 
-/// What a sleep costs and saves, from a data sheet.
+/// The costs and savings of a standby period, from a data sheet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sleep {
-    /// Awake without work.
+    /// Power when awake without work.
     pub idle_w: f64,
-    /// Asleep.
+    /// Power in standby.
     pub standby_w: f64,
-    /// Seconds from command to asleep.
+    /// Seconds from the command to standby.
     pub down_s: f64,
-    /// Joules of that.
+    /// Joules of going to standby.
     pub down_j: f64,
-    /// Seconds from access to ready.
+    /// Seconds from an access to ready.
     pub up_s: f64,
-    /// Joules of that.
+    /// Joules of waking up.
     pub up_j: f64,
-    /// Life that a cycle takes, in eu; 0 where the sheet states no limit.
+    /// Life that a cycle uses, in eu; 0 if the sheet states no limit.
     pub cycle_eu: f64,
 }
 
 impl Sleep {
-    /// From a sheet; `None` for a device without a sleep of its own (a remote store).
+    /// Computed from a sheet; `None` for a device without a standby state (a remote store).
     pub fn of_sheet(sheet: &Sheet) -> Option<Sleep> {
         if let Some(h) = &sheet.hdd {
             let p = &h.power;
@@ -31,7 +31,7 @@ impl Sleep {
                 idle_w: n * p.idle_w,
                 standby_w: n * p.standby_w,
                 down_s: p.spin_down_s,
-                // The model charges idle power while the platters coast to a stop.
+                // The model charges idle power while the platters come to a stop.
                 down_j: n * p.idle_w * p.spin_down_s,
                 up_s: p.spin_up_s,
                 up_j: n * p.spin_up_j,
@@ -54,16 +54,16 @@ impl Sleep {
         })
     }
 
-    /// Seconds of idleness from which on sleeping uses less energy than waiting; `None` if it never does.
+    /// The shortest idle time in seconds for which standby uses less energy than staying awake; `None` if it never does.
     ///
-    /// Waiting for T seconds takes `idle_w × T`; sleeping `down_j + standby_w × (T - down_s) + up_j`. A gap shorter than
-    /// `down_s` cannot pay, since the device has to stop before it can start.
+    /// Staying awake for T seconds takes `idle_w × T`; standby takes `down_j + standby_w × (T - down_s) + up_j`. A gap shorter than
+    /// `down_s` never saves energy, because the device has to stop before it can start.
     pub fn break_even_s(&self) -> Option<f64> {
         self.break_even_with_j(0.0)
     }
 
-    /// The same with the life that a cycle takes priced in: a cycle costs `cycle_eu` of a drive of `device_usd`, a joule
-    /// `usd_per_kwh / 3.6e6`. With cheap energy and few cycles wear decides, not power.
+    /// The same with the price of the life that a cycle uses. A cycle costs `cycle_eu` of a drive of `device_usd`, a joule costs
+    /// `usd_per_kwh / 3.6e6`. If energy is cheap and the drive is specified for few cycles, wear is the larger cost.
     pub fn break_even_with_wear_s(&self, device_usd: f64, usd_per_kwh: f64) -> Option<f64> {
         if usd_per_kwh <= 0.0 {
             return None;
@@ -92,7 +92,7 @@ mod tests {
                 .unwrap()
                 .break_even_s()
                 .unwrap();
-            // The model itself, woken by a read at the end of the gap; both finish that read.
+            // The model itself, woken by a read at the end of the gap. Both variants finish that read.
             let energy = |gap: f64, sleep: bool| {
                 let mut m = preset(name, &Options::default()).unwrap();
                 let mut done = Vec::new();

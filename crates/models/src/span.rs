@@ -1,15 +1,15 @@
-//! Where on the modelled drive a member lies.
+//! The location of a member on the modelled drive.
 
-/// Which part of the drive a member of some size stands for.
+/// The part of the drive that a member of a given size uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// The member is the drive's bytes from `start` on.
+    /// The member is a contiguous part of the drive from `start` on.
     At {
         /// First byte on the drive.
         start: u64,
     },
-    /// The member is spread over the whole drive, in chunks: inside a chunk it is contiguous, so that sequential
-    /// runs stay sequential; between chunks the arm travels as far as it would on a full drive.
+    /// The member is spread over the whole drive in chunks. A chunk is contiguous, so that sequential runs stay sequential. Between chunks
+    /// the arm travels as far as on a full drive.
     Full,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct SpanMap {
 }
 
 impl SpanMap {
-    /// `size` is the member's, 0 meaning the whole drive.
+    /// `size` is the size of the member; 0 means the whole drive.
     pub fn new(span: Span, size: u64, capacity: u64) -> SpanMap {
         let last = capacity.saturating_sub(1);
         match span {
@@ -47,8 +47,8 @@ impl SpanMap {
                 last,
             },
             Span::Full => {
-                // 128 chunks make random work behave as on the full drive within a percent; a chunk of less than
-                // 1 MiB would cut sequential runs, one of more than 64 MiB buys nothing.
+                // With 128 chunks, random work behaves as on the full drive within a percent. A chunk of less than 1 MiB would split
+                // sequential runs, and one of more than 64 MiB has no benefit.
                 let shift = (size / 128).clamp(1 << 20, 64 << 20).ilog2();
                 let chunks = size.div_ceil(1 << shift);
                 SpanMap {

@@ -1,5 +1,5 @@
-//! What a policy is told of a device before anything was measured: times, energy and wear from its data sheet, found by driving its
-//! model, so that policy and model never disagree.
+//! The costs of a device that a policy knows before anything was measured: times, energy and wear from its data sheet. They are found by
+//! driving its model, so that policy and model never disagree.
 
 use crate::measure::{Work, run};
 use crate::model::{DeviceModel, ModelOp};
@@ -9,22 +9,22 @@ use crate::sleep::Sleep;
 use isotherm_core::Nanos;
 use isotherm_core::load::Cost;
 
-/// Lengths between which the time and energy of a byte are taken; operations of each.
+/// The two lengths from whose difference the time and energy per byte are taken, and the number of operations of each.
 const SHORT: u32 = 4 << 10;
 const LONG: u32 = 1 << 20;
 const COUNT: u64 = 512;
 
-/// Mean of one operation.
+/// The mean of one operation.
 struct Mean {
     ns: f64,
-    /// Beyond idling, until the medium has everything.
+    /// Above the idle energy, until the medium has all data.
     joules: f64,
 }
 
 fn measure(model: &mut dyn DeviceModel, idle_w: f64, mut work: Work) -> Mean {
     work.span = work.span.max(u64::from(work.len));
     let (outcome, end) = run(model, Nanos(0), &work);
-    // What a cache took is written down before the energy is read.
+    // Cached data is written to the medium before the energy is read.
     let flush = Work {
         op: ModelOp::Flush,
         count: 1,
@@ -39,8 +39,9 @@ fn measure(model: &mut dyn DeviceModel, idle_w: f64, mut work: Work) -> Mean {
 }
 
 impl Sheet {
-    /// What this device costs at depth 1: small operations are 4 KiB at random places of the member (or one after the other), a byte is
-    /// what lies between these and 1 MiB. The wear of a byte is the price over what may be written ([`Sheet::write_limit_bytes`]).
+    /// The costs of this device at depth 1. Small operations are 4 KiB at random places of the member (or sequential); the cost per byte is
+    /// the difference between these and operations of 1 MiB, divided by the difference in length. The wear per byte is the price divided by
+    /// the bytes that may be written ([`Sheet::write_limit_bytes`]).
     ///
     /// # Errors
     /// As [`Sheet::model`].
@@ -110,17 +111,17 @@ mod tests {
 
     #[test]
     fn costs_follow_the_sheets() {
-        // 270 to 130 MB/s are 3 700 to 7 700 ps a byte; half a turn of 8.33 ms, a third of the stroke and the settling.
+        // 270 to 130 MB/s are 3 700 to 7 700 ps per byte; the rest is half a revolution of 8.33 ms, a third of the stroke, and settling.
         let disk = cost("exos-18tb");
         assert!((3_500..8_000).contains(&disk.read_byte_ps), "{disk:?}");
         assert!((10..16).contains(&(disk.read.0 / 1_000_000)), "{disk:?}");
         assert!(disk.sequential.0 * 20 < disk.read.0, "{disk:?}");
-        // 4.1 W over idle for that long, at most.
+        // At most 4.1 W above idle for that time.
         let most = disk.read.0 as f64 * (9.4 - 5.3);
         assert!((0.5 * most..=1.01 * most).contains(&(disk.read_nj as f64)));
         assert_eq!((disk.wear_byte_fusd, disk.wake), (0, Nanos::from_secs(25)));
         assert_eq!(disk.wake_uj, 450_000_000);
-        // A drive of 6·10¹⁴ bytes.
+        // A drive that is specified for 6·10¹⁴ bytes of writes.
         let sheet = sheet("nvme-tlc").unwrap();
         let flash = cost("nvme-tlc");
         let usd = sheet.price_usd.unwrap();
@@ -138,7 +139,7 @@ mod tests {
                 s.name
             );
         }
-        // A member that is smaller than the drive, and smaller than what is asked for.
+        // A member that is smaller than the drive, and smaller than the operation.
         let small = Options {
             size: 1 << 16,
             ..Options::default()

@@ -1,4 +1,4 @@
-//! Pages of what the lab's commands found: comparisons, sweeps, reproduced experiments.
+//! Makes pages from the results of the lab's commands: comparisons, sweeps, reproduced experiments.
 
 use serde_json::Value;
 
@@ -11,15 +11,15 @@ use isotherm_experiments::{self as reproduce, Outcome};
 use isotherm_lab::compare;
 use isotherm_lab::sim::Report;
 
-/// Cost curves that a chart can bear.
+/// Most cost curves in a chart.
 const CURVES_MAX: usize = 8;
-/// Places among [`metrics`]: what is across and up in the trade-off, where devices drive and where the trace's clock does.
+/// Indexes in [`metrics`] of the two axes of the trade-off: one pair if the devices set the pace, another if the trace's clock does.
 const ACROSS: usize = 11;
 const UP: usize = 0;
 const LATENCY: usize = 1;
 const MOVED: usize = 8;
 
-/// What a run costs over the time factor, if it was priced.
+/// The cost of a run as a function of the time factor, if it was priced.
 pub fn cost_curve(name: &str, report: &Report) -> Option<CostCurve> {
     let c = report.cost.as_ref()?;
     Some(CostCurve {
@@ -29,7 +29,7 @@ pub fn cost_curve(name: &str, report: &Report) -> Option<CostCurve> {
     })
 }
 
-/// The page of `compare`, one trace or several.
+/// The page of `compare`, for one trace or several.
 pub fn comparison_page(all: &[compare::Comparison]) -> Page {
     let mut page = Comparison {
         title: "Policies side by side".to_owned(),
@@ -72,7 +72,7 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
             }
         }
     }
-    // Where the trace's clock drives, all serve as many requests a second: what differs is how long each takes.
+    // If the trace's clock sets the pace, all runs serve the same number of requests per second and differ in latency.
     let rates = || page.entries.iter().filter_map(|e| e.values[UP]);
     let (least, most) = (
         rates().fold(f64::INFINITY, f64::min),
@@ -84,7 +84,7 @@ pub fn comparison_page(all: &[compare::Comparison]) -> Page {
     compare_page(&page)
 }
 
-/// The page of a sweep, from the cells that it wrote (`cells.json`).
+/// The page of a sweep, from the cells that the sweep wrote (`cells.json`).
 pub fn sweep_page(cells: &[Value]) -> Page {
     let several = |key: &str| {
         let first = cells.first().map(|c| &c["cell"][key]);
@@ -115,7 +115,7 @@ pub fn sweep_page(cells: &[Value]) -> Page {
     })
 }
 
-/// A cell, told apart by what varies.
+/// The entry of a cell. Its name holds the settings that vary.
 fn sweep_entry(c: &Value, varied: &[&str]) -> Entry {
     let words = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
     let setting: Vec<String> = varied
@@ -136,7 +136,7 @@ fn sweep_entry(c: &Value, varied: &[&str]) -> Entry {
     }
 }
 
-/// A report's [`metrics`].
+/// The [`metrics`] of a report.
 fn sweep_values(r: &Value) -> Vec<Option<f64>> {
     const KEYS: [&str; 11] = [
         "throughput_iops",

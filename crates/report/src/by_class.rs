@@ -1,10 +1,10 @@
-//! A run by class of data: what it asked for, where it was served, what devices did for it (DSS figures 2, 3 and 5).
+//! A run by class of data: its requests, the tiers that served them, and the work of the devices (DSS figures 2, 3 and 5).
 
 use super::chart::{Axis, BarSeries, Bars, Chart, Plot};
 use super::unit::Unit;
 use isotherm_lab::sim::{ClassReport, Report, Used};
 
-/// Charts of a run whose requests have classes; none of one without.
+/// The charts of a run whose requests have classes; no chart if they have none.
 pub(super) fn charts(r: &Report) -> Vec<Chart> {
     let mut rows: Vec<(u8, &ClassReport)> = (r.by_class.iter())
         .filter_map(|(class, c)| Some((class.parse().ok()?, c)))
@@ -45,7 +45,7 @@ pub(super) fn charts(r: &Report) -> Vec<Chart> {
     if r.own_work.is_none() {
         return all;
     }
-    // What is of no class is the last bar.
+    // The last bar is the work that belongs to no class.
     let whole = |f: fn(&Used) -> Option<f64>| -> Vec<Option<f64>> {
         let mut values: Vec<Option<f64>> = used(f);
         values.push(own(f));
@@ -80,7 +80,7 @@ pub(super) fn charts(r: &Report) -> Vec<Chart> {
 
 type Series = (&'static str, Vec<Option<f64>>);
 
-/// One chart: a bar a class, divided where there are several series.
+/// One chart with a bar per class, which is divided if there are several series.
 fn bars(title: &str, note: &str, unit: Unit, names: &[String], series: Vec<Series>) -> Chart {
     Chart {
         title: title.to_owned(),
@@ -101,7 +101,7 @@ fn bars(title: &str, note: &str, unit: Unit, names: &[String], series: Vec<Serie
     }
 }
 
-/// A class with what it is in Differentiated Storage Services, Tables 3 and 6.
+/// The name of a class with its meaning in Differentiated Storage Services, Tables 3 and 6.
 fn name(class: u8) -> String {
     let what = match class {
         0 => "unclassified",

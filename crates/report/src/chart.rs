@@ -1,15 +1,15 @@
-//! What can be drawn, as plain data. Whoever has figures fills these in; pages and pictures are made from them alone.
+//! The charts that can be drawn, as plain data. Pages and pictures are made from these values alone.
 
 use super::unit::Unit;
 
 /// One chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What is seen, as a heading.
+    /// The heading.
     pub title: String,
-    /// One or two sentences on how to read it; may be empty.
+    /// One or two sentences on how to read the chart; may be empty.
     pub note: String,
-    /// What is drawn.
+    /// The content.
     pub plot: Plot,
 }
 
@@ -26,24 +26,24 @@ pub enum Plot {
     Scatter(Scatter),
 }
 
-/// How an axis is divided.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// From zero.
+    /// Linear, from zero.
     #[default]
     Linear,
-    /// By powers of ten; values that are not positive are left out.
+    /// Logarithmic; values that are not positive are omitted.
     Log,
 }
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What is measured, without the unit.
+    /// The name of the quantity, without the unit.
     pub label: String,
-    /// In what.
+    /// The unit.
     pub unit: Unit,
-    /// How it is divided.
+    /// The scale.
     pub scale: Scale,
 }
 
@@ -68,34 +68,34 @@ impl Axis {
 /// Values over a continuous axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
-    /// Across.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
-    /// In the order of the legend.
+    /// The lines, in the order of the legend.
     pub series: Vec<Line>,
-    /// How values are joined.
+    /// How points are joined.
     pub style: LineStyle,
 }
 
-/// How values are joined.
+/// How points are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineStyle {
-    /// Straight from one to the next.
+    /// By straight lines.
     #[default]
     Straight,
-    /// A value holds until the next one (CDFs).
+    /// A value is kept until the next one (CDFs).
     Steps,
-    /// Areas on top of each other; all lines need the same x values.
+    /// As areas stacked on each other; all lines need the same x values.
     Stacked,
 }
 
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// For the legend.
+    /// The name in the legend.
     pub name: String,
-    /// By rising x. A value that is not finite is a gap.
+    /// The points by ascending x. A value that is not finite is a gap.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -117,7 +117,7 @@ impl Line {
         }
     }
 
-    /// The cumulative distribution of `samples`: x = value, y = share of samples at or below it. At most `steps` points.
+    /// The cumulative distribution of `samples`: x is a value, y the share of samples that are not larger. At most `steps` points.
     pub fn cdf(name: impl Into<String>, samples: &[f64], steps: usize) -> Line {
         let mut sorted: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -140,115 +140,115 @@ impl Line {
 /// Values by category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What the categories are.
+    /// The name of the categories' axis.
     pub x_label: String,
-    /// Across, or downwards if `lying`.
+    /// The categories, from left to right, or downwards if `lying`.
     pub categories: Vec<String>,
-    /// The values' axis.
+    /// The axis of the values.
     pub y: Axis,
-    /// One bar in each category.
+    /// The series; each has one bar per category.
     pub series: Vec<BarSeries>,
-    /// On top of each other instead of side by side.
+    /// Whether bars are stacked; otherwise they are side by side.
     pub stacked: bool,
-    /// Bars lie; for long names of categories.
+    /// Whether bars are horizontal, which suits long names of categories.
     pub lying: bool,
 }
 
-/// One bar in each category.
+/// A series with one bar per category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarSeries {
-    /// For the legend.
+    /// The name in the legend.
     pub name: String,
-    /// By category; `None` if there is none.
+    /// The values by category; `None` if there is none.
     pub values: Vec<Option<f64>>,
 }
 
 /// Counts over two axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heat {
-    /// Across.
+    /// The horizontal axis.
     pub x: Axis,
     /// Width of a column, in x's unit.
     pub x_bin: f64,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
     /// Height of a cell, in y's unit.
     pub y_bin: f64,
-    /// What is counted.
+    /// The name of the counted quantity.
     pub label: String,
-    /// Whose sum is shown at first; more than one can be chosen alone.
+    /// The layers. Their sum is shown first; if there are several, the reader can select one.
     pub layers: Vec<Layer>,
 }
 
 /// One part of the counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// For people, such as `tier 0`.
+    /// The name that readers see, such as `tier 0`.
     pub name: String,
-    /// By column, then by cell upwards. All columns and layers are equally long.
+    /// Counts by column, then by cell upwards. All columns of all layers have the same length.
     pub columns: Vec<Vec<u64>>,
 }
 
 impl Heat {
-    /// Columns and cells of one.
+    /// The number of columns, and of cells in a column.
     pub fn shape(&self) -> (usize, usize) {
         let columns = self.layers.first().map_or(0, |l| l.columns.len());
         let cells = self.layers.iter().flat_map(|l| &l.columns).map(Vec::len);
         (columns, cells.max().unwrap_or(0))
     }
-    /// All layers' count in a cell.
+    /// The count of a cell over all layers.
     pub fn sum(&self, column: usize, cell: usize) -> u64 {
         let at = |l: &Layer| l.columns.get(column)?.get(cell).copied();
         self.layers.iter().filter_map(at).sum()
     }
 }
 
-/// Configurations by their figures.
+/// Configurations as points in a plane of two figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scatter {
     /// The figures that every point has.
     pub metrics: Vec<Metric>,
-    /// Which one is across at first.
+    /// Index of the metric on the horizontal axis at first.
     pub x: usize,
-    /// Which one is up at first.
+    /// Index of the metric on the vertical axis at first.
     pub y: usize,
     /// The configurations.
     pub points: Vec<Point>,
 }
 
-/// A figure to choose by.
+/// A metric that can be assigned to an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
     /// Its axis.
     pub axis: Axis,
-    /// Which end is wanted.
+    /// Which direction is better.
     pub better: Better,
 }
 
-/// Which end of a figure is wanted.
+/// Which values of a metric are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Small ones: time, energy, wear, cost.
+    /// Small values: time, energy, wear, cost.
     Lower,
-    /// Large ones: throughput, hit ratio.
+    /// Large values: throughput, hit ratio.
     Higher,
 }
 
 /// One configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// What hovering shows: the whole configuration.
+    /// The whole configuration, which is shown on hovering.
     pub name: String,
-    /// Points of a group look alike (a policy).
+    /// The group (a policy). Points of a group look alike.
     pub group: String,
-    /// Something to measure against that is no choice, such as one device alone: it is drawn and never on the front.
+    /// Whether it is a reference for comparison and not a candidate, such as one device alone: it is drawn and is never on the front.
     pub reference: bool,
-    /// One a metric; `None` if not known.
+    /// One value per metric; `None` if it is unknown.
     pub values: Vec<Option<f64>>,
 }
 
 impl Scatter {
-    /// Numbers of the points that no other beats in both `x` and `y`, by rising x. References neither beat nor are beaten.
+    /// Indexes of the points that no other point dominates in `x` and `y`, by ascending x. References neither dominate nor are dominated.
     pub fn front(&self, x: usize, y: usize) -> Vec<usize> {
         let sign = |m: usize| match self.metrics.get(m).map(|m| m.better) {
             Some(Better::Higher) => -1.0,
@@ -271,7 +271,7 @@ impl Scatter {
         });
         let mut best: Option<(f64, f64)> = None;
         all.retain(|&(_, a, b)| {
-            // Twins of a point of the front are on it too.
+            // A point with the same values as a point of the front is also on the front.
             let on = best.is_none_or(|(x, y)| b < y || (a, b) == (x, y));
             if on {
                 best = Some((a, b));
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(s.front(0, 1), [1, 2]);
     }
 
-    /// Against the definition, over all small cases of a grid.
+    /// Compares with the definition, for all small cases on a grid.
     #[test]
     fn the_front_agrees_with_its_definition() {
         let mut state = 7_u64;

@@ -1,4 +1,4 @@
-//! The page of several runs side by side: `compare` (policies) and `sweep` (policies × settings).
+//! The page that compares several runs: `compare` (policies) and `sweep` (policies × settings).
 
 use super::chart::{Axis, BarSeries, Bars, Better, Chart, Metric, Plot, Point, Scale, Scatter};
 use super::cost::{CostCurve, cost_chart};
@@ -7,29 +7,29 @@ use super::table::{Cell, Table};
 use super::unit::Unit;
 use isotherm_lab::sim::Report;
 
-/// Policies that are bars of their own colour; with more, each figure is a chart of names.
+/// Most policies that get bars of their own colour. With more of them, each metric is a chart with named bars.
 const SERIES_MAX: usize = 8;
-/// Figures that get a chart of bars; the others are in the table and in the trade-off.
+/// The number of metrics that get a bar chart. The others are in the table and in the trade-off.
 const BARS_MAX: usize = 8;
 
-/// Several runs and what is compared.
+/// Several runs and the metrics to compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// Heading of the page.
     pub title: String,
     /// One line on what was run.
     pub subtitle: String,
-    /// What to keep in mind, a paragraph each (what a bound means, what was left out).
+    /// Remarks for the reader, a paragraph each (the meaning of a bound, what was omitted).
     pub notes: Vec<String>,
-    /// The figures; [`metrics`] has the usual ones.
+    /// The metrics; [`metrics`] has the usual ones.
     pub metrics: Vec<Metric>,
-    /// Which one is across in the trade-off at first.
+    /// Index of the metric on the horizontal axis of the trade-off at first.
     pub x: usize,
-    /// Which one is up.
+    /// Index of the metric on its vertical axis.
     pub y: usize,
     /// The runs.
     pub entries: Vec<Entry>,
-    /// Cost over the time factor, of the runs that have prices.
+    /// Cost as a function of the time factor, for the runs that have prices.
     pub cost: Vec<CostCurve>,
 }
 
@@ -38,18 +38,18 @@ pub struct Comparison {
 pub struct Entry {
     /// Policy with its parameters, or a reference such as `HDD only`.
     pub policy: String,
-    /// What else differs, such as `10 %, 64 KiB`; empty if nothing does.
+    /// Further settings, such as `10 %, 64 KiB`; empty if there are none.
     pub setting: String,
-    /// By metric; [`values`] has those of [`metrics`].
+    /// The values by metric; [`values`] has those of [`metrics`].
     pub values: Vec<Option<f64>>,
-    /// Entries compete with those of the same field only: the trace, where there are several.
+    /// The group within which entries compete: the trace, if there are several.
     pub field: String,
-    /// One device alone: something to measure against and no choice, so it is neither the best nor on the front.
+    /// Whether it is one device alone: a reference, which is never the best nor on the front.
     pub reference: bool,
 }
 
 impl Entry {
-    /// The whole configuration.
+    /// The whole configuration as text.
     pub fn name(&self) -> String {
         if self.setting.is_empty() {
             self.policy.clone()
@@ -59,7 +59,7 @@ impl Entry {
     }
 }
 
-/// The figures that runs are usually compared by; [`values`] are in the same order.
+/// The usual metrics of a comparison; [`values`] are in the same order.
 pub fn metrics() -> Vec<Metric> {
     use Better::{Higher, Lower};
     let metric = |label: &str, unit, better| Metric {
@@ -83,7 +83,7 @@ pub fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// A run's [`metrics`].
+/// The values of [`metrics`] for a run.
 pub fn values(r: &Report, cost: Option<&CostCurve>) -> Vec<Option<f64>> {
     let worn = r
         .wear_eu
@@ -106,7 +106,7 @@ pub fn values(r: &Report, cost: Option<&CostCurve>) -> Vec<Option<f64>> {
     ]
 }
 
-/// The page.
+/// Makes the page.
 pub fn compare_page(c: &Comparison) -> Page {
     let c = &known(c);
     let mut page = Page::new(&c.title, &c.subtitle);
@@ -130,7 +130,7 @@ pub fn compare_page(c: &Comparison) -> Page {
     page
 }
 
-/// Without the figures that no run has.
+/// The comparison without metrics that no run has.
 fn known(c: &Comparison) -> Comparison {
     let value = |e: &Entry, m: usize| e.values.get(m).copied().flatten();
     let kept: Vec<usize> = (0..c.metrics.len())
@@ -161,7 +161,7 @@ fn fields(c: &Comparison) -> Vec<&String> {
     distinct(c.entries.iter().map(|e| &e.field))
 }
 
-/// What the best of a column looks like in print, in one field. Nothing is best where all look alike.
+/// The printed form of the best value of a column in one field; `None` if all values print alike.
 fn best(c: &Comparison, m: usize, field: &String) -> Option<String> {
     let unit = c.metrics[m].axis.unit;
     let all = || {
@@ -196,7 +196,7 @@ fn table(c: &Comparison) -> Table {
             let unit = metric.axis.unit;
             let best = mine.and_then(|i| best[i][m].as_ref());
             match v {
-                // What prints alike is a tie, and each of a tie is the best.
+                // Values that print alike are a tie, and each of them is marked as best.
                 Some(v) if best.is_some_and(|b| *b == unit.text(*v)) => Cell::Best(*v, unit),
                 Some(v) => Cell::Number(*v, unit),
                 None => Cell::Empty,
@@ -223,7 +223,7 @@ fn table(c: &Comparison) -> Table {
     }
 }
 
-/// Values over a hundred times each other show nothing on a linear axis.
+/// If values differ by more than this factor, a linear axis cannot show them.
 const WIDE: f64 = 100.0;
 
 fn trade_off(c: &Comparison, field: &String) -> Chart {
@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// Names of the entries that the first column stars.
+    /// Names of the entries that are marked as best in the first column.
     fn starred(c: &Comparison) -> Vec<String> {
         let column = if c.entries.iter().any(|e| !e.setting.is_empty()) {
             2

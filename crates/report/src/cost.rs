@@ -3,10 +3,10 @@
 use super::chart::{Axis, Chart, Line, LineStyle, Lines, Plot};
 use super::unit::Unit;
 
-/// What one configuration costs: `once + time factor × per run` (equations 7.3 and 7.6).
+/// The cost of one configuration: `once + time factor × per run` (equations 7.3 and 7.6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostCurve {
-    /// For the legend.
+    /// The name in the legend.
     pub name: String,
     /// Purchase and service.
     pub once_usd: f64,
@@ -15,13 +15,13 @@ pub struct CostCurve {
 }
 
 impl CostCurve {
-    /// Total at a time factor.
+    /// The total at a time factor.
     pub fn usd(&self, time_factor: f64) -> f64 {
         self.once_usd + time_factor * self.per_run_usd
     }
 }
 
-/// Cost at time factors 1 to 100 000, four a decade.
+/// Cost at time factors 1 to 100 000, at four values per decade.
 pub fn cost_chart(curves: &[CostCurve]) -> Chart {
     let factors: Vec<f64> = (0..=20)
         .map(|i| 10_f64.powf(f64::from(i) / 4.0).round())
@@ -59,7 +59,7 @@ mod tests {
         };
         let p = &l.series[0].points;
         assert_eq!((p[0].0, p[20].0, p.len()), (1.0, 1e5, 21));
-        // GreenDM 7.2 by its own formulas.
+        // GreenDM 7.2, computed with its own formulas.
         assert!((p[0].1 - 122.508_2).abs() < 1e-9 && (p[8].1 - 719.30).abs() < 1e-9);
     }
 }

@@ -1,18 +1,18 @@
-//! Charts as the JSON that the page's script draws from.
+//! Converts charts to the JSON from which the page's script draws them.
 
 use serde_json::{Value, json};
 
 use super::chart::{Axis, Bars, Better, Chart, Heat, LineStyle, Lines, Plot, Scale, Scatter};
 use super::table::greatest;
 
-/// Six digits are more than a screen can show and a third of the size.
+/// Six digits are more than a screen can show, and take a third of the space.
 fn short(v: f64) -> Value {
     let rounded = format!("{v:.5e}")
         .parse::<f64>()
         .ok()
         .filter(|v| v.is_finite());
     match rounded {
-        // Without `.0`.
+        // Without the `.0`.
         Some(r) if r.fract() == 0.0 && r.abs() < 1e15 => json!(r as i64),
         Some(r) => json!(r),
         None => Value::Null,
@@ -28,7 +28,7 @@ fn axis(a: &Axis, max: f64) -> Value {
     })
 }
 
-/// What `page.js` reads.
+/// The JSON that `page.js` reads.
 pub(super) fn chart_json(c: &Chart) -> Value {
     let mut v = match &c.plot {
         Plot::Lines(l) => lines(l),
@@ -42,7 +42,7 @@ pub(super) fn chart_json(c: &Chart) -> Value {
 
 fn lines(l: &Lines) -> Value {
     let all = || l.series.iter().flat_map(|s| &s.points);
-    // Areas add up, and so does their axis.
+    // Stacked areas add up, so the axis must cover their sum.
     let y_max = if l.style == LineStyle::Stacked {
         let n = l.series.iter().map(|s| s.points.len()).max().unwrap_or(0);
         let at = |i: usize| {

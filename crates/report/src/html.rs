@@ -1,8 +1,8 @@
-//! Text in HTML. Names come from traces, files and configurations, so nothing is trusted.
+//! Text in HTML. Names come from traces, files and configurations, so all text is escaped.
 
 use serde::Serialize;
 
-/// Escaped for text and for attributes in double quotes.
+/// Escapes text for use as content and in double-quoted attributes.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -12,7 +12,7 @@ pub fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // No control character is allowed in HTML but these.
+            // HTML allows no other control characters.
             c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -20,9 +20,9 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// JSON that may stand inside a script element: no `<` is left, so nothing in it can end the element or begin a comment.
+/// JSON for use inside a script element. It contains no `<`, so nothing in it can end the element or begin a comment.
 pub fn json<T: Serialize>(value: &T) -> String {
-    // Maps here have text keys and the types are ours, so this cannot fail; an empty object would only draw nothing.
+    // All maps here have text keys, so serialising cannot fail. If it did, an empty object would draw nothing.
     let text = serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned());
     text.replace('<', "\\u003c")
         .replace('\u{2028}', "\\u2028")

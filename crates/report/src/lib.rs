@@ -1,22 +1,22 @@
-//! Reports that one looks at: pages of one HTML file, and pictures.
+//! Visual reports: pages of one HTML file each, and pictures.
 //!
 //! ```text
 //!   figures ─► Chart, Table ─► Page ─► one HTML file
 //!                        └───► picture ─► SVG ─► PNG
 //! ```
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
-//! | `unit.rs` | prefixes, numbers for people |
-//! | `chart.rs` | what can be drawn, as plain data; the Pareto front |
-//! | `table.rs` | tables, those under the charts too |
-//! | `page.rs` | the HTML file; `page.css`, `page.js` and `vendor/` go into it |
+//! | `unit.rs` | prefixes and readable numbers |
+//! | `chart.rs` | the charts as plain data; the Pareto front |
+//! | `table.rs` | tables, including those under the charts |
+//! | `page.rs` | the HTML file, which includes `page.css`, `page.js` and `vendor/` |
 //! | `data.rs` | charts as JSON for `page.js` |
 //! | `picture.rs`, `marks.rs` | charts as SVG and PNG |
-//! | `run.rs`, `compare.rs`, `reproduce.rs`, `cost.rs` | which charts a page has |
+//! | `run.rs`, `compare.rs`, `reproduce.rs`, `cost.rs` | the charts of each kind of page |
 //!
-//! Whoever has figures makes [`Chart`]s and [`Table`]s of them; nothing here computes any but shares, sums and fronts.
+//! Callers turn figures into [`Chart`]s and [`Table`]s. This crate computes nothing but shares, sums and fronts.
 //!
-//! Never made false: a page loads nothing, and no text given to it becomes markup.
+//! Invariants: a page loads nothing, and no text in it is interpreted as markup.
 
 mod bridge;
 mod by_class;

@@ -1,4 +1,4 @@
-//! Pens of the pictures: colour, dash, marker and pattern go together, so that grey is enough to tell series apart.
+//! Pens of the pictures. Colour, dash, marker and pattern vary together, so that series can be told apart in greyscale.
 
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
@@ -9,7 +9,7 @@ use super::unit::Unit;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// As in `page.js`, after Paul Tol's high- and medium-contrast schemes.
+/// The colours of `page.js`, after Paul Tol's high- and medium-contrast schemes.
 const COLORS: [RGBColor; 8] = [
     RGBColor(0x00, 0x44, 0x88),
     RGBColor(0xc0, 0x8a, 0x00),
@@ -20,7 +20,7 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(0xdd, 0x88, 0xaa),
     RGBColor(0x3a, 0x8a, 0x5f),
 ];
-/// Pixels drawn and left out.
+/// Lengths in pixels of the drawn and of the omitted parts.
 const DASHES: [(u32, u32); 8] = [
     (1, 0),
     (8, 4),
@@ -40,7 +40,7 @@ const HEAT: [RGBColor; 6] = [
     RGBColor(0x08, 0x1d, 0x58),
 ];
 
-/// How a series is drawn, and its number.
+/// How a series is drawn, with its index.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pen {
     Line(usize),
@@ -53,8 +53,8 @@ fn color(i: usize) -> RGBColor {
     COLORS[i % COLORS.len()]
 }
 
-/// Dashes, marks and patterns go on by one for each round of the colours, so that the ninth series is not drawn like the first:
-/// as in `page.js`.
+/// Dashes, marks and patterns advance by one with each round of the colours, so that the ninth series is not drawn like the first, as in
+/// `page.js`.
 const fn turn(i: usize) -> usize {
     i + i / COLORS.len()
 }
@@ -67,7 +67,7 @@ fn text<E: std::fmt::Debug>(e: E) -> String {
     format!("{e:?}")
 }
 
-/// The colour of a share of the most, 0…1.
+/// The colour for a share of the maximum, 0…1.
 pub(super) fn heat(share: f64) -> RGBColor {
     let place = share.clamp(0.0, 1.0) * (HEAT.len() - 1) as f64;
     let i = (place as usize).min(HEAT.len() - 2);
@@ -77,7 +77,7 @@ pub(super) fn heat(share: f64) -> RGBColor {
     RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
 }
 
-/// `text` cut to about so many pixels at 13 px.
+/// `text` cut to about this many pixels at a font size of 13 px.
 pub(super) fn clip(text: &str, width: u32) -> String {
     let letters = (width / 7).max(3) as usize;
     if text.chars().count() <= letters {
@@ -108,7 +108,7 @@ pub(super) fn area(
     i: usize,
     base: f64,
 ) -> Result<(), String> {
-    // Opaque: what shines through from below would change the colour of the legend.
+    // The area is opaque: an area that shows through from below would change the colour of the legend.
     let series = AreaSeries::new(points.iter().copied(), base, color(i).filled());
     plane
         .draw_series(series.border_style(WHITE.stroke_width(1)))
@@ -135,7 +135,7 @@ pub(super) fn bar(
     pattern(&area, (a.0 - left, b.1 - top), (b.0 - left, a.1 - top), i)
 }
 
-/// White lines over a filled box: none, slanted, level, upright in turn.
+/// White lines over a filled box: in turn none, slanted, horizontal, vertical.
 fn pattern(area: &Area<'_>, from: (i32, i32), to: (i32, i32), i: usize) -> Result<(), String> {
     let style = WHITE.mix(0.75).stroke_width(1);
     let stroke = |a: (i32, i32), b: (i32, i32)| {
@@ -145,7 +145,7 @@ fn pattern(area: &Area<'_>, from: (i32, i32), to: (i32, i32), i: usize) -> Resul
     let (w, h) = (to.0 - from.0, to.1 - from.1);
     match turn(i) % 4 {
         1 => {
-            // Those through the left edge, then those through the bottom.
+            // First the lines through the left edge, then those through the bottom.
             for d in (5..w + h).step_by(6) {
                 let a = (from.0 + (d - h).max(0), from.1 + d.min(h));
                 let b = (from.0 + d.min(w), from.1 + (d - w).max(0));
@@ -211,7 +211,7 @@ fn marker(area: &Area<'_>, (x, y): (i32, i32), i: usize, r: i32) -> Result<(), S
     }
 }
 
-/// Names in rows from `top` on; gives their height.
+/// Draws the names in rows from `top` on and returns their height.
 pub(super) fn legend(
     area: &Area<'_>,
     names: &[(String, Pen)],
@@ -259,7 +259,7 @@ pub(super) fn legend(
     Ok(y - top + 14)
 }
 
-/// What the colours of a heat map stand for: from 1 up to `most`, by powers.
+/// The key to the colours of a heat map: from 1 to `most`, by powers.
 pub(super) fn key(
     area: &Area<'_>,
     label: &str,

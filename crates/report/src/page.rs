@@ -1,4 +1,4 @@
-//! A page: one HTML file with everything in it. Nothing is fetched, and its content security policy makes sure of that.
+//! A page: one HTML file with everything in it. It fetches nothing, and its content security policy enforces this.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const LICENSES: &str = include_str!("vendor/LICENSES.txt");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// A page in the making: parts appear in the order in which they are added.
+/// A page under construction. Its parts appear in the order in which they are added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     title: String,
@@ -29,14 +29,14 @@ enum Part {
     Chart(Chart),
 }
 
-/// A figure that stands out.
+/// A highlighted figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tile {
-    /// What it is.
+    /// The name of the figure.
     pub label: String,
     /// The figure with its unit.
     pub value: String,
-    /// Something small below; may be empty.
+    /// A small note below the figure; may be empty.
     pub note: String,
 }
 
@@ -49,23 +49,23 @@ impl Page {
             parts: Vec::new(),
         }
     }
-    /// A heading; charts below it stand side by side where there is room.
+    /// Adds a heading. The charts below it are side by side if there is room.
     pub fn heading(&mut self, text: impl Into<String>) -> &mut Page {
         self.add(Part::Heading(text.into()))
     }
-    /// A paragraph.
+    /// Adds a paragraph.
     pub fn text(&mut self, text: impl Into<String>) -> &mut Page {
         self.add(Part::Text(text.into()))
     }
-    /// Figures that stand out.
+    /// Adds highlighted figures.
     pub fn tiles(&mut self, tiles: Vec<Tile>) -> &mut Page {
         self.add(Part::Tiles(tiles))
     }
-    /// A table.
+    /// Adds a table.
     pub fn table(&mut self, table: Table) -> &mut Page {
         self.add(Part::Table(table))
     }
-    /// A chart with its table.
+    /// Adds a chart with its table.
     pub fn chart(&mut self, chart: Chart) -> &mut Page {
         self.add(Part::Chart(chart))
     }
@@ -81,7 +81,7 @@ impl Page {
         })
     }
 
-    /// The whole file.
+    /// The whole file as text.
     pub fn html(&self) -> String {
         let mut body: Vec<String> = Vec::new();
         let mut data: Vec<Value> = Vec::new();
@@ -111,7 +111,7 @@ impl Page {
         if in_grid {
             body.push("</div>\n".to_owned());
         }
-        // A page without charts needs no library.
+        // A page without charts does not need the chart library.
         let library = if data.is_empty() { "" } else { ECHARTS };
         format!(
             "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n\
@@ -130,7 +130,7 @@ impl Page {
             title = escape(&self.title),
             subtitle = escape(&self.subtitle),
             body = body.concat(),
-            // Whoever is sent a page is sent the chart library, and with it its terms.
+            // A page with charts includes the chart library, so it must include the licence of the library.
             licenses = escape(LICENSES),
             data = script_json(&json!({ "charts": data })),
         )

@@ -1,4 +1,4 @@
-//! Charts as pictures: SVG, and PNG made of it. No fonts of the system are asked for.
+//! Charts as pictures: SVG, and PNG that is rendered from it. The fonts of the system are not used.
 
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
@@ -9,22 +9,22 @@ use super::marks::{self, Pen};
 use super::table::greatest;
 use isotherm_lab::LabError;
 
-/// Cut down to what pictures write (scripts/vendor-charts).
+/// The font, reduced to the characters that pictures use (scripts/vendor-charts).
 const FONT: &[u8] = include_bytes!("vendor/dejavu-sans-subset.ttf");
-/// Named first are fonts whose letters are as wide as those of the PNGs.
+/// The first fonts in the list have the same letter widths as those of the PNGs.
 const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 
-/// Shades of a heat map: more than an eye tells apart, few enough that neighbours can be joined.
+/// Number of shades of a heat map: more than an eye can distinguish, and few enough that neighbouring cells can be merged.
 const SHADES: f64 = 32.0;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-/// Name, number of labels, label of a place.
+/// Name, number of labels, and the label at a place.
 type Across<'a> = (&'a str, usize, &'a dyn Fn(&f64) -> String);
 type Drawn = Result<(), String>;
 
 impl Chart {
-    /// As SVG of that size in pixels, black on white, for documents and print.
+    /// The chart as SVG of that size in pixels, black on white, for documents and print.
     ///
     /// # Errors
     /// The size is too small for a chart.
@@ -40,10 +40,10 @@ impl Chart {
         Ok(out)
     }
 
-    /// As PNG; `scale` 2 has twice as many pixels a side.
+    /// The chart as PNG. A `scale` of 2 gives twice as many pixels in each direction.
     ///
     /// # Errors
-    /// The size is too small for a chart, or so large that there is no memory for it.
+    /// The size is too small for a chart, or there is not enough memory for it.
     pub fn png(&self, width: u32, height: u32, scale: f32) -> Result<Vec<u8>, LabError> {
         use resvg::{tiny_skia, usvg};
         let svg = self.svg(width, height)?;
@@ -66,7 +66,7 @@ impl Chart {
     }
 }
 
-/// Without the alpha channel, as nothing shines through, and well compressed: a fifth of what the renderer's own encoder gives.
+/// Encodes without the alpha channel, because nothing is transparent, and with good compression: a fifth of the renderer's own encoder.
 fn png(pixels: &resvg::tiny_skia::Pixmap) -> Result<Vec<u8>, png::EncodingError> {
     let mut out = Vec::new();
     let mut encoder = png::Encoder::new(&mut out, pixels.width(), pixels.height());
@@ -118,7 +118,7 @@ fn draw(chart: &Chart, out: &mut String, size: (u32, u32)) -> Drawn {
     root.present().map_err(text)
 }
 
-/// Names, and how they are drawn.
+/// The names in the legend, with their pens.
 fn legend(plot: &Plot) -> Vec<(String, Pen)> {
     let pens = |names: Vec<&String>, kind: fn(usize) -> Pen| {
         names
@@ -148,7 +148,7 @@ fn groups(s: &Scatter) -> Vec<&String> {
     all
 }
 
-/// An axis in drawing: values divided by the unit's step, or logarithms.
+/// An axis for drawing: values divided by the unit's step, or logarithms.
 struct Ruler<'a> {
     axis: &'a Axis,
     factor: f64,
@@ -158,7 +158,7 @@ struct Ruler<'a> {
 }
 
 impl<'a> Ruler<'a> {
-    /// For these values; a linear one starts at zero unless `close`.
+    /// The axis for these values. A linear axis starts at zero unless `close`.
     fn new(axis: &'a Axis, values: impl Iterator<Item = f64> + Clone, close: bool) -> Ruler<'a> {
         let log = axis.scale == Scale::Log;
         let (factor, unit) = if log {
@@ -211,7 +211,7 @@ impl<'a> Ruler<'a> {
         }
         self
     }
-    /// Where a value is; `None` if it cannot be drawn.
+    /// The position of a value; `None` if it cannot be drawn.
     fn at(&self, v: f64) -> Option<f64> {
         match self.axis.scale {
             _ if !v.is_finite() => None,
@@ -279,7 +279,7 @@ fn lines(l: &Lines, area: &Area<'_>) -> Drawn {
     let x = Ruler::new(&l.x, xs, true).tight(last);
     let y = Ruler::new(&l.y, all().map(|p| p.1), false);
     let mut plane = plane(area, &x, &y, (&x.name, 8, &|v| x.tick(*v)))?;
-    // From the top of the stack down, so that the lower areas stay visible.
+    // Drawn from the top of the stack downwards, so that the lower areas stay visible.
     let order: Vec<usize> = if stacked {
         (0..series.len()).rev().collect()
     } else {
@@ -310,13 +310,13 @@ fn lines(l: &Lines, area: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-/// Each line on top of those before it.
+/// Adds each line to the sum of the lines before it.
 fn stack(l: &Lines) -> Vec<Line> {
     let mut sums: Vec<f64> = Vec::new();
     let each = l.series.iter().map(|s| {
         sums.resize(sums.len().max(s.points.len()), 0.0);
         let points = s.points.iter().zip(&mut sums).map(|(p, sum)| {
-            // A gap in one is a gap in the sum.
+            // A gap in one line is a gap in the sum.
             *sum += p.1;
             (p.0, *sum)
         });
@@ -328,7 +328,7 @@ fn stack(l: &Lines) -> Vec<Line> {
     each.collect()
 }
 
-/// The pieces between gaps.
+/// The pieces of a line between gaps.
 fn runs(line: &Line, x: &Ruler<'_>, y: &Ruler<'_>, steps: bool) -> Vec<Vec<(f64, f64)>> {
     let mut runs = vec![Vec::new()];
     for p in &line.points {
@@ -370,7 +370,7 @@ fn bars(b: &Bars, area: &Area<'_>) -> Drawn {
     let none = Axis::new(&b.x_label, super::unit::Unit::PLAIN);
     let mut x = Ruler::new(&none, std::iter::empty(), false);
     (x.from, x.to) = (-0.5, n as f64 - 0.5);
-    // Names that do not fit beside each other are cut; the page has them whole.
+    // Names that do not fit side by side are cut. The page has them in full.
     let room = (area.dim_in_pixel().0.saturating_sub(96)) / n.max(1) as u32;
     let tick = |v: &f64| {
         let whole = (v - v.round()).abs() < 1e-6 && *v > -0.5;
@@ -378,7 +378,7 @@ fn bars(b: &Bars, area: &Area<'_>) -> Drawn {
         name.map_or(String::new(), |s| marks::clip(s, room))
     };
     let mut plane = plane(area, &x, &y, (&b.x_label, n.max(2), &tick))?;
-    // Never so wide that a bar looks like an area.
+    // The bars have a maximum width, so that a bar does not look like an area.
     let widest = 70.0 / f64::from(room.max(1));
     let each = if b.stacked { 1 } else { b.series.len().max(1) };
     let width = (0.8 / each as f64).min(widest);

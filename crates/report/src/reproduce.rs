@@ -1,4 +1,4 @@
-//! The page of reproduced experiments: ours beside the paper's, with verdicts.
+//! The page of reproduced experiments: our figures beside the paper's, with verdicts.
 
 use super::chart::Chart;
 use super::page::{Page, Tile};
@@ -7,38 +7,38 @@ use super::table::{Cell, Table, Verdict};
 /// One figure or table of a paper.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Experiment {
-    /// Such as `greendm-6.5`.
+    /// The id, such as `greendm-6.5`.
     pub id: String,
-    /// What is shown.
+    /// The title.
     pub title: String,
     /// Trace, devices, sizes.
     pub set_up: String,
-    /// What stands for what is not to be had; empty if nothing does.
+    /// Substitutes for what is not available; empty if there are none.
     pub substitutes: String,
-    /// What the paper says.
+    /// The paper's statements.
     pub claims: Vec<Claim>,
     /// Further figures.
     pub tables: Vec<Table>,
-    /// What is drawn.
+    /// The charts.
     pub charts: Vec<Chart>,
 }
 
 /// One statement of a paper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// In words.
+    /// The statement in words.
     pub text: String,
     /// The paper's figure, with its unit.
     pub paper: String,
-    /// Ours.
+    /// Our figure.
     pub ours: String,
-    /// How it fared.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why, where that is not plain; may be empty.
+    /// The reason, if it is not obvious; may be empty.
     pub why: String,
 }
 
-/// The page.
+/// Makes the page.
 pub fn reproduce_page(experiments: &[Experiment]) -> Page {
     let all = || experiments.iter().flat_map(|e| &e.claims);
     let mut page = Page::new(

@@ -7,10 +7,10 @@ use super::table::{Cell, Table};
 use super::unit::Unit;
 use isotherm_lab::sim::{MemberSeries, Report, Series};
 
-/// Columns of a heat map at most: more than a screen shows only make the page heavy.
+/// Most columns of a heat map. More than a screen can show would only make the page larger.
 const HEAT_COLUMNS_MAX: usize = 200;
 
-/// The page of a run; `cost` has a curve for each set of prices to be shown, usually one.
+/// The page of a run. `cost` has one curve for each set of prices to show, usually one.
 pub fn run_page(report: &Report, cost: &[CostCurve]) -> Page {
     let mut page = Page::new(
         format!("{} under {}", report.trace, report.policy),
@@ -346,10 +346,10 @@ fn label(m: &MemberSeries) -> String {
 fn addresses(s: &Series) -> Vec<Chart> {
     let Some(h) = &s.heat else { return Vec::new() };
     let step = h.operations.len().div_ceil(HEAT_COLUMNS_MAX).max(1);
-    // The bins are powers of two, so up to half of them may lie behind the volume's end.
+    // The bins are powers of two, so up to half of them may be beyond the volume's end.
     let used = |v: &Vec<u64>| v.iter().rposition(|n| *n > 0).map_or(0, |i| i + 1);
     let cells = h.by_tier.iter().map(used).max().unwrap_or(0).max(1);
-    // Shares are of the operations of their cell: back to counts, and neighbours in time added up.
+    // The shares refer to the operations of their cell. They are converted back to counts, and neighbours in time are added.
     let count = |tier: &[Vec<f32>], t: usize, a: usize| {
         (h.operations[t][a] as f64 * f64::from(tier[t][a])).round() as u64
     };
@@ -398,7 +398,7 @@ fn addresses(s: &Series) -> Vec<Chart> {
     ]
 }
 
-/// Names of the size bins from 512 B, the empty ones at both ends left out.
+/// Names of the size bins from 512 B on, without the empty bins at both ends.
 fn sizes(s: &Series) -> Chart {
     let all: Vec<(String, &[u64])> = std::iter::once(("requests".to_owned(), &s.request_sizes[..]))
         .chain(

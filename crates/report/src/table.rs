@@ -1,10 +1,10 @@
-//! Tables: those of the pages, and the one under every chart.
+//! Tables: those of the pages, and the one under each chart.
 
 use super::chart::{Axis, Bars, Chart, Heat, Lines, Plot, Scale, Scatter};
 use super::html::escape;
 use super::unit::{Unit, digits};
 
-/// Rows that a chart's table shows at most; the button below it copies all.
+/// Most rows of a chart's table. The button below it copies all rows.
 const ROWS_MAX: usize = 60;
 /// Rows and columns of a heat map's table.
 const HEAT_ROWS: usize = 32;
@@ -13,48 +13,48 @@ const HEAT_COLUMNS: usize = 12;
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Above it; may be empty.
+    /// The caption above it; may be empty.
     pub caption: String,
-    /// Headings.
+    /// The column headings.
     pub columns: Vec<String>,
-    /// Each as long as `columns`.
+    /// The rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// What stands in a table.
+/// The content of a table cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Words, to the left.
+    /// Text, aligned left.
     Text(String),
-    /// A number with its unit, to the right.
+    /// A number with its unit, aligned right.
     Number(f64, Unit),
     /// The best number of its column.
     Best(f64, Unit),
-    /// A number already written, to the right.
+    /// A number that is already formatted, aligned right.
     Written(String),
-    /// How a claim fared.
+    /// The verdict on a claim.
     Verdict(Verdict),
-    /// Nothing known.
+    /// No value.
     Empty,
 }
 
-/// How a claim fared.
+/// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It holds here.
     Holds,
-    /// It does not.
+    /// It does not hold.
     Fails,
-    /// Half of it: the size is near, or only the direction is right.
+    /// It holds in part: the size is near, or only the direction is right.
     Partly,
-    /// It would hold, and is not counted: fitted, or true whatever is measured.
+    /// It would hold but is not counted: fitted, or true for every measurement.
     Aside,
-    /// This run cannot tell.
+    /// This run cannot decide it.
     Open,
 }
 
 impl Verdict {
-    /// In words.
+    /// The verdict in words.
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -76,11 +76,11 @@ impl Verdict {
 }
 
 impl Cell {
-    /// Words.
+    /// A cell with text.
     pub fn text(text: impl Into<String>) -> Cell {
         Cell::Text(text.into())
     }
-    /// A number, or nothing.
+    /// A cell with a number, or an empty cell.
     pub fn number(value: Option<f64>, unit: Unit) -> Cell {
         value.map_or(Cell::Empty, |v| Cell::Number(v, unit))
     }
@@ -104,7 +104,7 @@ impl Cell {
 }
 
 impl Table {
-    /// As HTML. End tags that HTML lets one leave out are left out: a page has thousands of cells.
+    /// The table as HTML. End tags that HTML allows to be omitted are omitted, because a page has thousands of cells.
     pub fn html(&self) -> String {
         let numbers = |i: usize| {
             let cell = |r: &Vec<Cell>| {
@@ -140,7 +140,7 @@ impl Table {
 }
 
 impl Chart {
-    /// The figures of the chart in words and numbers. Long ones are thinned, and say so.
+    /// The figures of the chart as a table. A long table is thinned and says so.
     pub fn table(&self) -> Table {
         match &self.plot {
             Plot::Lines(l) => lines(l),
@@ -151,7 +151,7 @@ impl Chart {
     }
 }
 
-/// Heading and divisor of a column that holds values up to `max`.
+/// Heading and divisor of a column with values up to `max`.
 fn heading(axis: &Axis, max: f64) -> (String, f64) {
     if axis.scale == Scale::Log {
         return (axis.label.clone(), 1.0);
@@ -180,7 +180,7 @@ pub(super) fn greatest(values: impl Iterator<Item = f64>) -> f64 {
         .fold(0.0, |a, v| a.max(v.abs()))
 }
 
-/// Every n-th row, the last one always, and what to say about it.
+/// Every n-th row including the last one, and a remark about the omitted rows.
 fn thin<T>(rows: Vec<T>) -> (Vec<T>, String) {
     let (n, step) = (rows.len(), rows.len().div_ceil(ROWS_MAX).max(1));
     if step == 1 {
@@ -280,7 +280,7 @@ fn bars(b: &Bars) -> Table {
     }
 }
 
-/// Rows are addresses, columns times, neighbours added up so that it can be read.
+/// Rows are addresses and columns are times. Neighbours are added, so that the table is readable.
 fn heat(h: &Heat) -> Table {
     let (columns, cells) = h.shape();
     let (wide, high) = (

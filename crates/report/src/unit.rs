@@ -1,8 +1,8 @@
-//! Units of what is drawn: which prefix fits, and how a value is written.
+//! Units of the drawn quantities: the choice of a prefix, and the format of a value.
 
 use serde::Serialize;
 
-/// How a quantity is scaled and written.
+/// How a quantity is scaled and formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -12,22 +12,22 @@ pub enum Kind {
     Si,
     /// ns to s, then minutes, hours, days. The base is the second.
     Time,
-    /// `k`, `M`, `G` behind the number: 20k requests.
+    /// `k`, `M`, `G` after the number: 20k requests.
     Count,
     /// A share of 1, written in percent.
     Percent,
     /// An amount in US dollars.
     Dollar,
-    /// As it is.
+    /// Without scaling.
     Plain,
 }
 
-/// What a quantity is measured in. Values are always given in the base unit: bytes, seconds, watts, a share of 1.
+/// The unit of a quantity. Values are always given in the base unit: bytes, seconds, watts, a share of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Unit {
-    /// How it is scaled.
+    /// How values are scaled.
     pub kind: Kind,
-    /// What stands behind the number, without a prefix; empty for a bare number.
+    /// The symbol after the number, without a prefix; empty for a bare number.
     pub symbol: &'static str,
 }
 
@@ -67,7 +67,7 @@ impl Unit {
     }
     /// Bytes.
     pub const BYTES: Unit = Unit::new(Kind::Binary, "B");
-    /// Bytes a second.
+    /// Bytes per second.
     pub const BYTES_PER_S: Unit = Unit::new(Kind::Binary, "B/s");
     /// Seconds.
     pub const SECONDS: Unit = Unit::new(Kind::Time, "s");
@@ -79,18 +79,18 @@ impl Unit {
     pub const USD: Unit = Unit::new(Kind::Dollar, "$");
     /// A share of 1.
     pub const SHARE: Unit = Unit::new(Kind::Percent, "%");
-    /// Device life, 10⁻⁶ of it (GreenDM 6.1.5).
+    /// Device life, in units of 10⁻⁶ of it (GreenDM 6.1.5).
     pub const EU: Unit = Unit::new(Kind::Count, "eu");
     /// Disk cylinders.
     pub const CYLINDERS: Unit = Unit::new(Kind::Count, "cylinders");
-    /// Requests a second.
+    /// Requests per second.
     pub const IOPS: Unit = Unit::new(Kind::Count, "requests/s");
-    /// A number of things that the axis names.
+    /// A count of things that the axis names.
     pub const COUNT: Unit = Unit::new(Kind::Count, "");
     /// A number without prefix.
     pub const PLAIN: Unit = Unit::new(Kind::Plain, "");
 
-    /// The step for values up to `max`: what to divide by, and the unit with its prefix. A whole axis or column shares it.
+    /// The step for values up to `max`: the divisor, and the unit with its prefix. All values of an axis or column use one step.
     pub fn step(self, max: f64) -> (f64, String) {
         let pick = |steps: &[(f64, &'static str)], least: usize| {
             let max = max.abs();
@@ -126,7 +126,7 @@ impl Unit {
         }
     }
 
-    /// A value for people: `1.5 GiB`, `12.3 ms`, `20.1k requests/s`, `$122.51`; `–` for what is no number.
+    /// A value as readable text: `1.5 GiB`, `12.3 ms`, `20.1k requests/s`, `$122.51`; `–` for NaN and infinity.
     pub fn text(self, value: f64) -> String {
         if !value.is_finite() {
             return "–".to_owned();
@@ -162,7 +162,7 @@ impl Unit {
         }
     }
 
-    /// A tick of an axis whose label names the unit after [`Unit::step`], or of a logarithmic one (`log`) that spans many.
+    /// A tick of an axis whose label names the unit after [`Unit::step`], or of a logarithmic axis (`log`) that covers many steps.
     pub fn tick(self, value: f64, factor: f64, log: bool) -> String {
         match self.kind {
             Kind::Dollar | Kind::Count => {
@@ -181,7 +181,7 @@ impl Unit {
     }
 }
 
-/// Three significant digits, whole numbers whole, no exponent within reason.
+/// Three significant digits; integers are written as integers, and without an exponent within a reasonable range.
 pub fn digits(v: f64) -> String {
     let a = v.abs();
     if a == 0.0 {
@@ -205,7 +205,7 @@ fn dollars(v: f64) -> String {
     }
 }
 
-/// A thin space every three digits before the point.
+/// Inserts a thin space every three digits before the decimal point.
 pub fn group(number: &str) -> String {
     let (sign, rest) = number.strip_prefix('-').map_or(("", number), |r| ("-", r));
     let whole = rest.find('.').unwrap_or(rest.len());

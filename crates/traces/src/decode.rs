@@ -1,6 +1,6 @@
-//! The two loops under every stream format: one over lines, one over records of a fixed size.
+//! The two loops that every stream format uses: one over lines, one over records of a fixed size.
 //!
-//! A format implements one small trait; the loop is compiled for it, so the only dynamic call is per batch.
+//! A format implements one small trait and the loop is compiled for it, so there is one dynamic call per batch and none per record.
 
 use crate::devices::Devices;
 use crate::error::{Bad, Place, TraceError};
@@ -11,7 +11,7 @@ use crate::sniff::Sure;
 
 /// Fills batches of records. Times are absolute here; the reader makes them relative.
 pub(crate) trait Decode: Send {
-    /// Appends records until `out` holds `max` or the trace ends; says whether there may be more.
+    /// Appends records until `out` holds `max` or the trace ends. Returns whether there may be more.
     fn decode(
         &mut self,
         out: &mut Vec<Record>,
@@ -19,18 +19,18 @@ pub(crate) trait Decode: Send {
         run: &mut Run,
     ) -> Result<bool, TraceError>;
 
-    /// Text before the first record that must stay with the data (licences).
+    /// Text before the first record that must stay with the data (a licence).
     fn header(&self) -> &[u8] {
         &[]
     }
 
-    /// Whether the trace holds time; settled once the first record is decoded.
+    /// Whether the trace has time stamps. The answer is final once the first record is decoded.
     fn timed(&self) -> bool {
         true
     }
 }
 
-/// What a decoder shares with its reader.
+/// State that a decoder shares with its reader.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) devices: Devices,
@@ -41,7 +41,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Counts a bad record, or makes the error of it when no more may be skipped.
+    /// Counts a bad record, or returns the error if no more bad records may be skipped.
     pub(crate) fn bad(
         &mut self,
         path: &std::path::Path,
@@ -60,15 +60,15 @@ impl Run {
     }
 }
 
-/// What a line or binary record holds.
+/// The content of a line or a binary record.
 pub(crate) enum Item {
     /// A request.
     Request(Record),
-    /// An event that is no request (a completion, a comment of the tracer): counted.
+    /// An event that is not a request (a completion, a comment of the tracer). It is counted.
     Other,
-    /// Nothing: blank, comment or column line.
+    /// A blank line, a comment or the line of column names.
     Nothing,
-    /// Nothing from here on is a record.
+    /// No record follows from here on.
     End,
 }
 
@@ -120,7 +120,7 @@ impl<P: LineParser> Decode for Lines<P> {
             if !self.input.fill_line()? {
                 return Ok(false);
             }
-            // All whole lines of the buffer in one go; a last one without line feed only at the end of the trace.
+            // Takes all whole lines of the buffer in one pass. A last line without a line feed is accepted only at the end of the trace.
             let unread = self.input.unread();
             let (mut used, mut bad) = (0, None);
             while out.len() < max && used < unread.len() {
@@ -171,8 +171,8 @@ pub(crate) trait FixedParser: Send {
     /// Reads one record of `SIZE` bytes.
     fn record(&mut self, bytes: &[u8], devices: &mut Devices) -> Result<Item, Bad>;
 
-    /// Appends plain requests, at most `max`, from the front of whole records; how many. It stops before one that needs
-    /// [`FixedParser::record`], which is slower, to say what it is.
+    /// Appends plain requests, at most `max`, from the front of whole records, and returns their number. It stops before a record that only
+    /// the slower [`FixedParser::record`] can interpret.
     fn plain(&mut self, _bytes: &[u8], _max: usize, _out: &mut Vec<Record>) -> usize {
         0
     }
@@ -232,7 +232,7 @@ impl<P: FixedParser> Decode for Fixed<P> {
     }
 }
 
-/// Little-endian numbers out of a record; callers pass offsets inside their `SIZE`.
+/// A little-endian number at an offset of a record. Callers pass offsets below their `SIZE`.
 #[inline]
 pub(crate) fn le16(b: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([b[at], b[at + 1]])

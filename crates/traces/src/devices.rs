@@ -1,13 +1,13 @@
-//! Names of devices → small numbers, in the order in which the reader meets them.
+//! Maps the names of devices to small numbers, in the order in which the reader meets them.
 
 use std::collections::HashMap;
 
 use crate::error::Bad;
 
-/// More devices than any known trace has; bounds the table on garbage.
+/// More devices than any known trace has. It bounds the table when the input is garbage.
 pub(crate) const DEVICES_MAX: usize = 1 << 20;
 
-/// What a format calls its devices.
+/// The form in which a format identifies its devices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Number(u64),
@@ -15,13 +15,13 @@ enum Key {
     Name(Box<[u8]>),
 }
 
-/// The devices met so far.
+/// The devices seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     numbers: HashMap<u64, u32>,
     names: HashMap<Box<[u8]>, u32>,
     keys: Vec<Key>,
-    // Neighbouring records mostly share the device: these two save the hash.
+    // Neighbouring records mostly have the same device. These two fields then save the hash lookup.
     last_number: Option<(u64, u32)>,
     last_name: Option<(Box<[u8]>, u32)>,
 }
@@ -65,7 +65,7 @@ impl Devices {
 
     /// The Linux device `major:minor`. A reader uses this or [`Devices::number`], never both.
     pub(crate) fn major_minor(&mut self, major: u64, minor: u64) -> Result<u32, Bad> {
-        // Both have at most 32 bits in Linux; larger ones only come from garbage and are told apart well enough.
+        // Linux uses at most 32 bits for each. Larger numbers come from garbage only and need not be distinct.
         let number = major << 32 | minor & 0xffff_ffff;
         let known = self.keys.len();
         let id = self.number(number)?;

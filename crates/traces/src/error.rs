@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where in the uncompressed trace something stands.
+/// A position in the uncompressed trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A line, counted from 1.
@@ -24,12 +24,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// A record that is not what its format asks for: what was expected, what was found.
+/// A record that does not conform to its format: what was expected and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bad {
-    /// What should stand there.
+    /// What the format requires at this place.
     pub expected: String,
-    /// What stands there, shortened and printable.
+    /// What the file has there, shortened and printable.
     pub found: String,
 }
 
@@ -37,7 +37,7 @@ pub struct Bad {
 const QUOTE_MAX: usize = 60;
 
 impl Bad {
-    /// A bad text field. Bytes that do not print are escaped, long ones cut.
+    /// A bad text field. Unprintable bytes are escaped and long fields are cut.
     pub fn text(expected: impl Into<String>, found: &[u8]) -> Bad {
         let cut = &found[..found.len().min(QUOTE_MAX)];
         let dots = if cut.len() < found.len() { "…" } else { "" };
@@ -69,7 +69,7 @@ pub enum TraceError {
     Open {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// Reading or decompressing failed part-way.
@@ -95,7 +95,7 @@ pub enum TraceError {
     Unknown {
         /// The file.
         path: PathBuf,
-        /// What was looked at.
+        /// What was examined.
         why: String,
     },
     /// A record is bad, and no more bad records may be skipped.
@@ -108,12 +108,12 @@ pub enum TraceError {
         /// Expected and found.
         bad: Box<Bad>,
     },
-    /// The file or the request is sound, but this cannot be done with it.
+    /// The file or the request is valid, but this operation is not possible with it.
     #[error("{}: {what}", .path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What, and what to do instead.
+        /// What is not possible, and what to do instead.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Numbers and fields out of text, by hand: no allocation and no UTF-8 check per record.
+//! Hand-written parsers for numbers and fields in text: no allocation and no UTF-8 check per record.
 
 use isotherm_core::Nanos;
 
@@ -8,7 +8,7 @@ use crate::record::{Flags, Op, Record};
 /// Bytes of a sector in every format that counts in sectors.
 pub(crate) const SECTOR: u64 = 512;
 
-/// A decimal number that fills `text`.
+/// A decimal number that takes up all of `text`.
 pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;
@@ -35,7 +35,7 @@ pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A decimal fraction of `unit_ns` (a power of ten) as nanoseconds, exact; digits below one nanosecond are cut off.
+/// A decimal fraction of `unit_ns` (a power of ten) in whole nanoseconds, exact; further digits are cut off.
 pub(crate) fn parse_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     let dot = text.iter().position(|&c| !c.is_ascii_digit());
     let Some(dot) = dot else {
@@ -65,14 +65,14 @@ pub(crate) fn parse_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     whole.checked_mul(unit_ns)?.checked_add(ns)
 }
 
-/// Scientific notation, as some scripts write small times. Rare, so the slow way is good enough.
+/// Scientific notation, in which some scripts write small times. It is rare, so a slow parser is good enough.
 fn parse_float_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let ns = (value * unit_ns as f64).round();
     (value.is_finite() && (0.0..1.8e19).contains(&ns)).then_some(ns as u64)
 }
 
-/// Cuts a line at single separators; fields come out trimmed.
+/// Splits a line at single separators. Fields are returned without blanks around them.
 pub(crate) struct Fields<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next field, or an error that says which one the line lacks.
+    /// The next field, or an error that names the field that the line lacks.
     pub(crate) fn field(&mut self, expected: &str) -> Result<&'a [u8], Bad> {
         self.next()
             .ok_or_else(|| Bad::value(expected, "the end of the line"))
@@ -122,7 +122,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The next word of a line cut at white space, and what follows it.
+/// The next word of a line that is split at white space, and the rest after it.
 pub(crate) fn word(line: &[u8]) -> (&[u8], &[u8]) {
     let line = line.trim_ascii_start();
     let end = line
@@ -132,7 +132,7 @@ pub(crate) fn word(line: &[u8]) -> (&[u8], &[u8]) {
     line.split_at(end)
 }
 
-/// Cuts a line at white space.
+/// Splits a line at white space.
 pub(crate) struct Words<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Words<'a> {
@@ -156,7 +156,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// A decimal number, or an error that says what it was to be.
+/// A decimal number, or an error that names what was expected.
 pub(crate) fn number(text: &[u8], expected: &str) -> Result<u64, Bad> {
     parse_u64(text).ok_or_else(|| Bad::text(format!("{expected} (a whole number)"), text))
 }
@@ -258,7 +258,7 @@ pub(crate) fn rwbs(text: &[u8]) -> Option<(Op, Flags)> {
             b'A' => Flags::AHEAD,
             b'S' => Flags::SYNC,
             b'M' => Flags::META,
-            // Secure erase, barrier, vacant: no meaning for placement.
+            // Secure erase, barrier, vacant: these have no meaning for placement.
             b'E' | b'B' | b'V' | b'U' => Flags::NONE,
             _ => return None,
         };

@@ -1,4 +1,4 @@
-//! The formats there are, by name.
+//! The known formats, by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,9 +21,9 @@ pub enum Format {
     Vscsi2,
     /// DiskSim and SSDsim ASCII.
     DiskSim,
-    /// DiskSim's columns with addresses and sizes in bytes, as replayers write them.
+    /// The columns of DiskSim with addresses and sizes in bytes, as replay tools write them.
     Replay,
-    /// DiskSim's columns with addresses in sectors and sizes in pages of 4 KiB.
+    /// The columns of DiskSim with addresses in sectors and sizes in pages of 4 KiB.
     DiskSimPages,
     /// ARC paper `.lis`.
     Arc,
@@ -49,19 +49,19 @@ pub enum Format {
     Octf,
     /// Plain list of block numbers.
     BlockList,
-    /// Our own CSV.
+    /// The CSV of this project.
     Csv,
     /// Columns that the user names ([`crate::ColumnMap`]). Not among [`Format::all`].
     Columns,
-    /// Our recorded format.
+    /// The recorded format of this project.
     Parquet,
-    /// No format: requests that a generator makes ([`crate::Source`]). Not among [`Format::all`].
+    /// Not a file format: requests that a generator makes ([`crate::Source`]). Not among [`Format::all`].
     Generated,
     /// The requests of an events file.
     Events,
 }
 
-/// One line of the table of formats.
+/// One row of the table of formats.
 struct Row {
     format: Format,
     name: &'static str,
@@ -72,14 +72,14 @@ const fn row(format: Format, name: &'static str, what: &'static str) -> Row {
     Row { format, name, what }
 }
 
-/// What `trace info` says of generated requests.
+/// The row that `trace info` prints for generated requests.
 const GENERATED: Row = row(
     Format::Generated,
     "generated",
     "requests made by gen:NAME (see `isotherm trace generators`)",
 );
 
-/// What `trace info` says of text whose columns were named.
+/// The row that `trace info` prints for text whose columns the user named.
 const COLUMNS: Row = row(
     Format::Columns,
     "columns",
@@ -216,7 +216,7 @@ impl Format {
     }
 
     fn row(self) -> &'static Row {
-        // Every other variant has its row: a test walks both.
+        // Every other variant has its row; a test checks both lists.
         let other = if self == Format::Columns {
             &COLUMNS
         } else {
@@ -251,11 +251,11 @@ impl fmt::Display for Format {
     }
 }
 
-/// The name is no format's.
+/// The error for a name that is not a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown trace format \"{name}\"; known: {}", Format::names())]
 pub struct UnknownFormat {
-    /// What was asked for.
+    /// The name that was given.
     pub name: String,
 }
 

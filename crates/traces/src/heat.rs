@@ -1,4 +1,4 @@
-//! Where a trace touches its devices, and when: a picture's worth of counters.
+//! Counters of accesses by time and address, enough for one picture.
 
 use isotherm_core::Nanos;
 
@@ -6,12 +6,13 @@ use crate::record::{Op, Record};
 
 /// Cells along each axis.
 pub const HEAT_CELLS: usize = 128;
-/// Devices beyond these are counted nowhere.
+/// Devices with a higher number are not counted.
 const DEVICES_MAX: usize = 8;
 
 /// 4 KiB accesses by time and address of one device, [`HEAT_CELLS`] each way.
 ///
-/// The trace's end is not known beforehand: when a request falls outside, cells double and merge in pairs.
+/// The end of the trace is not known beforehand. When a request falls outside the grid, the width or height of a cell doubles and cells are
+/// merged in pairs.
 #[derive(Clone, Debug)]
 pub struct Heat {
     /// Width of a cell.
@@ -72,7 +73,7 @@ impl Heat {
     }
 }
 
-/// The heat of each device, up to the eighth.
+/// The heat of each device; at most eight devices.
 #[derive(Clone, Debug, Default)]
 pub struct Heats(Vec<Heat>);
 
@@ -108,7 +109,7 @@ mod tests {
             blocks += u64::from(len / 4096);
         }
         assert_eq!(heat.counts.iter().sum::<u64>(), blocks);
-        // Address rises with time: nothing lies off the diagonal.
+        // The address rises with time, so no cell off the diagonal is counted.
         let off = (0..HEAT_CELLS).flat_map(|c| (0..HEAT_CELLS).map(move |r| (c, r)));
         let (time, bytes) = (heat.cell_time.0 as f64, heat.cell_bytes as f64);
         for (c, r) in off.filter(|&(c, r)| heat.count(c, r) > 0) {

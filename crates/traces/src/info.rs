@@ -1,4 +1,4 @@
-//! What a trace holds, in figures: `isotherm trace info`.
+//! The figures of a trace: `isotherm trace info`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::record::{Op, Record};
 use crate::reuse::{Distances, Reuse};
 use crate::sniff::Sure;
 
-/// Figures of a trace. The names are those of `trace info --json`.
+/// Figures of a trace. The names of the fields are those of `trace info --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Info {
     /// Name of the format.
@@ -31,9 +31,9 @@ pub struct Info {
     pub flushes: u64,
     /// Discards.
     pub discards: u64,
-    /// Bytes read.
+    /// Bytes that reads transferred.
     pub bytes_read: u64,
-    /// Bytes written.
+    /// Bytes that writes transferred.
     pub bytes_written: u64,
     /// Distinct 4 KiB blocks read or written, counted per device.
     pub unique_4k: u64,
@@ -49,7 +49,7 @@ pub struct Info {
     pub sequential_ratio: f64,
     /// Reads and writes by size in bytes.
     pub sizes: BTreeMap<u32, u64>,
-    /// How large reads and writes are; `None` without any.
+    /// The distribution of read and write sizes; `None` if there are no reads and writes.
     pub request_bytes: Option<RequestBytes>,
     /// Bytes of the distinct 4 KiB blocks read or written.
     pub working_set_bytes: u64,
@@ -57,29 +57,29 @@ pub struct Info {
     pub reuse: Reuse,
     /// Requests by class.
     pub by_class: BTreeMap<u8, u64>,
-    /// Mean latency of the requests that tell one, in seconds.
+    /// Mean latency of those requests for which the trace has one, in seconds.
     pub latency_mean_s: Option<f64>,
-    /// What the reader dropped, skipped and mended.
+    /// Records that the reader dropped, skipped or corrected.
     pub reader: Stats,
-    /// How sure it is that the format was understood.
+    /// How certain it is that the format was recognised correctly.
     pub sure: Sure,
-    /// What was assumed because the trace does not say it.
+    /// Assumptions that were made because the trace does not state the fact.
     pub assumed: Vec<String>,
-    /// What no device does: signs that the format or a unit was misunderstood.
+    /// Figures that no real device has: signs of a wrong format or unit.
     pub doubts: Vec<String>,
 }
 
-/// Requests a second and device, over the whole trace, above which the figure is doubted: some hundred times what a disk serves.
+/// Requests per second and device, over the whole trace, above which the figure is doubted: some hundred times what a disk serves.
 const RATE_DOUBTED: f64 = 20_000.0;
-/// Mean size of a request in bytes from which the figure is doubted.
+/// Mean request size in bytes above which the figure is doubted.
 const MEAN_DOUBTED: f64 = (1 << 20) as f64;
-/// An address in bytes from which the figure is doubted: no device has an EiB / 256.
+/// Address in bytes above which the figure is doubted: 4 PiB, more than any device has.
 const ADDRESS_DOUBTED: u64 = 1 << 52;
-/// A duration in seconds from which the figure is doubted: five years.
+/// Duration in seconds above which the figure is doubted: five years.
 const DURATION_DOUBTED: f64 = 5.0 * 365.0 * 86_400.0;
 
 impl Info {
-    /// What no device does, in sentences.
+    /// The figures that no real device has, in sentences.
     fn doubted(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         let done = (self.reads + self.writes) as f64;
@@ -177,7 +177,7 @@ impl RequestBytes {
     }
 }
 
-/// Reads the trace once and sums it up.
+/// Reads the trace once and computes its figures.
 ///
 /// Memory grows with the number of distinct 4 KiB blocks (compressed bitmaps, at most some 3 bytes a block) and of
 /// distinct request sizes, not with the length of the trace. Reuse distances are
@@ -189,7 +189,7 @@ pub fn info(path: impl AsRef<Path>, options: &Options) -> Result<Info, TraceErro
     info_reader(open(path, options)?)
 }
 
-/// As [`info`], for a reader that was opened in another way. It is read to its end.
+/// As [`info`], for a reader that was opened in another way. The reader is at its end afterwards.
 ///
 /// # Errors
 /// As [`Reader::read_batch`].
@@ -239,7 +239,7 @@ struct Sums {
     latencies: u64,
 }
 
-/// A device's distinct blocks, and where its last request ended.
+/// The distinct blocks of a device, and the end of its last request.
 #[derive(Default)]
 struct Touched {
     blocks: RoaringTreemap,

@@ -1,4 +1,4 @@
-//! Bytes of a trace through one reused buffer, decompressed on the way.
+//! Provides the bytes of a trace through one reused buffer and decompresses them.
 //!
 //! Memory is the buffer (1 MiB, growing only for a longer line, at most `LINE_MAX`) plus the decoder's window.
 
@@ -10,13 +10,13 @@ use crate::error::{Bad, Place, TraceError};
 
 /// Normal size of the buffer in bytes.
 const BUFFER: usize = 1 << 20;
-/// A longer line is not a trace's: an FIU record with 128 hashes has 4 KiB.
+/// No trace has a longer line: an FIU record with 128 hashes has 4 KiB.
 const LINE_MAX: usize = 4 << 20;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BZIP2_MAGIC: &[u8] = b"BZh";
 const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
-/// A dictionary of xz may ask for this much memory, in KiB: twice what `xz -9` makes.
+/// Most memory that an xz dictionary may ask for, in KiB: twice what `xz -9` uses.
 const XZ_KIB: u32 = 128 << 10;
 
 /// An open, decompressed trace.
@@ -32,7 +32,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Opens `path`; compression is known by its magic number, not by the name.
+    /// Opens `path`. The compression is recognised by its magic number, not by the file name.
     pub(crate) fn open(path: &Path) -> Result<Input, TraceError> {
         let fail = |source| TraceError::Open {
             path: path.to_owned(),
@@ -78,7 +78,7 @@ impl Input {
         self.at
     }
 
-    /// What is buffered and unread.
+    /// The bytes that are buffered and unread.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.buf[self.start..self.end]
     }
@@ -90,7 +90,7 @@ impl Input {
         self.at += n as u64;
     }
 
-    /// Tries to have at least `want` unread bytes; fewer remain only at the end of the trace.
+    /// Tries to have at least `want` unread bytes in the buffer. Fewer remain only at the end of the trace.
     pub(crate) fn fill(&mut self, want: usize) -> Result<(), TraceError> {
         if self.end - self.start >= want || self.eof {
             return Ok(());
@@ -119,7 +119,7 @@ impl Input {
         Ok(())
     }
 
-    /// Makes sure that the buffer holds a whole line, or all that is left. False at the end of the trace.
+    /// Makes sure that the buffer holds a whole line, or all that is left. Returns false at the end of the trace.
     pub(crate) fn fill_line(&mut self) -> Result<bool, TraceError> {
         let mut want = 1;
         loop {
@@ -145,7 +145,7 @@ impl Input {
 }
 
 impl Input {
-    /// The next line, without its line feed: for a look ahead, where speed is no matter.
+    /// The next line, without its line feed, for looking ahead where speed does not matter.
     pub(crate) fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
         if !self.fill_line()? {
             return Ok(None);
@@ -158,7 +158,7 @@ impl Input {
     }
 }
 
-/// Reads until `buf` is full or the input ends; the count says which.
+/// Reads until `buf` is full or the input ends. A result below the length of `buf` means the end.
 fn read_full(r: &mut impl Read, buf: &mut [u8]) -> std::io::Result<usize> {
     let mut n = 0;
     while n < buf.len() {

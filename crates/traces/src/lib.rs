@@ -6,7 +6,7 @@
 //!          one buffer    no allocation a record  no empty requests
 //! ```
 //!
-//! Beside files there are generators, [`generate`], under the same reader: `gen:NAME,key=value` ([`Source`]).
+//! Generators, [`generate`], run under the same reader as files: `gen:NAME,key=value` ([`Source`]).
 //!
 //! A trace of any length is read in bounded memory, and no input makes a reader panic.
 #![forbid(unsafe_code)]

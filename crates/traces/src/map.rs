@@ -1,7 +1,7 @@
 //! Several devices of one trace, side by side in one address space.
 //!
-//! Devices lie in the order of their first request. Each begins at the next multiple of 4 MiB at or above the end of
-//! the one before, so that an extent never spans two devices. That needs the ends first: [`scan`] is the first pass.
+//! Devices are laid out in the order of their first requests. Each begins at the next multiple of 4 MiB at or above the end of the previous
+//! one, so that no extent spans two devices. This needs the ends of all devices first; [`scan`] is the pass that finds them.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::open::open;
 use crate::reader::{Options, Reader};
 use crate::record::{Op, Record};
 
-/// Devices begin at multiples of this: the largest extent.
+/// The alignment of devices: the size of the largest extent.
 const ALIGN: u64 = 4 << 20;
 
 /// The part of a device that a trace touches.
@@ -50,11 +50,11 @@ pub fn scan_reader(mut reader: Reader) -> Result<Vec<DeviceSpan>, TraceError> {
     Ok(spans.list)
 }
 
-/// Gathers [`DeviceSpan`]s from records that pass by.
+/// Collects [`DeviceSpan`]s from a stream of records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spans {
     list: Vec<DeviceSpan>,
-    /// Device → place in `list` + 1; 0 where it was not seen.
+    /// Device → index in `list` + 1; 0 if the device was not seen.
     place: Vec<u32>,
 }
 
@@ -84,10 +84,10 @@ impl Spans {
     }
 }
 
-/// Moves records of several devices into one address space.
+/// Maps the records of several devices into one address space.
 #[derive(Clone, Debug, Default)]
 pub struct SideBySide {
-    /// Device → where its byte 0 lies.
+    /// Device → address of its byte 0.
     base: Vec<u64>,
     end: u64,
 }
@@ -96,7 +96,7 @@ impl SideBySide {
     /// Lays the devices of `spans` out in their order.
     ///
     /// # Errors
-    /// The message says so if they do not fit below 2^64 bytes.
+    /// The devices do not fit below 2^64 bytes.
     pub fn new(spans: &[DeviceSpan]) -> Result<SideBySide, String> {
         let mut map = SideBySide::default();
         for span in spans {
@@ -122,12 +122,12 @@ impl SideBySide {
         self.end
     }
 
-    /// Where byte 0 of `device` lies; 0 for a device that was not laid out.
+    /// The address of byte 0 of `device`; 0 for a device that was not laid out.
     pub fn base(&self, device: u32) -> u64 {
         self.base.get(device as usize).copied().unwrap_or(0)
     }
 
-    /// Moves a record: its offset becomes that of the joint address space. The device stays, to tell where it came from.
+    /// Maps a record: its offset becomes an address in the joint address space. Its device is kept, to show where it came from.
     pub fn map(&self, r: &mut Record) {
         r.offset = r.offset.saturating_add(self.base(r.device));
     }

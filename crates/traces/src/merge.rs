@@ -1,4 +1,4 @@
-//! Several files of one trace as one, by time: blktrace writes a file per processor.
+//! Merges several files of one trace by time: blktrace writes one file per processor.
 
 use crate::decode::{Decode, Run};
 use crate::error::TraceError;
@@ -7,12 +7,12 @@ use crate::record::Record;
 /// Records decoded ahead of each file.
 const AHEAD: usize = 1024;
 
-/// Merges decoders by the absolute time of their records. Equal times: the earlier file first.
+/// Merges decoders by the absolute time of their records. On ties the earlier file goes first.
 pub(crate) struct Merge {
     sources: Vec<Source>,
 }
 
-/// A file, and what is decoded of it but not yet delivered.
+/// A file, and the records that are decoded but not yet delivered.
 struct Source {
     decoder: Box<dyn Decode>,
     ahead: Vec<Record>,
@@ -54,7 +54,7 @@ impl Decode for Merge {
         run: &mut Run,
     ) -> Result<bool, TraceError> {
         while out.len() < max {
-            // A scan of all heads a record: processors are few, so a heap would not pay.
+            // Each record takes a scan over the heads of all files. There are few processors, so a heap would not pay.
             let mut first: Option<(u64, usize)> = None;
             for (i, source) in self.sources.iter_mut().enumerate() {
                 if let Some(time) = source.peek(run)?

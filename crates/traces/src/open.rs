@@ -1,4 +1,4 @@
-//! Opens traces: finds the format, settles what it leaves open, and picks the decoder.
+//! Opens traces: determines the format, resolves what the format leaves open, and chooses the decoder.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ const BLOCK_BYTES: u32 = 4096;
 /// the folder `path`, or the generator that it names ([`Source`]).
 ///
 /// # Errors
-/// The file cannot be opened, or its format is neither named nor clear; no such generator, or not with these parameters.
+/// The file cannot be opened; its format is neither given nor clear; the generator does not exist; or it does not have these parameters.
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceError> {
     Source::of(path)?.open(options)
 }
@@ -39,7 +39,7 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
     let named: Vec<PathBuf> = in_folders(paths)?;
     let mut paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
     if paths.len() > 1 {
-        // A processor that did nothing leaves an empty file. If all are empty, the first says so below.
+        // A processor without work leaves an empty file. If all files are empty, the first one is reported below.
         let mut kept = Vec::new();
         for path in &paths {
             let mut input = Input::open(path)?;
@@ -101,7 +101,7 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
     Ok(Reader::new(path, format, decoder, run, options.limit))
 }
 
-/// The files, with the blktrace files of a folder in its place.
+/// The list of files, with each folder replaced by its blktrace files.
 fn in_folders<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>, TraceError> {
     let mut files = Vec::new();
     for path in paths {
@@ -153,7 +153,7 @@ fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceErr
     })
 }
 
-/// What a decoder has to know besides the bytes.
+/// What a decoder needs to know besides the bytes.
 #[derive(Clone)]
 struct Settings {
     format: Format,
@@ -164,8 +164,7 @@ struct Settings {
     columns: Option<ColumnMap>,
 }
 
-/// Three things the formats leave open are settled by a look through all files, which ends at the first one that decides.
-/// What was assumed goes into `run`.
+/// Resolves three things that formats leave open by reading through all files until one decides. The assumptions are recorded in `run`.
 fn settings(
     format: Format,
     options: &Options,

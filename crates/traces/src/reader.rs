@@ -11,9 +11,9 @@ use crate::formats::custom::ColumnMap;
 use crate::record::{Op, Record};
 use crate::sniff::Sure;
 
-/// A trace without time gets this per request.
+/// Time between two requests of a trace without times.
 const UNTIMED_STEP: Nanos = Nanos::from_millis(1);
-/// Records that the iterator decodes at a time: they stay in the second-level cache.
+/// Records that the iterator decodes at a time; this number fits into the second-level cache.
 const BATCH: usize = 4096;
 
 /// The unit of a number that counts time.
@@ -51,24 +51,24 @@ impl TimeUnit {
     }
 }
 
-/// How to read a trace. `Options::default()` sniffs the format and refuses the first bad record.
+/// How to read a trace. `Options::default()` recognises the format by its content and refuses the first bad record.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The format; sniffed from the content when absent.
+    /// The format. If absent, it is recognised by the content.
     pub format: Option<Format>,
     /// Bad records to skip and count before giving up.
     pub skip_bad: u64,
-    /// Unit of time where the format leaves it open (DiskSim's columns); weighed from the numbers when absent.
+    /// Unit of time where the format leaves it open (DiskSim's columns). If absent, it is inferred from the numbers.
     pub trace_unit: Option<TimeUnit>,
     /// Stop after this many requests.
     pub limit: Option<u64>,
     /// Bytes of a block in lists of block numbers and of an object in oracleGeneral; 4096 when absent.
     pub block_bytes: Option<u32>,
-    /// What the columns of a text hold, where no known format does; instead of `format`.
+    /// The meaning of the columns of a text that is in no known format; used instead of `format`.
     pub columns: Option<ColumnMap>,
 }
 
-/// What a reader counted so far.
+/// Counters of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
     /// Requests delivered.
@@ -77,9 +77,9 @@ pub struct Stats {
     pub bad_skipped: u64,
     /// Reads, writes and discards of length 0, dropped.
     pub zero_length_dropped: u64,
-    /// Times smaller than the one before, raised to it.
+    /// Times that were smaller than the time before, and were raised to it.
     pub time_went_back: u64,
-    /// Well-formed events that are no requests.
+    /// Well-formed events that are not requests.
     pub other_events: u64,
 }
 
@@ -93,16 +93,16 @@ pub struct Reader {
     run: Run,
     /// Requests still to deliver.
     left: u64,
-    /// The time that becomes zero.
+    /// The absolute time that becomes time zero.
     origin: Option<u64>,
     last: u64,
-    /// Smallest and largest time as the trace has them.
+    /// Smallest and largest absolute time in the trace.
     earliest: u64,
     latest: u64,
-    /// The iterator's batch, and how much of it is delivered.
+    /// The iterator's batch, and how many of its records are delivered.
     batch: Vec<Record>,
     delivered: usize,
-    /// An error found after good records of the same batch.
+    /// An error that follows good records of the same batch.
     failed: Option<TraceError>,
     done: bool,
 }
@@ -132,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// The format, sniffed or named.
+    /// The format, recognised or given.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -142,7 +142,7 @@ impl Reader {
         &self.path
     }
 
-    /// Whether times come from the trace; settled once the first record was read. If not, they count 1 ms per request.
+    /// Whether the times come from the trace; final once the first record was read. If not, there is 1 ms from one request to the next.
     pub fn timed(&self) -> bool {
         self.decoder.timed()
     }
@@ -152,12 +152,12 @@ impl Reader {
         Nanos(self.latest.saturating_sub(self.earliest))
     }
 
-    /// How sure it is that the format was understood.
+    /// How certain it is that the format was recognised correctly.
     pub fn sure(&self) -> Sure {
         self.run.sure
     }
 
-    /// What was assumed because the trace does not say it, in sentences.
+    /// The assumptions that were made because the trace does not state the fact, in sentences.
     pub fn assumed(&self) -> &[String] {
         &self.run.assumed
     }
@@ -167,12 +167,12 @@ impl Reader {
         self.run.stats
     }
 
-    /// Text that stands before the first record (licences); complete after the first record was read.
+    /// Text before the first record (a licence). It is complete once the first record was read.
     pub fn header(&self) -> &[u8] {
         self.decoder.header()
     }
 
-    /// What the trace calls the device that records name by number.
+    /// The name in the trace of the device that records name by number.
     pub fn device_name(&self, device: u32) -> Option<String> {
         self.run.devices.label(device)
     }
@@ -180,11 +180,11 @@ impl Reader {
     /// Appends up to `max` records to `out` and returns how many; 0 means the end.
     ///
     /// # Errors
-    /// Reading fails, or a record is bad and may not be skipped. Records before it are delivered first; after the
-    /// error the trace is at its end.
+    /// Reading fails, or a record is bad and may not be skipped. The good records before it are delivered first. After the error the reader
+    /// is at its end.
     pub fn read_batch(&mut self, out: &mut Vec<Record>, max: usize) -> Result<usize, TraceError> {
         let before = out.len();
-        // What the iterator had decoded ahead goes first.
+        // Records that the iterator decoded ahead go first.
         let ahead = &self.batch[self.delivered..];
         let ahead = &ahead[..ahead.len().min(max)];
         out.extend_from_slice(ahead);
@@ -215,7 +215,7 @@ impl Reader {
         }
     }
 
-    /// Drops empty requests and makes times relative and rising, in `out[start..]`.
+    /// Drops empty requests in `out[start..]`, and makes times relative and not falling.
     fn settle(&mut self, out: &mut Vec<Record>, start: usize) {
         let timed = self.decoder.timed();
         let (mut kept, stats) = (start, &mut self.run.stats);
@@ -240,7 +240,7 @@ impl Reader {
                 r.time = Nanos(stats.requests * UNTIMED_STEP.0);
             }
             stats.requests += 1;
-            // Mostly nothing is dropped and everything stays where it is.
+            // Usually nothing is dropped, and no record is moved.
             if kept != i {
                 out[kept] = out[i];
             }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use isotherm_core::Nanos;
 
-/// What a traced request did.
+/// The operation of a traced request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// Data was read.
@@ -13,12 +13,12 @@ pub enum Op {
     Write,
     /// A cache flush without data.
     Flush,
-    /// The range was given up (discard, trim, unmap).
+    /// The range was discarded (discard, trim, unmap).
     Discard,
 }
 
 impl Op {
-    /// The name used in our own formats.
+    /// The name of the operation in this project's own formats.
     pub const fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -35,7 +35,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// A set of request flags. Formats that know none leave it empty.
+/// A set of request flags. It is empty for formats that have no flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u8);
 
@@ -48,9 +48,9 @@ impl Flags {
     pub const META: Flags = Flags(2);
     /// Flush the volatile cache before this request.
     pub const PREFLUSH: Flags = Flags(4);
-    /// Read-ahead: nobody waits for it yet.
+    /// Read-ahead: no program waits for it yet.
     pub const AHEAD: Flags = Flags(8);
-    /// Somebody waits for this write.
+    /// A program waits for this write.
     pub const SYNC: Flags = Flags(16);
 
     const KNOWN: u8 = 31;
@@ -74,7 +74,7 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// The union, only if `on`: lets parsers collect flags without branching by hand.
+    /// The union with `other` if `on`, else the set itself. It lets parsers collect flags without branches.
     #[must_use]
     pub const fn with(self, other: Flags, on: bool) -> Flags {
         if on { Flags(self.0 | other.0) } else { self }
@@ -88,15 +88,15 @@ pub struct Record {
     pub time: Nanos,
     /// First byte on the device.
     pub offset: u64,
-    /// Size in bytes of the file it belongs to, where the trace knows.
+    /// Size in bytes of the file to which the request belongs, where the trace has it.
     pub file_size: Option<u64>,
-    /// From arrival to completion, in nanoseconds, where the trace knows.
+    /// From arrival to completion, in nanoseconds, where the trace has it.
     pub latency_ns: Option<u64>,
     /// Bytes; 0 only for a flush.
     pub len: u32,
     /// The device, numbered from 0 in the order in which the reader met them; see `Reader::device_name`.
     pub device: u32,
-    /// What it did.
+    /// The operation.
     pub op: Op,
     /// Kind of data, 0…63 (0 = unclassified).
     pub class: u8,
@@ -105,7 +105,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// A plain request: device 0, no class, no flags, nothing else known.
+    /// A plain request: device 0, no class, no flags, and nothing else known.
     pub const fn new(time: Nanos, op: Op, offset: u64, len: u32) -> Record {
         Record {
             time,

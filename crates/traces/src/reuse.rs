@@ -1,23 +1,23 @@
-//! Reuse distances from a sample of blocks: how large an LRU cache must be to hit.
+//! Reuse distances from a sample of blocks: the size that an LRU cache needs for a given hit ratio.
 //!
-//! Fixed-size spatial sampling (SHARDS: Waldspurger, Park, Garthwaite, Ahmad; FAST '15): a block belongs to the sample if the hash
-//! of its address lies below a threshold, so all of its accesses do or none. The distance of an access is the number of
-//! distinct sampled blocks since the block's last access, divided by the sampling rate. The rate begins at 1, so small traces are
-//! exact; when the sample outgrows its bound, the threshold falls and blocks leave it. Memory is bounded: some 100 bytes a
-//! sampled block. Time is O(log) per sampled access.
+//! Fixed-size spatial sampling (SHARDS: Waldspurger, Park, Garthwaite, Ahmad; FAST '15). A block belongs to the sample if the hash of its
+//! address is below a threshold, so either all of its accesses are sampled or none. The distance of an access is the number of distinct
+//! sampled blocks since the last access to the same block, divided by the sampling rate. The rate begins at 1, so small traces are exact.
+//! When the sample exceeds its bound, the threshold is lowered and blocks leave the sample. Memory is bounded: about 100 bytes per sampled
+//! block. Time is O(log) per sampled access.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
-/// Blocks of the sample at most.
+/// Most blocks in the sample.
 const SAMPLE_MAX: usize = 1 << 15;
 /// Hashes are 24 bits wide, so rates are multiples of 2^-24.
 const HASH_BITS: u32 = 24;
-/// Distances are counted in classes of an eighth of an octave.
+/// The number of histogram classes per octave of distance.
 const PER_OCTAVE: f64 = 8.0;
 
-/// What the reuse distances of a trace say.
+/// The distribution of the reuse distances of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reuse {
     /// Always 4096: the unit that distances count.
@@ -28,11 +28,11 @@ pub struct Reuse {
     pub accesses: f64,
     /// Share of accesses to a block for the first time: no cache of any size hits them.
     pub first_ratio: f64,
-    /// The median distance in bytes of accesses that are no first ones; `None` without any.
+    /// The median distance in bytes over all accesses that are not the first to their block; `None` if there are none.
     pub p50_bytes: Option<f64>,
-    /// The 90th percentile of it.
+    /// The 90th percentile of the same distances.
     pub p90_bytes: Option<f64>,
-    /// The 99th percentile of it.
+    /// The 99th percentile of the same distances.
     pub p99_bytes: Option<f64>,
     /// Pairs of cache size in bytes and hit ratio of an LRU cache of that size, both rising.
     pub lru_hit_ratio: Vec<(f64, f64)>,
@@ -44,17 +44,17 @@ struct Seen {
     hash: u32,
 }
 
-/// Gathers distances from accesses that pass by.
+/// Computes the distances of a stream of accesses.
 pub(crate) struct Distances {
     blocks: HashMap<(u32, u64), Seen>,
-    /// Sampled blocks by hash: those with the largest leave first.
+    /// Sampled blocks by hash. The ones with the largest hash leave the sample first.
     by_hash: BTreeSet<(u32, u32, u64)>,
-    /// One for each sampled block at the time of its last access.
+    /// One mark per sampled block, at the time of its last access.
     marks: Fenwick,
     time: u64,
     /// Blocks with a hash below this are in the sample.
     threshold: u32,
-    /// Accesses, scaled by the rate of their time, by class of distance.
+    /// Accesses by class of distance, each scaled by the sampling rate at its time.
     counts: BTreeMap<u32, f64>,
     first: f64,
 }
@@ -98,7 +98,7 @@ impl Distances {
             let between = self.marks.sum(time as usize) - self.marks.sum(seen.time as usize + 1);
             self.marks.add(seen.time as usize, -1);
             seen.time = time;
-            // Itself counts: a block that is accessed again at once needs a cache of one block.
+            // The block itself counts: a block that is accessed twice in a row needs a cache of one block.
             let class = class_of((between + 1) as f64 / rate);
             *self.counts.entry(class).or_default() += 1.0 / rate;
         } else {
@@ -116,7 +116,7 @@ impl Distances {
         f64::from(self.threshold) / f64::from(1u32 << HASH_BITS)
     }
 
-    /// Lowers the threshold to the largest hash in the sample; what has it leaves.
+    /// Lowers the threshold to the largest hash in the sample; blocks with that hash leave.
     fn shrink(&mut self) {
         let Some(&(largest, ..)) = self.by_hash.last() else {
             return;
@@ -129,7 +129,7 @@ impl Distances {
         }
     }
 
-    /// Gives the sampled blocks the lowest times in their order: the tree never outgrows four times the sample.
+    /// Gives the sampled blocks the lowest times, in the same order, so that the tree has at most four times the size of the sample.
     fn renumber(&mut self) {
         let mut order: Vec<&mut Seen> = self.blocks.values_mut().collect();
         order.sort_unstable_by_key(|s| (s.time, s.hash));
@@ -176,7 +176,7 @@ impl Distances {
     }
 }
 
-/// The class of a distance in blocks, 1 or more; small ones have one each.
+/// The class of a distance of 1 or more blocks. Small distances have a class each.
 fn class_of(distance: f64) -> u32 {
     (distance.log2() * PER_OCTAVE).ceil().max(0.0) as u32
 }
@@ -186,7 +186,7 @@ fn bytes_of(class: u32) -> f64 {
     (f64::from(class) / PER_OCTAVE).exp2().floor() * 4096.0
 }
 
-/// Sums of prefixes in logarithmic time.
+/// A Fenwick tree: prefix sums in logarithmic time.
 struct Fenwick(Vec<i64>);
 
 impl Fenwick {
@@ -206,7 +206,7 @@ impl Fenwick {
         }
     }
 
-    /// Of the elements before `end`.
+    /// The sum of the elements before `end`.
     fn sum(&self, end: usize) -> i64 {
         let (mut i, mut sum) = (end, 0);
         while i > 0 {
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn samples_are_near_the_truth() {
-        // 300 000 blocks: the sample keeps a tenth of them.
+        // 300 000 blocks, of which the sample keeps a tenth.
         let accesses = walk(1_500_000, 300_000);
         let mut d = Distances::default();
         for &b in &accesses {
@@ -289,7 +289,8 @@ mod tests {
             "{} for {first}",
             reuse.first_ratio
         );
-        // A uniform two thirds over 300 000 and a third over 6 000: the near third fits a cache of some 60 000 blocks.
+        // Two thirds are uniform over 300 000 blocks and a third over 6 000. The third with short distances fits a cache of about 60 000
+        // blocks.
         let near = reuse
             .lru_hit_ratio
             .iter()

@@ -1,8 +1,8 @@
-//! Tells the format from the first bytes of the uncompressed content. Names of files are not looked at.
+//! Recognises the format from the first bytes of the uncompressed content. File names are ignored.
 //!
-//! Magic numbers and first lines decide at once. Other text is tried with each parser: the one that reads the most
-//! requests wins, if it reads more lines than it refuses; between formats that look alike the numbers are weighed.
-//! Records without magic come last, by plausibility.
+//! Magic numbers and first lines decide at once. Other text is tried with each parser: the parser that reads the most requests wins,
+//! provided that it reads more lines than it refuses. Between formats that look alike, the numbers decide. Binary records without a magic
+//! number come last and are recognised by plausibility.
 
 use serde::Serialize;
 
@@ -17,21 +17,21 @@ use crate::formats::{
 };
 use crate::reader::TimeUnit;
 
-/// Bytes that [`sniff`] wants to see; fewer are fine where the trace is shorter.
+/// The number of bytes that [`sniff`] asks for. Fewer are enough if the trace is shorter.
 pub const SNIFF_BYTES: usize = 64 << 10;
 
-/// Requests that make a parser's case.
+/// Number of requests after which a parser is believed.
 const ENOUGH: usize = 64;
 
-/// How sure it is that a format was understood.
+/// How certain the recognition of a format is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sure {
-    /// Nothing in the content tells it from relatives, or lines were refused.
+    /// Nothing in the content distinguishes the format from its relatives, or lines were refused.
     Guess,
-    /// Every line looked at fits, and no other format reads as many; or the numbers tell relatives apart.
+    /// Every examined line fits and no other format reads as many, or the numbers distinguish it from its relatives.
     Likely,
-    /// A magic number, a line of column names, or the user said so.
+    /// There is a magic number or a line of column names, or the user named the format.
     #[default]
     Certain,
 }
@@ -55,7 +55,7 @@ impl Guess {
     }
 }
 
-/// Why no format was found: the one that reads most, and what it stumbles over.
+/// The result if no format was found: the format that reads the most lines, and the line that it refuses.
 #[derive(Clone, Debug)]
 pub(crate) struct Nearest {
     pub(crate) format: Format,
@@ -68,7 +68,7 @@ pub fn sniff(head: &[u8]) -> Option<Format> {
     guess(head).ok().map(|guess| guess.format)
 }
 
-/// As [`sniff`], with how sure it is; else the nearest format, if any reads a line.
+/// As [`sniff`], with the degree of certainty; as an error, the nearest format if any reads a line.
 pub(crate) fn guess(head: &[u8]) -> Result<Guess, Option<Nearest>> {
     if head.starts_with(b"PAR1") {
         return Ok(Guess::certain(Format::Parquet));
@@ -79,7 +79,7 @@ pub(crate) fn guess(head: &[u8]) -> Result<Guess, Option<Nearest>> {
     if blktrace::looks_like(head) {
         return Ok(Guess::certain(Format::Blktrace));
     }
-    // No text holds a NUL, and the binary formats hold many.
+    // Text never holds a NUL byte, and the binary formats hold many.
     if memchr::memchr(0, head).is_some() {
         let format = binary(head).ok_or(None)?;
         Ok(Guess {
@@ -105,7 +105,7 @@ fn text(head: &[u8]) -> Result<Guess, Option<Nearest>> {
         return Ok(Guess::certain(Format::FioV3));
     }
     let mut scores = scores(head);
-    // The first of equals wins, so the order of the table is the order of trust.
+    // On ties the first one wins, so the order of the table is the order of preference.
     scores.sort_by_key(|(_, score)| std::cmp::Reverse(score.reads()));
     let Some((format, best)) = scores.first().filter(|(_, score)| score.reads() > 0) else {
         return Err(nearest(scores));
@@ -139,7 +139,7 @@ fn text(head: &[u8]) -> Result<Guess, Option<Nearest>> {
     Ok(guess)
 }
 
-/// Formats whose first line names their columns.
+/// Formats whose first line names the columns.
 fn named_columns(format: Format) -> bool {
     matches!(
         format,
@@ -147,7 +147,7 @@ fn named_columns(format: Format) -> bool {
     )
 }
 
-/// Each text format with what its parser makes of `head`, in the order of trust.
+/// Each text format with the result of its parser on `head`, in the order of preference.
 fn scores(head: &[u8]) -> Vec<(Format, Score)> {
     let unit = TimeUnit::Microseconds;
     let counts = disksim::Counts::of(Format::DiskSim);
@@ -180,7 +180,7 @@ fn scores(head: &[u8]) -> Vec<(Format, Score)> {
     ]
 }
 
-/// What a parser makes of the first lines.
+/// The result of a parser on the first lines.
 #[derive(Debug, Default)]
 struct Score {
     good: usize,
@@ -199,7 +199,7 @@ impl Score {
     }
 }
 
-/// The format that reads at least one line before it stumbles, the one that reads most first.
+/// The format that reads the most lines before it refuses one, if any reads at least one.
 fn nearest(scores: Vec<(Format, Score)>) -> Option<Nearest> {
     let (format, score) = scores
         .into_iter()
@@ -218,7 +218,7 @@ fn score<P: LineParser>(head: &[u8], mut parser: P) -> Score {
     let mut score = Score::default();
     let mut lines = head.split(|&c| c == b'\n').zip(1..).peekable();
     while let Some((line, number)) = lines.next() {
-        // The last line of a full head is cut off.
+        // If the head is full, its last line is incomplete.
         if lines.peek().is_none() && head.len() >= SNIFF_BYTES {
             break;
         }

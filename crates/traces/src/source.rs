@@ -1,4 +1,4 @@
-//! Where requests come from: a trace file, or a generator.
+//! The source of requests: a trace file or a generator.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use crate::map::{DeviceSpan, scan_reader};
 use crate::open::open_merged;
 use crate::reader::{Options, Reader};
 
-/// Where traces are looked for that are named without a directory.
+/// The variable with the folder in which traces are looked for that are named without a directory.
 pub const TRACES_VAR: &str = "ISOTHERM_TRACES";
 
 /// The trace or generator as given, or the trace below `$ISOTHERM_TRACES`.
 ///
 /// # Errors
-/// It is in neither place; no such generator, or not with these parameters.
+/// It is in neither place; the generator does not exist; or it does not have these parameters.
 pub fn find(name: &Path) -> Result<PathBuf, TraceError> {
     if Source::is_generator(name) {
         Source::of(name)?;
@@ -44,9 +44,9 @@ pub fn find(name: &Path) -> Result<PathBuf, TraceError> {
     }
 }
 
-/// What stands where a trace is expected: a path, or `gen:NAME,key=value…`.
+/// The text given as a trace: a path, or `gen:NAME,key=value…`.
 ///
-/// A file whose name begins with `gen:` is named with its directory: `./gen:x`.
+/// A file whose name begins with `gen:` must be named with its directory: `./gen:x`.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A trace file.
@@ -56,10 +56,10 @@ pub enum Source {
 }
 
 impl Source {
-    /// Understands a name. Nothing is opened.
+    /// Parses a name. Nothing is opened.
     ///
     /// # Errors
-    /// It names a generator that does not exist, or parameters that it does not have.
+    /// The name is that of a generator that does not exist, or that does not have these parameters.
     pub fn of(name: impl AsRef<Path>) -> Result<Source, TraceError> {
         let name = name.as_ref();
         match name.to_str() {
@@ -71,15 +71,15 @@ impl Source {
         }
     }
 
-    /// Whether `name` is a generator's, understood or not.
+    /// Whether `name` has the form of a generator, valid or not.
     pub fn is_generator(name: &Path) -> bool {
         name.to_str().is_some_and(|n| n.starts_with(PREFIX))
     }
 
-    /// Begins to read, or to generate.
+    /// Begins to read the file, or to generate.
     ///
     /// # Errors
-    /// As [`crate::open`]; also if the parameters of a generator do not go together.
+    /// As [`crate::open`]; also if the parameters of a generator contradict each other.
     pub fn open(&self, options: &Options) -> Result<Reader, TraceError> {
         match self {
             Source::File(path) => open_merged(&[path], options),
@@ -98,7 +98,7 @@ impl Source {
         }
     }
 
-    /// What it touches; reads or generates it once.
+    /// The part of each device that the trace touches. This reads or generates the trace once.
     ///
     /// # Errors
     /// As [`Source::open`] and [`Reader::read_batch`].
@@ -106,7 +106,7 @@ impl Source {
         scan_reader(self.open(options)?)
     }
 
-    /// Its figures; reads or generates it once.
+    /// The figures of the trace. This reads or generates it once.
     ///
     /// # Errors
     /// As [`Source::open`] and [`Reader::read_batch`].

@@ -1,4 +1,4 @@
-//! The stream of events of a volume: its curve so far, then what is seen of it, once a second.
+//! The event stream of a volume: its curve so far, then its figures once per second.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::follow::Told;
 use crate::guard::refused;
 use crate::routes::{Served, Which};
 
-/// A comment is sent after so long without an event, so that a page (and a proxy) sees that the connection lives.
+/// A comment is sent after this time without an event, so that the page (and a proxy) can tell that the connection is alive.
 const ALIVE: Duration = Duration::from_secs(3);
 
 pub(crate) async fn events(State(served): State<Served>, Query(q): Query<Which>) -> Response {
@@ -38,7 +38,7 @@ pub(crate) async fn events(State(served): State<Served>, Query(q): Query<Which>)
         loop {
             match watcher.told.recv().await {
                 Ok(told) => return Some((told, (watcher, permit))),
-                // The page is slow: it sees what is now.
+                // A slow page skips missed figures and gets the current ones.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
             }

@@ -1,7 +1,7 @@
-//! Looks at volumes, once for all pages, and remembers a curve of each.
+//! Polls the volumes, once for all pages, and keeps a curve for each.
 //!
-//! A thread for each volume: one that hangs holds up no other. What it sees goes to whoever listens; the last look and the curve
-//! are kept for those who come later.
+//! Each volume has a thread, so that a volume that hangs does not delay another. The figures go to all listeners; the last ones and the
+//! curve are kept for later listeners.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,23 +13,23 @@ use tokio::sync::broadcast;
 
 use crate::{Listed, Source};
 
-/// Between two looks while somebody watches.
+/// Interval between two polls while a page watches.
 const WATCHED: Duration = Duration::from_secs(1);
-/// While nobody does.
+/// Interval between two polls while no page watches.
 const ALONE: Duration = Duration::from_secs(5);
-/// Points of a curve: half an hour while watched, two and a half otherwise.
+/// Points of a curve: half an hour while watched, two and a half hours otherwise.
 const POINTS: usize = 1800;
-/// Between two looks at which volumes there are.
+/// Interval between two listings of the volumes.
 const LISTING: Duration = Duration::from_secs(5);
-/// Looks that a slow page may lag behind before it misses some.
+/// Number of updates by which a slow page may lag before it misses some.
 const LAG: usize = 16;
-/// Volumes that are followed at most.
+/// Most volumes that are followed.
 const VOLUMES_MAX: usize = 64;
 
-/// What a page is sent.
+/// A message to a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    /// `frame` or `gone`.
+    /// The type of event: `frame` or `gone`.
     pub event: &'static str,
     /// JSON.
     pub data: Arc<str>,
@@ -42,7 +42,7 @@ pub(crate) struct Followed {
     watchers: AtomicUsize,
     over: AtomicBool,
     kept: Mutex<Kept>,
-    /// Somebody came: look at once.
+    /// Signals that a watcher came, so that the volume is polled at once.
     came: Condvar,
     tell: broadcast::Sender<Told>,
 }
@@ -54,7 +54,7 @@ struct Kept {
     hurry: bool,
 }
 
-/// Somebody who watches; while any does, the volume is looked at every second.
+/// A watcher. While a volume has any, it is polled every second.
 pub(crate) struct Watcher {
     of: Arc<Followed>,
     pub told: broadcast::Receiver<Told>,
@@ -125,11 +125,11 @@ impl Followed {
             kept.points.push_back(point);
         }
         kept.last = Some(told.clone());
-        // Under the lock: whoever comes meanwhile gets it either from here or as the last one.
-        let _ = self.tell.send(told); // nobody listens
+        // This is under the lock: a watcher that comes meanwhile gets the message either from here or as the last one.
+        let _ = self.tell.send(told); // an error means that there is no listener
     }
 
-    /// The curve so far, the last look, and what comes.
+    /// The curve so far, the last message, and a watcher for the messages to come.
     pub(crate) fn watch(self: &Arc<Followed>) -> (Value, Option<Told>, Watcher) {
         let mut kept = self.kept();
         let told = self.tell.subscribe();
@@ -163,7 +163,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl All {
-    /// Lists the volumes, and goes on doing so on a thread of its own.
+    /// Lists the volumes, and continues to do so on a thread of its own.
     pub(crate) fn start(source: Arc<dyn Source>) -> Result<Arc<All>, String> {
         let all = Arc::new(All {
             source,
@@ -185,7 +185,7 @@ impl All {
         Ok(all)
     }
 
-    /// Until it is time to list again; false at the end.
+    /// Waits until it is time to list again. Returns false at the end.
     fn wait(&self) -> bool {
         let over = lock(&self.over);
         let waited = self.ended.wait_timeout_while(over, LISTING, |o| !*o);
@@ -203,7 +203,7 @@ impl All {
                 followed.insert(v.id.clone(), one);
             }
         }
-        // One that nobody serves any more is followed as long as somebody watches: it may come back.
+        // A volume that is no longer served is followed as long as it has watchers, because it may come back.
         followed.retain(|id, f| {
             let keep = listed.iter().any(|v| v.served && v.id == *id)
                 || f.watchers.load(Ordering::SeqCst) > 0;
@@ -224,7 +224,7 @@ impl All {
         lock(&self.followed).get(id).cloned()
     }
 
-    /// Lets all threads end; waits for none, since a volume may hang.
+    /// Tells all threads to end. It does not wait for them, because a volume may hang.
     pub(crate) fn end(&self) {
         *lock(&self.over) = true;
         self.ended.notify_all();

@@ -1,8 +1,8 @@
-//! Which requests are answered at all, and what every answer says to the browser.
+//! Decides which requests are answered at all, and sets the headers of every answer.
 //!
-//! There are no cookies: the token travels in a header that only a page of ours sets. So a page of somebody else cannot act for
-//! its reader. It must not read for him either, hence the look at `Host` (a name that was rebound to this machine) and at what
-//! the browser says about the asking page.
+//! There are no cookies: the token is sent in a header that only this program's page sets. So a page of another site cannot change anything
+//! on behalf of its reader. It must not be able to read anything on the reader's behalf, either, which is why `Host` is checked (a name may
+//! have been rebound to this machine), and also the browser's statement about the requesting page.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -36,15 +36,15 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Whoever guesses tokens waits so long for each.
+/// Delay of the answer to a wrong token, which slows down guessing.
 const WRONG: Duration = Duration::from_millis(300);
 
-/// A line of text instead of an answer.
+/// An error answer of one line of text.
 pub(crate) fn refused(status: StatusCode, why: impl Into<String>) -> Response {
     (status, format!("{}\n", why.into())).into_response()
 }
 
-/// Before and after every request.
+/// Runs before and after every request.
 pub(crate) async fn guard(State(served): State<Served>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let mut response = if let Err(why) = host(headers, &served.settings.address) {
@@ -85,17 +85,17 @@ fn given(headers: &HeaderMap) -> Option<&str> {
     text.strip_prefix("Bearer ").map(str::trim)
 }
 
-/// The browser says that a page from elsewhere asks.
+/// Whether the browser says that a page of another site makes the request.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").and_then(|v| v.to_str().ok());
     let mode = headers.get("sec-fetch-mode").and_then(|v| v.to_str().ok());
-    // Somebody followed a link to the page: it is shown. What scripts ask is not.
+    // A user who follows a link to the page gets it; requests of foreign scripts are refused.
     let followed = mode == Some("navigate");
     !followed && site.is_some_and(|s| !matches!(s, "same-origin" | "none"))
 }
 
-/// A name that belongs to this machine, where names are known. Behind a Unix socket is a proxy, which answers for names; other
-/// machines must know the token.
+/// Checks that `Host` is a name of this machine, where its names are known. Behind a Unix socket there is a proxy, which is responsible for
+/// names; other machines must know the token.
 fn host(headers: &HeaderMap, address: &Address) -> Result<(), String> {
     let Address::Tcp(own) = address else {
         return Ok(());

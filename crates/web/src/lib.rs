@@ -1,22 +1,22 @@
-//! A served volume in a browser.
+//! Shows served volumes in a browser.
 //!
 //! ```text
-//!  volume ◄─ Source::look, once a second ─ follower (a thread a volume) ─► history ─► event streams ─┐
-//!         ◄─ Source::ask, when a page wants a map or an explanation ──────────────────────────────── ├─ pages
-//!                                                             assets, embedded in the program ───────┘
+//!  volume ◄─ Source::look, once per second ─ follower (one thread per volume) ─► history ─► event streams ─┐
+//!         ◄─ Source::ask, when a page wants a map or an explanation ────────────────────────────────────── ├─ pages
+//!                                                             assets, embedded in the program ─────────────┘
 //! ```
-//! This crate knows HTTP, who may ask, and how to draw; what the figures mean is known by whoever implements [`Source`]. It
-//! runs on a thread of its own. However many pages are open, a volume is looked at once a second; with none open, every five
-//! seconds, for the history.
+//! This crate knows HTTP, access rules and drawing. The meaning of the figures is known to the implementation of [`Source`]. The crate runs
+//! on a thread of its own. However many pages are open, a volume is polled once per second, and every five seconds for the history if no
+//! page is open.
 //!
-//! | file | answers |
+//! | file | content |
 //! |---|---|
-//! | `settings.rs`, `token.rs` | where to listen, who may read and who may change; what is refused |
+//! | `settings.rs`, `token.rs` | where to listen, who may read, who may change; the refused combinations |
 //! | `listen.rs` | connections: limits, TLS, the end |
-//! | `guard.rs` | which requests are answered at all; headers of every answer |
-//! | `routes.rs`, `events.rs` | what each path answers; the stream of events |
-//! | `follow.rs` | looks at volumes, and remembers a curve of each |
-//! | `assets/` | the page: no library, no request to anywhere else |
+//! | `guard.rs` | the requests that are answered at all; headers of every answer |
+//! | `routes.rs`, `events.rs` | the answer of each path; the event stream |
+//! | `follow.rs` | polls the volumes, and keeps a curve of each |
+//! | `assets/` | the page, without libraries and without requests to other servers |
 
 #![forbid(unsafe_code)]
 
@@ -34,65 +34,64 @@ pub use token::token;
 
 use serde_json::Value;
 
-/// A volume that there is to look at.
+/// A volume in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What requests call it; unique.
+    /// Its unique id in requests.
     pub id: String,
-    /// What people call it.
+    /// Its name for display.
     pub name: String,
     /// One word, such as `serving`.
     pub state: String,
-    /// What is to be said of it beside.
+    /// A remark for display.
     pub note: Option<String>,
-    /// It can be looked at: somebody serves it.
+    /// Whether it is served, so that it can be polled.
     pub served: bool,
 }
 
-/// What pages ask beside the figures that they are sent.
+/// Questions of pages, in addition to the figures that are sent to them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
-    /// What lies where: extents `from..to`, in `bins` cells at most.
+    /// The placement of extents `from..to`, in at most `bins` cells.
     Map {
         /// First extent.
         from: u64,
-        /// The one behind the last.
+        /// The extent after the last one.
         to: u64,
-        /// Cells, at most [`BINS_MAX`].
+        /// Number of cells, at most [`BINS_MAX`].
         bins: u32,
     },
-    /// Moves that ended lately and those under way, and what the policy says of their extents.
+    /// Recent moves and moves in progress, with the policy's explanation for their extents.
     Moves,
-    /// Where the extent at a byte is, and why.
+    /// The place of the extent at a byte, and the reason.
     Why {
-        /// Byte of the volume.
+        /// Offset in the volume.
         offset: u64,
     },
-    /// The policy, its parameters now, and what each means.
+    /// The policy, its current parameters, and the meaning of each.
     Policy,
-    /// Set parameters and knobs, all or none; values are numbers or names.
+    /// Sets parameters and knobs, all or none. Values are numbers or names.
     Set(Vec<(String, Value)>),
-    /// Let another policy take over: `NAME,KEY=VALUE,…`.
+    /// Replaces the policy by another: `NAME,KEY=VALUE,…`.
     Switch(String),
 }
 
-/// Cells of a map at most.
+/// Most cells of a map.
 pub const BINS_MAX: u32 = 131_072;
 
-/// Where the figures come from. Its methods may block, each for a few seconds at most; they are never called on the thread that
-/// serves HTTP.
+/// The source of the figures. Its methods may block, each for a few seconds at most. They are never called on the thread that serves HTTP.
 pub trait Source: Send + Sync + 'static {
     /// All volumes.
     fn volumes(&self) -> Vec<Listed>;
-    /// The figures of a moment, as the page draws them. `point` in it is an array of numbers, time first: what is kept for the
-    /// curves.
+    /// The current figures in the form in which the page draws them. The field `point` is an array of numbers with the time first; it is
+    /// kept for the curves.
     ///
     /// # Errors
-    /// One line: why there are none.
+    /// One line that says why there are no figures.
     fn look(&self, volume: &str) -> Result<Value, String>;
-    /// An answer.
+    /// Answers a question.
     ///
     /// # Errors
-    /// One line: what is wrong with the question, or with the volume.
+    /// One line that says what is wrong with the question or with the volume.
     fn ask(&self, volume: &str, question: Question) -> Result<Value, String>;
 }

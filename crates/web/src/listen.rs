@@ -1,4 +1,4 @@
-//! Connections: how many, how long, with TLS or without, and the end of them.
+//! Connections: their number, their time limits, TLS, and their end.
 
 use std::fs;
 use std::io;
@@ -27,14 +27,14 @@ use crate::follow::All;
 use crate::routes::{Served, router};
 use crate::{Address, Settings, Source};
 
-/// Connections at once; one more is closed.
+/// Most connections at a time; further ones are closed.
 const PEERS_MAX: usize = 64;
-/// A peer has so long for the head of a request, and for the TLS handshake.
+/// Time limit for the head of a request and for the TLS handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Threads for questions that wait.
+/// Number of threads for questions that block.
 const WAITING_THREADS: usize = 8;
 
-/// A running view. Dropping it ends it and takes its socket away.
+/// A running view. Dropping it ends it and removes its socket.
 pub struct WebServer {
     all: Arc<All>,
     shown: String,
@@ -61,7 +61,7 @@ impl Accepting {
         Ok(match self {
             Accepting::Tcp(l) => {
                 let stream = l.accept().await?.0;
-                // Events are small and should not wait for each other.
+                // Events are small and should not wait for one another.
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }
@@ -71,10 +71,10 @@ impl Accepting {
 }
 
 impl WebServer {
-    /// Listens, and answers from then on.
+    /// Listens and begins to answer.
     ///
     /// # Errors
-    /// The settings would let strangers in; the address is taken; a certificate or key cannot be used.
+    /// The settings would give strangers access; the address is in use; or a certificate or key is invalid.
     pub fn start(settings: Settings, source: Arc<dyn Source>) -> Result<WebServer, String> {
         settings.check()?;
         let tls = match &settings.tls {
@@ -93,7 +93,7 @@ impl WebServer {
                     Ok(r) => r,
                     Err(e) => return drop(said.send(Err(format!("the web view: {e}")))),
                 };
-                let _ = said.send(Ok(())); // whoever started us waits for it
+                let _ = said.send(Ok(())); // the thread that started this one waits for it
                 let (runtime, accepting) = runtime;
                 runtime.block_on(async {
                     tokio::select! {
@@ -101,7 +101,7 @@ impl WebServer {
                         _ = stopped => {}
                     }
                 });
-                // Questions that hang with their volume are left behind: the process ends without them.
+                // Questions that hang with their volume are abandoned, so that the process can end.
                 runtime.shutdown_background();
             })
             .map_err(|e| format!("no thread for the web view: {e}"))?;
@@ -117,7 +117,7 @@ impl WebServer {
         })
     }
 
-    /// Where it is, as people type it; with port 0 the port that the system chose.
+    /// Its address as people type it; if the port was 0, with the port that the system chose.
     pub fn address(&self) -> &str {
         &self.shown
     }
@@ -127,23 +127,23 @@ impl Drop for WebServer {
     fn drop(&mut self) {
         self.all.end();
         if let Some(stop) = self.stop.take() {
-            let _ = stop.send(()); // it has ended already
+            let _ = stop.send(()); // an error means that it has already ended
         }
         if let Some((path, inode)) = &self.socket {
             let ours = fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == *inode);
             if ours {
-                // Left behind, it would only be replaced by the next server.
+                // If this fails, the next server replaces the socket.
                 let _ = fs::remove_file(path);
             }
         }
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported already.
+            // A panic in the thread was already reported.
             let _ = thread.join();
         }
     }
 }
 
-/// Listener, where it is, and what of it must be taken away in the end.
+/// The listener, its address, and the socket to remove at the end.
 type Bound = (Listener, String, Option<(PathBuf, (u64, u64))>);
 
 fn bind(address: &Address, tls: bool) -> Result<Bound, String> {
@@ -171,13 +171,13 @@ fn bind(address: &Address, tls: bool) -> Result<Bound, String> {
                         path.display()
                     ));
                 }
-                // Left behind by a process that was killed.
+                // The socket of a process that was killed.
                 Ok(_) => fs::remove_file(path).map_err(failed)?,
                 Err(_) => {}
             }
             let listener = UnixListener::bind(path).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
-            // Who may enter the directory may look; a proxy runs as another user.
+            // Users who may enter the directory may connect; a proxy runs as another user.
             fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
             let m = fs::symlink_metadata(path).map_err(failed)?;
             let socket = Some((path.clone(), (m.dev(), m.ino())));
@@ -238,12 +238,12 @@ async fn serve(listener: &Accepting, tls: Option<Arc<ServerConfig>>, router: Rou
     let acceptor = tls.map(TlsAcceptor::from);
     loop {
         let Ok(stream) = listener.accept().await else {
-            // Out of descriptors: they come back; do not spin meanwhile.
+            // The process has no free descriptors. Some will be closed; the pause avoids a busy loop.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let Ok(permit) = Arc::clone(&peers).try_acquire_owned() else {
-            continue; // closed by being dropped
+            continue; // dropping it closes it
         };
         let (router, acceptor) = (router.clone(), acceptor.clone());
         tokio::spawn(async move {
@@ -262,7 +262,7 @@ async fn serve(listener: &Accepting, tls: Option<Arc<ServerConfig>>, router: Rou
     }
 }
 
-/// A peer that breaks the protocol or goes away ends its own connection and nothing else.
+/// A peer that breaks the protocol or disconnects ends its own connection only.
 async fn converse(stream: Box<dyn Stream>, router: Router) {
     let service = TowerToHyperService::new(router);
     let _ = http1::Builder::new()

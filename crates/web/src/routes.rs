@@ -1,4 +1,4 @@
-//! What each path answers.
+//! The paths and their answers.
 //!
 //! ```text
 //! GET  /                            the page; /app.css, /*.js, /icon.svg
@@ -26,14 +26,14 @@ use crate::follow::All;
 use crate::guard::{guard, refused};
 use crate::{BINS_MAX, Question, Settings, events};
 
-/// Bytes of a body.
+/// Most bytes of a request's body.
 const BODY_MAX: usize = 16 << 10;
-/// Questions under way at once: more wait for a volume that hangs, and each costs a thread.
+/// Most questions at a time. A volume that hangs blocks its questions, and each of them occupies a thread.
 const QUESTIONS_MAX: usize = 6;
-/// Streams of events at once.
+/// Most event streams at a time.
 const STREAMS_MAX: usize = 32;
 
-/// What is served, to whom.
+/// What is served, and the access rules.
 #[derive(Clone)]
 pub(crate) struct Served {
     pub all: Arc<All>,
@@ -53,7 +53,7 @@ impl Served {
     }
 }
 
-/// Path, type, content: embedded in the program.
+/// Path, content type, and content, which is embedded in the program.
 const ASSETS: [(&str, &str, &str); 9] = [
     (
         "/",
@@ -112,13 +112,13 @@ async fn volumes(State(served): State<Served>) -> Json<Value> {
     }))
 }
 
-/// Which volume.
+/// The volume of a request.
 #[derive(Deserialize)]
 pub(crate) struct Which {
     pub volume: String,
 }
 
-/// On a thread that may wait.
+/// Asks a question on a thread that may block.
 async fn ask(served: Served, volume: String, question: Question) -> Response {
     let Ok(permit) = Arc::clone(&served.questions).try_acquire_owned() else {
         let why = "too many questions are unanswered: the volume may hang";
@@ -190,13 +190,13 @@ struct SwitchAsked {
     policy: String,
 }
 
-/// May things be changed here at all? The token was looked at before.
+/// Whether changes are allowed at all. The token was already checked.
 fn may_change(served: &Served, headers: &HeaderMap) -> Result<(), Box<Response>> {
     if !served.settings.control {
         let why = "this view is read-only: serve with --web-control and --web-token to change that";
         return Err(Box::new(refused(StatusCode::FORBIDDEN, why)));
     }
-    // Forms of other sites cannot send this type without being asked first, which is refused.
+    // A form of another site cannot send this content type without a preflight request, which is refused.
     let kind = headers
         .get(header::CONTENT_TYPE)
         .and_then(|k| k.to_str().ok());

@@ -1,10 +1,10 @@
-//! Where the view is served, and to whom. Everything that would let strangers in is refused before anything listens.
+//! Where the view is served, and to whom. Settings that would give strangers access are refused before anything listens.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where to listen.
+/// The address at which to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// `unix:PATH`, for a proxy.
@@ -29,29 +29,28 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Can other machines connect?
+    /// Whether other machines can connect.
     pub fn is_remote(&self) -> bool {
         matches!(self, Address::Tcp(a) if !a.ip().is_loopback())
     }
 }
 
-/// Who is served what.
+/// What is served, and to whom.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where.
+    /// The address at which to listen.
     pub address: Address,
-    /// Certificate chain and private key, PEM files: TLS on every connection.
+    /// PEM files of certificate chain and private key. With them every connection uses TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Whoever knows it may change things, where `control` allows that. On addresses that other machines reach, nothing is
-    /// shown without it.
+    /// The token, which allows changes if `control` does. At an address that other machines can reach, nothing is shown without it.
     pub token: Option<String>,
-    /// Parameters and policy may be changed.
+    /// Whether parameters and policy may be changed.
     pub control: bool,
 }
 
 impl Settings {
     /// # Errors
-    /// What must be given beside, in one line.
+    /// One line that says what must be given in addition.
     pub fn check(&self) -> Result<(), String> {
         if let Address::Tcp(a) = &self.address
             && self.address.is_remote()
@@ -72,7 +71,7 @@ impl Settings {
         }
         Ok(())
     }
-    /// Is the token needed to look?
+    /// Whether the token is needed for reading.
     pub(crate) fn is_private(&self) -> bool {
         self.address.is_remote()
     }

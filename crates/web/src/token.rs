@@ -1,4 +1,4 @@
-//! The secret of those who may change a volume.
+//! The secret that allows changes to a volume.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -9,17 +9,17 @@ use std::path::Path;
 use rustix::rand::{GetRandomFlags, getrandom};
 use subtle::ConstantTimeEq;
 
-/// Letters of a token that we make: 256 bits.
+/// Length of a generated token: 256 bits.
 const MADE: usize = 64;
-/// Shorter ones could be guessed.
+/// Shortest token that is accepted; a shorter one could be guessed.
 const LEAST: usize = 20;
-/// Longest that is read.
+/// Longest token that is read.
 const MOST: u64 = 1024;
 
-/// The token in `file`; a file that does not exist is made, with a random one, for its owner alone.
+/// The token in `file`. If the file does not exist, it is created with a random token and is readable by its owner only.
 ///
 /// # Errors
-/// The file cannot be read or made, others may read it, or what is in it is too short.
+/// The file cannot be read or created, other users may read it, or its content is too short.
 pub fn token(file: &Path) -> Result<String, String> {
     let said = |e: io::Error| format!("{}: {e}", file.display());
     match File::open(file) {
@@ -66,12 +66,12 @@ fn random() -> io::Result<String> {
     }
     let mut text = String::with_capacity(MADE);
     for b in bytes {
-        let _ = write!(text, "{b:02x}"); // memory never refuses
+        let _ = write!(text, "{b:02x}"); // writing to a String cannot fail
     }
     Ok(text)
 }
 
-/// Are they equal? The time that this takes does not tell how much of it is right.
+/// Whether two tokens are equal. The time of the comparison does not depend on how much of the token is right.
 pub(crate) fn is_same(known: &str, given: &str) -> bool {
     known.as_bytes().ct_eq(given.as_bytes()).into()
 }

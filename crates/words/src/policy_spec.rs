@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use isotherm_core::policy::{self, BuildError, ParamError, ParamValue, Policy};
 
-/// Name and parameters. Parsing checks the form, [`PolicySpec::build`] the meaning.
+/// Name and parameters. Parsing checks the form only; [`PolicySpec::build`] checks that policy and parameters exist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicySpec {
     /// Preset name.
@@ -19,12 +19,12 @@ pub struct PolicySpec {
 pub enum Param {
     /// A number.
     Number(f64),
-    /// Anything else: the name of a mode, a rule.
+    /// Any other text, for example the name of a mode or a rule.
     Name(String),
 }
 
 impl Param {
-    /// As policies take it.
+    /// The value in the form in which policies take it.
     pub fn value(&self) -> ParamValue<'_> {
         match self {
             Param::Number(v) => ParamValue::Number(*v),
@@ -58,7 +58,7 @@ impl FromStr for PolicySpec {
 
     fn from_str(text: &str) -> Result<PolicySpec, String> {
         let spec = PolicySpec::split(text)?;
-        // Wrong names are wrong usage, so they are found here, where clap reports them as that.
+        // A wrong name is wrong usage. It is looked up here because clap reports errors of a value parser as wrong usage.
         match spec.make() {
             Ok(_) => Ok(spec),
             Err(e) => Err(spec.words(&e)),
@@ -66,10 +66,10 @@ impl FromStr for PolicySpec {
     }
 }
 
-/// `KEY=VALUE` with any value; the policy says what it takes.
+/// Parses `KEY=VALUE` with any value; the policy decides which values it accepts.
 ///
 /// # Errors
-/// Says what to write instead.
+/// The message says what to write instead.
 pub fn name_and_value(text: &str) -> Result<(String, Param), String> {
     match text.split_once('=').map(|(k, v)| (k.trim(), v.trim())) {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => {
@@ -81,10 +81,10 @@ pub fn name_and_value(text: &str) -> Result<(String, Param), String> {
 }
 
 impl PolicySpec {
-    /// Name and parameters; whether there is such a policy is not looked at. Blanks around names and values do not count.
+    /// Splits a text into name and parameters without checking that the policy exists. Blanks around names and values are ignored.
     ///
     /// # Errors
-    /// Says what to write instead.
+    /// The message says what to write instead.
     pub fn split(text: &str) -> Result<PolicySpec, String> {
         let mut parts = text.split(',').map(str::trim);
         let name = parts.next().unwrap_or_default();
@@ -94,7 +94,7 @@ impl PolicySpec {
             ));
         }
         let params: Vec<(String, Param)> = parts.map(name_and_value).collect::<Result<_, _>>()?;
-        // Names may be given several times (rules); of two numbers one would be ignored.
+        // A key with a text value may be given several times (rules). A key with a number may not: one of the two would be ignored.
         for (i, (key, value)) in params.iter().enumerate() {
             let before = params[..i].iter().any(|(k, _)| k == key);
             if before && matches!(value, Param::Number(_)) {
@@ -109,10 +109,10 @@ impl PolicySpec {
         })
     }
 
-    /// Several: `A,k=v,B`. An item with `=` belongs to the policy before it.
+    /// Parses several policies: `A,k=v,B`. An item with `=` is a parameter of the policy before it.
     ///
     /// # Errors
-    /// Says which item is wrong and what to write instead.
+    /// The message says which item is wrong and what to write instead.
     pub fn list(text: &str) -> Result<Vec<PolicySpec>, String> {
         let mut specs: Vec<String> = Vec::new();
         for item in text.split(',') {
@@ -127,18 +127,18 @@ impl PolicySpec {
         specs.iter().map(|s| s.parse()).collect()
     }
 
-    /// The policy.
+    /// Makes the policy.
     ///
     /// # Errors
-    /// Names the policy or parameter that is wrong and the nearest valid one.
+    /// The message names the unknown policy or parameter and the nearest valid name.
     pub fn build(&self) -> Result<Box<dyn Policy>, String> {
         self.make().map_err(|e| self.words(&e))
     }
 
-    /// The policy.
+    /// Makes the policy.
     ///
     /// # Errors
-    /// What is wrong, without words.
+    /// As [`PolicySpec::build`], but as a value and not as a message.
     pub fn make(&self) -> Result<Box<dyn Policy>, BuildError> {
         let params = self.params.iter().map(|(k, v)| (k.as_str(), v.value()));
         policy::build_with(&self.name, params)
@@ -157,7 +157,7 @@ impl PolicySpec {
     }
 }
 
-/// A parameter's error in words.
+/// The message for an error of a parameter.
 pub fn param_words(of: &str, key: &str, error: &ParamError) -> String {
     match error {
         ParamError::Unknown(nearest) if nearest.is_empty() => {
@@ -176,7 +176,7 @@ pub fn param_words(of: &str, key: &str, error: &ParamError) -> String {
     }
 }
 
-/// What is in range, without the parameter's name that some texts begin with.
+/// The valid range, without the name of the parameter that some texts begin with.
 fn unnamed<'a>(range: &'a str, key: &str) -> &'a str {
     let rest = range.strip_prefix(key).and_then(|r| r.strip_prefix(": "));
     rest.unwrap_or(range)

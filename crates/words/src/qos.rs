@@ -1,13 +1,13 @@
-//! What classes are promised, as people write it: rows `CLASSES+KEY=VALUE+…`, and `depth=N`.
+//! Quality-of-service promises to classes of data in the form in which people write them: rows `CLASSES+KEY=VALUE+…`, and `depth=N`.
 //!
 //! | key | values | meaning |
 //! |---|---|---|
-//! | floor | bytes a second (`5M`) | as long as they are asked for and the devices can |
-//! | ceiling | bytes a second | never more |
-//! | latency | `100us` to `60s` | 95 of 100 requests are answered within it, as long as the devices can |
-//! | share | 1 to 10000, else 100 | part of the devices' time beside others that want some |
+//! | floor | bytes per second (`5M`) | guaranteed as long as requests ask for it and the devices can deliver it |
+//! | ceiling | bytes per second | never exceeded |
+//! | latency | `100us` to `60s` | 95 of 100 requests are answered within it, as long as the devices can deliver it |
+//! | share | 1 to 10000, default 100 | weight in the division of device time among the rows that compete for it |
 //!
-//! CLASSES are numbers and ranges, as in `1-7,19`; what a row promises is for all of them together.
+//! CLASSES are numbers and ranges, as in `1-7,19`. What a row promises applies to all of its classes together.
 
 use isotherm_core::Nanos;
 use isotherm_core::qos::{Row, SHARE, Spec};
@@ -15,13 +15,13 @@ use std::fmt::Write;
 
 use crate::size;
 
-/// How rows are written, for errors.
+/// The form of a row, for error messages.
 pub const FORM: &str = "write CLASSES+KEY=VALUE+..., as 1-7+floor=5M+latency=20ms or 13-18+ceiling=50M; keys floor, ceiling (bytes per second), latency, share";
 
 /// Keys of a row.
 const KEYS: [&str; 4] = ["floor", "ceiling", "latency", "share"];
 
-/// Is this meant to be a row of promises? It may still be a wrong one.
+/// Whether the text is meant to be a row of promises; it may still be malformed.
 pub fn is_row(text: &str) -> bool {
     let keys = text.split('+').skip(1);
     text.starts_with(|c: char| c.is_ascii_digit())
@@ -33,7 +33,7 @@ pub fn is_row(text: &str) -> bool {
 /// One row.
 ///
 /// # Errors
-/// Says what is wrong and how to write it.
+/// The message says what is wrong and how to write it.
 pub fn row(text: &str) -> Result<Row, String> {
     let bad = |what: &str| format!("`{text}`: {what}: {FORM}");
     let mut parts = text.split('+');
@@ -60,15 +60,15 @@ pub fn row(text: &str) -> Result<Row, String> {
             _ => return Err(bad(&format!("no promise is called `{key}`"))),
         }
     }
-    // Whatever is wrong with it alone is found here.
+    // `add` finds what is wrong with this row taken alone.
     Spec::default().add(row).map_err(bad)?;
     Ok(row)
 }
 
-/// Rows and `depth=N`, one after another: the later word on a class counts.
+/// Reads rows and `depth=N` in order. If two rows name the same class, the later one applies to it.
 ///
 /// # Errors
-/// The item that is wrong.
+/// The message names the wrong item.
 pub fn spec<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Spec, String> {
     let mut spec = Spec::default();
     for item in items {
@@ -84,7 +84,7 @@ pub fn spec<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Spec, String
     Ok(spec)
 }
 
-/// As [`spec`] reads it.
+/// The items from which [`spec`] reads the same specification.
 pub fn items(spec: &Spec) -> Vec<String> {
     let usual = Spec::default().depth;
     let depth = (spec.depth != usual).then(|| format!("depth={}", spec.depth));
@@ -94,12 +94,12 @@ pub fn items(spec: &Spec) -> Vec<String> {
         .collect()
 }
 
-/// A row as [`row`] reads it.
+/// The text from which [`row`] reads the same row.
 pub fn text(row: &Row) -> String {
     let mut text = class_text(row.classes);
     for (key, rate) in [("floor", row.floor), ("ceiling", row.ceiling)] {
         if let Some(bytes) = rate {
-            let _ = write!(text, "+{key}={}", size::exact(bytes)); // memory never refuses
+            let _ = write!(text, "+{key}={}", size::exact(bytes)); // writing to a String cannot fail
         }
     }
     if let Some(t) = row.latency {
@@ -108,15 +108,15 @@ pub fn text(row: &Row) -> String {
             n if n % 1_000_000 == 0 => (n / 1_000_000, "ms"),
             n => (n / 1000, "us"),
         };
-        let _ = write!(text, "+latency={n}{unit}"); // memory never refuses
+        let _ = write!(text, "+latency={n}{unit}"); // writing to a String cannot fail
     }
     if row.share != SHARE {
-        let _ = write!(text, "+share={}", row.share); // memory never refuses
+        let _ = write!(text, "+share={}", row.share); // writing to a String cannot fail
     }
     text
 }
 
-/// `1-7,19` from a bit a class.
+/// `1-7,19` from a mask with one bit per class.
 pub fn class_text(classes: u64) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut c = 0;
@@ -145,7 +145,7 @@ fn classes(text: &str) -> Option<u64> {
     Some(all)
 }
 
-/// `20ms`, `500us`, `1.5s`: whole microseconds.
+/// Parses `20ms`, `500us` or `1.5s`. The result is a whole number of microseconds.
 fn time(text: &str) -> Option<Nanos> {
     let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(unit);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A size, absolute or as a share of something that the command names.
+/// A size, absolute or as a share of a whole that the command defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// Bytes, at least 1.
@@ -23,11 +23,11 @@ const UNITS: [(char, u32); 6] = [
 ];
 
 impl Size {
-    /// The size in bytes, a share being taken of `whole` and rounded down.
+    /// The size in bytes. A share is taken of `whole` and rounded down.
     pub fn of(self, whole: u64) -> u64 {
         match self {
             Size::Bytes(n) => n,
-            // 2^64 · 10^6 needs more than 64 bits.
+            // The product of 2^64 and 10^6 needs more than 64 bits.
             Size::Share(millionths) => {
                 (u128::from(whole) * u128::from(millionths) / 1_000_000) as u64
             }
@@ -43,7 +43,7 @@ impl Size {
     }
 }
 
-/// Why a text is no size. Says what to write instead.
+/// The reason why a text is not a size. The message says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeError(String);
 
@@ -83,12 +83,12 @@ impl FromStr for Size {
     }
 }
 
-/// Bytes, 0 among them: a number, which may have decimals before a unit (`1.5G`, rounded down to whole bytes).
+/// Parses a number of bytes; 0 is allowed. The number may have decimals before a unit (`1.5G`) and is then rounded down to whole bytes.
 ///
 /// # Errors
-/// Says what to write instead.
+/// The message says what to write instead.
 pub fn bytes(text: &str) -> Result<u64, SizeError> {
-    // 64K, 64k and 64KiB are the same, powers of 1024; 64KB has powers of 1000, as the standards and data sheets have it.
+    // 64K, 64k and 64KiB are the same power of 1024. 64KB is a power of 1000, as in the standards and in data sheets.
     let bad = || {
         SizeError(format!(
             "`{text}` is no size: write bytes, or a number with K, M, G, T or %"
@@ -105,7 +105,7 @@ pub fn bytes(text: &str) -> Result<u64, SizeError> {
     let digits = shift.map_or(number, |_| number[..number.len() - 1].trim_end());
     let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
     let all = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    // Half a byte is no size.
+    // A fraction of a byte is not a size.
     if !all(whole) || !all(part) || part.len() > 9 || (digits.contains('.') && shift.is_none()) {
         return Err(bad());
     }
@@ -125,7 +125,7 @@ pub fn bytes(text: &str) -> Result<u64, SizeError> {
     u64::try_from(u128::from(whole) * unit + part * unit / scale).map_err(|_| too_large())
 }
 
-/// Decimal percent as millionths of the whole; at most four decimals.
+/// A decimal percentage as millionths of the whole, with at most four decimals.
 fn share(number: &str) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |s: &str| !s.is_empty() && s.len() <= 9 && s.bytes().all(|b| b.is_ascii_digit());
@@ -157,7 +157,7 @@ impl fmt::Display for Size {
 /// An absolute size, for clap.
 ///
 /// # Errors
-/// Says what to write instead.
+/// The message says what to write instead.
 pub fn absolute(text: &str) -> Result<u64, SizeError> {
     text.parse::<Size>()?
         .bytes()
@@ -167,7 +167,7 @@ pub fn absolute(text: &str) -> Result<u64, SizeError> {
 /// An extent size, for clap: a power of two from 4K to 4M.
 ///
 /// # Errors
-/// Says what to write instead.
+/// The message says what to write instead.
 pub fn extent(text: &str) -> Result<u32, SizeError> {
     let n = absolute(text)?;
     if n.is_power_of_two() && (4096..=4 << 20).contains(&n) {

@@ -1,4 +1,4 @@
-//! Inodes, and which blocks are theirs.
+//! Inodes, and the blocks that belong to them.
 
 use super::{Budget, Bytes, ExtError, Superblock};
 
@@ -6,20 +6,20 @@ const EXTENTS: u32 = 0x0008_0000;
 const INLINE_DATA: u32 = 0x1000_0000;
 const HUGE_FILE: u32 = 0x0004_0000;
 const EXTENT_MAGIC: u16 = 0xf30a;
-/// Deepest extent tree that ext4 makes.
+/// Depth of the deepest extent tree that ext4 makes.
 const DEPTH_MAX: u16 = 5;
-/// Longest run of an initialised extent; longer numbers are runs of unwritten blocks.
+/// Longest run of an initialised extent. A larger number denotes a run of unwritten blocks.
 const RUN_MAX: u32 = 32768;
-/// Symbolic links shorter than this are in the inode itself.
+/// A symbolic link shorter than this is stored in the inode itself.
 const FAST_LINK: u64 = 60;
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Directory,
     /// A regular file or a long symbolic link.
     File,
-    /// No blocks of its own.
+    /// An inode without blocks of its own.
     Other,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Inode {
     pub number: u32,
     pub kind: Kind,
     pub size: u64,
-    /// Block of extended attributes, 0 if none.
+    /// Block of extended attributes; 0 if there is none.
     pub attributes: u64,
     flags: u32,
     block: [u8; 60],
@@ -44,11 +44,11 @@ fn u32_at(b: &[u8], at: usize) -> u32 {
 }
 
 impl Inode {
-    /// `None` if it is not in use.
+    /// Parses an inode; `None` if it is not in use.
     pub fn parse(b: &[u8], number: u32, sb: &Superblock) -> Option<Inode> {
         let mode = u16_at(b, 0);
         let links = u16_at(b, 0x1a);
-        // The resize inode and the journal's have no name, but a link.
+        // The resize inode and the journal inode have no name, but their link count is not zero.
         if links == 0 {
             return None;
         }
@@ -77,7 +77,7 @@ impl Inode {
     }
 }
 
-/// Told of runs of blocks: first, how many, and whether they are blocks of the tree.
+/// Called with runs of blocks: first block, number of blocks, and whether they are blocks of the tree.
 type Tell<'a> = &'a mut dyn FnMut(u64, u64, bool);
 
 struct Walk<'a> {
@@ -86,13 +86,13 @@ struct Walk<'a> {
     from: &'a mut dyn Bytes,
     budget: &'a mut Budget,
     tell: Tell<'a>,
-    /// Data told of next: first and end.
+    /// A run of data blocks that was not reported yet: first block and end.
     run: (u64, u64),
 }
 
 impl Walk<'_> {
     fn data(&mut self, block: u64, n: u64) -> Result<(), ExtError> {
-        // Nonsense is passed over: somebody is just writing, or the file system is damaged.
+        // Invalid numbers are skipped: either the inode is just being written, or the file system is damaged.
         if block == 0 || n == 0 || block.checked_add(n).is_none_or(|end| end > self.sb.blocks) {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A block of the tree; `None` if there is no such block.
+    /// A block of the tree; `None` if the block does not exist.
     fn node(&mut self, block: u64) -> Result<Option<Vec<u8>>, ExtError> {
         if block == 0 || block >= self.sb.blocks {
             return Ok(None);
@@ -163,7 +163,7 @@ impl Walk<'_> {
     }
 }
 
-/// Tells of all blocks of an inode.
+/// Reports all blocks of an inode.
 pub(super) fn walk(
     sb: &Superblock,
     start: u64,

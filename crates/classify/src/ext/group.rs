@@ -1,11 +1,11 @@
-//! Group descriptors: where bitmaps and inode tables are.
+//! Group descriptors: the places of bitmaps and inode tables.
 
 use super::{Bytes, ExtError, Superblock};
 
 const INODE_UNINIT: u16 = 1;
 const BLOCK_UNINIT: u16 = 2;
 
-/// A group; every place is inside the file system.
+/// A group. All of its block numbers are inside the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Group {
     pub block_bitmap: u64,
@@ -46,7 +46,7 @@ impl Group {
         sound.then_some(group)
     }
 
-    /// Inodes of the table that may be in use: those behind were never written.
+    /// The number of inodes in the table that may be in use; the inodes after them were never written.
     pub fn used_inodes(&self, sb: &Superblock) -> u64 {
         if self.inode_table == 0 || sb.has_uninit() && self.flags & INODE_UNINIT != 0 {
             return 0;
@@ -59,20 +59,20 @@ impl Group {
         u64::from(sb.inodes_per_group.saturating_sub(unused))
     }
 
-    /// Is the block bitmap on the volume to be believed?
+    /// Whether the block bitmap on the volume is valid.
     pub fn has_bitmap(&self, sb: &Superblock) -> bool {
         self.block_bitmap != 0 && !(sb.has_uninit() && self.flags & BLOCK_UNINIT != 0)
     }
 }
 
-/// All groups, and who is where.
+/// All groups, with an index from blocks to groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     all: Vec<Group>,
-    /// Block bitmaps and starts of inode tables, with their groups, in order.
+    /// Block bitmaps and the starts of inode tables, each with its group, in order.
     bitmaps: Vec<(u64, u32)>,
     tables: Vec<(u64, u32)>,
-    /// Block bitmaps as last seen.
+    /// Block bitmaps, as they were when last read.
     pub seen: Vec<Option<Box<[u8]>>>,
 }
 
@@ -90,7 +90,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Reads the descriptors in part `i`; returns the groups whose descriptor changed, with what it said before.
+    /// Reads the descriptors in part `i`. Returns the groups whose descriptor has changed, with the previous descriptor.
     pub fn read_part(
         &mut self,
         sb: &Superblock,
@@ -113,7 +113,7 @@ impl Groups {
             let Some(slot) = self.all.get_mut((i * per) as usize + k) else {
                 break;
             };
-            // Half written or damaged: this group has no classes until it makes sense.
+            // The descriptor is half written or damaged. The group has no classes until the descriptor is valid.
             let group = Group::parse(raw, sb).unwrap_or_default();
             if *slot != group {
                 changed.push(((i * per) as u32 + k as u32, *slot));
@@ -123,7 +123,7 @@ impl Groups {
         Ok(changed)
     }
 
-    /// After descriptors changed.
+    /// To be called after descriptors have changed.
     pub fn sort(&mut self) {
         let numbered = || (0u32..).zip(&self.all).filter(|(_, g)| g.inode_table != 0);
         self.bitmaps = numbered().map(|(i, g)| (g.block_bitmap, i)).collect();
@@ -140,13 +140,13 @@ impl Groups {
         &self.all[group as usize]
     }
 
-    /// The group whose block bitmap that is.
+    /// The group whose block bitmap is in that block.
     pub fn of_bitmap(&self, block: u64) -> Option<u32> {
         let i = self.bitmaps.binary_search_by_key(&block, |b| b.0).ok()?;
         Some(self.bitmaps[i].1)
     }
 
-    /// The group in whose inode table the block lies, and which block of it.
+    /// The group whose inode table includes the block, and the index of the block in the table.
     pub fn of_table(&self, block: u64, sb: &Superblock) -> Option<(u32, u64)> {
         let i = self
             .tables

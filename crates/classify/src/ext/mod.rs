@@ -1,22 +1,22 @@
-//! Which block of an ext2, ext3 or ext4 file system is what: the classes of DSS Table 3, from the layout on the volume itself.
+//! The class of each block of an ext2, ext3 or ext4 file system (DSS Table 3), from the layout on the volume itself.
 //!
 //! | class | blocks |
 //! |---|---|
 //! | 1 | superblocks and their backups, the multi-mount protection block |
-//! | 2 | group descriptors, their backups, the blocks reserved for more of them |
-//! | 3, 4 | bitmaps; inode tables, unused parts included |
+//! | 2 | group descriptors, their backups, the blocks reserved for further descriptors |
+//! | 3, 4 | bitmaps; inode tables, including unused parts |
 //! | 5 | indirect and extent-tree blocks, blocks of extended attributes |
-//! | 6, 7 | directories; the journal, where it is inside |
+//! | 6, 7 | directories; the journal, if it is internal |
 //! | 8…18 | data of files and long symbolic links, by the file's size |
 //! | 0 | free blocks, and bad ones |
 //!
-//! [`Ext::read`] looks at everything once. Then metadata is seen being written ([`crate::Watch`]), and [`Ext::refresh`] looks
-//! at those blocks only: a block of an inode table has its inodes walked again, a bitmap says which blocks were freed since it
-//! was last seen, a block of an extent tree has its file walked again.
+//! [`Ext::read`] reads all metadata once. After that, writes of metadata are observed ([`crate::Watch`]), and [`Ext::refresh`] reads only
+//! the blocks that were written. For a block of an inode table it walks the block's inodes again. A bitmap shows which blocks were freed
+//! since it was last read. For a block of an extent tree it walks the file again.
 //!
-//! What is on the volume may be half written, damaged or hostile. Every number is checked before it is used, trees have a
-//! depth, and a budget bounds the work: what does not fit costs classes, nothing else. Memory: a bit a block (32 KiB a GiB
-//! at 4 KiB) for bitmaps as last seen, 48 bytes a group, 24 to 48 bytes a tree block.
+//! The metadata on the volume may be half written, damaged or hostile. Every number is checked before use, the depth of trees is limited,
+//! and a budget bounds the work. Metadata that exceeds these limits affects classes and nothing else. Memory: one bit per block (32 KiB per
+//! GiB at 4 KiB) for the last bitmaps, 48 bytes per group, 24 to 48 bytes per tree block.
 //!
 //! Source: the on-disk format as the Linux kernel's `Documentation/filesystems/ext4` describes it.
 
@@ -36,19 +36,19 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 
-/// Bytes of inode tables read at once.
+/// Bytes of an inode table that are read at a time.
 const CHUNK: u64 = 1 << 20;
-/// Inodes below this one are the file system's own.
+/// Inodes below this one belong to the file system itself.
 const JOURNAL_INODE: u32 = 8;
 const RESIZE_INODE: u32 = 7;
 const BAD_BLOCKS_INODE: u32 = 1;
 
-/// What a volume's bytes are read through; `offset` counts from the volume's start.
+/// Reads the bytes of a volume; `offset` counts from the volume's start.
 pub trait Bytes {
     /// Fills `buf`.
     ///
     /// # Errors
-    /// Beyond the end, or the volume fails.
+    /// The range is beyond the end, or the volume fails.
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }
 
@@ -71,14 +71,14 @@ impl Bytes for &[u8] {
     }
 }
 
-/// Why there is no layout, or not all of it.
+/// The reason why there is no layout, or only a part of it.
 #[derive(Debug)]
 pub enum ExtError {
-    /// No ext2, ext3 or ext4 begins there, or its superblock makes no sense: which field.
+    /// There is no ext2, ext3 or ext4 file system, or this field of its superblock is invalid.
     NotExt(&'static str),
     /// The volume cannot be read.
     Io(io::Error),
-    /// More work than a sound file system of this size can need: it is damaged. What was found so far stands.
+    /// The work exceeded what a valid file system of this size can need, so it is damaged. Classes that were found so far are kept.
     Damaged,
 }
 
@@ -102,12 +102,12 @@ impl From<io::Error> for ExtError {
     }
 }
 
-/// Work that is left.
+/// The remaining budget of work.
 #[derive(Debug)]
 struct Budget {
     /// Tree blocks that may still be read.
     reads: u64,
-    /// Blocks that may still be named as somebody's.
+    /// Blocks that may still be assigned to an inode.
     blocks: u64,
 }
 
@@ -118,12 +118,12 @@ impl Budget {
     }
 }
 
-/// Where classes go: blocks of one file system become blocks of the layout's map.
+/// The destination of classes. It converts blocks of one file system to blocks of the layout's map.
 pub(crate) struct Out<'a> {
     pub(crate) layers: &'a mut Layers,
-    /// Block of the map where the file system begins.
+    /// Block of the map at which the file system begins.
     pub(crate) base: u64,
-    /// Blocks of the map to one of the file system.
+    /// Number of map blocks per block of the file system.
     pub(crate) scale: u64,
 }
 
@@ -134,7 +134,7 @@ impl Out<'_> {
         self.layers.say(Source::Layout, at, end, class);
     }
 
-    /// As [`Out::say`], but what lies where it lies by the superblock stays what it is, whatever an inode claims.
+    /// As [`Out::say`], except that blocks whose place the superblock determines keep their class, whatever an inode claims.
     pub(crate) fn say_owned(&mut self, from: u64, n: u64, class: u8) {
         let mut at = self.base + from * self.scale;
         let end = at + n * self.scale;
@@ -148,25 +148,25 @@ impl Out<'_> {
     }
 }
 
-/// A file system as last seen.
+/// A file system, as it was when last read.
 #[derive(Debug)]
 pub struct Ext {
     /// First byte on the volume.
     start: u64,
     sb: Superblock,
     groups: Groups,
-    /// Tree block → the inode it belongs to.
+    /// Tree block → the inode to which it belongs.
     trees: HashMap<u64, u32>,
-    /// First block of the layout's map, and blocks of the map to one of ours.
+    /// First block in the layout's map, and number of map blocks per block of this file system.
     base: u64,
     scale: u64,
 }
 
 impl Ext {
-    /// The file system that begins at byte `start` of a volume of `bytes`, not looked at yet.
+    /// Recognises the file system that begins at byte `start` of a volume of `bytes`. Its layout is not read yet.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such file system.
     pub fn find(from: &mut dyn Bytes, start: u64, bytes: u64) -> Result<Ext, ExtError> {
         let mut raw = [0; 1024];
         from.read(start + 1024, &mut raw)?;
@@ -191,17 +191,17 @@ impl Ext {
         self.start
     }
 
-    /// Bytes of the volume that it takes.
+    /// The number of bytes that it occupies on the volume.
     pub fn bytes(&self) -> u64 {
         self.sb.blocks << self.sb.block_shift
     }
 
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         self.groups.memory() + self.trees.capacity() * 24
     }
 
-    /// The layout's map has blocks of 2^`shift` bytes, and its first is byte `base` of the volume.
+    /// Sets the map of the layout: its blocks have 2^`shift` bytes, and its first block is byte `base` of the volume.
     pub(crate) fn place(&mut self, base: u64, shift: u32) {
         self.base = (self.start - base) >> shift;
         self.scale = 1 << (self.sb.block_shift - shift);
@@ -220,10 +220,10 @@ impl Ext {
         Ok(buf)
     }
 
-    /// Looks at everything, and says the class of every block that has one. The layer must be empty.
+    /// Reads all metadata and sets the class of every block that has one. The layer must be empty.
     ///
     /// # Errors
-    /// See [`ExtError`]; what was found before stands.
+    /// See [`ExtError`]. Classes that were found before the error are kept.
     pub fn read(&mut self, from: &mut dyn Bytes, layers: &mut Layers) -> Result<(), ExtError> {
         self.groups = Groups::default();
         self.trees.clear();
@@ -259,7 +259,7 @@ impl Ext {
         Ok(())
     }
 
-    /// Superblocks, descriptors, bitmaps, inode tables.
+    /// Sets the classes of superblocks, descriptors, bitmaps and inode tables.
     fn say_static(&self, out: &mut Out<'_>) {
         let sb = &self.sb;
         for g in 0..self.groups.len() {
@@ -279,7 +279,7 @@ impl Ext {
         }
     }
 
-    /// Walks the inodes in `raw`, of which `first` is the first.
+    /// Walks the inodes in `raw`; the first of them has number `first`.
     fn see_inodes(
         &mut self,
         from: &mut dyn Bytes,
@@ -327,7 +327,7 @@ impl Ext {
         let mut last_end = 0;
         file::walk(sb, start, from, inode, budget, &mut |block, n, is_tree| {
             if ratio > 1 {
-                // A cluster has one owner: what of it this one does not use was another's once.
+                // A cluster has one owner. The part of it that this owner does not use may still have the class of a previous owner.
                 let (head, end) = (block / ratio * ratio, block + n);
                 let before = if last_end > head && last_end <= block {
                     last_end

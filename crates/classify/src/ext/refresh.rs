@@ -1,4 +1,4 @@
-//! Keeping a layout current by what is written.
+//! Updates a layout after writes.
 
 use super::{Ext, ExtError, Inode, Out};
 use crate::classes::{self, Source};
@@ -7,31 +7,31 @@ use crate::{Layers, ext::Superblock};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What a refresh came to.
+/// The result of a refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// All that was written is accounted for.
+    /// The layout reflects everything that was written.
     Current,
-    /// Another file system, or another shape: read everything anew.
+    /// There is another file system, or its geometry has changed: read everything again.
     Another,
 }
 
-/// What of the metadata was written.
+/// The metadata that was written.
 #[derive(Default)]
 struct Written {
     superblock: bool,
     descriptors: BTreeSet<u64>,
     bitmaps: BTreeSet<u32>,
-    /// Group and block of its table.
+    /// Group, and index of the block in its inode table.
     tables: BTreeSet<(u32, u64)>,
     inodes: BTreeSet<u32>,
 }
 
 impl Ext {
-    /// Looks again at the metadata in the ranges of bytes that were written.
+    /// Reads the metadata again in the byte ranges that were written.
     ///
     /// # Errors
-    /// See [`ExtError`]; what was found before stands.
+    /// See [`ExtError`]. Classes that were found before the error are kept.
     pub fn refresh(
         &mut self,
         from: &mut dyn Bytes,
@@ -66,13 +66,13 @@ impl Ext {
                 if moved {
                     return Ok(Refreshed::Another);
                 }
-                // Inodes that were unused before: whatever of the table is in use by now.
+                // Inodes that were unused before: all blocks of the table that are in use now.
                 let per = (1u64 << self.sb.block_shift) / u64::from(self.sb.inode_size);
                 let (old, new) = (before.used_inodes(&self.sb), now.used_inodes(&self.sb));
                 tables.extend((old / per..new.div_ceil(per)).map(|b| (g, b)));
             }
         }
-        // What was freed first: some of it is others' by now.
+        // Freed blocks come first, because some of them belong to other files now.
         for g in what.bitmaps {
             let before = self.groups.seen[g as usize].take();
             self.see_bitmap(from, g)?;
@@ -143,7 +143,7 @@ impl Ext {
         what
     }
 
-    /// The part of the descriptors that counts in that block, if any.
+    /// The index of the part of the active descriptors in that block, if it holds one.
     fn part_at(&self, block: u64) -> Option<u64> {
         let first = self.sb.descriptor_block(0);
         let near = block.checked_sub(first)?;
@@ -154,7 +154,7 @@ impl Ext {
             .find(|&i| i < self.sb.descriptor_blocks() && self.sb.descriptor_block(i) == block)
     }
 
-    /// Remembers a group's block bitmap.
+    /// Stores a group's block bitmap.
     pub(super) fn see_bitmap(&mut self, from: &mut dyn Bytes, group: u32) -> Result<(), ExtError> {
         let g = *self.groups.get(group);
         self.groups.seen[group as usize] = None;
@@ -165,7 +165,7 @@ impl Ext {
         Ok(())
     }
 
-    /// Blocks that were in use in `before` and are not now are nobody's.
+    /// Removes the classes of blocks that were in use in `before` and are free now.
     fn forget_freed(&mut self, out: &mut Out<'_>, group: u32, before: &[u8]) {
         let Some(now) = &self.groups.seen[group as usize] else {
             return;

@@ -1,4 +1,4 @@
-//! The superblock: what of it says where things are.
+//! The superblock: its fields that determine the layout.
 
 use super::{ExtError, JOURNAL_INODE};
 
@@ -21,21 +21,21 @@ const RO_SPARSE_SUPER: u32 = 1;
 const RO_GDT_CSUM: u32 = 0x10;
 const RO_BIGALLOC: u32 = 0x200;
 const RO_METADATA_CSUM: u32 = 0x400;
-/// 512 TiB in groups of 128 MiB; one of more is damaged, or not for this reader.
+/// 512 TiB in groups of 128 MiB. A file system with more groups is damaged, or too large for this reader.
 const GROUPS_MAX: u64 = 1 << 22;
 
-/// What of a superblock says where things are, checked: no field leads outside of the file system.
+/// The fields of a superblock that determine the layout. They were checked: no field points outside of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Bytes in a block, as a power of two: 10…16.
+    /// log2 of the block size in bytes: 10…16.
     pub block_shift: u32,
-    /// Blocks in a cluster, a power of two: more than 1 with bigalloc.
+    /// Blocks per cluster, a power of two; more than 1 with bigalloc.
     pub cluster_blocks: u64,
-    /// Blocks of the file system.
+    /// Number of blocks of the file system.
     pub blocks: u64,
-    /// Groups.
+    /// Number of groups.
     pub groups: u32,
-    /// Which file system this is.
+    /// UUID of the file system.
     pub uuid: [u8; 16],
     pub(super) first_data_block: u64,
     pub(super) blocks_per_group: u64,
@@ -53,10 +53,10 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// From the 1024 bytes at byte 1024 of a file system that has `bytes` of room.
+    /// Parses the 1024 bytes at byte 1024 of a file system in a room of `bytes`.
     ///
     /// # Errors
-    /// It is none, or which field makes no sense.
+    /// It is not a superblock, or the error names the invalid field.
     #[expect(clippy::too_many_lines, reason = "fields in their order")]
     pub fn parse(b: &[u8; 1024], bytes: u64) -> Result<Superblock, ExtError> {
         let bad = |what| Err(ExtError::NotExt(what));
@@ -157,22 +157,22 @@ impl Superblock {
         Ok(sb)
     }
 
-    /// Is it no file system but the journal of another?
+    /// Whether it is the external journal of another file system.
     pub fn is_journal_device(&self) -> bool {
         self.incompat & INCOMPAT_JOURNAL_DEV != 0
     }
 
-    /// Do group descriptors say which parts of a group were never used?
+    /// Whether group descriptors tell which parts of a group were never used.
     pub(super) fn has_uninit(&self) -> bool {
         self.ro_compat & (RO_GDT_CSUM | RO_METADATA_CSUM) != 0
     }
 
-    /// Do descriptors have upper halves?
+    /// Whether descriptors have upper halves.
     pub(super) fn is_64bit(&self) -> bool {
         self.incompat & INCOMPAT_64BIT != 0 && self.descriptor_size >= 64
     }
 
-    /// Where group 0's superblock is: block 0 of 1 KiB belongs to boot loaders.
+    /// The block of group 0's superblock. If blocks have 1 KiB, block 0 belongs to the boot loader.
     pub(super) fn first_block(&self) -> u64 {
         u64::from(self.block_shift == 10)
     }
@@ -182,7 +182,7 @@ impl Superblock {
         self.first_data_block + u64::from(group) * self.blocks_per_group
     }
 
-    /// Blocks of an inode table.
+    /// Number of blocks of an inode table.
     pub(super) fn table_blocks(&self) -> u64 {
         (u64::from(self.inodes_per_group) * u64::from(self.inode_size))
             .div_ceil(1 << self.block_shift)
@@ -213,7 +213,7 @@ impl Superblock {
         self.ro_compat & RO_SPARSE_SUPER == 0 || group == 1 || [3, 5, 7].into_iter().any(power_of)
     }
 
-    /// The superblock, or its backup, in a group.
+    /// The block of the superblock or its backup in a group.
     pub(super) fn superblock_of(&self, group: u32) -> Option<u64> {
         let b = self.group_start(group).max(self.first_block());
         (self.has_super(group) && b < self.blocks).then_some(b)
@@ -223,7 +223,7 @@ impl Superblock {
         self.incompat & INCOMPAT_META_BG != 0 && meta_group >= self.first_meta_group
     }
 
-    /// Group descriptors, copies, and blocks reserved for them, in a group: first block and number.
+    /// The group descriptors, their copies, and the blocks reserved for them, in a group: first block and number of blocks.
     pub(super) fn descriptors_of(&self, group: u32) -> Option<(u64, u64)> {
         let start = self.group_start(group).max(self.first_block());
         let per = self.descriptors_per_block();
@@ -240,7 +240,7 @@ impl Superblock {
         (has_super == 1).then_some((start + 1, n))
     }
 
-    /// The block with the `i`-th part of the group descriptors that count.
+    /// The block with the `i`-th part of the active group descriptors.
     pub(super) fn descriptor_block(&self, i: u64) -> u64 {
         if self.is_meta_bg(i) {
             let group = (i * self.descriptors_per_block()) as u32;

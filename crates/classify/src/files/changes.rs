@@ -1,4 +1,5 @@
-//! Whether anything changed on a mounted file system (fanotify): a walk over a million files is not repeated for nothing.
+//! Detects whether anything has changed on a mounted file system (fanotify), so that a walk over a million files is not repeated
+//! needlessly.
 
 use std::ffi::CString;
 use std::io::{self, Read};
@@ -7,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Written and closed, made, removed, moved, given other attributes.
+/// Files that were written and closed, created, removed or moved, or whose attributes changed.
 const KINDS: u64 = libc::FAN_CLOSE_WRITE
     | libc::FAN_CREATE
     | libc::FAN_DELETE
@@ -16,15 +17,15 @@ const KINDS: u64 = libc::FAN_CLOSE_WRITE
     | libc::FAN_ATTRIB
     | libc::FAN_ONDIR;
 
-/// Told by the kernel of changes on one file system. Which files they were is not looked at.
+/// Receives the kernel's notifications of changes on one file system. The names of the files are not examined.
 #[derive(Debug)]
 pub struct Changes(std::fs::File);
 
 impl Changes {
-    /// Of the file system mounted there.
+    /// Watches the file system that is mounted there.
     ///
     /// # Errors
-    /// Not root, or a kernel before 5.1.
+    /// The user is not root, or the kernel is older than 5.1.
     pub fn of(mountpoint: &Path) -> io::Result<Changes> {
         let flags =
             libc::FAN_CLASS_NOTIF | libc::FAN_REPORT_FID | libc::FAN_NONBLOCK | libc::FAN_CLOEXEC;
@@ -34,11 +35,11 @@ impl Changes {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let file = unsafe { std::fs::File::from_raw_fd(fd) };
         let path = CString::new(mountpoint.as_os_str().as_bytes())?;
         let mark = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
-        // SAFETY: `path` is a string with its end, and lives as long as the call.
+        // SAFETY: `path` is a terminated string that outlives the call.
         let marked = unsafe { libc::fanotify_mark(fd, mark, KINDS, libc::AT_FDCWD, path.as_ptr()) };
         if marked != 0 {
             return Err(io::Error::last_os_error());
@@ -46,10 +47,10 @@ impl Changes {
         Ok(Changes(file))
     }
 
-    /// Waits for `time`; has anything changed since it was asked last?
+    /// Waits for `time` at most. Returns whether anything has changed since the last call.
     ///
     /// # Errors
-    /// The kernel takes the watch back.
+    /// The kernel ended the watch.
     pub fn wait(&mut self, time: Duration) -> io::Result<bool> {
         let until = Instant::now() + time;
         let mut any = false;
@@ -70,7 +71,7 @@ impl Changes {
                 1.. => match self.0.read(&mut buf) {
                     Ok(n) => {
                         any |= n > 0;
-                        // What comes in bursts is taken in bursts.
+                        // Changes come in bursts, so a burst is read in one go.
                         std::thread::sleep(Duration::from_millis(100).min(left));
                     }
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}

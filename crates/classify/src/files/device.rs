@@ -1,26 +1,26 @@
-//! Which byte of a volume is the first of the device that a file system is mounted from.
+//! Finds the device of a mounted file system, and the offset of the file system on it.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where the device of a file system lies on what is below it.
+/// The location of a file system on its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The device: `/dev/loop0`, `/dev/nbd0`.
     pub disk: PathBuf,
-    /// Where on it the file system begins: that of its partition.
+    /// Offset of the file system, which is that of its partition.
     pub offset: u64,
-    /// The file that it shows, if it is a loop device; [`Place::offset`] counts from that file's start then.
+    /// If the device is a loop device: the file that it shows. [`Place::offset`] then counts from the start of that file.
     pub backing: Option<PathBuf>,
 }
 
-/// Of the file system that `path` lies on.
+/// The location of the file system to which `path` belongs.
 ///
 /// # Errors
-/// It has no block device of its own (network, memory, several devices), or one that is stacked on others (device mapper, md):
-/// where its blocks are below cannot be told.
+/// It has no block device of its own (network, memory, several devices), or its device is stacked on others (device mapper, md), so that
+/// the location of its blocks below cannot be determined.
 pub fn place_of(path: &Path) -> io::Result<Place> {
     let device = fs::metadata(path)?.dev();
     let (major, minor) = (libc::major(device), libc::minor(device));

@@ -1,4 +1,4 @@
-//! Where a file's data are on its device (`FS_IOC_FIEMAP`).
+//! The location of a file's data on its device (`FS_IOC_FIEMAP`).
 
 use std::fs::File;
 use std::io;
@@ -6,10 +6,11 @@ use std::os::fd::AsRawFd;
 
 const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
 const LAST: u32 = 1;
-/// Not on the device yet, not there at all, or not as they are read: unknown, delayed, encoded, inline, and shared tails.
+/// Flags of pieces that are not on the device (yet), or not in the form in which they are read: unknown, delayed, encoded, inline, and
+/// shared tails.
 const NOT_THERE: u32 = 2 | 4 | 8 | 0x200 | 0x400;
 const AT_ONCE: usize = 128;
-/// Pieces of one file at most: a file in more is left as it is from there on.
+/// Most pieces of one file. Further pieces keep their present class.
 const PIECES_MAX: usize = 1 << 20;
 
 #[repr(C)]
@@ -34,11 +35,11 @@ struct Ask {
     pieces: [Piece; AT_ONCE],
 }
 
-/// Pieces of the file as (first byte on the device of its file system, bytes), in the file's order. What is not on the device
-/// (holes, inline data, what was not written out yet) is left out.
+/// Pieces of the file as (first byte on the device of its file system, bytes), in the order of the file. Data that is not on the device
+/// (holes, inline data, data that was not written back yet) is omitted.
 ///
 /// # Errors
-/// The file system cannot say (`EOPNOTSUPP`), or it fails.
+/// The file system does not support it (`EOPNOTSUPP`), or it fails.
 pub fn extents(file: &File) -> io::Result<Vec<(u64, u64)>> {
     let mut all: Vec<(u64, u64)> = Vec::new();
     let mut start = 0;
@@ -52,8 +53,7 @@ pub fn extents(file: &File) -> io::Result<Vec<(u64, u64)>> {
             reserved: 0,
             pieces: [Piece::default(); AT_ONCE],
         };
-        // SAFETY: `ask` is a `struct fiemap` followed by room for `count` pieces, as the kernel wants it; it lives as long as
-        // the call.
+        // SAFETY: `ask` is a `struct fiemap` followed by space for `count` pieces, as the kernel requires; it outlives the call.
         if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut ask) } != 0 {
             return Err(io::Error::last_os_error());
         }

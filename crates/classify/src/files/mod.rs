@@ -1,7 +1,7 @@
-//! Files of a mounted file system as ranges of the volume below it: by FIEMAP (ext4, XFS, btrfs without its own RAID).
+//! Maps the files of a mounted file system to ranges of the volume below it, with FIEMAP (ext4, XFS, btrfs without its own RAID).
 //!
-//! Never false: a range that is registered was the file's when it was asked for. What moves later is stale until the next walk;
-//! that costs classes, nothing else.
+//! Guarantee: a range that is registered belonged to the file when the file system was asked. Data that moves later is stale until the next
+//! walk; this affects classes and nothing else.
 
 mod changes;
 mod device;

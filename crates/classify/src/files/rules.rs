@@ -1,19 +1,19 @@
-//! Rules that say of what class a file is.
+//! Rules that assign classes to files.
 //!
 //! ```toml
 //! [[rule]]
 //! class = "class-40"
-//! glob = "home/*/Videos/**"      # of the path below the mount point
+//! glob = "home/*/Videos/**"      # the path below the mount point
 //! extension = ["mkv", "mp4"]
-//! directory = "srv/media"        # this and everything below
-//! owner = 1000                   # a user's number
+//! directory = "srv/media"        # this directory and everything below it
+//! owner = 1000                   # a numeric user id
 //! older_than_days = 30           # since it was last written
 //! newer_than_days = 1
 //! size_min = 1048576             # bytes
 //! size_max = 1073741824
 //! ```
-//! A rule fits if all that it names do; the first that fits counts. A file whose attribute `user.isotherm.class` names a class
-//! is of that; one that no rule fits is of the class of its size (DSS, Table 3).
+//! A rule matches if all of its conditions do; the first rule that matches applies. If a file has the attribute `user.isotherm.class`, the
+//! attribute's class applies. A file that no rule matches has the class of its size (DSS, Table 3).
 
 use crate::classes;
 use serde::Deserialize;
@@ -50,44 +50,44 @@ enum Class {
     Name(String),
 }
 
-/// What is asked about.
+/// The properties of a file that rules examine.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// Below the mount point.
+    /// Path below the mount point.
     pub path: &'a Path,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// The user's number.
+    /// Numeric user id of the owner.
     pub owner: u32,
-    /// Seconds since it was last written.
+    /// Seconds since the last write.
     pub age_s: u64,
 }
 
-/// One rule. Build with [`Rules::parse`], or by hand.
+/// One rule, made with [`Rules::parse`] or by hand.
 #[derive(Clone, Debug, Default)]
 pub struct Rule {
-    /// 0…63.
+    /// The class, 0…63.
     pub class: u8,
-    /// Of the path below the mount point.
+    /// Pattern of the path below the mount point.
     pub glob: Option<glob::Pattern>,
-    /// One of them; without a dot, in lower or upper case.
+    /// The file has one of these extensions; written without a dot, in lower or upper case.
     pub extension: Vec<String>,
-    /// This and everything below.
+    /// The file is this or anything below it.
     pub directory: Option<PathBuf>,
-    /// The user's number.
+    /// Numeric user id of the owner.
     pub owner: Option<u32>,
-    /// Seconds since it was last written, at least.
+    /// Fewest seconds since the last write.
     pub older_s: Option<u64>,
-    /// Less than.
+    /// Upper bound for the seconds since the last write, exclusive.
     pub newer_s: Option<u64>,
-    /// Bytes, at least.
+    /// Smallest size in bytes.
     pub size_min: Option<u64>,
-    /// At most.
+    /// Largest size in bytes.
     pub size_max: Option<u64>,
 }
 
 impl Rule {
-    /// Does all that it names fit?
+    /// Whether all of its conditions match.
     pub fn fits(&self, f: Facts<'_>) -> bool {
         let separate = glob::MatchOptions {
             require_literal_separator: true,
@@ -116,10 +116,10 @@ impl Rule {
 pub struct Rules(pub Vec<Rule>);
 
 impl Rules {
-    /// From TOML, as the module says.
+    /// Parses TOML in the form that the module describes.
     ///
     /// # Errors
-    /// Which rule and which field is wrong.
+    /// The message names the wrong rule and field.
     pub fn parse(text: &str) -> Result<Rules, String> {
         let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
         let rules = file.rule.into_iter().enumerate().map(|(i, r)| {
@@ -148,7 +148,7 @@ impl Rules {
         rules.collect::<Result<_, String>>().map(Rules)
     }
 
-    /// The class of the first that fits.
+    /// The class of the first rule that matches.
     pub fn class(&self, f: Facts<'_>) -> Option<u8> {
         self.0.iter().find(|r| r.fits(f)).map(|r| r.class)
     }

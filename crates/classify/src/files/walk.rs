@@ -1,4 +1,4 @@
-//! All files below a mount point, with the class and the ranges of each.
+//! Walks all files below a mount point, and gives the class and the ranges of each.
 
 use super::rules::{Facts, Rules};
 use super::{Place, Ranges, fiemap};
@@ -9,46 +9,46 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Longest value of the attribute that is looked at.
+/// Longest value of the attribute that is accepted.
 const ATTRIBUTE_MAX: usize = 64;
 
-/// What is registered.
+/// The settings of a walk.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// See there.
+    /// The rules.
     pub rules: Rules,
-    /// Asked after the rules.
+    /// Rules that apply after `rules`.
     pub open_cas: crate::opencas::Import,
-    /// Files that no rule fits and no attribute names are left out, instead of classed by size.
+    /// Whether files without a matching rule or attribute are left out; otherwise they have the class of their size.
     pub only_rules: bool,
 }
 
-/// What a walk came to.
+/// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// Files and directories that have ranges.
+    /// Number of files and directories with ranges.
     pub files: u64,
-    /// Named by an attribute.
+    /// Files whose class is from an attribute.
     pub by_attribute: u64,
-    /// By rule.
+    /// Files whose class is from a rule.
     pub by_rule: u64,
-    /// That could not be looked at: they went away meanwhile, or may not be opened.
+    /// Files that could not be examined: they were removed during the walk, or may not be opened.
     pub failed: u64,
-    /// First byte of the volume, bytes, class; in order.
+    /// First byte of the volume, bytes, class; in ascending order.
     pub ranges: Ranges,
 }
 
-/// The class that the attribute `user.isotherm.class` of a file names.
+/// The class in the attribute `user.isotherm.class` of a file.
 pub fn class_attribute(file: &File) -> Option<u8> {
     let mut value = [0; ATTRIBUTE_MAX];
     let n = rustix::fs::fgetxattr(file, c"user.isotherm.class", &mut value).ok()?;
     classes::parse(std::str::from_utf8(&value[..n]).ok()?.trim())
 }
 
-/// Walks the file system mounted at `root`, which lies at `place`. Other file systems below are left out.
+/// Walks the file system mounted at `root`, whose location is `place`. Other file systems mounted below are skipped.
 ///
 /// # Errors
-/// `root` cannot be read, or the file system cannot say where files are.
+/// `root` cannot be read, or the file system does not support FIEMAP.
 pub fn walk(root: &Path, place: &Place, options: &Options) -> io::Result<Walked> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default().as_secs();
@@ -86,7 +86,7 @@ pub fn walk(root: &Path, place: &Place, options: &Options) -> io::Result<Walked>
     Ok(out)
 }
 
-/// Pieces, and the class of all of them.
+/// Pieces of a file, and their class.
 type Seen = (Vec<(u64, u64)>, u8);
 
 fn one(
@@ -96,7 +96,7 @@ fn one(
     options: &Options,
     out: &mut Walked,
 ) -> io::Result<Option<Seen>> {
-    // A file that is a pipe by now must not make us wait.
+    // If the file has become a pipe, opening it must not block.
     let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let file = File::options()
         .read(true)

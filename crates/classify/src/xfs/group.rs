@@ -1,36 +1,36 @@
-//! Allocation groups: the trees that their headers lead to, and the blocks of inodes that these know.
+//! Allocation groups: the trees to which their headers point, and the blocks of inodes that these trees list.
 
 use super::superblock::{u16_at, u32_at};
 use super::{LEVELS, Look, Xfs, XfsError};
 use crate::classes;
 
-/// Inodes that one record of the tree of inodes is about.
+/// Number of inodes that one record of the inode tree describes.
 const CHUNK: u32 = 64;
 
 /// A tree of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tree {
-    /// Free space by place: its leaves say what is nobody's.
+    /// Free space by block: its leaves list the free blocks.
     Free,
-    /// Inodes: its leaves say where they are.
+    /// Inodes: its leaves list the blocks of inodes.
     Inodes,
-    /// Only its blocks matter.
+    /// A tree of which only the blocks themselves matter.
     Other,
 }
 
-/// Where a tree of a group begins.
+/// The root of a tree of a group.
 #[derive(Clone, Copy, Debug)]
 struct Root {
     tree: Tree,
     magics: [&'static [u8; 4]; 2],
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     key: usize,
     at: u32,
     levels: u32,
 }
 
 impl Xfs {
-    /// Says what a group's trees take, and returns the blocks that hold inodes.
+    /// Sets the classes of a group's trees, and returns the blocks that hold inodes.
     pub(super) fn see_group(
         &self,
         look: &mut Look<'_, '_>,
@@ -57,7 +57,7 @@ impl Xfs {
             add(Tree::Free, [b"ABTB", b"AB3B"], 8, f(16), f(28));
             add(Tree::Other, [b"ABTC", b"AB3C"], 8, f(20), f(32));
             if self.sb.v5 {
-                // Zero where the feature is off.
+                // The block number is zero if the feature is off.
                 add(Tree::Other, [b"RMB3"; 2], 40, f(24), f(36));
                 add(Tree::Other, [b"R3FC"; 2], 4, f(88), f(92));
             }
@@ -81,7 +81,7 @@ impl Xfs {
         Ok(found)
     }
 
-    /// A block of a tree, `levels` above and with the leaves.
+    /// Reads a block of a tree, and the `levels` below it up to the leaves.
     fn see_tree(
         &self,
         look: &mut Look<'_, '_>,
@@ -117,7 +117,7 @@ impl Xfs {
         Ok(())
     }
 
-    /// What is free is nobody's.
+    /// Removes the class of free blocks.
     fn see_free(
         &self,
         look: &mut Look<'_, '_>,
@@ -136,7 +136,7 @@ impl Xfs {
         Ok(())
     }
 
-    /// Blocks of inodes: 64 a record, of which parts may be missing (sparse).
+    /// The blocks of inodes: 64 inodes per record, of which parts may be missing (sparse).
     fn see_chunks(
         &self,
         look: &mut Look<'_, '_>,
@@ -148,7 +148,7 @@ impl Xfs {
         let per = 1u32 << self.sb.inodes_shift();
         for r in body.chunks_exact(16).take(n) {
             let first = u32_at(r, 0);
-            // With all 64 there these are the high bits of a count of free inodes, and zero.
+            // If all 64 inodes exist, these are the high bits of a count of free inodes, and zero.
             let holes = u16_at(r, 4);
             let mut i = 0;
             while i < CHUNK {

@@ -6,33 +6,33 @@ use crate::classes;
 const MAGIC: u16 = 0x494e;
 const CORE_V2: usize = 100;
 const CORE_V3: usize = 176;
-/// `di_flags`: the data lie on the real-time device.
+/// `di_flags`: the data is on the real-time device.
 const REALTIME: u16 = 1;
-/// `di_flags2`: counts of extents are wide.
+/// `di_flags2`: the extent counts are wide.
 const WIDE_COUNTS: u64 = 16;
 
-/// Where a fork's extents are.
+/// The location of a fork's extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fork<'a> {
-    /// In the inode: so many records.
+    /// In the inode, as a list of records.
     Extents(&'a [u8]),
-    /// In a tree, whose root this is.
+    /// In a tree, with this root.
     Tree(&'a [u8]),
-    /// Nowhere: it is in the inode itself, or empty.
+    /// There are none: the data is in the inode itself, or the fork is empty.
     None,
 }
 
-/// What an inode says of blocks.
+/// The fields of an inode that refer to blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inode<'a> {
-    /// Of its data.
+    /// The class of its data.
     pub class: u8,
     pub data: Fork<'a>,
     pub attributes: Fork<'a>,
 }
 
 impl<'a> Inode<'a> {
-    /// `None`: it is free, or none.
+    /// Parses an inode; `None` if it is free or invalid.
     pub fn parse(raw: &'a [u8]) -> Option<Inode<'a>> {
         if raw.len() < 256 || u16_at(raw, 0) != MAGIC {
             return None;
@@ -85,7 +85,7 @@ fn fork(bytes: &[u8], format: u8, extents: u64) -> Fork<'_> {
     }
 }
 
-/// First block of the file system and how many, of a record; `None` if it leads outside.
+/// The first block and the number of blocks of a record; `None` if it is outside of the file system.
 pub(super) fn extent(record: &[u8], sb: &Superblock) -> Option<(u64, u64)> {
     let (high, low) = (u64_at(record, 0), u64_at(record, 8));
     let number = (high & 0x1ff) << 43 | low >> 21;

@@ -1,5 +1,5 @@
-//! Which block of an XFS is what, from the layout on the volume itself: the classes of DSS Table 3 for a file system that the paper
-//! did not have.
+//! The class of each block of an XFS file system, from the layout on the volume itself. The classes are those of DSS Table 3, applied to a
+//! file system that the paper does not cover.
 //!
 //! | class | blocks |
 //! |---|---|
@@ -7,14 +7,14 @@
 //! | 3 | trees of free space, inodes, owners and references |
 //! | 4 | inodes |
 //! | 5 | trees of extents, blocks of extended attributes |
-//! | 6, 7 | directories; the log, where it is inside |
+//! | 6, 7 | directories; the log, if it is internal |
 //! | 8…18 | data of files and long symbolic links, by the file's size |
 //!
-//! [`Xfs::read`] looks at everything once; [`Xfs::refresh`] at the metadata that was seen being written: a block of inodes has them
-//! walked again, a block of a group's trees that group, a block of an extent tree its owner. What a group's tree says is free is
-//! nobody's from then on. XFS puts metadata in its place when its log is written back, so what was just written has no class yet.
+//! [`Xfs::read`] reads all metadata once. [`Xfs::refresh`] reads the metadata whose writes were observed: for a block of inodes it walks
+//! the inodes again, for a block of a group's trees the group, for a block of an extent tree the owner. Blocks that a group's tree lists as
+//! free lose their class. XFS writes metadata to its place when the log is written back, so recently written data has no class yet.
 //!
-//! As for ext: every number is checked before it is used, trees have a depth, a budget bounds the work.
+//! As for ext, every number is checked before use, the depth of trees is limited, and a budget bounds the work.
 //!
 //! Source: "XFS Algorithms & Data Structures", 3rd edition (Silicon Graphics and Red Hat). Checked against `xfs_db` in
 //! `tests/xfs_images.rs`.
@@ -35,17 +35,17 @@ use std::io;
 use std::ops::Range;
 use superblock::{u16_at, u64_at};
 
-/// Trees are no deeper.
+/// Largest depth of a tree.
 const LEVELS: u16 = 12;
 
-/// Why there is no layout, or not all of it.
+/// The reason why there is no layout, or only a part of it.
 #[derive(Debug)]
 pub enum XfsError {
-    /// No XFS begins there, or its superblock makes no sense: which field.
+    /// There is no XFS file system, or this field of its superblock is invalid.
     NotXfs(&'static str),
     /// The volume cannot be read.
     Io(io::Error),
-    /// More work than a sound file system of this size can need: it is damaged. What was found so far stands.
+    /// The work exceeded what a valid file system of this size can need, so it is damaged. Classes that were found so far are kept.
     Damaged,
 }
 
@@ -69,7 +69,7 @@ impl From<io::Error> for XfsError {
     }
 }
 
-/// A file system as last seen. Nothing is kept of it but its shape.
+/// A file system, as it was when last read. Only its geometry is kept.
 #[derive(Debug)]
 pub struct Xfs {
     start: u64,
@@ -78,14 +78,14 @@ pub struct Xfs {
     scale: u64,
 }
 
-/// What one look works with.
+/// The state of one reading.
 struct Look<'a, 'b> {
     from: &'a mut dyn Bytes,
     out: Out<'b>,
-    /// Blocks that may still be read, and extents that may still be named.
+    /// The remaining budget: blocks that may be read, and extents that may be assigned.
     reads: u64,
     names: u64,
-    /// Whether what is free is taken back; in the first look nothing was said yet.
+    /// Whether free blocks lose their class; in the first reading no block has one yet.
     frees: bool,
 }
 
@@ -97,10 +97,10 @@ impl Look<'_, '_> {
 }
 
 impl Xfs {
-    /// The file system that begins at byte `start` of a volume of `bytes`, not looked at yet.
+    /// Recognises the file system that begins at byte `start` of a volume of `bytes`. Its layout is not read yet.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such file system.
     pub fn find(from: &mut dyn Bytes, start: u64, bytes: u64) -> Result<Xfs, XfsError> {
         let mut raw = [0; superblock::BYTES];
         from.read(start, &mut raw)?;
@@ -123,12 +123,12 @@ impl Xfs {
         self.start
     }
 
-    /// Bytes of the volume that it takes.
+    /// The number of bytes that it occupies on the volume.
     pub fn bytes(&self) -> u64 {
         self.sb.blocks << self.sb.block_shift
     }
 
-    /// The layout's map has blocks of 2^`shift` bytes, and its first is byte `base` of the volume.
+    /// Sets the map of the layout: its blocks have 2^`shift` bytes, and its first block is byte `base` of the volume.
     pub(crate) fn place(&mut self, base: u64, shift: u32) {
         self.base = (self.start - base) >> shift;
         self.scale = 1 << (self.sb.block_shift - shift);
@@ -161,13 +161,13 @@ impl Xfs {
         Ok(buf)
     }
 
-    /// Looks at everything, and says the class of every block that has one. The layer must be empty.
+    /// Reads all metadata and sets the class of every block that has one. The layer must be empty.
     ///
     /// # Errors
-    /// See [`XfsError`]; what was found before stands.
+    /// See [`XfsError`]. Classes that were found before the error are kept.
     pub fn read(&mut self, from: &mut dyn Bytes, layers: &mut Layers) -> Result<(), XfsError> {
         let look = &mut self.look(from, layers, false);
-        // What lies where the superblock says goes first: no file can claim it afterwards.
+        // Blocks whose place the superblock determines come first, so that no file can claim them afterwards.
         if let Some((at, n)) = self.sb.log {
             look.out.say(at, n, classes::JOURNAL);
         }
@@ -225,7 +225,7 @@ impl Xfs {
         Ok(())
     }
 
-    /// The log stays the log, whatever an inode claims.
+    /// Sets a class, except that the log stays the log, whatever an inode claims.
     fn say_owned(&self, look: &mut Look<'_, '_>, at: u64, n: u64, class: u8) {
         let (log, len) = self.sb.log.unwrap_or_default();
         if at < log + len && log < at + n {
@@ -234,7 +234,7 @@ impl Xfs {
         look.out.say_owned(at, n, class);
     }
 
-    /// The blocks that a node at `level` of an extent tree points to.
+    /// The blocks to which a node at `level` of an extent tree points.
     fn see_pointers(
         &self,
         look: &mut Look<'_, '_>,
@@ -276,10 +276,10 @@ impl Xfs {
         &raw[..4] == magic && u16_at(raw, 4) == level
     }
 
-    /// Looks again at the metadata in the ranges of bytes that were written.
+    /// Reads the metadata again in the byte ranges that were written.
     ///
     /// # Errors
-    /// See [`XfsError`]; what was found before stands.
+    /// See [`XfsError`]. Classes that were found before the error are kept.
     pub fn refresh(
         &mut self,
         from: &mut dyn Bytes,
@@ -314,7 +314,7 @@ impl Xfs {
         }
         let look = &mut self.look(from, layers, true);
         for g in groups {
-            // What is new among them has not been walked yet; walking the others again costs little.
+            // The new blocks among these have not been walked yet. Walking the others again costs little.
             blocks.extend(self.see_group(look, g)?);
         }
         for block in trees {

@@ -1,4 +1,4 @@
-//! The superblock: shape of an XFS, and where numbers of blocks and inodes lead.
+//! The superblock: the geometry of an XFS file system, and the decoding of block and inode numbers.
 
 use super::XfsError;
 
@@ -14,37 +14,37 @@ pub(super) fn u64_at(b: &[u8], at: usize) -> u64 {
     u64::from(u32_at(b, at)) << 32 | u64::from(u32_at(b, at + 4))
 }
 
-/// Bytes of a superblock that are looked at.
+/// Bytes of a superblock that are read.
 pub(super) const BYTES: usize = 512;
-/// Allocation groups of a sound file system at most, as this reader takes them.
+/// Most allocation groups that this reader accepts.
 const GROUPS_MAX: u32 = 1 << 20;
 
-/// What of a superblock says where things are, checked: no field leads outside of the file system.
+/// The fields of a superblock that determine the layout. They were checked: no field points outside of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Bytes in a block, as a power of two: 9…16.
+    /// log2 of the block size in bytes: 9…16.
     pub block_shift: u32,
-    /// Blocks of the file system.
+    /// Number of blocks of the file system.
     pub blocks: u64,
-    /// Allocation groups.
+    /// Number of allocation groups.
     pub groups: u32,
-    /// Which file system this is.
+    /// UUID of the file system.
     pub uuid: [u8; 16],
-    /// Version 5: metadata carries its place, its owner and a checksum.
+    /// Version 5: metadata includes its own block number, its owner and a checksum.
     pub(super) v5: bool,
     pub(super) sector: u64,
     pub(super) inode_shift: u32,
     pub(super) group_blocks: u32,
-    /// First block of the log and how many, where it is inside.
+    /// First block and number of blocks of the log, if it is internal.
     pub(super) log: Option<(u64, u64)>,
     group_shift: u32,
 }
 
 impl Superblock {
-    /// From the first bytes of a file system that has `bytes` of room.
+    /// Parses the first bytes of a file system in a room of `bytes`.
     ///
     /// # Errors
-    /// It is none, or which field makes no sense.
+    /// It is not a superblock, or the error names the invalid field.
     pub fn parse(b: &[u8; BYTES], bytes: u64) -> Result<Superblock, XfsError> {
         let bad = |what| Err(XfsError::NotXfs(what));
         if &b[..4] != b"XFSB" {
@@ -98,19 +98,19 @@ impl Superblock {
         Ok(sb)
     }
 
-    /// Blocks of a group: the last one may be shorter.
+    /// Number of blocks of a group; the last group may be shorter.
     pub(super) fn length_of(&self, group: u32) -> u32 {
         let first = u64::from(group) * u64::from(self.group_blocks);
         (self.blocks - first).min(u64::from(self.group_blocks)) as u32
     }
 
-    /// Block `at` of a group as one of the file system; `None`: the group has none such.
+    /// Converts block `at` of a group to a block of the file system; `None` if the group has no such block.
     pub(super) fn in_group(&self, group: u32, at: u32) -> Option<u64> {
         let known = group < self.groups && at < self.length_of(group);
         known.then(|| u64::from(group) * u64::from(self.group_blocks) + u64::from(at))
     }
 
-    /// `n` blocks from a number as files and the log have it (group above, block of the group below).
+    /// `n` blocks from a number in the form that files and the log use (group in the upper bits, block of the group in the lower bits).
     pub(super) fn blocks_at(&self, number: u64, n: u64) -> Option<u64> {
         let group = u32::try_from(number >> self.group_shift).ok()?;
         let at = (number & ((1 << self.group_shift) - 1)) as u32;
@@ -118,25 +118,25 @@ impl Superblock {
         (u64::from(at) + n <= u64::from(self.length_of(group))).then_some(first)
     }
 
-    /// Inodes in a block, as a power of two.
+    /// log2 of the number of inodes per block.
     pub(super) fn inodes_shift(&self) -> u32 {
         self.block_shift - self.inode_shift
     }
 
-    /// Block and place in it of an inode by its number.
+    /// Block of an inode, and offset in the block, from the inode number.
     pub(super) fn inode_at(&self, number: u64) -> Option<(u64, usize)> {
         let block = self.blocks_at(number >> self.inodes_shift(), 1)?;
         let i = number & ((1 << self.inodes_shift()) - 1);
         Some((block, (i << self.inode_shift) as usize))
     }
 
-    /// Group of a block.
+    /// Group of a block, and block in the group.
     pub(super) fn group_of(&self, block: u64) -> (u32, u32) {
         let per = u64::from(self.group_blocks);
         ((block / per) as u32, (block % per) as u32)
     }
 
-    /// Blocks of the headers at the beginning of every group: superblock, free space, inodes, free list, a sector each.
+    /// Number of blocks of the headers at the beginning of every group: superblock, free space, inodes, free list, one sector each.
     pub(super) fn header_blocks(&self) -> u64 {
         (4 * self.sector).div_ceil(1 << self.block_shift)
     }

@@ -1,9 +1,9 @@
-//! Gauges that are one figure of `stats` each.
+//! Gauges that each show one figure of `stats`.
 
-/// A gauge without labels: its name, its help, and where the figure stands in `stats`.
+/// A gauge without labels: its name, its help text, and the key of its figure in `stats`.
 pub(super) type Figure = (&'static str, &'static str, &'static str);
 
-/// What the volume is.
+/// Sizes of the volume.
 pub(super) const SIZES: &[Figure] = &[
     ("volume_bytes", "Size of the volume", "/volume_bytes"),
     ("extent_bytes", "Size of an extent", "/extent_bytes"),
@@ -14,7 +14,7 @@ pub(super) const SIZES: &[Figure] = &[
     ),
 ];
 
-/// How it is doing.
+/// The state of the volume.
 pub(super) const STATE: &[Figure] = &[
     ("serving_seconds", "Since serving began", "/elapsed_s"),
     (
@@ -44,7 +44,7 @@ pub(super) const STATE: &[Figure] = &[
     ),
 ];
 
-/// What may be written to the fastest tier.
+/// The budget of writes to the fastest tier.
 pub(super) const WEAR_BUDGET: &[Figure] = &[
     (
         "wear_budget_bytes_per_day",

@@ -1,8 +1,8 @@
 //! The servers of 5.2 as a workload, and the three configurations of 5.3 under it.
 //!
 //! ```text
-//!  setup: the pool is made │ transactions │ find │ tar │ fsck      (file server)
-//!                          ▲ what counts begins here
+//!  setup: the pool is created │ transactions │ find │ tar │ fsck      (file server)
+//!                             ▲ measuring begins here
 //! ```
 
 use std::sync::Arc;
@@ -16,49 +16,49 @@ use isotherm_lab::LabError;
 use isotherm_lab::sim::{Memory, Phase, Report};
 use isotherm_lab::size::Size;
 
-/// The cache's device (5.1), as a preset.
+/// Preset of the cache's device (5.1).
 pub const CACHE: &str = "intel-x25e-32";
-/// The array of 5.1, as a preset.
+/// Preset of the array of 5.1.
 pub const DISK: &str = "raid1e-5";
-/// The configurations compared, and what the paper calls them.
+/// The configurations that are compared, by the paper's names.
 pub const CONFIGURATIONS: [&str; 3] = ["none", "LRU", "LRU-S"];
 
-/// What stands for the machine, in words.
+/// The substitute for the paper's disks, in words.
 pub const ARRAY_WORDS: &str = "raid1e-5, five 7200-rpm disks as RAID-1E, the volume spread over all of it: the paper names neither the drives nor the size of a chunk";
 
-/// What stands for the prototype's cache, in words.
+/// The substitute for the prototype's cache, in words.
 pub const MAP_WORDS: &str = "the prototype keeps its map in memory and never flushes: FLUSH costs nothing here, the journal's writes stay";
 
-/// How the syncer is set, in words.
+/// The settings of the syncer, in words.
 pub const SYNCER_WORDS: &str = "watermarks of the free list at 10 and 20 % and one entry cleaned for each accessed, 128 together (the paper gives neither): sync_batch=128";
 
-/// What stands for the workload generator, in words.
+/// The substitute for the workload generator, in words.
 pub const SERVER_WORDS: &str = "the in-house generator by one of Table 8's sizes on an ext3-like layout: whole files, directories chosen uniformly, page cache and journal scaled with the rest, blocks written under the size that their file had when they were added (4.2.1); one request in flight";
 
-/// Phases of a file server's run.
+/// Index of the phase, in a file server's run, with the transactions.
 pub const TRANSACTIONS: usize = 0;
-/// See [`TRANSACTIONS`].
+/// Index of the phase in which find runs.
 pub const FIND: usize = 1;
-/// See [`TRANSACTIONS`].
+/// Index of the phase in which tar runs.
 pub const TAR: usize = 2;
-/// See [`TRANSACTIONS`].
+/// Index of the phase in which fsck runs.
 pub const FSCK: usize = 3;
 
-/// Of the directories, one in so many is archived: the paper archives "an SFS subdirectory" and does not say how large;
-/// 850 s at some 20 MB/s each way are about a tenth of 184 GB.
+/// One directory in this many is archived. The paper archives "an SFS subdirectory" and does not state its size; 850 s at about 20 MB/s in
+/// each direction are about a tenth of 184 GB.
 const TAR_SHARE: usize = 10;
 
 /// A server's run, in memory.
 pub struct Bench {
-    /// All requests, the setup first; its phases begin after that.
+    /// All requests. The setup comes first, and the phases begin after it.
     pub work: Work,
-    /// Each transaction, and the requests before it.
+    /// Each transaction, with the number of requests before it.
     pub transactions: Vec<(Transaction, u64)>,
-    /// Requests before the end of the last.
+    /// Number of requests up to the end of the last transaction.
     end: u64,
-    /// Bytes of file system in use at the end of the transactions.
+    /// Bytes that the file system uses at the end of the transactions.
     pub used: u64,
-    /// Scale that it was made at.
+    /// The scale of the run.
     pub scale: f64,
 }
 
@@ -66,7 +66,7 @@ fn broken(e: isotherm_traces::layout::LayoutError) -> LabError {
     LabError::setup(format!("the generated file system: {e}"))
 }
 
-/// The server's run; the file server's goes on with the utilities.
+/// The run of a server. After the transactions, the file server runs the utilities.
 pub fn bench(ctx: &Ctx<'_>, mix: Mix, usual: f64) -> Result<Arc<Bench>, LabError> {
     let scale = ctx.scale_or(usual);
     let name = format!("DSS {mix:?} server, scale {scale}, seed {}", ctx.seed);
@@ -82,7 +82,7 @@ fn make(name: &str, mix: Mix, scale: f64, seed: u64) -> Result<Bench, LabError> 
     while server.prepare().map_err(broken)? {
         server.file_system().drain(&mut records);
     }
-    // The setup is over when its files are on the volume.
+    // The setup ends when its files are on the volume.
     server.file_system().sync();
     server.file_system().drain(&mut records);
     let mut phases = vec![records.len() as u64];
@@ -134,7 +134,7 @@ fn make(name: &str, mix: Mix, scale: f64, seed: u64) -> Result<Bench, LabError> 
     })
 }
 
-/// A configuration: no cache, or the cache's policy; `percent` of `used` bytes cached.
+/// A configuration: no cache, or the cache with its policy. The cache holds `percent` of the `used` bytes.
 pub fn cell(configuration: &str, used: u64, percent: f64, warm_up: u64) -> Cell {
     let policy = match configuration {
         "LRU" => "dss-lru,sync_batch=128",
@@ -157,13 +157,13 @@ pub fn cell(configuration: &str, used: u64, percent: f64, warm_up: u64) -> Cell 
 
 /// The reports of the three configurations.
 pub fn three(ctx: &Ctx<'_>, bench: &Bench) -> Result<Vec<Arc<Report>>, LabError> {
-    // All phases count, so what is warm-up ends where the first begins.
+    // All phases are measured, so the warm-up ends where the first phase begins.
     let warm_up = bench.work.phases[0];
     let cells = CONFIGURATIONS.map(|c| cell(c, bench.used, 10.0, warm_up));
     simulate(ctx, &bench.work, &cells)
 }
 
-/// Say what was run.
+/// Adds the description of the run to the outcome.
 pub fn inputs(out: &mut Outcome, bench: &Bench) {
     out.inputs.push(format!(
         "{}: {} requests, {} of them setup; {:.2} GB used, a tenth cached in extents of 4 KiB",
@@ -179,8 +179,8 @@ pub fn inputs(out: &mut Outcome, bench: &Bench) {
 }
 
 impl Bench {
-    /// Seconds of each transaction under a run: from its first request to the last reply before the next one's. One that
-    /// memory served takes none.
+    /// Seconds of each transaction in a run: from its first request to the last reply before the first request of the next transaction. A
+    /// transaction that memory served takes zero.
     pub fn seconds(&self, report: &Report) -> Vec<f64> {
         let ends = self.transactions.iter().skip(1).map(|t| t.1);
         let ends = ends.chain([self.end]);
@@ -200,7 +200,7 @@ impl Bench {
             .collect()
     }
 
-    /// 95th-percentile seconds of whole files of that size, read or written; `None` without any.
+    /// 95th percentile of the seconds for whole files of that size, read or written; `None` if there are none.
     pub fn p95(&self, seconds: &[f64], write: bool, size: u64) -> Option<f64> {
         let mut of: Vec<f64> = (self.transactions.iter().zip(seconds))
             .filter(|((t, _), _)| t.write == write && t.size == size)
@@ -211,7 +211,7 @@ impl Bench {
         of.get(at.saturating_sub(1)).copied()
     }
 
-    /// Sizes that its files have, rising.
+    /// The sizes of its files, in ascending order.
     pub fn sizes(&self) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.transactions.iter().map(|(t, _)| t.size).collect();
         sizes.sort_unstable();
@@ -220,7 +220,7 @@ impl Bench {
     }
 }
 
-/// A phase of a report, empty if the run had none.
+/// A phase of a report; an empty phase if the run did not have it.
 pub fn phase(report: &Report, at: usize) -> Phase {
     report.phases.get(at).cloned().unwrap_or_default()
 }

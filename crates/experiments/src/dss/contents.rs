@@ -1,4 +1,4 @@
-//! dss-2: what the cache holds, and what is written and read, by class.
+//! dss-2: the contents of the cache, and the bytes read and written, by class.
 
 use isotherm_traces::generate::Mix;
 
@@ -8,7 +8,7 @@ use crate::outcome::{Row, Table};
 use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
 
-/// Contents are like the traffic if no group of classes is further from it, percentage points.
+/// Contents are like the traffic if every group of classes differs by at most this, in percentage points.
 const LIKE: f64 = 15.0;
 
 /// See the module.

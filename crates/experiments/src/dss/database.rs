@@ -13,7 +13,7 @@ use isotherm_lab::sim::Phase;
 
 /// The cache is 8 of the 29 GB (5.2).
 const CACHED_PERCENT: f64 = 100.0 * 8.0 / 29.0;
-/// The paper averages over so many runs.
+/// The number of runs over which the paper averages.
 const RUNS: u64 = 3;
 
 const KINDS: [(&str, std::ops::RangeInclusive<u8>); 5] = [
@@ -34,7 +34,7 @@ fn work(ctx: &Ctx<'_>, scale: f64, seed: u64) -> Result<std::sync::Arc<Work>, La
     let spec = format!("gen:tpch-dss,prepare=1,scale={scale},seed={seed}");
     ctx.once(&spec, || {
         let mut work = Work::generate(&spec, None, 1)?;
-        // The database is made by writing, the queries begin with a read.
+        // The database is created by writes, and the queries begin with a read.
         let made = work.memory.records.iter().position(|r| r.op == Op::Read);
         work.phases = vec![made.unwrap_or(0) as u64];
         Ok(work)

@@ -1,4 +1,4 @@
-//! dss-3: hit rate, the syncer's share, running time of the file server.
+//! dss-3: hit rate, the syncer's share, and running time of the file server.
 
 use isotherm_traces::generate::Mix;
 
@@ -10,7 +10,7 @@ use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
 use isotherm_lab::sim::Phase;
 
-/// Hit rates are alike if they are no further apart, percentage points.
+/// Hit rates are alike if they differ by at most this, in percentage points.
 pub const ALIKE: f64 = 5.0;
 
 /// The table of the three indicators.
@@ -22,7 +22,7 @@ pub fn table(out: &mut Outcome, title: &str, phases: &[Phase], scale: f64) {
         Row::new(
             *name,
             vec![
-                // Scaled counts take scaled time: minutes of the whole run are shown beside the paper's.
+                // A scaled run takes scaled time. The table shows minutes extrapolated to the whole run beside the paper's.
                 Cell::new("time / scale", "min", p.elapsed_s / 60.0 / scale)
                     .beside(printed("minutes")),
                 Cell::new("of LRU", "x", base / p.elapsed_s).beside(printed("faster")),

@@ -1,4 +1,4 @@
-//! dss-4: how long whole files take, by size.
+//! dss-4: the latency of whole files, by size.
 
 use isotherm_traces::generate::Mix;
 
@@ -8,7 +8,7 @@ use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
 use isotherm_lab::size::exact;
 
-/// Latencies of one size: of each configuration.
+/// The latencies of one file size, for each configuration.
 struct Of {
     size: u64,
     write: bool,
@@ -16,7 +16,7 @@ struct Of {
 }
 
 impl Of {
-    /// Cut relative to no cache, percent; below zero: longer.
+    /// Reduction relative to no cache, in percent; negative if the latency is longer.
     fn cut(&self, configuration: usize) -> f64 {
         let none = self.p95[0];
         if none > 0.0 {

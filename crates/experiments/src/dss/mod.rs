@@ -1,6 +1,6 @@
 //! Differentiated storage services (Mesnier and others): section 5.
 //!
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
 //! | `bench.rs` | the servers and the utilities as a workload; the three configurations |
 //! | `show.rs` | rows and sums that several experiments share |
@@ -16,11 +16,11 @@ mod show;
 pub(super) mod tco;
 pub(super) mod utilities;
 
-/// Usual scale of the file server: 4 GB instead of 184.
+/// Default scale of the file server: 4 GB in place of 184.
 pub(super) const FILE_SCALE: f64 = 0.02;
-/// Usual scale of the e-mail server: 4 GB instead of 204.
+/// Default scale of the e-mail server: 4 GB in place of 204.
 pub(super) const EMAIL_SCALE: f64 = 0.02;
-/// Usual scale of TPC-H: 0.3 GB instead of 29.
+/// Default scale of TPC-H: 0.3 GB in place of 29.
 pub(super) const TPCH_SCALE: f64 = 0.01;
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
             .unwrap()
     }
 
-    /// At a thousandth of the sizes nothing is said about directions; what is checked is that figures fit each other.
+    /// At a thousandth of the sizes, directions are not tested. The test checks that the figures are consistent.
     #[test]
     fn every_experiment_runs_small_and_its_figures_fit_each_other() {
         let quiet = |_: &str| ();
@@ -78,7 +78,7 @@ mod tests {
             assert!((sum - 100.0).abs() < 1e-6, "{}: {sum}", row.label);
         }
         let same = contents.claims.iter().find(|c| c.key == "same").unwrap();
-        // True by construction, so it does not count.
+        // True by construction, so it is not counted.
         assert_eq!(same.verdict, Verdict::Vacuous, "{}", same.why);
         let indicators = find("dss-3");
         let (read, written) = (
@@ -88,14 +88,14 @@ mod tests {
         let same = cell(indicators, 0, "LRU-S", "read");
         assert!((read - same).abs() < f64::EPSILON, "{read} {same}");
         assert!(read > written && written > 0.0, "two reads to a write");
-        // Without a cache there is nothing to hit or to clean.
+        // Without a cache there are no hits and no cleaning.
         let none = &indicators.tables[0].rows[0].cells;
         assert!(
             none.iter()
                 .any(|c| c.name == "read hits" && c.ours.is_none())
         );
         assert!(cell(indicators, 0, "none", "syncer") <= 0.0);
-        // What find reads, fsck reads again.
+        // fsck reads again what find has read.
         let utilities = find("dss-fs");
         assert!(cell(utilities, 2, "none", "read") > cell(utilities, 0, "none", "read"));
         assert!(

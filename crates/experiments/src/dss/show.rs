@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::outcome::Cell;
 use isotherm_lab::sim::{Phase, PhaseClass};
 
-/// Groups of classes that the paper's figures tell apart: name, classes.
+/// Groups of classes that the paper's figures distinguish: name, classes.
 pub const GROUPS: [(&str, std::ops::RangeInclusive<u8>); 5] = [
     ("unclassified", 0..=0),
     ("metadata", 1..=7),
@@ -14,7 +14,7 @@ pub const GROUPS: [(&str, std::ops::RangeInclusive<u8>); 5] = [
     ("over 1 MB", 13..=18),
 ];
 
-/// Percent.
+/// `part` as a percentage of `whole`.
 pub fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 {
         part / whole * 100.0
@@ -23,7 +23,7 @@ pub fn percent(part: f64, whole: f64) -> f64 {
     }
 }
 
-/// Percent of a sum by class that falls on a range of classes.
+/// The percentage of a sum by class that belongs to a range of classes.
 pub fn share(by_class: &BTreeMap<u8, u64>, classes: std::ops::RangeInclusive<u8>) -> f64 {
     let part: u64 = by_class.range(classes).map(|x| x.1).sum();
     percent(part as f64, by_class.values().sum::<u64>() as f64)
@@ -34,7 +34,7 @@ pub fn by_class(phase: &Phase, f: fn(&PhaseClass) -> u64) -> BTreeMap<u8, u64> {
     phase.classes.iter().map(|(c, x)| (*c, f(x))).collect()
 }
 
-/// Percent of the blocks read that the cache served; no number without a cache.
+/// The percentage of read blocks that the cache served; NaN without a cache.
 pub fn hits(phase: &Phase) -> f64 {
     if phase.usage.members.len() < 2 {
         return f64::NAN;
@@ -43,14 +43,15 @@ pub fn hits(phase: &Phase) -> f64 {
     percent(all.fast_read as f64, all.read as f64)
 }
 
-/// Percent of the blocks moved that were moved to clean the cache: each is read there and written to the disk (5.4).
+/// The percentage of all moved blocks that were moved to clean the cache. Each of these is read from the cache and written to the disk
+/// (5.4).
 pub fn syncer(phase: &Phase) -> f64 {
     let all = phase.all();
     let cleaned = 2.0 * phase.written_back_bytes as f64;
     percent(cleaned, cleaned + (all.read + all.written) as f64)
 }
 
-/// Cells of [`GROUPS`].
+/// The cells of a table row, one for each of [`GROUPS`].
 pub fn groups(by_class: &BTreeMap<u8, u64>) -> Vec<Cell> {
     let cell = |(name, classes): &(&str, std::ops::RangeInclusive<u8>)| {
         Cell::new(name, "%", share(by_class, classes.clone()))

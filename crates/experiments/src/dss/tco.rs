@@ -1,4 +1,4 @@
-//! dss-tco: what drives cost for the same work. The paper gives the result of an analysis, not the analysis.
+//! dss-tco: the cost of drives for the same work. The paper gives the result of an analysis and not the analysis itself.
 
 use isotherm_traces::generate::Mix;
 
@@ -8,11 +8,11 @@ use crate::outcome::{Cell, Row, Table};
 use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
 
-/// A hard drive and a 32 GB X25-E when the paper was written, dollars.
+/// Prices in dollars of a hard drive and of a 32 GB X25-E when the paper was written.
 const HDD_USD: f64 = 75.0;
 /// See [`HDD_USD`].
 const SSD_USD: f64 = 400.0;
-/// The cache takes so much of the SSD: 18 of 32 GB (5.2).
+/// The cache's share of the SSD: 18 of 32 GB (5.2).
 const SSD_USED: f64 = 18.0 / 32.0;
 /// Drives of the array (5.1).
 const DRIVES: f64 = 5.0;

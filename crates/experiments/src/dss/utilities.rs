@@ -1,4 +1,4 @@
-//! dss-fs: find, tar and fsck over the image that the file server's run left.
+//! dss-fs: find, tar and fsck over the image that the file server's run leaves.
 
 use isotherm_traces::generate::Mix;
 

@@ -1,4 +1,4 @@
-//! Figures 8.3 to 8.8: `greendm-cache` beside `greendm`, under the workloads of chapter 6.
+//! Figures 8.3 to 8.8: `greendm-cache` compared with `greendm`, under the workloads of chapter 6.
 
 use super::cost::totals;
 use super::judge::{Named, over, range, row};
@@ -10,15 +10,15 @@ use crate::outcome::{Outcome, Table};
 use crate::work::Work;
 use isotherm_lab::LabError;
 
-/// Said where copies are refused.
+/// The reason that is given if the engine refuses copies.
 const MISSING: &str = "caching is not in this build: the engine with devices refused every copy that greendm-cache asked for";
 
-/// Whether the engine makes copies at all.
+/// Whether the engine made any copies.
 pub fn works(cells: &[Named]) -> bool {
     cells.iter().any(|(_, m)| m.report.fetches > 0)
 }
 
-/// One workload, tiering and caching cells in the same order.
+/// One workload, with the tiering and the caching cells in the same order.
 struct Pair {
     work: Work,
     scale: f64,
@@ -44,7 +44,7 @@ impl Pair {
             .collect()
     }
 
-    /// Cost at factor 100 000.
+    /// The cost at time factor 100 000.
     fn cost(&self) -> Result<Vec<f64>, LabError> {
         let last = super::cost::FACTORS.len() - 1;
         let usd = |named: &Named, caching| -> Result<f64, LabError> {

@@ -1,7 +1,7 @@
-//! Figure 5.3 and Table 5.1: real compressors over their levels, on text, binary and random data.
+//! Figure 5.3 and Table 5.1: real compressors at their levels, on text, binary and random data.
 //!
-//! Processor time is measured here, on one thread; what it would take of the thesis' server, a quad-core with 15 000 rpm disks
-//! and 1.3 GB to compress (5.4.2), follows by proportion, and its energy from a host model. Directions depend on neither.
+//! Processor time is measured here on one thread. The time on the thesis' server, a quad-core with 15 000 rpm disks and 1.3 GB to compress
+//! (5.4.2), is extrapolated from it, and the energy comes from a model of a host. The directions depend on neither.
 
 use std::io::Write;
 
@@ -13,23 +13,23 @@ use crate::Ctx;
 use crate::outcome::{Cell, Outcome, Row, Table};
 use isotherm_lab::LabError;
 
-/// Bytes of each kind of data: a few of bzip2's largest blocks.
+/// Bytes of each kind of data: a few times bzip2's largest block.
 const BYTES: usize = 3 << 20;
 /// The thesis' load: 20 files of 65 MB.
 const LOAD_BYTES: f64 = 20.0 * 65e6;
-/// Its cores.
+/// Number of cores of the thesis' server.
 const CORES: f64 = 4.0;
-/// Its SAS disk, bytes a second: typical of a 146 GB drive at 15 000 rpm.
+/// Rate of the thesis' SAS disk in bytes per second: typical of a 146 GB drive at 15 000 rpm.
 const DISK_BYTES_PER_S: f64 = 110e6;
-/// Its server (a PowerEdge R710): the thesis prints watt-hours only in plots.
+/// The thesis' server (a PowerEdge R710). The thesis prints watt-hours in plots only.
 const HOST: Host = Host {
     idle_w: 130.0,
     busy_w: 210.0,
 };
-/// Ratios within this share of Table 5.1 are near it.
+/// Ratios that differ from Table 5.1 by at most this share are near it.
 const NEAR: f64 = 0.25;
 
-/// Text to learn from: what this project says of itself.
+/// The corpus of the text generator: the documentation of this project.
 const WORDS: &[&str] = &[
     include_str!("../../../../README.md"),
     include_str!("../../../../ARCHITECTURE.md"),
@@ -51,7 +51,7 @@ impl Random {
     }
 }
 
-/// Text as long as wanted: sentences and lines of the corpus, cut to runs of one to five words in random order.
+/// Text of the wanted length: sentences and lines of the corpus, cut into runs of one to five words, in random order.
 fn text(random: &mut Random) -> Vec<u8> {
     let words: Vec<&str> = WORDS.iter().flat_map(|t| t.split(' ')).collect();
     let mut out = Vec::with_capacity(BYTES + 256);
@@ -75,8 +75,8 @@ fn binary() -> Result<Vec<u8>, String> {
     Ok(code[..BYTES.min(code.len())].to_vec())
 }
 
-/// What an ELF64 little-endian program may execute: its first loaded segment with that flag. Symbols and debugging data, which
-/// the thesis' binaries hardly had and which pack differently, lie elsewhere.
+/// The executable part of an ELF64 little-endian program: its first loaded segment with the execute flag. Symbols and debugging data are
+/// elsewhere; the thesis' binaries hardly had any, and they compress differently.
 fn code(program: &[u8]) -> Option<&[u8]> {
     let at = |from: usize, n: usize| -> Option<u64> {
         let bytes = program.get(from..from.checked_add(n)?)?;
@@ -105,7 +105,7 @@ fn random(random: &mut Random) -> Vec<u8> {
         .collect()
 }
 
-/// What a tool makes of some data at a level.
+/// The output of a tool at a level for some data.
 fn compressed(tool: &str, level: u32, data: &[u8]) -> std::io::Result<usize> {
     match tool {
         "gzip" => {
@@ -129,7 +129,7 @@ fn cpu_s() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
 }
 
-/// One tool at one level on one kind of data.
+/// One tool at one level for one kind of data.
 struct Point {
     data: &'static str,
     tool: &'static str,
@@ -156,7 +156,7 @@ fn point(
     let ratio = data.len() as f64 / size as f64;
     let work_s = best * LOAD_BYTES / data.len() as f64 / CORES;
     let disk_s = (LOAD_BYTES + LOAD_BYTES / ratio) / DISK_BYTES_PER_S;
-    // Faster disks and faster clocks both shorten it (5.5.3), so neither hides behind the other.
+    // Faster disks and faster clocks both shorten the time (5.5.3), so the two do not overlap.
     let time_s = work_s + disk_s;
     Ok(Point {
         data: name,
@@ -334,7 +334,7 @@ fn judge(out: &mut Outcome, points: &[Point]) {
             out.cannot(key, "binary data");
             continue;
         }
-        // A program is like a program; shuffled documents are not like the thesis' text, so that is only told.
+        // One program is like another program. Shuffled documents are not like the thesis' text, so their ratio is shown and not judged.
         let why = format!(
             "binary at most {binary:.0} % off (near: {:.0} %); text at most {text:.0} %, not judged: theirs is not to be had",
             NEAR * 100.0

@@ -1,7 +1,7 @@
-//! Figures 7.1 to 7.3: what the runs of figures 6.5 to 6.7 cost, repeated 1 to 100 000 times.
+//! Figures 7.1 to 7.3: the cost of the runs of figures 6.5 to 6.7, repeated 1 to 100 000 times.
 //!
-//! Prices are those of 7.2: $529 for 300 GB of flash, $200 for 2 TB of disk, $100 of service, LIPA 2013; reads count a tenth as
-//! writes. Runs at a smaller scale are priced as so many more runs on so much larger drives.
+//! Prices are those of 7.2: $529 for 300 GB of flash, $200 for 2 TB of disk, $100 of service, LIPA 2013; a read counts as a tenth of a
+//! write. A run at scale s is priced as 1/s times as many runs on drives that are 1/s times as large.
 
 use isotherm_models::cost::{MemberPrice, MemberUsage, Prices, Rounding, Tariff, Usage};
 use isotherm_models::sheet;
@@ -20,13 +20,13 @@ pub const FACTORS: [u64; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 /// As in the worked example (7.2).
 const SERVICE_USD: f64 = 100.0;
 
-/// What a drive costs at each of [`FACTORS`].
+/// The cost of a drive at each of [`FACTORS`].
 pub type Totals = [f64; FACTORS.len()];
 
-/// Price one cell. `caching`: the disk holds the whole volume.
+/// Prices one cell. `caching` means that the disk holds the whole volume.
 ///
 /// # Errors
-/// A preset is wrong, which a test rules out.
+/// A preset is invalid; a test makes sure that none is.
 pub fn totals(
     work: &Work,
     drive: &Drive,
@@ -73,7 +73,7 @@ pub fn totals(
     Ok(FACTORS.map(|f| prices.tco(&usage, f).total_usd()))
 }
 
-/// One workload's drives, priced; the order is that of the runs: linear, HDD, SSD, GreenDM's cells.
+/// The priced drives of one workload, in the order of the runs: linear, HDD, SSD, GreenDM's cells.
 fn priced(work: &Work, all: &[Named], scale: f64) -> Result<Vec<(String, Totals)>, LabError> {
     all.iter()
         .map(|(name, m)| {
@@ -201,7 +201,7 @@ fn served(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Factor 1: SSD dearest, HDD cheapest.
+/// Factor 1: SSD has the highest cost, HDD the lowest.
 fn short_term(all: &[(String, Totals)]) -> (bool, String) {
     let (linear, hdd, ssd) = (all[0].1[0], all[1].1[0], all[2].1[0]);
     let (low, high) = ends(all[3..].iter().map(|(_, t)| t[0]).chain([linear]));
@@ -211,7 +211,7 @@ fn short_term(all: &[(String, Totals)]) -> (bool, String) {
     )
 }
 
-/// Factor 100 000: HDD cheapest; GreenDM dearest, or SSD among the dearest.
+/// Factor 100 000: HDD has the lowest cost; GreenDM has the highest, or SSD is among the highest.
 fn long_term(all: &[(String, Totals)], greendm: bool) -> (bool, String) {
     let last = FACTORS.len() - 1;
     let (linear, hdd, ssd) = (all[0].1[last], all[1].1[last], all[2].1[last]);
@@ -236,7 +236,7 @@ fn ends_of(out: &mut Outcome, work: &str, all: &[(String, Totals)], greendm: boo
     out.judge(&format!("{work}-1e5"), holds, why);
     if greendm {
         let over = |t: &Totals, i: usize| t[i] - all[0].1[i];
-        // "The difference is only $1" at factor 1: the same drives, so it may be none.
+        // "The difference is only $1" at factor 1. The drives are the same, so the difference may be zero.
         let grows = all[3..]
             .iter()
             .all(|(_, t)| (1..FACTORS.len()).all(|i| over(t, i) > over(t, i - 1)));
@@ -250,7 +250,7 @@ fn ends_of(out: &mut Outcome, work: &str, all: &[(String, Totals)], greendm: boo
     }
 }
 
-/// GreenDM's cost beyond linear's at factor 1000, at most.
+/// The largest difference at factor 1000 between GreenDM's cost and linear's.
 fn most_over_linear(out: &mut Outcome, key: &str, all: &[&Vec<(String, Totals)>]) {
     let over = all
         .iter()

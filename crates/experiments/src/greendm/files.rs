@@ -13,12 +13,12 @@ use isotherm_lab::LabError;
 pub const GAMMA: [u32; 3] = [1, 4, 16];
 /// Extent size: the mean I/O size (figure 6.7).
 pub const EXTENT: u32 = 128 << 10;
-/// Files with which the layout of the file system comes to the 8 GB of 6.2.5.
+/// The number of files at which the layout of the file system reaches the 8 GB of 6.2.5.
 const FILES: u32 = 31_000;
 /// Filebench's file server runs 50 processes.
 const DEPTH: u32 = 50;
 
-/// The workload with that shape.
+/// The workload with that Gamma shape.
 ///
 /// # Errors
 /// The generator fails.
@@ -84,7 +84,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Every GreenDM cell beside its linear.
+/// Compares every GreenDM cell with its linear cell.
 fn by_linear(all: &[Vec<Named>], f: fn(&Measured, &Measured) -> f64) -> Vec<f64> {
     all.iter()
         .flat_map(|one| one[3..].iter().map(move |(_, m)| f(m, &one[0].1)))

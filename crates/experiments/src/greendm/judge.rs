@@ -1,6 +1,6 @@
-//! How GreenDM's claims are judged, and the table of figure 6.5 to 6.7's six measures.
+//! Judges GreenDM's claims, and makes the table of the six measures of figures 6.5 to 6.7.
 //!
-//! A direction holds if it holds in every cell; sizes are judged by [`crate::verdict`].
+//! A direction holds if it holds in every cell. Sizes are judged by [`crate::verdict`].
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::outcome::{Cell, Outcome, Row};
 /// A measured drive with its name.
 pub type Named = (String, Arc<Measured>);
 
-/// `a` over `b`, percent.
+/// `a` relative to `b`: the difference in percent.
 pub fn over(a: f64, b: f64) -> f64 {
     (a / b - 1.0) * 100.0
 }
 
-/// Least and most.
+/// The smallest and the largest value.
 pub fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     values
         .into_iter()
@@ -24,7 +24,7 @@ pub fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
         })
 }
 
-/// Three digits or so.
+/// About three digits.
 pub fn show(value: f64) -> String {
     match value.abs() {
         a if a >= 100.0 => format!("{value:.0}"),
@@ -43,7 +43,7 @@ pub fn span(low: f64, high: f64, unit: &str) -> String {
     }
 }
 
-/// Judge claim `key` by what is printed under the same key.
+/// Judges claim `key` against the value that is printed under the same key.
 pub fn range(out: &mut Outcome, key: &str, values: impl IntoIterator<Item = f64>, unit: &str) {
     let values: Vec<f64> = values.into_iter().collect();
     let Some(p) = out.printed(key) else {
@@ -59,13 +59,14 @@ pub fn range(out: &mut Outcome, key: &str, values: impl IntoIterator<Item = f64>
     out.judge_size(key, values, unit, why);
 }
 
-/// `a > b` by name, and their figures.
+/// Judges `a > b`, and shows the names and figures of both.
 pub fn greater(out: &mut Outcome, key: &str, a: (&str, f64), b: (&str, f64), unit: &str) {
     let why = format!("{} {} {unit}, {} {} {unit}", a.0, show(a.1), b.0, show(b.1));
     out.judge(key, a.1 > b.1, why);
 }
 
-/// The order of the four kinds of drive in `measure`, each given by least and most: every one above the next.
+/// Judges the order of the four kinds of drive in `measure`. Each kind is given by its smallest and largest value, and must be above the
+/// next.
 pub fn order(out: &mut Outcome, key: &str, kinds: &[(&str, (f64, f64))], unit: &str) {
     let holds = kinds.windows(2).all(|w| w[0].1.0 > w[1].1.1);
     let why: Vec<String> = kinds
@@ -75,12 +76,12 @@ pub fn order(out: &mut Outcome, key: &str, kinds: &[(&str, (f64, f64))], unit: &
     out.judge(key, holds, why.join(", "));
 }
 
-/// One value twice.
+/// The same value as smallest and largest.
 pub fn only(v: f64) -> (f64, f64) {
     (v, v)
 }
 
-/// Share of the moves up that the engine did not begin, percent: full, busy, over the limit, or while its map was written.
+/// The percentage of promotions that the engine did not begin: fast tier full, extent busy, limit reached, or map being written.
 fn refused(m: &Measured) -> f64 {
     let up = m.report.moves.as_ref().and_then(|m| m.get("promotions"));
     up.map_or(f64::NAN, |up| {
@@ -88,7 +89,7 @@ fn refused(m: &Measured) -> f64 {
     })
 }
 
-/// A row of the six measures, beside linear. `key` is what the printed values of this row end with.
+/// A table row of the six measures, compared with linear. `key` is the suffix of the keys of the printed values for this row.
 pub fn row(out: &Outcome, label: &str, key: &str, m: &Measured, linear: Option<&Measured>) -> Row {
     let by = |f: fn(&Measured) -> f64| linear.map_or(f64::NAN, |l| over(f(m), f(l)));
     let times = |f: fn(&Measured) -> f64| linear.map_or(f64::NAN, |l| f(m) / f(l));

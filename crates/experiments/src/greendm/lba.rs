@@ -1,8 +1,8 @@
-//! Figure 6.4: how often each logical extent is accessed under uniform random reads, and what equations 6.1 to 6.3 say.
+//! Figure 6.4: the number of accesses to each logical extent under uniform random reads, measured and by equations 6.1 to 6.3.
 //!
-//! With n virtual extents and R requests, i extents are mapped after about n·ln(n / (n − i)) requests, and each mapped one is
-//! equally likely to be meant by a request that meets a mapped one. In state j those are j / (n − j) on average (6.2), so
-//! E(i) = 1 + Σ 1 / (n − j) over j from i to the last state J = n (1 − e^(−R/n)) (6.1).
+//! With n virtual extents and R requests, i extents are mapped after about n·ln(n / (n − i)) requests. A request that meets a mapped extent
+//! meets each of them with equal probability. In state j the mean number of such requests is j / (n − j) (6.2), so E(i) = 1 + Σ 1 / (n − j)
+//! over j from i to the last state J = n (1 − e^(−R/n)) (6.1).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,14 +17,14 @@ use isotherm_lab::policy_spec::PolicySpec;
 use isotherm_lab::sim::{Memory, Run, Setup, TraceFile};
 use isotherm_lab::size::Size;
 
-/// Extent and request (6.1.3: "we let the I/O size be equal to the extent size"); the size itself is not printed.
+/// Size of extents and requests (6.1.3: "we let the I/O size be equal to the extent size"). The thesis does not print the size.
 const EXTENT: u32 = 4096;
-/// Requests of 20 minutes at what a disk that serves three quarters of them manages.
+/// The number of requests in 20 minutes at the rate of a disk that serves three quarters of them.
 const REQUESTS: f64 = 300_000.0;
-/// Parts of the address space that are compared.
+/// Number of parts of the address space that are compared.
 const BINS: usize = 64;
 
-/// A policy whose accesses are counted by slot, and which may be kept from moving anything.
+/// A wrapper around a policy that counts its accesses by slot, and that can suppress all moves.
 struct Watched {
     inner: Box<dyn Policy>,
     counts: Arc<Mutex<Vec<u64>>>,
@@ -99,7 +99,7 @@ impl Policy for Watched {
     }
 }
 
-/// Accesses by slot, and the slots there are.
+/// Accesses by slot, and the number of slots.
 fn counted(memory: &Memory, policy: &str, fast: u64, still: bool) -> Result<Vec<u64>, LabError> {
     let spec: PolicySpec = policy.parse().map_err(LabError::Setup)?;
     let counts = Arc::new(Mutex::new(Vec::new()));
@@ -136,7 +136,7 @@ fn expected(n: usize, requests: usize) -> Vec<f64> {
     e
 }
 
-/// Means of neighbours, over all `n` extents.
+/// Averages of neighbouring values over all `n` extents.
 fn binned(values: &[f64], n: usize) -> Vec<f64> {
     let width = n.div_ceil(BINS);
     let at = |i: usize| values.get(i).copied().unwrap_or(0.0);
@@ -203,7 +203,7 @@ fn judge(
     n: usize,
     requests: usize,
 ) {
-    // A part's mean over its extents is Poisson: five standard deviations.
+    // The mean over a part's extents follows a Poisson distribution. The bound is five standard deviations.
     let mean = requests as f64 / n as f64;
     let noise = 5.0 * (mean / (n as f64 / BINS as f64)).sqrt();
     let (low, high) = ends(bins[0].iter().copied());

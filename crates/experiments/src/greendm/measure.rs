@@ -1,8 +1,8 @@
-//! One cell of GreenDM's evaluation: a drive under a workload, and what chapter 6 measures of it.
+//! One cell of GreenDM's evaluation: a drive under a workload, and the measures of chapter 6.
 //!
-//! Set-up (6.2.1): an Intel 320 of 300 GB and a Seagate ST32000641AS of 2 TB, of which the middle is used; a quarter of the
-//! volume on flash; the disk spins down after 5 s (6.1.4); the whole volume is read once before anything counts (6.2.3).
-//! Flash wear as in 6.1.5: bytes written and a tenth or a hundredth of the bytes read, of 36 500 GB.
+//! Set-up (6.2.1): an Intel 320 of 300 GB and a Seagate ST32000641AS of 2 TB, whose middle is used. A quarter of the volume is on flash;
+//! the disk spins down after 5 s (6.1.4); the whole volume is read once before measuring begins (6.2.3). Flash wear as in 6.1.5: bytes
+//! written plus a tenth or a hundredth of the bytes read, divided by 36 500 GB.
 
 use std::sync::{Arc, PoisonError};
 
@@ -21,37 +21,37 @@ use isotherm_lab::sim::{
 };
 use isotherm_lab::size::Size;
 
-/// The flash drive, as a preset.
+/// Preset of the flash drive.
 pub const FLASH: &str = "intel-320-300";
-/// The disk, as a preset.
+/// Preset of the disk.
 pub const DISK: &str = "st32000641as";
-/// Where the disk is used from: its middle (6.2.1).
+/// First byte of the used part of the disk: its middle (6.2.1).
 const MIDDLE: u64 = 1_000_000_000_000;
 /// Spin-down time-out (6.1.4).
 const STANDBY_S: f64 = 5.0;
 
-/// The rest of the machine. The thesis measures the power of the whole (a 2.66 GHz Core 2 Quad desktop with 4 GB) and prints
-/// none of it: typical of the class, busy with one core.
+/// The rest of the machine. The thesis measures the power of the whole machine (a 2.66 GHz Core 2 Quad desktop with 4 GB) and does not
+/// print it. These values are typical of the class, with one busy core.
 pub const HOST: Host = Host {
     idle_w: 60.0,
     busy_w: 80.0,
 };
-/// Processor time of a request and of each device operation, of the class of machine.
+/// Processor time of a request and of each device operation, typical of the class of machine.
 const CPU_S_PER_OPERATION: f64 = 30e-6;
-/// Bytes that it copies a second when extents move through memory.
+/// Bytes per second that the machine copies when extents move through memory.
 const COPY_BYTES_PER_S: f64 = 1.5e9;
 
-/// What stands for the thesis' machine, in words.
+/// The substitute for the thesis' machine, in words.
 pub const HOST_WORDS: &str = "host: 60 W idle and 20 W more while a core works, 30 us for each request and device operation and 1.5 GB/s for what moves; the thesis prints no watts, so this is typical of a 2008 desktop";
 
-/// What is measured under a workload.
+/// The drive that is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Drive {
-    /// Flash alone.
+    /// The flash drive alone.
     Ssd,
     /// The disk alone.
     Hdd,
-    /// Both; a policy, and the flash's share of the volume as 1 in so many.
+    /// Both, with a policy; the number is n if 1/n of the volume is on flash.
     Hybrid(String, u64),
 }
 
@@ -62,43 +62,43 @@ pub struct Cell {
     pub drive: Drive,
     /// Extent size.
     pub extent: u32,
-    /// FLUSH costs what it costs; `false`: nothing (see `unflushed.rs`).
+    /// Whether FLUSH takes its time; `false`: it is free (see `unflushed.rs`).
     pub flushes: bool,
-    /// The disk's write buffer is on, as drives are shipped.
+    /// Whether the disk's write buffer is on, as drives are shipped.
     pub write_cache: bool,
 }
 
-/// What was measured.
+/// The measures of a cell.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Megabytes a second, of requests.
+    /// Megabytes per second of requests.
     pub mb_s: f64,
-    /// Seconds.
+    /// Elapsed seconds.
     pub elapsed_s: f64,
-    /// Joules of machine and drives.
+    /// Joules of the machine and the drives.
     pub energy_j: f64,
-    /// Mean watts of these.
+    /// Mean watts of the machine and the drives.
     pub power_w: f64,
-    /// Share of the time that the disk stood still.
+    /// Share of the time in which the disk was spun down.
     pub spun_down: f64,
     /// Start-stop cycles of the disk.
     pub start_stops: u64,
-    /// Flash life used, eu, ten reads counting as a write.
+    /// Flash life used in eu, if ten reads count as one write.
     pub wear_10: f64,
-    /// The same with a hundred.
+    /// Flash life used in eu, if a hundred reads count as one write.
     pub wear_100: f64,
-    /// Share of the accesses that flash served.
+    /// Share of the accesses that the flash served.
     pub flash_hits: f64,
-    /// Everything else.
+    /// The report of the run.
     pub report: Report,
 }
 
-/// The whole volume read once in order, then a workload.
+/// A read of the whole volume in order, followed by a workload.
 struct Scanned<'a> {
     work: &'a Work,
 }
 
-/// Bytes of a read of the scan.
+/// Bytes per read of the scan.
 const SCAN: u32 = 1 << 20;
 
 impl Scanned<'_> {
@@ -141,7 +141,7 @@ impl Records for ScannedReader {
     }
 }
 
-/// Measure `cells` under `work`, on all cores. What was measured before in this session is not run again.
+/// Measures `cells` under `work` on all cores. A cell that was measured before in this session is not run again.
 ///
 /// # Errors
 /// A simulation fails.
@@ -165,7 +165,7 @@ pub fn measure(ctx: &Ctx<'_>, work: &Work, cells: &[Cell]) -> Result<Vec<Arc<Mea
 }
 
 impl Drive {
-    /// For people.
+    /// The name that tables show.
     pub fn label(&self) -> String {
         match self {
             Drive::Ssd => "SSD".to_owned(),
@@ -188,7 +188,7 @@ fn device(name: &str, span: Span, standby_after_s: Option<f64>) -> Result<Device
         model: Model::Sheet(Box::new(sheet(name)?)),
         options: Options {
             span,
-            // 8 GB at most of 300: hardly any collection.
+            // At most 8 of 300 GB are used, so there is hardly any garbage collection.
             flash: FlashState::Ideal,
             ..Options::default()
         },
@@ -265,7 +265,7 @@ fn figures(report: Report) -> Measured {
         let sheet = sheet(&m.preset).ok();
         if let Some(ssd) = sheet.as_ref().and_then(|s| s.ssd.as_ref()) {
             flash_read = m.bytes_read as f64;
-            // The thesis' metadata is flushed now and then and not counted.
+            // The thesis' prototype flushes its metadata from time to time and does not count it.
             flash_written = m.bytes_written.saturating_sub(m.meta_bytes_written) as f64;
             limit = ssd.write_limit_gb * 1e9;
             flash = true;
@@ -276,7 +276,7 @@ fn figures(report: Report) -> Measured {
         }
     }
     let busy_s = operations * CPU_S_PER_OPERATION + report.migrated_bytes as f64 / COPY_BYTES_PER_S;
-    // Both drives are in the machine whose power the thesis measures; the one that is not used rests.
+    // The thesis measures the power of the machine with both drives in it. A drive that is not used is idle.
     let resting = |name: &str| {
         let s = sheet(name).ok();
         let disk_w = s
@@ -303,7 +303,7 @@ fn figures(report: Report) -> Measured {
         start_stops,
         wear_10: wear(10.0),
         wear_100: wear(100.0),
-        // Alone, whatever there is counts as the fastest tier.
+        // A device alone counts as the fastest tier, whichever it is.
         flash_hits: if limit.is_finite() {
             report.fast_hit_ratio
         } else {

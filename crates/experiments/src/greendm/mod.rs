@@ -13,11 +13,11 @@ pub(super) mod share;
 pub(super) mod tables;
 pub(super) mod unflushed;
 
-/// Usual scale of the web search runs: the paper's.
+/// Default scale of the web search runs: the paper's.
 pub(super) const SEARCH_SCALE: f64 = 1.0;
-/// Usual scale of the FIU online runs: 2 GB instead of 8.
+/// Default scale of the FIU online runs: 2 GB in place of 8.
 pub(super) const ONLINE_SCALE: f64 = 0.25;
-/// Usual scale of the file server runs: 2 GB instead of 8.
+/// Default scale of the file server runs: 2 GB in place of 8.
 pub(super) const FILES_SCALE: f64 = 0.25;
-/// Usual scale of the access frequencies: the paper's.
+/// Default scale of the access frequencies: the paper's.
 pub(super) const LBA_SCALE: f64 = 1.0;

@@ -25,7 +25,7 @@ pub fn work(ctx: &Ctx<'_>) -> Result<Work, LabError> {
     Work::generate(&spec, Some((VOLUME * scale) as u64), 1)
 }
 
-/// Linear, HDD and SSD with the middle extent size, which is nothing to them, then `policy` with each.
+/// Linear, HDD and SSD with the middle extent size, which does not affect them, then `policy` with each extent size.
 ///
 /// # Errors
 /// A simulation fails.

@@ -11,9 +11,9 @@ use isotherm_lab::LabError;
 
 /// Promotion thresholds.
 pub const PT: [u32; 3] = [1, 4, 16];
-/// Limits of concurrent moves.
+/// Limits of the number of concurrent moves.
 pub const MCML: [u32; 3] = [4, 16, 64];
-/// Extent size: helps sequential prefetching (figure 6.5).
+/// Extent size. Large extents help sequential prefetching (figure 6.5).
 pub const EXTENT: u32 = 1 << 20;
 /// Bytes of the volume (Table 6.3).
 const VOLUME: f64 = 32.0 * (1u64 << 30) as f64;
@@ -25,11 +25,11 @@ const VOLUME: f64 = 32.0 * (1u64 << 30) as f64;
 pub fn work(ctx: &Ctx<'_>) -> Result<Work, LabError> {
     let scale = ctx.scale_or(super::SEARCH_SCALE);
     let spec = format!("gen:web-search,scale={scale},seed={}", ctx.seed);
-    // Without any delay between two requests, synchronously (6.2.3).
+    // Requests are synchronous, without a delay between them (6.2.3).
     Work::generate(&spec, Some((VOLUME * scale) as u64), 1)
 }
 
-/// The policies of the grid.
+/// The policies of the grid of parameters.
 pub fn grid(policy: &str) -> Vec<String> {
     PT.iter()
         .flat_map(|pt| MCML.map(|m| format!("{policy},PT={pt},MCML={m}")))
@@ -50,7 +50,7 @@ pub fn measured(ctx: &Ctx<'_>, work: &Work, share: u64) -> Result<Vec<Named>, La
     named(ctx, work, &drives, EXTENT)
 }
 
-/// Measure drives and keep their names.
+/// Measures drives and keeps their names.
 ///
 /// # Errors
 /// A simulation fails.
@@ -73,7 +73,7 @@ pub fn named(
     Ok(drives.iter().map(Drive::label).zip(m).collect())
 }
 
-/// What was run, in words.
+/// Adds a description of the run to the outcome.
 pub fn describe(out: &mut Outcome, work: &Work, share: u64) {
     out.inputs.push(format!(
         "{} on a volume of {:.2} GiB, 1/{share} of it on flash ({FLASH}), the rest in the middle of {DISK}, which spins down after 5 s",
@@ -265,7 +265,7 @@ pub fn common(
     );
 }
 
-/// The real trace's first 40 s, where they are.
+/// The first 40 s of the real trace, if they are available.
 fn extract(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     const NAME: &str = "websearch-0-40s.spc.zst";
     let Some(path) = ctx

@@ -1,4 +1,4 @@
-//! Figures 9.1 to 9.3: an eighth of the volume on flash instead of a quarter.
+//! Figures 9.1 to 9.3: an eighth of the volume on flash in place of a quarter.
 
 use super::caching::{searched, works};
 use super::cost::totals;
@@ -10,10 +10,10 @@ use crate::outcome::{Outcome, Table};
 use crate::work::Work;
 use isotherm_lab::LabError;
 
-/// Said where copies are refused.
+/// The reason that is given if the engine refuses copies.
 const MISSING: &str = "caching is not in this build";
 
-/// The same drives with a quarter and with an eighth: linear, HDD, SSD, GreenDM's cells.
+/// The same drives with a quarter and with an eighth of the volume on flash: linear, HDD, SSD, GreenDM's cells.
 struct Both {
     quarter: Vec<Named>,
     eighth: Vec<Named>,
@@ -42,7 +42,7 @@ impl Both {
         over(f(&self.eighth[0].1), f(&self.quarter[0].1))
     }
 
-    /// Change of the cost at factor 1.
+    /// The change of the cost at time factor 1.
     fn cost(&self, work: &Work, scale: f64) -> Result<Vec<f64>, LabError> {
         let usd = |share, (name, m): &Named| -> Result<f64, LabError> {
             Ok(totals(work, &Drive::Hybrid(name.clone(), share), m, scale, false)?[0])
@@ -125,7 +125,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     served(ctx, out, caching, costs)
 }
 
-/// The file server's part, and what all share.
+/// The part for the file server, and the claims about all workloads.
 fn served(
     ctx: &Ctx<'_>,
     out: &mut Outcome,

@@ -1,4 +1,4 @@
-//! What needs no run: figures 2.1 and 4.4, the idle watts of 4.3.1, the worked example of 7.2.
+//! Figures that need no run: figures 2.1 and 4.4, the idle watts of 4.3.1, the worked example of 7.2.
 
 use isotherm_models::cost::{DevicePrices, capacity_cost, greendm_7_2};
 use isotherm_models::enclosure::{Catalogue, Rest, System};
@@ -7,13 +7,13 @@ use crate::outcome::{Cell, Outcome, Row, Table};
 use crate::{Ctx, Printed};
 use isotherm_lab::LabError;
 
-/// Whether a figure rounds to what is printed: half a unit of the last of `digits` decimal places.
+/// Whether a figure rounds to the printed one: the tolerance is half a unit of the last of `digits` decimal places.
 fn rounds_to(ours: f64, printed: &Printed, digits: i32) -> bool {
     let half = 0.5 * 10f64.powi(-digits) + 1e-9;
     ours >= printed.low - half && ours <= printed.high + half
 }
 
-/// Judge `ours` by what is printed under `key`, which is also the claim's.
+/// Judges `ours` against the value printed under `key`, which is also the key of the claim.
 fn exact(out: &mut Outcome, key: &str, ours: f64, digits: i32, unit: &str) {
     match out.printed(key) {
         Some(p) => out.judge(
@@ -160,7 +160,7 @@ pub fn idle_per_tb(_: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let mut rows = Vec::new();
     for c in &all.controllers {
         let (key, ours) = (c.name.to_uppercase(), c.idle_w_per_tb());
-        // 261 / 192 is 1.359: the thesis cuts it to 1.35 and rounds the others.
+        // 261 / 192 is 1.359. The thesis cuts it to 1.35 and rounds the others.
         let (digits, cut) = match key.as_str() {
             "DD860" => (2, true),
             "DD990" => (3, false),
@@ -223,7 +223,7 @@ pub fn worked_example(_: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
             ],
         ));
         exact(out, key, ours, if factor == 1 { 4 } else { 2 }, "$");
-        // The thesis adds 2 kWh at peak and 5 beside where its own split of 8 kWh gives 6.
+        // The thesis adds 2 kWh at peak and 5 other kWh, but its own split of 8 kWh gives 6 other kWh.
         let one_kwh = prices.tariff.classes[0].energy_usd_per_kwh[0];
         let short = factor as f64 * one_kwh;
         let by_that = printed.is_some_and(|p| (ours - short - p.low).abs() < 0.01);

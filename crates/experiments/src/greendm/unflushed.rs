@@ -1,7 +1,7 @@
-//! A device whose FLUSH costs nothing, to tell what durable moves cost.
+//! A device with free FLUSHes, to measure the cost of durable moves.
 //!
-//! GreenDM's prototype copies an extent, changes the map in memory, and writes the map down now and then (6.1.6): after a power
-//! cut it may lose data. Our moves are durable before the map changes, so each batch of them waits for the platter.
+//! GreenDM's prototype copies an extent, changes the map in memory, and writes the map to disk from time to time (6.1.6), so it may lose
+//! data in a power cut. Moves of this engine are durable before the map changes, so each batch of them waits for the platter.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use isotherm_models::{Counters, DeviceModel, ModelOp, Wear};
 /// See the module.
 pub struct Unflushed {
     inner: Box<dyn DeviceModel>,
-    /// Flushes asked for at a time: they end at that time.
+    /// Flushes with the time at which they were issued. They also end at that time.
     flushed: VecDeque<(Nanos, u64)>,
 }
 
 impl Unflushed {
-    /// `inner` with free flushes.
+    /// Wraps `inner` so that its flushes are free.
     pub fn new(inner: Box<dyn DeviceModel>) -> Unflushed {
         Unflushed {
             inner,

@@ -1,10 +1,11 @@
-//! The three weeks (II-B, Table I) as workloads, and the systems of IV under them.
+//! The three weeks (II-B, Table I) as workloads, and the systems of section IV under them.
 //!
 //! ```text
-//!  training ──────────────── plan, migration ─│─ what counts
+//!  training ──────────────── plan, migration ─│─ measured part
 //! ```
-//! The paper replays day by day as fast as it can and migrates at midnight, at the pace of the trace, while nothing else goes
-//! on. Here the one planning instant and its migration fall into the end of the training, which does not count; the next
+//! The paper replays day by day as fast as it can. It migrates at midnight, at the pace of the trace, without other load. Here the only
+//! planning instant and its migration are at the end of the training, which is not measured; the next planning instant would come after the
+//! end.
 //! instant would come after the end.
 
 use std::sync::Arc;
@@ -19,42 +20,42 @@ use isotherm_lab::LabError;
 use isotherm_lab::sim::{Memory, Observe, Phase, Report};
 use isotherm_lab::size::Size;
 
-/// The SSD (Table III), as a preset.
+/// Preset of the SSD (Table III).
 pub const SSD: &str = "ocz-agility2-60";
-/// The disk (Table III), as a preset.
+/// Preset of the disk (Table III).
 pub const DISK: &str = "wd7500aaks";
-/// The paper's names of the systems.
+/// The names of the systems.
 ///
-/// The first three are judged: HOT and HRO place files there, as in the paper. The others are this engine's policies, which
-/// place extents of one size.
+/// The first three are judged. Their HOT and HRO place whole files, as in the paper. The others are policies of this engine, which place
+/// extents of one size.
 pub const SYSTEMS: [&str; 5] = ["HDD", "HOT", "HRO", "hot, extents", "hro, extents"];
 /// The workloads.
 pub const WEEKS: [&str; 3] = ["mail", "office", "research"];
 
-/// Share of the requests that is training.
+/// The share of the requests that belongs to the training.
 const TRAINING: f64 = 0.6;
-/// When the plan is made, as a share of the time that the disk alone takes for the training: the rest is for the migration.
+/// The time of the plan, as a share of the time that the disk alone takes for the training. The remaining time is for the migration.
 const PLAN: f64 = 0.8;
-/// The SSD's share of the image (IV): parts per million.
+/// The SSD's share of the image (section IV), in parts per million.
 const FAST: u32 = 50_000;
-/// Extents of the engine's policies: as large as a mean file. (With 4 KiB no request goes on inside an extent where the last one
-/// ended, so R is f and `hro` is `hot`.)
+/// Extent size of the engine's policies: the size of a mean file. (With 4 KiB no request would continue within an extent where the previous
+/// one ended, so R would equal f and `hro` would equal `hot`.)
 const EXTENT: u32 = 64 << 10;
-/// Bins over the part that counts, at least.
+/// Fewest bins over the measured part.
 const BINS: u32 = 64;
 
-/// What stands for the paper's traces and machine, in words.
+/// The substitutes for the paper's traces and machine, in words.
 pub const WORDS: [&str; 3] = [
     "the week-long NFS traces of the paper by generators with the totals of Table I, at the scale: gen:mail-hro, gen:office-hro, gen:research-hro on an ext3-like layout; file sizes, locality and interleaving are assumed, the page cache has 512 MB of the server's 1 GB at the scale",
     "HOT and HRO place whole files by the paper's Algorithms 1 and 2, once, between training and what counts; inodes of these files stay on the disk. Rows `extents`: the engine's hot and hro on extents of 64 KiB, metadata among them, which migrate at the end of the training",
     "one wd7500aaks, the volume spread over all of it, for two; seven days with a migration at each midnight by a training of 60 % of the operations, then 40 % that count; one request in flight, each begun when the last one ended, as theirs",
 ];
 
-/// A week: the whole of it, and what counts with the chosen files on the SSD.
+/// A week: all of it, and its measured part with the chosen files on the SSD.
 pub struct Bench {
-    /// All requests in two phases: training, what counts.
+    /// All requests in two phases: training, measured part.
     pub work: Work,
-    /// HOT and HRO by files: the requests that count, bytes on the SSD, files chosen.
+    /// HOT and HRO by files: the measured requests, the bytes on the SSD, and the number of chosen files.
     by_file: [(Work, u64, usize); 2],
     files: usize,
 }
@@ -142,17 +143,17 @@ fn measured(cell: Cell, warm_up: u64) -> Cell {
     }
 }
 
-/// A system under a week.
+/// A system and its run of a week.
 pub struct System<'a> {
-    /// As [`SYSTEMS`].
+    /// Its name in [`SYSTEMS`].
     pub name: &'static str,
-    /// What it was given.
+    /// The workload that it ran.
     pub work: &'a Work,
-    /// What came out.
+    /// The report of the run.
     pub report: Arc<Report>,
 }
 
-/// [`SYSTEMS`] under a week, in that order.
+/// Runs [`SYSTEMS`] under a week, in that order.
 pub fn systems<'a>(ctx: &Ctx<'_>, bench: &'a Bench) -> Result<Vec<System<'a>>, LabError> {
     let work = &bench.work;
     let warm_up = work.phases[1];
@@ -193,12 +194,12 @@ pub fn systems<'a>(ctx: &Ctx<'_>, bench: &'a Bench) -> Result<Vec<System<'a>>, L
         .collect())
 }
 
-/// The part that counts.
+/// The measured part of a report.
 pub fn counted(report: &Report) -> Phase {
     report.phases.last().cloned().unwrap_or_default()
 }
 
-/// Say what was run.
+/// Adds a description of the run to the outcome.
 pub fn inputs(out: &mut Outcome, bench: &Bench, systems: &[System<'_>]) {
     let work = &bench.work;
     out.inputs.push(format!(
@@ -223,23 +224,23 @@ pub fn inputs(out: &mut Outcome, bench: &Bench, systems: &[System<'_>]) {
     }
 }
 
-/// Say what stands for what.
+/// Adds the substitutes to the outcome.
 pub fn substitutes(out: &mut Outcome) {
     out.substitutes.extend(WORDS.map(str::to_owned));
 }
 
-/// What kind of operation a request belongs to.
+/// The kind of operation to which a request belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Metadata, read or written.
+    /// A read or write of metadata.
     Metadata,
-    /// File data, read.
+    /// A read of file data.
     Read,
-    /// File data, written.
+    /// A write of file data.
     Write,
 }
 
-/// Of a record.
+/// The kind of a record.
 pub fn kind(record: &Record) -> Option<Kind> {
     match record.op {
         Op::Read | Op::Write if (1..=7).contains(&record.class) => Some(Kind::Metadata),
@@ -249,7 +250,7 @@ pub fn kind(record: &Record) -> Option<Kind> {
     }
 }
 
-/// Mean seconds of the counted requests of that kind, or of all; `None` without any.
+/// Mean seconds of the measured requests of that kind, or of all; `None` if there are none.
 pub fn latency(work: &Work, report: &Report, of: Option<Kind>) -> Option<f64> {
     let from = work.phases.last().map_or(0, |p| *p as usize);
     let records = work.memory.records.iter().zip(&report.replies).skip(from);
@@ -264,14 +265,14 @@ pub fn latency(work: &Work, report: &Report, of: Option<Kind>) -> Option<f64> {
     (n > 0).then(|| sum / n as f64)
 }
 
-/// Megabytes a second of the part that counts.
+/// Megabytes per second of the measured part.
 pub fn bandwidth(report: &Report) -> f64 {
     let p = counted(report);
     let all = p.all();
     (all.read + all.written) as f64 / 1e6 / p.elapsed_s
 }
 
-/// Mean cylinders that the arm crosses for a request of the disk, and the requests of the disk.
+/// Mean number of cylinders that the arm crosses per request of the disk, and the number of these requests.
 pub fn seek(report: &Report) -> (f64, u64) {
     let p = counted(report);
     let slow = p.usage.members.values().max_by_key(|m| m.tier);
@@ -281,7 +282,7 @@ pub fn seek(report: &Report) -> (f64, u64) {
     })
 }
 
-/// `a` under `b`, percent.
+/// How much lower `a` is than `b`, in percent.
 pub fn under(a: f64, b: f64) -> f64 {
     (1.0 - a / b) * 100.0
 }

@@ -1,11 +1,11 @@
-//! hro-t2: what is kept of a file.
+//! hro-t2: the record that HRO keeps for each file.
 
 use super::bench::{bench, inputs, substitutes, systems};
 use crate::outcome::{Cell, Row, Table};
 use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
 
-/// Table II: fields of a hash entry, bits.
+/// Table II: the fields of a hash entry, with their width in bits.
 const FIELDS: [(&str, u32); 9] = [
     ("device", 8),
     ("inode", 48),
@@ -17,7 +17,7 @@ const FIELDS: [(&str, u32); 9] = [
     ("offset", 64),
     ("end", 64),
 ];
-/// Files that the paper speaks of.
+/// The number of files in the paper's example.
 const FILES: f64 = 1e6;
 
 /// See the module.

@@ -1,8 +1,8 @@
-//! Placement of whole files, as the paper has it (Algorithm 2, and HOT of section IV).
+//! Placement of whole files, as in the paper (Algorithm 2, and HOT of section IV).
 //!
-//! The engine's units have one size, so its `hro` ranks by f R alone, and what makes HRO prefer small files, v/s = f R / s^2, has
-//! nothing to work on there. Here the plan of one midnight is made for files: counts by Algorithm 1 over the training, a greedy fill
-//! of the SSD. What was chosen gets the lowest addresses, and `mylinear` serves them from the SSD.
+//! The engine's units have one size, so its `hro` ranks by f R alone. The term that makes HRO prefer small files, v/s = f R / s^2, has no
+//! effect there. This module makes the plan of one midnight for files: counts by Algorithm 1 over the training, then a greedy fill of the
+//! SSD. The chosen files get the lowest addresses, and `mylinear` serves those from the SSD.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use isotherm_traces::Record;
 use isotherm_traces::generate::FileUse;
 use isotherm_traces::layout::{BLOCK, Ino, Owner};
 
-/// How files are ranked.
+/// The key by which files are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// By frequency (HOT).
@@ -31,7 +31,7 @@ fn rank(by: By, u: &FileUse) -> f64 {
     }
 }
 
-/// Files that go to an SSD of `bytes`, by place in `uses`: greedily whatever still fits, best first.
+/// The files that go to an SSD of `bytes`, as indexes in `uses`: best first, taking each file that still fits.
 pub fn choose(by: By, uses: &[FileUse], bytes: u64) -> Vec<usize> {
     let mut ranked: Vec<(f64, usize)> = (uses.iter().enumerate())
         .filter(|(_, u)| u.frequency > 0)
@@ -48,8 +48,8 @@ pub fn choose(by: By, uses: &[FileUse], bytes: u64) -> Vec<usize> {
     ranked.into_iter().filter(fits).map(|x| x.1).collect()
 }
 
-/// The requests with what lies in the chosen files at the lowest addresses; and how many bytes of these are touched. The rest
-/// keeps its order above.
+/// Moves the blocks of the chosen files to the lowest addresses. Returns the requests and the number of touched bytes of these files. All
+/// other blocks keep their order at the addresses above.
 pub fn relocate(
     records: &[Record],
     owners: &std::collections::BTreeMap<u64, Owner>,
@@ -61,7 +61,7 @@ pub fn relocate(
         Some(Owner::File(i) | Owner::Indirect(i)) => chosen.contains(i),
         _ => false,
     };
-    // Only what is touched exists in the lab, so only that gets a place.
+    // Only touched blocks exist in the lab, so only these get an address.
     let mut touched: Vec<u64> = (records.iter().filter(|r| r.len > 0))
         .flat_map(|r| r.offset / block..r.end().div_ceil(block))
         .filter(|&b| on_ssd(b))
@@ -76,7 +76,7 @@ pub fn relocate(
             out.push(*r);
             continue;
         }
-        // A request of one file is cut where the SSD's part of the volume begins or its blocks are no neighbours any more.
+        // A request of one file is split where the SSD's part of the volume begins, and where its blocks are no longer neighbours.
         let mut at = r.offset;
         while at < r.end() {
             let to = |b: u64| place.get(&b).copied();
@@ -122,7 +122,7 @@ mod tests {
         ];
         assert_eq!(choose(By::Frequency, &uses, 1 << 20), [0, 1, 2]);
         assert_eq!(choose(By::Value, &uses, 1 << 20), [1, 2, 0]);
-        // The large one no longer fits; what comes after it still does.
+        // The large file no longer fits, but the ones after it do.
         assert_eq!(choose(By::Frequency, &uses, 12_288), [1, 2]);
     }
 

@@ -12,7 +12,7 @@ const TYPES: [(&str, Option<Kind>); 4] = [
     ("write-", Some(Kind::Write)),
     ("meta-", Some(Kind::Metadata)),
 ];
-/// Almost the same: so far apart at most, percent.
+/// Figures are almost the same if they differ by at most this, in percent.
 const SAME: f64 = 5.0;
 
 /// See the module.

@@ -1,6 +1,6 @@
 //! Hot random off-loading (Lin and others): sections II to IV.
 //!
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
 //! | `bench.rs` | the three weeks as workloads; HDD, HOT and HRO under them |
 //! | `files.rs` | whole files on the SSD, as the paper places them |
@@ -15,7 +15,7 @@ pub(super) mod motive;
 pub(super) mod seeks;
 pub(super) mod uses;
 
-/// Usual scale: 0.25, 1.2 and 0.7 GB of files, one operation of two hundred.
+/// Default scale: 0.25, 1.2 and 0.7 GB of files, and one of two hundred operations.
 pub(super) const SCALE: f64 = 0.005;
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
                 );
             }
         }
-        // Flash takes accesses from the arm: under both placements the disk gets fewer requests.
+        // The flash takes accesses from the arm: under both placements the disk gets fewer requests.
         let seeks = outs.iter().find(|o| o.id == "hro-7").unwrap();
         let requests = |row: usize| {
             let cells = &seeks.tables[0].rows[row].cells;

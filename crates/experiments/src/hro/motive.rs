@@ -1,4 +1,4 @@
-//! hro-2: random accesses, what they do to the arm, and what they take on the devices.
+//! hro-2: random accesses, their effect on the arm, and their latency on the devices.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use crate::{Ctx, Outcome, Work};
 use isotherm_lab::LabError;
 use isotherm_lab::sim::{Memory, Observe, Report};
 
-/// Requests that begin where one of the last so many ended go on with it.
+/// A request continues a stream if it begins where one of this many last requests ended.
 const STREAMS: usize = 16;
-/// What counts as almost zero: of the mean without a filter.
+/// The bound for "almost zero", as a share of the mean without a filter.
 const NEAR_ZERO: f64 = 0.05;
-/// Requests that measure a device.
+/// Number of requests with which a device is measured.
 const PROBES: u64 = 2000;
-/// Bytes over which they are spread.
+/// Bytes over which these requests are spread.
 const SPAN: u64 = 4 << 30;
 
-/// Which requests go on with one of the last few.
+/// For each request, whether it continues one of the last few.
 fn sequential(records: &[Record]) -> Vec<bool> {
     let mut ends: HashMap<u64, u64> = HashMap::new();
     let goes_on = |(i, r): (usize, &Record)| {
@@ -64,7 +64,7 @@ fn per_seek(report: &Report) -> (f64, Vec<f64>) {
     (mean, series.unwrap_or_default())
 }
 
-/// Mean milliseconds of a request of 4 KiB at random.
+/// Mean milliseconds of a random request of 4 KiB.
 fn probe(ctx: &Ctx<'_>, preset: &'static str, op: Op) -> Result<f64, LabError> {
     let reads = u8::from(op == Op::Read);
     let spec = format!(

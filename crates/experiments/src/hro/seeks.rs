@@ -1,4 +1,4 @@
-//! hro-7 and hro-9: how far the arm travels under the mail server.
+//! hro-7 and hro-9: the seek distances of the arm under the mail server.
 
 use super::bench::{System, bench, inputs, seek, substitutes, systems, under};
 use crate::greendm::judge::range;
@@ -7,10 +7,10 @@ use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
 use isotherm_lab::sim::Report;
 
-/// Parts of the run that the table shows.
+/// The number of parts of the run in the table.
 const PARTS: usize = 8;
 
-/// Mean distance of a request of the disk in each part of the time that counts, cylinders.
+/// Mean seek distance per request of the disk, in cylinders, in each part of the measured time.
 fn over_time(report: &Report) -> Vec<f64> {
     let Some(s) = &report.series else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! hro-3: how files are used. Only the generators know files, so this asks them.
+//! hro-3: the use of files. Only the generators know about files, so the figures come from them.
 
 use isotherm_traces::generate::{Campus, FileUse, Week};
 
@@ -11,13 +11,13 @@ const WEEKS: [(&str, Campus); 3] = [
     ("office", Campus::Office),
     ("research", Campus::Research),
 ];
-/// Parts of the run that stand for days.
+/// The number of parts of the run, which represent days.
 const DAYS: usize = 7;
 
-/// Use of the files in each of [`DAYS`] parts, and in all.
+/// The use of files in each of the [`DAYS`] parts, and in total.
 struct Uses {
     all: Vec<FileUse>,
-    /// Frequencies by the end of each day.
+    /// The frequencies at the end of each day.
     days: Vec<Vec<u64>>,
 }
 
@@ -42,7 +42,7 @@ fn uses(campus: Campus, scale: f64, seed: u64) -> Result<Uses, LabError> {
     })
 }
 
-/// Percent of the files, most used first, that take `part` of the accesses.
+/// The percentage of the files, most used first, that receive `part` of the accesses.
 fn hot(uses: &[FileUse], part: f64) -> f64 {
     let mut f: Vec<u64> = uses.iter().map(|u| u.frequency).collect();
     f.sort_unstable_by(|a, b| b.cmp(a));
@@ -63,7 +63,7 @@ fn quantile(sizes: &[u64], q: f64) -> f64 {
         .map_or(0.0, |s| *s as f64 / 1024.0)
 }
 
-/// Percent of accesses that begin a segment, over the most used hundredth of the files, or over all.
+/// The percentage of accesses that begin a segment, over the most used hundredth of the files or over all files.
 fn randomness(uses: &[FileUse], top: bool) -> f64 {
     let mut of: Vec<&FileUse> = uses.iter().filter(|u| u.frequency > 0).collect();
     of.sort_unstable_by_key(|u| std::cmp::Reverse(u.frequency));
@@ -79,7 +79,7 @@ fn randomness(uses: &[FileUse], top: bool) -> f64 {
     r as f64 / (f as f64).max(1.0) * 100.0
 }
 
-/// Percent of the first day's most used tenth of the files that are of a later day's most used tenth, on average.
+/// The mean percentage of the most used tenth of the files on the first day that is also in the most used tenth of a later day.
 fn persist(days: &[Vec<u64>]) -> Option<f64> {
     let top = |day: usize| {
         let before = day.checked_sub(1).map(|d| &days[d]);

@@ -1,4 +1,4 @@
-//! Figures 10 to 13: caching beside the best of tiering.
+//! Figures 10 to 13: caching compared with the best tiering.
 
 use super::grid::{ALIKE, Grid, SIZES, each, every, none};
 use super::hot::{four, substitutes};
@@ -27,7 +27,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The faster of the two Cold-DST, as the figures show "plain or dynamic depending on the workload".
+/// The faster of the two Cold-DST variants. The figures show "plain or dynamic depending on the workload".
 fn cold(grid: &Grid, size: u64) -> f64 {
     COLD.iter()
         .map(|p| grid.gain(p, size))
@@ -41,7 +41,7 @@ fn others(grid: &Grid, size: u64) -> f64 {
         .fold(f64::NAN, f64::max)
 }
 
-/// Cold-DST over the best of the others, percent.
+/// Cold-DST relative to the best of the others, in percent.
 fn cold_ahead(grid: &Grid, size: u64) -> f64 {
     ((100.0 + cold(grid, size)) / (100.0 + others(grid, size)) - 1.0) * 100.0
 }

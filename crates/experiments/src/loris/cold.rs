@@ -1,4 +1,4 @@
-//! Figures 6 to 9: Cold-DST plain, dynamic, and with a cleaner in the background.
+//! Figures 6 to 9: Cold-DST: plain, dynamic, and with a background cleaner.
 
 use super::grid::{ALIKE, Grid, SIZES, demoted, each, every, fast_writes, listed, none, policy};
 use super::hot::{four, substitutes};
@@ -12,7 +12,7 @@ const DYNAMIC: &str = "cold-dst-dynamic";
 const CLEAN: &str = "cold-dst-dynamic-bgclean";
 /// The policies of figures 6 to 9.
 const POLICIES: [&str; 3] = [PLAIN, DYNAMIC, CLEAN];
-/// Hits on what was pushed off flash, percent, are fewer than this.
+/// Hits on extents that were demoted count as few below this, in percent.
 const FEW: f64 = 10.0;
 /// Classes of inodes and directories (DSS Table 3).
 const NAMES: [&str; 2] = ["4", "6"];
@@ -29,7 +29,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     let policies = [policy(ctx, PLAIN), policy(ctx, DYNAMIC)];
     let kept = Grid::measure(ctx, load, &policies, &SIZES)?;
     kept.table(out, "7, deletes unknown to the disk");
-    // What becomes of the files while they are made.
+    // This shows where the files are placed while they are created.
     let policies = [policy(ctx, PLAIN)];
     let made = Grid::measure(ctx, grids[3].load.preparation(), &policies, &SIZES)?;
     made.table(out, "9, the preparation alone");
@@ -37,7 +37,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Share of the accesses to names or to files that flash serves, percent.
+/// The percentage of the accesses to names or to files that flash serves.
 fn hits(grid: &Grid, policy: &str, size: u64, names: bool) -> f64 {
     let Some(r) = grid.report(policy, size) else {
         return f64::NAN;

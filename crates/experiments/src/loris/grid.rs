@@ -1,4 +1,4 @@
-//! Policies by fast sizes under a workload; the disk alone beside them.
+//! Policies under a workload at several sizes of the fast tier, compared with the disk alone.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use isotherm_lab::LabError;
 use isotherm_lab::sim::Report;
 use isotherm_lab::size::Size;
 
-/// Shares of the working set on flash, percent (Loris V-A).
+/// The sizes of flash in percent of the working set (Loris V-A).
 pub const SIZES: [u64; 3] = [25, 50, 75];
-/// The devices of Loris V-A.
+/// The slow device of Loris V-A.
 pub const SLOW: &str = "wd5000aaks";
-/// See [`SLOW`].
+/// The fast device of Loris V-A.
 pub const FAST: &str = "ocz-vertex3-maxiops";
-/// Alike: within so much of each other, percent.
+/// Figures are alike if they differ by at most this, in percent.
 pub const ALIKE: f64 = 5.0;
 
-/// A policy as the figures name it.
+/// A policy under the name that the figures use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
     /// The preset.
     pub name: &'static str,
-    /// With its parameters.
+    /// The policy with its parameters.
     pub spec: String,
 }
 
-/// A preset. Periods shrink with the workload, so that as many of them fit in a run.
+/// Makes a policy from a preset. Its periods shrink with the scale, so that a run has the same number of them.
 pub fn policy(ctx: &Ctx<'_>, name: &'static str) -> Named {
     let scale = ctx.scale_or(super::SCALE);
     let period = match name {
@@ -42,7 +42,7 @@ pub fn policy(ctx: &Ctx<'_>, name: &'static str) -> Named {
     Named { name, spec }
 }
 
-/// What was measured under a workload.
+/// The results under a workload.
 pub struct Grid {
     /// The workload.
     pub load: Load,
@@ -52,7 +52,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Each policy with each size.
+    /// Runs each policy at each size.
     ///
     /// # Errors
     /// A simulation fails.
@@ -65,7 +65,7 @@ impl Grid {
         let base = |c: cell::Cell| cell::Cell {
             extent: load.extent,
             warm_up: load.warm_up,
-            // Loris' layers keep their maps in memory (III): neither it nor what it is compared with flushes for them.
+            // Loris' layers keep their maps in memory (III), so neither Loris nor the policies that it is compared with flush for them.
             flushes: false,
             ..c
         };
@@ -98,7 +98,7 @@ impl Grid {
         self.cells.iter().find(of).map(|c| &*c.2)
     }
 
-    /// How fast: requests a second. NaN for a cell that was not run.
+    /// The speed in requests per second; NaN for a cell that was not run.
     pub fn speed(&self, policy: &str, size: u64) -> f64 {
         let report = if policy == HDD {
             Some(&*self.hdd)
@@ -108,12 +108,12 @@ impl Grid {
         report.map_or(f64::NAN, speed)
     }
 
-    /// Faster than the disk alone, percent.
+    /// How much faster the policy is than the disk alone, in percent.
     pub fn gain(&self, policy: &str, size: u64) -> f64 {
         over(self.speed(policy, size), speed(&self.hdd))
     }
 
-    /// `a` is faster than `b` by so many percent.
+    /// How much faster `a` is than `b`, in percent.
     pub fn ahead(&self, a: &str, b: &str, size: u64) -> f64 {
         over(self.speed(a, size), self.speed(b, size))
     }
@@ -134,7 +134,7 @@ impl Grid {
         } else {
             Cell::new("IOPS", "1/s", speed(r))
         };
-        // Alone, the disk is the fastest tier there is.
+        // The disk alone counts as the fastest tier.
         let alone = std::ptr::eq(r, &raw const *self.hdd);
         let fast_hits = if alone {
             f64::NAN
@@ -168,14 +168,14 @@ impl Grid {
     }
 }
 
-/// The name under which the disk alone is asked for.
+/// The name that stands for the disk alone.
 pub const HDD: &str = "HDD";
 
 fn speed(r: &Report) -> f64 {
     r.requests as f64 / r.elapsed_s.unwrap_or(f64::NAN)
 }
 
-/// Share of the bytes that requests write which flash takes.
+/// The share of the bytes written by requests that go to flash.
 pub fn fast_writes(r: &Report) -> f64 {
     let fast = r.usage.as_ref().and_then(|u| u.members.get("fast"));
     fast.map_or(f64::NAN, |m| {
@@ -186,7 +186,7 @@ pub fn fast_writes(r: &Report) -> f64 {
     })
 }
 
-/// How a policy's proposals to leave flash ended.
+/// The outcomes of a policy's proposals to demote.
 pub fn demoted(r: &Report) -> String {
     let Some(m) = r.moves.as_ref().and_then(|m| m.get("demotions")) else {
         return "no demotions".to_owned();
@@ -199,14 +199,14 @@ pub fn demoted(r: &Report) -> String {
     text
 }
 
-/// Judge that in each of `cells` a figure is above (or, for a negative `least`, at least not further below than) `least` percent:
-/// what it is of, the figure.
+/// Judges that the figure of each of `cells` is above `least` percent (for a negative `least`: not lower than that). A cell is a label and
+/// its figure.
 pub fn every(out: &mut Outcome, key: &str, cells: &[(String, f64)], least: f64) {
     let holds = !cells.is_empty() && cells.iter().all(|(_, v)| *v > least);
     out.judge(key, holds, listed(cells));
 }
 
-/// The same the other way round.
+/// Judges that no figure is above a bound.
 pub fn none(out: &mut Outcome, key: &str, cells: &[(String, f64)], most: f64) {
     let holds = !cells.is_empty() && cells.iter().all(|(_, v)| *v < most);
     out.judge(key, holds, listed(cells));
@@ -224,7 +224,7 @@ pub fn listed(cells: &[(String, f64)]) -> String {
     text
 }
 
-/// A figure for each grid and size, labelled.
+/// A labelled figure for each grid and size.
 pub fn each(grids: &[&Grid], sizes: &[u64], f: impl Fn(&Grid, u64) -> f64) -> Vec<(String, f64)> {
     let mut all = Vec::new();
     for g in grids {

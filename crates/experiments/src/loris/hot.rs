@@ -1,4 +1,4 @@
-//! Figures 2 to 5: Hot-DST on demand, every 5 and every 80 seconds.
+//! Figures 2 to 5: Hot-DST dynamically, every 5 seconds and every 80 seconds.
 
 use super::grid::{ALIKE, Grid, HDD, SIZES, each, every, fast_writes, listed, none, policy};
 use super::load::{file_server, postmark, web, zipf};
@@ -12,7 +12,7 @@ const FIVE: &str = "hot-dst-5s";
 const EIGHTY: &str = "hot-dst-80s";
 /// The policies of figures 2 to 5.
 pub const POLICIES: [&str; 3] = [FIVE, EIGHTY, DYNAMIC];
-/// Two that "perform similar": within so many percent.
+/// Two policies "perform similar" if they differ by at most this, in percent.
 const SIMILAR: f64 = 15.0;
 
 /// The four workloads of figures 2 to 13 under `policies`, with their tables.
@@ -44,7 +44,7 @@ pub fn four(
         .map_err(|_| LabError::setup("a workload is missing"))
 }
 
-/// What stands for what, in all of Loris' experiments that run workloads.
+/// Adds the substitutes that all of Loris' experiments with workloads use.
 pub fn substitutes(ctx: &Ctx<'_>, out: &mut Outcome) {
     let scale = ctx.scale_or(super::SCALE);
     out.substitutes.push("units: whole files in Loris, extents here; the generated file system gives each file room of its own (Postmark 32 KiB, web servers and mixed 64 KiB, file server 256 KiB), so that an extent holds one file, and a file larger than that several extents with counters of their own".to_owned());
@@ -78,7 +78,7 @@ fn judge(out: &mut Outcome, grids: &[Grid; 4]) {
         .map(|p| ((*p).to_owned(), zipf.gain(p, 25) - web.gain(p, 25)))
         .collect();
     every(out, "zipf-most", &by_zipf, 0.0);
-    // The interval matters in a workload if at some size the two are further apart than alike.
+    // The interval matters in a workload if at some size the two intervals differ by more than the bound for alike.
     let apart: Vec<_> = grids
         .iter()
         .map(|g| {
@@ -103,7 +103,7 @@ fn judge(out: &mut Outcome, grids: &[Grid; 4]) {
     every(out, "shorter-moves-more", &more, 0.0);
     let small = each(&[postmark], &[25], |g, s| g.gain(EIGHTY, s));
     none(out, "postmark-80s-small", &small, 0.0);
-    // Faster by 12 %: of the time, as the figure shows times.
+    // "Faster by 12 %" is 12 % less time, because the figure shows times.
     let less_time = |p, s| (1.0 - postmark.speed(HDD, s) / postmark.speed(p, s)) * 100.0;
     range(out, "postmark-80s-75", [less_time(EIGHTY, 75)], "%");
     let similar = each(&[file, web], &SIZES, |g, s| g.ahead(DYNAMIC, EIGHTY, s));

@@ -9,29 +9,30 @@ use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
 use isotherm_lab::sim::Memory;
 
-/// Loris has no inode cache beside its 64 MB of cache (III-C: names and attributes are files as well); MINIX holds some hundreds
-/// of open files.
+/// Loris has no inode cache in addition to its 64 MB of cache (III-C: names and attributes are files as well). MINIX keeps a few hundred
+/// open files.
 const INODES: u32 = 256;
-/// Requests in flight. The paper does not say; MINIX passes requests through its stack and to the drive one at a time.
+/// Requests in flight. The paper does not state it; MINIX passes requests through its stack to the drive one at a time.
 const DEPTH: u32 = 1;
-/// Classes of the web server's files are told from the file server's by this, large files apart.
+/// Added to the classes of the web server's files, except for large files, to distinguish them from the file server's.
 pub const WEB_CLASS: u8 = 20;
-/// Classes of files over 1 MiB, which are sieved whosever they are.
+/// The first class of files over 1 MiB, which are sieved in both volumes.
 const LARGE: u8 = 13;
 
 /// A workload.
 pub struct Load {
-    /// What the paper calls it.
+    /// The name in the paper.
     pub name: &'static str,
-    /// Its requests; the measured part begins after `warm_up`.
+    /// Its requests. The measured part begins after `warm_up`.
     pub work: Work,
     /// Requests of the preparation (Loris V-B: not measured).
     pub warm_up: u64,
-    /// Extents that hold something at once, at most: the working set.
+    /// The largest number of extents that hold data at the same time: the working set.
     pub extents: u64,
     /// Extent size, bytes.
     pub extent: u32,
-    /// It ends after so many transactions, so time is what counts (Postmark); else requests a second.
+    /// Whether it ends after a fixed number of transactions, so that the time is measured (Postmark). Otherwise requests per second are
+    /// measured.
     pub timed: bool,
 }
 
@@ -44,7 +45,7 @@ pub fn postmark(ctx: &Ctx<'_>) -> Result<Load, LabError> {
     load("Postmark", &spec, 32 << 10, true)
 }
 
-/// The file server (V-C2); without `discards` the disk does not learn what is deleted.
+/// The file server (V-C2). Without `discards` the disk is not told about deleted data.
 ///
 /// # Errors
 /// The generator fails.
@@ -81,14 +82,14 @@ pub fn zipf(ctx: &Ctx<'_>) -> Result<Load, LabError> {
     load("web server, Zipf", &spec, 64 << 10, false)
 }
 
-/// File server and web server on two volumes (V-E), with a second set of files in the latter that pushes the first off flash.
+/// File server and web server on two volumes (V-E). The web server has a second set of files, which displaces the first set from flash.
 ///
 /// # Errors
 /// The generator fails.
 pub fn mixed(ctx: &Ctx<'_>) -> Result<Load, LabError> {
     let spec = spec(ctx, "mixed,loops=20000,cache=32M,sets=2,discard=1,room=64K");
     let mut load = load("mixed", &spec, 64 << 10, false)?;
-    // Both volumes finish their preparation before either is measured, and end together.
+    // Both volumes finish their preparation before either is measured, and both end at the same time.
     let mut parts: [Vec<Record>; 4] = Default::default();
     let mut running = [None; 2];
     for r in &*load.work.memory.records {
@@ -117,7 +118,7 @@ pub fn mixed(ctx: &Ctx<'_>) -> Result<Load, LabError> {
     run.retain(|r| r.time.0 <= until);
     run.sort_by_key(|r| (r.time, r.device));
     records.extend(run);
-    // One after the other, as times rise in a trace; a closed loop looks at the order only.
+    // Records get consecutive times, because times in a trace rise. A closed loop uses their order only.
     for (i, r) in records.iter_mut().enumerate() {
         r.time.0 = i as u64;
     }
@@ -150,15 +151,15 @@ fn load(name: &'static str, spec: &str, extent: u32, timed: bool) -> Result<Load
     })
 }
 
-/// The preparation only makes files: the first that is read or deleted is after it.
+/// The preparation only creates files, so it ends before the first read or delete.
 fn begins(r: &Record) -> bool {
     r.op == Op::Discard || r.op == Op::Read && r.class >= 8
 }
 
-/// Extents that hold something at once, at most.
+/// The largest number of extents that hold data at the same time.
 fn working_set(records: &[Record], extent: u32) -> u64 {
     let shift = extent.ilog2();
-    // The blocks of 4 KiB of an extent that hold something: at most 64 for extents up to 256 KiB.
+    // One bit per block of 4 KiB of an extent, set if the block holds data. An extent of up to 256 KiB has at most 64.
     let mut live: HashMap<(u32, u64), u64> = HashMap::new();
     let mut most = 0;
     for r in records.iter().filter(|r| r.len > 0) {
@@ -185,7 +186,7 @@ fn working_set(records: &[Record], extent: u32) -> u64 {
 }
 
 impl Load {
-    /// Its preparation alone, nothing of it left out.
+    /// The preparation alone, all of it measured.
     pub fn preparation(&self) -> Load {
         let records = &self.work.memory.records[..self.warm_up as usize];
         let work = Work {
@@ -201,7 +202,7 @@ impl Load {
         }
     }
 
-    /// What is run, for people.
+    /// Adds a description of the workload to the outcome.
     pub fn describe(&self, out: &mut Outcome) {
         let measured = self.work.memory.records.len() as u64 - self.warm_up;
         out.inputs.push(format!(
@@ -234,7 +235,7 @@ mod tests {
             r(Op::Write, 4, 4),
             r(Op::Write, 15, 1),
         ];
-        // Extents of 16 KiB: 0 and 1; 0 and 1; 0, 1, 2; 1, 2; 1, 2; 1, 2, 3.
+        // Expected extents of 16 KiB with data after each step: 0 and 1; 0 and 1; 0, 1, 2; 1, 2; 1, 2; 1, 2, 3.
         assert_eq!(working_set(&all, 16 << 10), 3);
         assert_eq!(working_set(&all, 256 << 10), 1);
     }
@@ -255,7 +256,7 @@ mod tests {
         ] {
             let (before, after) = load.work.memory.records.split_at(load.warm_up as usize);
             assert!(before.len() > 20 && after.len() > 200, "{}", load.name);
-            // The mixed volumes' classes, as they were.
+            // The records with their original classes restored.
             let own = |r: &Record| Record {
                 class: r.class - if r.class > WEB_CLASS { WEB_CLASS } else { 0 },
                 ..*r

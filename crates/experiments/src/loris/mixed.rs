@@ -1,4 +1,4 @@
-//! Figure 14: file server and web server on two volumes, and a policy that treats each by its kind.
+//! Figure 14: file server and web server on two volumes, and a policy that treats each by its kind of data.
 
 use super::grid::{ALIKE, Grid, Named, SIZES, each, every, none, policy};
 use super::hot::substitutes;
@@ -11,10 +11,10 @@ const TYPE_AWARE: &str = "type-aware";
 const CACHE: &str = "cache-ondemand";
 const HOT: &str = "hot-dst-dynamic";
 const COLD: &str = "cold-dst-dynamic";
-/// Share of flash that is the web server's, percent; the file server may use it while it is free, and the other way round.
+/// The percentage of flash that is reserved for the web server. The file server may use it while it is free, and vice versa.
 const WEB_SHARE: u8 = 50;
 
-/// On-demand caching for the web server, dynamic Hot-DST for the file server, large files on the disk.
+/// On-demand caching for the web server, dynamic Hot-DST for the file server, and large files on the disk.
 fn type_aware() -> Named {
     let (first, last) = (WEB_CLASS + 1, WEB_CLASS + 12);
     let rest = 100 - WEB_SHARE;

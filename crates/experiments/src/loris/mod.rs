@@ -1,9 +1,9 @@
 //! Loris (Appuswamy, van Moolenbroek, Tanenbaum): Table I and figures 2 to 14.
 //!
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
-//! | `load.rs` | the five workloads, cut where the preparation ends |
-//! | `grid.rs` | policies by fast sizes under a workload, and how directions are judged |
+//! | `load.rs` | the five workloads, split at the end of the preparation |
+//! | `grid.rs` | policies at several sizes of the fast tier, and the judgement of directions |
 //! | `table.rs` | Table I |
 //! | `hot.rs`, `cold.rs`, `caching.rs`, `mixed.rs` | figures 2–5, 6–9, 10–13, 14 |
 
@@ -15,7 +15,7 @@ mod load;
 pub(super) mod mixed;
 pub(super) mod table;
 
-/// Usual scale of all workloads.
+/// Default scale of all workloads.
 pub(super) const SCALE: f64 = 0.25;
 
 #[cfg(test)]

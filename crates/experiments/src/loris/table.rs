@@ -14,11 +14,11 @@ use isotherm_lab::LabError;
 const NEAR: f64 = 10.0;
 /// Partitions of Loris V-A.
 const PARTITION: u64 = 8 << 30;
-/// Operations a figure: enough for a percent.
+/// Operations per figure, enough for an accuracy of a percent.
 const OPERATIONS: u64 = 4000;
 
-/// A figure of the model: sequential in 128 KiB, random in 4 KiB over `span` bytes (0: the device). Random writes are measured with
-/// the disk's write buffer off: with it on they would be as fast as from a deep queue, and the table's are slower than its reads.
+/// A figure of the model: sequential in 128 KiB, random in 4 KiB over `span` bytes (0: the whole device). Random writes are measured with
+/// the disk's write buffer off. With it on they would be as fast as at a large queue depth, but in the table they are slower than reads.
 fn measured(name: &str, op: ModelOp, random: bool, depth: u32, span: u64) -> Result<f64, LabError> {
     let buffered = !(random && op == ModelOp::Write && name == SLOW);
     let options = Options {
@@ -33,7 +33,7 @@ fn measured(name: &str, op: ModelOp, random: bool, depth: u32, span: u64) -> Res
         random,
         span: if span == 0 { model.capacity() } else { span },
         depth,
-        // A sequential write must be many times what the buffer holds.
+        // A sequential write must be many times larger than the buffer.
         count: if random { OPERATIONS } else { 3 * OPERATIONS },
         seed: 7,
     };
@@ -55,7 +55,7 @@ pub fn run(_: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
             let key = format!("{says}-{what}");
             let mut far: f64 = 0.0;
             let mut why = Vec::new();
-            // The seek curve of the disk was fitted to its random reads, and to nothing else: the writes are a claim of their own.
+            // The seek curve of the disk was fitted to its random reads only, so the writes are a claim of their own.
             let apart = says == "hdd" && random;
             for (op, verb) in [(ModelOp::Read, "read"), (ModelOp::Write, "write")] {
                 let ours = measured(name, op, random, depth, 0)?;

@@ -1,4 +1,4 @@
-//! Figure 9: time against block size.
+//! Figure 9: time as a function of block size.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::outcome::{Cell as Figure, Outcome, Row, Table};
 use crate::work::Work;
 use isotherm_lab::LabError;
 
-/// Shares on flash, percent.
+/// Shares of the blocks on flash, in percent.
 const SHARES: [u32; 4] = [2, 4, 8, 16];
 /// Block sizes in KiB.
 const SIZES: [u32; 4] = [4, 8, 16, 32];
 
-/// Time over the disk's, percent, by share and size.
+/// Time relative to the disk's, in percent, by share and size.
 type Times = [[f64; 4]; 4];
 
 fn measure(ctx: &Ctx<'_>, work: &Arc<Work>) -> Result<Times, LabError> {
@@ -95,7 +95,7 @@ fn judge(out: &mut Outcome, all: &[Times], mean: &Times) {
             words(&whole)
         ),
     );
-    // Larger blocks are the slower ones, says the figure: a gap the other way round is not this one.
+    // The figure says that larger blocks are slower. A gap in the other direction does not confirm it.
     let gaps: Vec<f64> = postmark.iter().map(|t| t[3] - t[0]).collect();
     out.judge(
         "postmark gap",

@@ -1,4 +1,4 @@
-//! Figure 2: what an access counts, under the same migrations of Postmark.
+//! Figure 2: the cost function of an access, with the same migrations of Postmark.
 
 use super::drives::{describe, geometric, hybrid, less, oodt, seconds};
 use super::work::{self, Kind};
@@ -8,9 +8,9 @@ use crate::greendm::judge::{ends, range, span};
 use crate::outcome::{Cell as Figure, Outcome, Row, Table};
 use isotherm_lab::LabError;
 
-/// Shares on flash, percent: the paper does not say its own.
+/// Shares of the blocks on flash, in percent. The paper does not state its own.
 const SHARES: [u32; 4] = [2, 4, 8, 16];
-/// Ways of counting; the first is what the others are normalised to.
+/// The cost functions. The first is the one to which the others are normalised.
 const COSTS: [&str; 4] = ["frequency", "sequence", "inverse-bitmap", "queue"];
 
 /// The experiment.
@@ -24,7 +24,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     out.substitutes.push(
         "the paper does not say the share on flash of figure 2: several; nor whether the others had weights: without, and beside them with OODT's".to_owned(),
     );
-    // Without weights; then all with OODT's; the queue has them both times, as OODT is published.
+    // First without weights, then with OODT's. The queue has the weights in both cases, as OODT is published.
     let policies: Vec<String> = [",w_read=0,w_metadata=0", ""]
         .iter()
         .flat_map(|weights| {

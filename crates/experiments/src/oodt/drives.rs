@@ -1,4 +1,4 @@
-//! The drives of OODT 4.1, and what is compared with OODT.
+//! The drives of OODT 4.1, and the configurations with which OODT is compared.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use isotherm_lab::size::Size;
 
 /// The high-performance tier.
 pub const FLASH: &str = "ocz-40";
-/// The high-capacity tier, and the disk alone.
+/// The high-capacity tier, which is also the disk alone.
 pub const DISK: &str = "maxtor-500";
 
-/// OODT under `work`, with more parameters if `with` has any (`,w_read=0`).
+/// OODT under `work`, with the further parameters in `with` (such as `,w_read=0`).
 pub fn oodt(work: &Work, with: &str) -> String {
     format!("oodt,migrate_every={}{with}", migrate_every(work))
 }
 
-/// `percent` of the touched blocks on flash.
+/// A hybrid with `percent` of the touched blocks on flash.
 pub fn hybrid(policy: &str, percent: u32) -> Cell {
     let fast = Store::new(FLASH, Size::Share(percent * 10_000));
     Cell {
@@ -29,12 +29,12 @@ pub fn hybrid(policy: &str, percent: u32) -> Cell {
     }
 }
 
-/// Seconds that a run took.
+/// Elapsed seconds of a run.
 pub fn seconds(r: &Report) -> f64 {
     r.elapsed_s.unwrap_or(f64::NAN)
 }
 
-/// The disk alone.
+/// Runs the disk alone.
 ///
 /// # Errors
 /// A simulation fails.
@@ -44,7 +44,7 @@ pub fn disk(ctx: &Ctx<'_>, work: &Work) -> Result<Arc<Report>, LabError> {
         .ok_or_else(|| LabError::setup("a run without a report"))
 }
 
-/// What of the set-up is ours.
+/// Adds the parts of the set-up that are this project's.
 pub fn describe(out: &mut Outcome) {
     out.inputs.push(format!(
         "the share of the touched blocks on {FLASH}, the volume on {DISK}; {MIGRATIONS} migrations a run; times over that of {DISK} alone"
@@ -60,7 +60,7 @@ pub fn describe(out: &mut Outcome) {
     ));
 }
 
-/// Percent that `a` is under `b`.
+/// How much lower `a` is than `b`, in percent.
 pub fn less(a: f64, b: f64) -> f64 {
     (1.0 - a / b) * 100.0
 }

@@ -7,7 +7,7 @@ use crate::cell::simulate;
 use crate::outcome::{Cell as Figure, Outcome, Row, Table};
 use isotherm_lab::LabError;
 
-/// Bytes a block for the map and for statistics.
+/// Bytes per block for the map and for the statistics.
 const BYTES: f64 = 6.0 + 12.0;
 
 /// The experiment.

@@ -1,4 +1,4 @@
-//! What the requests are like: figures 4b, 5b, 6b, 7a, 8b (sizes), 5c, 6c, 7c (fragments), 4c, 8a (kinds). Nothing is simulated.
+//! Properties of the requests: figures 4b, 5b, 6b, 7a, 8b (sizes), 5c, 6c, 7c (fragments), 4c, 8a (kinds). Nothing is simulated.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use isotherm_lab::sim::span;
 
 /// log2 of a data block.
 const BLOCK: u32 = 12;
-/// Relative change up to which fragments hardly get fewer.
+/// The relative change up to which the number of fragments counts as hardly lower.
 const HARDLY: f64 = 0.25;
 
-/// Reads and writes.
+/// The reads and writes of a workload.
 fn data(work: &Work) -> impl Iterator<Item = &Record> {
     let all = work.memory.records.iter();
     all.filter(|r| matches!(r.op, Op::Read | Op::Write) && r.len > 0)
 }
 
-/// How many requests there are of how many blocks.
+/// The number of requests for each size in blocks.
 #[derive(Clone, Debug, Default)]
 struct Sizes(std::collections::BTreeMap<u64, u64>);
 
@@ -36,20 +36,20 @@ impl Sizes {
     fn count(&self) -> f64 {
         self.0.values().sum::<u64>() as f64
     }
-    /// KiB.
+    /// Mean size in KiB.
     fn mean(&self) -> f64 {
         let blocks: u64 = self.0.iter().map(|(b, n)| b * n).sum();
         blocks as f64 * 4.0 / self.count()
     }
-    /// KiB.
+    /// Largest size in KiB.
     fn largest(&self) -> f64 {
         self.0.keys().last().map_or(f64::NAN, |b| *b as f64 * 4.0)
     }
-    /// Percent of the requests that have that many blocks.
+    /// The percentage of the requests whose size in blocks is in the range.
     fn share(&self, blocks: impl std::ops::RangeBounds<u64>) -> f64 {
         self.0.range(blocks).map(|x| x.1).sum::<u64>() as f64 / self.count() * 100.0
     }
-    /// As they come.
+    /// Sizes of the requests as they arrive.
     fn plain(work: &Work) -> Sizes {
         let mut sizes = Sizes::default();
         for r in data(work) {
@@ -58,7 +58,7 @@ impl Sizes {
         }
         sizes
     }
-    /// As they leave the access queue.
+    /// Sizes of the requests as they leave the access queue.
     fn queued(work: &Work) -> Sizes {
         let mut sizes = Sizes::default();
         let mut queue = AccessQueue::default();
@@ -139,7 +139,7 @@ pub fn sizes(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Percent of the requests that a block size cuts, and pieces of a request.
+/// The percentage of the requests that a block size splits, and the mean number of fragments per request.
 fn fragments(work: &Work, shift: u32) -> (f64, f64) {
     let (mut all, mut cut, mut pieces) = (0u64, 0u64, 0u64);
     for r in data(work) {
@@ -154,7 +154,7 @@ fn fragments(work: &Work, shift: u32) -> (f64, f64) {
 /// Block sizes as powers of two.
 const SHIFTS: [u32; 4] = [12, 13, 14, 15];
 
-/// Fragments against block size.
+/// Fragments as a function of block size.
 ///
 /// # Errors
 /// A generator fails.
@@ -212,7 +212,7 @@ pub fn fragmented(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Percent of the requests: data read, data write, metadata read, metadata write.
+/// Percentages of the requests: data read, data write, metadata read, metadata write.
 fn kinds(work: &Work) -> [f64; 4] {
     let mut n = [0u64; 4];
     for r in data(work) {
@@ -223,7 +223,7 @@ fn kinds(work: &Work) -> [f64; 4] {
     n.map(|n| n as f64 / all * 100.0)
 }
 
-/// Kinds of requests against the number of files.
+/// Kinds of requests as a function of the number of files.
 ///
 /// # Errors
 /// A generator fails.
@@ -237,7 +237,7 @@ pub fn by_files(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
         let mut rows = Vec::new();
         let mut of = Vec::new();
         for n in files {
-            // Transactions are twice the files; the web server runs as long with few files as with many.
+            // There are twice as many transactions as files. The web server's run has the same length for few files as for many.
             let with = match kind {
                 Kind::Postmark => format!(",files={n},transactions={}", 2 * n),
                 _ => format!(",files={n}"),

@@ -1,4 +1,4 @@
-//! The experiments at a tiny scale: every claim gets its verdict, and figures are of the run.
+//! Runs the experiments at a tiny scale: every claim gets a verdict, and the figures come from the run.
 
 use crate::{Ctx, Experiment, Outcome, Verdict};
 
@@ -58,7 +58,7 @@ fn more_flash_means_more_hits_and_flash_alone_is_fastest() {
     assert!(hits[3] > hits[0] && hits[0] > 0.0, "{hits:?}");
     let alone = figures(&out, 1, "time");
     assert!(alone[1] < alone[0], "{alone:?}");
-    // Another seed, another workload; the same seed, the same figures.
+    // Another seed gives another workload; the same seed gives the same figures.
     let again = run(
         &Ctx {
             scale: ctx.scale,

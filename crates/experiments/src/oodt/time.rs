@@ -1,4 +1,4 @@
-//! Figures 4a, 5a, 6a, 7b, 8c: time over the disk's against the share of blocks on flash.
+//! Figures 4a, 5a, 6a, 7b, 8c: time relative to the disk's, as a function of the share of blocks on flash.
 
 use std::sync::Arc;
 
@@ -12,31 +12,32 @@ use crate::{Ctx, greendm};
 use isotherm_lab::LabError;
 use isotherm_lab::sim::Report;
 
-/// Spread of times, percent of the largest, up to which they count as alike.
+/// Times count as alike if their spread is at most this, in percent of the largest.
 const ALIKE: f64 = 5.0;
-/// From this share on flash is large: means leave these out (4.3.1), and most blocks are on it at the last.
+/// The share from which flash counts as large. Means exclude these shares (4.3.1), and at the last one most blocks are on flash.
 const LARGE: u32 = 32;
 
-/// The compared policies, in this order, and what they are called.
+/// The names of the compared policies, in this order.
 const NAMES: [&str; 5] = ["OODT", "Hystor's cache", "RAF's cache", "Hystor", "RAF"];
-/// What the paper compares OODT with (4.1): the priorities of Hystor and RAF in the same tiering, and not their caches.
+/// Index of the first policy with which the paper compares OODT (4.1): the priorities of Hystor and RAF in the same tiering, without their
+/// caches.
 const HYSTOR: usize = 3;
 const RAF: usize = 4;
 
-/// What a figure shows.
+/// The content of a figure.
 struct Shown {
     kind: Kind,
     /// Shares in percent.
     shares: &'static [u32],
-    /// Where the text compares with the disk.
+    /// The share at which the text compares with the disk.
     against_disk: Option<u32>,
-    /// Where Hystor is ahead.
+    /// The share at which Hystor is ahead.
     hystor_ahead: Option<u32>,
-    /// Where it does badly.
+    /// The share at which Hystor does badly.
     hystor_bad: Option<u32>,
-    /// From where on Hystor is ahead of RAF.
+    /// The share from which on Hystor is ahead of RAF.
     over_raf: Option<u32>,
-    /// Judge OODT's lead by the mean of the shares.
+    /// Whether OODT's lead is judged by its mean over the shares.
     on_average: bool,
 }
 
@@ -54,7 +55,7 @@ impl Shown {
     }
 }
 
-/// One share: the policies in the order of [`NAMES`].
+/// One share, with the policies in the order of [`NAMES`].
 struct Point {
     share: u32,
     reports: Vec<Arc<Report>>,
@@ -132,7 +133,7 @@ pub fn web(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
     run(ctx, out, &shown)
 }
 
-/// Seconds between Hystor's plans: as many of them in the disk's time as OODT has migrations.
+/// Seconds between Hystor's plans, such that the disk's run has as many plans as OODT has migrations.
 fn window(disk: &Report) -> f64 {
     (seconds(disk) / MIGRATIONS as f64).clamp(0.001, 1e6)
 }
@@ -167,7 +168,7 @@ fn run(ctx: &Ctx<'_>, out: &mut Outcome, shown: &Shown) -> Result<(), LabError> 
     Ok(())
 }
 
-/// Moves up that the engine did not begin, percent of those proposed.
+/// The percentage of proposed promotions that the engine did not begin.
 fn refused(r: &Report) -> f64 {
     let up = r.moves.as_ref().and_then(|m| m.get("promotions"));
     up.map_or(f64::NAN, |up| {
@@ -210,7 +211,7 @@ fn table(
         (FLASH.to_owned(), seconds(flash), over(flash)),
     ];
     if out.id == "oodt-4a" {
-        // The disk of figure 4a is of another maker.
+        // The disk of figure 4a is from another manufacturer.
         let other = simulate(ctx, work, &[Cell::alone("seagate-250")])?;
         alone.push((
             "seagate-250".to_owned(),
@@ -234,7 +235,7 @@ fn judge(out: &mut Outcome, shown: &Shown, disk: &Report, points: &[Point]) {
     let counted: Vec<&Point> = small()
         .filter(|p| p.share < LARGE || shown.hystor_ahead == Some(LARGE))
         .collect();
-    // How far OODT is under Hystor and RAF, by share.
+    // How much lower OODT is than Hystor and RAF, by share.
     let leads: Vec<(u32, f64)> = counted
         .iter()
         .flat_map(|p| [HYSTOR, RAF].map(|i| (p.share, less(p.time(0), p.time(i)))))
@@ -296,7 +297,7 @@ fn judge(out: &mut Outcome, shown: &Shown, disk: &Report, points: &[Point]) {
     }
 }
 
-/// Policy `a` takes less time than `b` at `p`.
+/// Judges that policy `a` takes less time than `b` at `p`.
 fn two(out: &mut Outcome, key: &str, p: &Point, a: usize, b: usize, disk: &Report) {
     let over = |i| p.time(i) / seconds(disk) * 100.0;
     greendm::judge::greater(

@@ -1,4 +1,4 @@
-//! Figure 10: time against the weights of reads and of metadata.
+//! Figure 10: time as a function of the weights of reads and of metadata.
 
 use super::drives::{describe, geometric, hybrid, oodt, seconds};
 use super::work::{self, ALL, Kind};
@@ -8,14 +8,14 @@ use crate::greendm::judge::ends;
 use crate::outcome::{Cell as Figure, Outcome, Row, Table};
 use isotherm_lab::LabError;
 
-/// Share on flash, percent; the paper does not say its own.
+/// The share on flash in percent. The paper does not state its own.
 const SHARE: u32 = 4;
 /// Weights, percent.
 const WEIGHTS: [u32; 6] = [0, 5, 10, 15, 20, 40];
-/// Percent of the best time up to which a weight is nearly best.
+/// A weight is nearly best if its time exceeds the best by at most this, in percent.
 const NEARLY: f64 = 1.0;
 
-/// Time over that without the weight, percent.
+/// Time relative to the time without the weight, in percent.
 type Curve = [f64; 6];
 
 /// The experiment.
@@ -33,7 +33,7 @@ pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
                 .iter()
                 .map(|w| {
                     let with = match w {
-                        10 => String::new(), // the default: the same cell as elsewhere
+                        10 => String::new(), // the default, so this is the same cell as elsewhere
                         w => format!(",{name}={}", f64::from(*w) / 100.0),
                     };
                     hybrid(&oodt(&work, &with), SHARE)

@@ -6,9 +6,9 @@ use crate::work::Work;
 use crate::{Ctx, Outcome};
 use isotherm_lab::LabError;
 
-/// Requests in flight: the streams that the access queue is made for (3.2.1: not more than eight).
+/// Requests in flight: the number of streams for which the access queue is made (3.2.1: not more than eight).
 const DEPTH: u32 = 8;
-/// Migrations of a run at every scale. The paper leaves their distance to the user.
+/// Migrations per run at every scale. The paper leaves the interval to the user.
 pub const MIGRATIONS: u64 = 10;
 
 /// A workload.
@@ -36,7 +36,7 @@ pub const ALL: [Kind; 5] = [
 ];
 
 impl Kind {
-    /// For people.
+    /// The name that tables show.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Postmark => "Postmark",
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// In the data file.
+    /// The key in the data file.
     pub fn key(self) -> &'static str {
         match self {
             Kind::Postmark => "postmark",
@@ -60,7 +60,7 @@ impl Kind {
 
     fn generator(self) -> &'static str {
         match self {
-            // As 4.1 words the set-up: mounted with sync, caches emptied every second.
+            // The set-up as section 4.1 describes it: mounted with sync, and caches emptied every second.
             Kind::Postmark => "postmark,sync=1,drop=1",
             Kind::Tpcc => "tpcc",
             Kind::Tpch => "tpch",
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// Scale when none is asked for.
+    /// The default scale.
     pub fn usual_scale(self) -> f64 {
         match self {
             Kind::Postmark => super::POSTMARK_SCALE,
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// The generator, with parameters before the scale.
+    /// The generator's specification, with parameters before the scale.
     pub fn spec(self, ctx: &Ctx<'_>, with: &str) -> String {
         let scale = ctx.scale_or(self.usual_scale());
         format!(
@@ -91,7 +91,7 @@ impl Kind {
     }
 }
 
-/// The workload; made once for all experiments.
+/// The workload, which is made once for all experiments.
 ///
 /// # Errors
 /// The generator fails.
@@ -105,7 +105,7 @@ pub fn migrate_every(work: &Work) -> u64 {
     (work.memory.records.len() as u64 / MIGRATIONS).max(1)
 }
 
-/// What was run, in words.
+/// Adds a description of the run to the outcome.
 pub fn describe(out: &mut Outcome, kinds: &[Kind], works: &[Arc<Work>]) {
     for (kind, w) in kinds.iter().zip(works) {
         out.inputs.push(format!(
@@ -123,7 +123,7 @@ pub fn describe(out: &mut Outcome, kinds: &[Kind], works: &[Arc<Work>]) {
     );
 }
 
-/// Each workload has its own usual scale: no single one is shown unless it was asked for.
+/// Each workload has its own default scale, so no single scale is shown unless the user gave one.
 pub fn own_scales(ctx: &Ctx<'_>, out: &mut Outcome) {
     out.scale = ctx.scale;
 }

@@ -1,9 +1,9 @@
-//! Names of a directory in order: numbers of slots in short sorted rows. Who compares asks the slots for the names.
+//! The names of a directory in order, as slot numbers in short sorted rows. Comparisons read the names from the slots.
 
 use super::NodeId;
 use super::slots::Slots;
 
-/// Numbers in a row at most.
+/// Most numbers in a row.
 const ROW: usize = 128;
 
 /// See the module.
@@ -11,7 +11,7 @@ const ROW: usize = 128;
 pub(super) struct Children(Vec<Vec<NodeId>>);
 
 impl Children {
-    /// Row and place of a name, and whether it is there.
+    /// Row and index of a name, and whether it is there.
     fn place(&self, slots: &Slots, name: &[u8]) -> (usize, Result<usize, usize>) {
         let before = |row: &Vec<NodeId>| row.last().is_some_and(|l| slots.name(*l) < name);
         let row = self.0.partition_point(before);
@@ -21,13 +21,13 @@ impl Children {
         };
         (row, ids.binary_search_by(|id| slots.name(*id).cmp(name)))
     }
-    /// Who is called so.
+    /// The node with that name.
     pub(super) fn find(&self, slots: &Slots, name: &[u8]) -> Option<NodeId> {
         let (row, at) = self.place(slots, name);
         let at = at.ok()?;
         self.0.get(row)?.get(at).copied()
     }
-    /// A slot with that name, in place of what had it.
+    /// Inserts a slot with that name, in place of the slot that had it.
     pub(super) fn insert(&mut self, slots: &Slots, name: &[u8], id: NodeId) {
         let (row, at) = self.place(slots, name);
         match at {
@@ -53,7 +53,7 @@ impl Children {
             }
         }
     }
-    /// Take a name away; who had it.
+    /// Removes a name. Returns the node that had it.
     pub(super) fn remove(&mut self, slots: &Slots, name: &[u8]) -> Option<NodeId> {
         let (row, at) = self.place(slots, name);
         let at = at.ok()?;

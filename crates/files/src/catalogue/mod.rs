@@ -1,9 +1,9 @@
-//! Names and attributes of everything, in memory, so that look-ups, `stat` and listings touch no device.
+//! Names and attributes of everything, in memory, so that lookups, `stat` and listings access no device.
 //!
-//! A node is a file (or directory, link, …) with a number; its inode number for the kernel is the number + 1. A node has its first name
-//! in its own slot; each further one (hard links) has a slot of its own.
+//! A node is a file (or directory, link, …) with a number; its inode number for the kernel is that number + 1. The first name of a node is
+//! in the node's own slot; each further name (hard link) has a slot of its own.
 //!
-//! Memory of a file that nobody uses: 64 bytes, its name (one byte more, in steps of 4), and 4 to 8 in its directory.
+//! Memory of a file that is not in use: 64 bytes, its name (plus one byte, rounded up to 4), and 4 to 8 bytes in its directory.
 
 mod children;
 mod slots;
@@ -21,14 +21,14 @@ pub type NodeId = u32;
 /// The root directory.
 pub const ROOT: NodeId = 0;
 
-/// What is to be made.
+/// The kind of a node to create.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// A regular file.
     File,
-    /// A directory; bit *t*: it is there on tier *t*.
+    /// A directory. Bit *t* is set if it exists on tier *t*.
     Dir(u16),
-    /// A symbolic link and where it points.
+    /// A symbolic link, with its target.
     Link(Box<[u8]>),
     /// A pipe, a socket or a device.
     Special,
@@ -51,63 +51,63 @@ pub struct Dir {
     children: Children,
     /// How many of them are directories.
     pub subdirs: u32,
-    /// Bit *t*: it is there on tier *t*.
+    /// Bit *t* is set if it exists on tier *t*.
     pub on: u16,
 }
 
 impl Dir {
-    /// Does it hold nothing?
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.children.is_empty()
     }
 }
 
-/// A node as it is now.
+/// The present state of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     cat: &'a Catalogue,
     id: NodeId,
     /// How often this number was used before.
     pub generation: u16,
-    /// Its tier; of a directory the fastest that has it.
+    /// Its tier; for a directory, the fastest tier that has it.
     pub tier: Tier,
-    /// Attributes as last seen. While the file is in use its descriptor knows better.
+    /// Attributes, as they were when last read. While the file is in use, its descriptor has the current ones.
     pub facts: Facts,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
 impl<'a> Node<'a> {
-    /// A directory's contents.
+    /// The contents, if it is a directory.
     pub fn dir(&self) -> Option<&'a Dir> {
         self.cat.dirs.get(&self.id)
     }
-    /// Where a symbolic link points.
+    /// The target, if it is a symbolic link.
     pub fn target(&self) -> Option<&'a [u8]> {
         self.cat.targets.get(&self.id).map(|t| &t[..])
     }
-    /// How many names it has.
+    /// The number of its names.
     pub fn links(&self) -> usize {
         self.cat.links(self.id)
     }
-    /// Is it a regular file?
+    /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.kind == Kind::File
     }
-    /// Tiers that it is on, as bits.
+    /// The tiers on which it exists, as bits.
     pub fn on(&self) -> u16 {
         self.dir().map_or(1 << self.tier, |d| d.on)
     }
 }
 
-/// Who needs a node besides its names.
+/// The references to a node besides its names.
 #[derive(Clone, Copy, Debug, Default)]
 struct Refs {
     held: u32,
     lookups: u64,
 }
 
-/// Names of a directory at one moment, in order.
+/// The names of a directory at one moment, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     bytes: Vec<u8>,
@@ -115,7 +115,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The entry at that place.
+    /// The entry at that index.
     pub fn get(&self, at: usize) -> Option<(&[u8], NodeId)> {
         let &(end, id) = self.entries.get(at)?;
         let start = at.checked_sub(1).map_or(0, |a| self.entries[a].0);
@@ -129,18 +129,18 @@ pub struct Catalogue {
     slots: Slots,
     dirs: HashMap<NodeId, Dir>,
     targets: HashMap<NodeId, Box<[u8]>>,
-    /// Slots of the further names of those that have some.
+    /// Slots of the further names, for nodes that have several.
     aliases: HashMap<NodeId, Vec<NodeId>>,
-    /// Names that a file has outside of this namespace.
+    /// Number of a file's names that are outside of this namespace.
     outside: HashMap<NodeId, u32>,
     refs: HashMap<NodeId, Refs>,
-    /// Extended attributes of those few that have some.
+    /// Extended attributes of the few nodes that have any.
     xattrs: HashMap<NodeId, crate::disk::Xattrs>,
     files: u64,
 }
 
 impl Catalogue {
-    /// With a root directory.
+    /// A catalogue with a root directory.
     pub fn new(root: Facts, on: u16) -> Catalogue {
         let mut all = Catalogue::default();
         all.insert(0, &root, Body::Dir(on));
@@ -194,7 +194,7 @@ impl Catalogue {
         let named = self.slots.get(id).is_some_and(|s| s.parent != NOBODY);
         usize::from(named) + self.aliases.get(&id).map_or(0, Vec::len)
     }
-    /// Change the attributes of a node. Names that the file has outside of this namespace are what `nlink` says beyond those here.
+    /// Changes the attributes of a node. If `nlink` exceeds the number of known names, the other names are outside of this namespace.
     pub fn update(&mut self, id: NodeId, change: impl FnOnce(&mut Facts)) {
         let Some(mut facts) = self.get(id).map(|n| n.facts) else {
             return;
@@ -210,11 +210,11 @@ impl Catalogue {
             }
         }
     }
-    /// These are a node's attributes now, all but the number of its names.
+    /// Sets the attributes of a node, except for the number of its names.
     pub fn set_facts(&mut self, id: NodeId, facts: &Facts) {
         self.slots.set_facts(id, facts);
     }
-    /// The slot that a name has.
+    /// The slot of a name.
     fn slot(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         self.dirs.get(&dir)?.children.find(&self.slots, name)
     }
@@ -224,7 +224,7 @@ impl Catalogue {
             _ => slot,
         }
     }
-    /// Who is called so there.
+    /// The node with that name in a directory.
     pub fn child(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         self.slot(dir, name).map(|s| self.node_of(s))
     }
@@ -233,15 +233,15 @@ impl Catalogue {
         let ids = 0..self.slots.numbers() as NodeId;
         ids.filter_map(|id| self.get(id).map(|n| (id, n)))
     }
-    /// Regular files.
+    /// Number of regular files.
     pub fn files(&self) -> u64 {
         self.files
     }
-    /// Numbers given out so far, free ones too.
+    /// Numbers that were given out so far, including free ones.
     pub fn numbers(&self) -> usize {
         self.slots.numbers()
     }
-    /// The directory that a node's first name is in; `None` for the root, and for what has none.
+    /// The directory of a node's first name; `None` for the root and for a node without a name.
     pub fn parent(&self, id: NodeId) -> Option<NodeId> {
         let s = self.slots.get(id)?;
         (s.parent != NOBODY).then_some(s.parent)
@@ -251,12 +251,12 @@ impl Catalogue {
         let all = std::iter::once(id).chain(more);
         all.filter(|s| self.parent(*s).is_some())
     }
-    /// The directories that a node has names in.
+    /// The directories in which a node has names.
     pub fn parents(&self, id: NodeId) -> Vec<NodeId> {
         let slots = self.name_slots(id);
         slots.filter_map(|s| self.parent(s)).collect()
     }
-    /// Path of a name in a directory.
+    /// The path of a name in a directory.
     pub fn path_in(&self, dir: NodeId, name: &[u8]) -> Option<Vec<u8>> {
         let mut words: Vec<&[u8]> = vec![name];
         let mut here = dir;
@@ -275,20 +275,20 @@ impl Catalogue {
         let path = |s| self.path_in(self.parent(s)?, self.slots.name(s));
         self.name_slots(id).filter_map(path).collect()
     }
-    /// One path of a node.
+    /// One of the paths of a node.
     pub fn path(&self, id: NodeId) -> Option<Vec<u8>> {
         if id == ROOT {
             return Some(b".".to_vec());
         }
         self.path_in(self.parent(id)?, self.slots.name(id))
     }
-    /// A node by its path.
+    /// The node at a path.
     pub fn find(&self, path: &[u8]) -> Option<NodeId> {
         let words = path.split(|b| *b == b'/');
         let mut words = words.filter(|w| !w.is_empty() && *w != b".");
         words.try_fold(ROOT, |at, word| self.child(at, word))
     }
-    /// A new node, called so. `None` if there is no such directory.
+    /// Adds a node with that name. `None` if the directory does not exist.
     pub fn add(
         &mut self,
         dir: NodeId,
@@ -302,11 +302,11 @@ impl Catalogue {
         }
         let id = self.insert(tier, &facts, body);
         self.link(id, dir, name);
-        // What it has beyond this name is outside, until its other names are met.
+        // Its further names count as outside of the namespace until they are found.
         self.update(id, |f| f.nlink = facts.nlink);
         Some(id)
     }
-    /// One more name.
+    /// Adds a name to a node.
     pub fn link(&mut self, id: NodeId, dir: NodeId, name: &[u8]) {
         let is_dir = self.dirs.contains_key(&id);
         if self.get(id).is_none() || !self.dirs.contains_key(&dir) {
@@ -328,7 +328,7 @@ impl Catalogue {
             d.children.insert(&self.slots, name, slot);
         }
     }
-    /// Names that were thought to be outside and were met inside.
+    /// Records that a name which counted as outside was found inside.
     pub fn met(&mut self, id: NodeId) {
         if let Some(n) = self.outside.get_mut(&id) {
             *n -= 1;
@@ -337,7 +337,7 @@ impl Catalogue {
             }
         }
     }
-    /// A name goes; who had it.
+    /// Removes a name. Returns the node that had it.
     pub fn unlink(&mut self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         let slot = self
             .dirs
@@ -360,7 +360,7 @@ impl Catalogue {
             self.slots.give_back(slot);
             None
         };
-        // The node's own slot has a name as long as there is one.
+        // A node's own slot has a name as long as the node has any.
         if let Some(alias) = emptied
             && let Some(up) = self.parent(alias)
         {
@@ -377,7 +377,7 @@ impl Catalogue {
         }
         Some(id)
     }
-    /// A name goes to another place, over what is called so there, which has lost that name.
+    /// Moves a name to another place. A node that had the name there has lost it.
     pub fn rename(
         &mut self,
         dir: NodeId,
@@ -391,20 +391,20 @@ impl Catalogue {
         }
         over
     }
-    /// The kernel has one more reference to it; its generation. `None` if there is no such node.
+    /// Adds a reference of the kernel. Returns the generation; `None` if there is no such node.
     pub fn refer(&mut self, id: NodeId) -> Option<u16> {
         let generation = self.get(id)?.generation;
         self.refs.entry(id).or_default().lookups += 1;
         Some(generation)
     }
-    /// The kernel has `n` references fewer.
+    /// Removes `n` references of the kernel.
     pub fn forget(&mut self, id: NodeId, n: u64) {
         if let Some(r) = self.refs.get_mut(&id) {
             r.lookups = r.lookups.saturating_sub(n);
         }
         self.unused(id);
     }
-    /// Its number must not be given to another until [`Catalogue::let_go`]. False if there is no such node.
+    /// Reserves the node's number until [`Catalogue::let_go`], so that no other node gets it. Returns false if there is no such node.
     pub fn hold(&mut self, id: NodeId) -> bool {
         if self.get(id).is_none() {
             return false;
@@ -429,7 +429,7 @@ impl Catalogue {
         }
         self.drop_unused(id);
     }
-    /// Forget a node that has no name, no handle and no reference; true if it is gone.
+    /// Drops a node that has no name, no handle and no reference. Returns true if it was dropped.
     pub fn drop_unused(&mut self, id: NodeId) -> bool {
         let unused = self.links(id) == 0 && !self.refs.contains_key(&id);
         let Some(node) = self.get(id).filter(|_| unused && id != ROOT) else {
@@ -447,7 +447,7 @@ impl Catalogue {
     pub fn xattrs(&self, id: NodeId) -> &[(Vec<u8>, Vec<u8>)] {
         self.xattrs.get(&id).map_or(&[], |x| &x[..])
     }
-    /// These are its extended attributes.
+    /// Sets the extended attributes of a node.
     pub fn set_xattrs(&mut self, id: NodeId, all: crate::disk::Xattrs) {
         if all.is_empty() {
             self.xattrs.remove(&id);
@@ -464,7 +464,7 @@ impl Catalogue {
         }
         list
     }
-    /// Is `dir` the node or below it?
+    /// Whether `dir` is the node or below it.
     pub fn is_below(&self, dir: NodeId, node: NodeId) -> bool {
         let mut here = Some(dir);
         while let Some(at) = here {
@@ -475,13 +475,13 @@ impl Catalogue {
         }
         false
     }
-    /// The directory is there on that tier from now on.
+    /// Records that the directory now exists on that tier.
     pub fn now_on(&mut self, dir: NodeId, tier: Tier) {
         if let Some(d) = self.dirs.get_mut(&dir) {
             d.on |= 1 << tier;
         }
     }
-    /// The file is another from now on: it was moved, or replaced underneath.
+    /// Records that the node is another file now: it was moved, or replaced on its tier.
     pub fn replace(&mut self, id: NodeId, tier: Tier, file: Id) {
         self.update(id, |f| f.id = file);
         if let Some(s) = self.slots.get_mut(id) {

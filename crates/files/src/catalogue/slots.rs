@@ -1,24 +1,25 @@
-//! Nodes, 64 bytes each, and their names.
+//! Nodes of 64 bytes each, and their names.
 //!
-//! What most files share (device, mode, owner) is kept once for all (a [`Class`]); inode number, size, room and times are packed. What
-//! does not fit (an inode number of 2^48 or more, a time after the year 2242, …) is kept whole, aside.
+//! Values that most files share (device, mode, owner) are stored once for all of them (a [`Class`]); inode number, size, blocks and times
+//! are packed. Values that do not fit (an inode number of 2^48 or more, a time after the year 2242, …) are stored unpacked in a separate
+//! table.
 
 use super::NodeId;
 use crate::tree::{Facts, Id, Tier, Time};
 use std::collections::HashMap;
 
 const CHUNK: usize = 4096;
-/// No node: of the root, and of what has no name.
+/// Marks the absence of a node: the parent of the root, and of a node without a name.
 pub(super) const NOBODY: u32 = u32::MAX;
 const BLOCK: usize = 1 << 16;
-/// Names begin at multiples of so many bytes.
+/// Names begin at multiples of this number of bytes.
 const STEP: usize = 4;
 const LONGEST: usize = 255;
 
-/// What a slot holds.
+/// The kind of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
+    /// A free slot.
     #[default]
     Free,
     /// A regular file.
@@ -29,11 +30,11 @@ pub enum Kind {
     Link,
     /// A pipe, a socket or a device.
     Special,
-    /// One more name of a node in another slot.
+    /// A further name of a node that is in another slot.
     Alias,
 }
 
-/// What many files have in common.
+/// Values that many files share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Class {
     dev: u64,
@@ -43,7 +44,7 @@ struct Class {
     gid: u32,
 }
 
-/// One node, or one more name of one (then `class` is the node's number).
+/// A node, or a further name of one (then `class` is the number of the node).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     born: u64,
@@ -103,12 +104,12 @@ pub(super) struct Slots {
     known: HashMap<Class, u32>,
     odd: HashMap<NodeId, Facts>,
     names: Vec<Vec<u8>>,
-    /// Places of names that are gone, by their length in steps.
+    /// Places of removed names, by length in steps.
     holes: Vec<Vec<u32>>,
 }
 
 impl Slots {
-    /// Numbers given out so far, free ones too.
+    /// Numbers that were given out so far, including free ones.
     pub(super) fn numbers(&self) -> usize {
         self.next
     }
@@ -122,7 +123,7 @@ impl Slots {
         let slot = self.chunks.get_mut(id / CHUNK)?.get_mut(id % CHUNK)?;
         (slot.kind & !ODD != 0).then_some(slot)
     }
-    /// A slot of that kind, without a name.
+    /// Takes a free slot for that kind, without a name.
     pub(super) fn take(&mut self, kind: Kind) -> NodeId {
         let id = self.free.pop().unwrap_or_else(|| {
             if self.next.is_multiple_of(CHUNK) {
@@ -145,7 +146,7 @@ impl Slots {
         slot.set_kind(kind);
         id
     }
-    /// A slot is free to be used again, as another node.
+    /// Frees a slot, which may then become another node.
     pub(super) fn give_back(&mut self, id: NodeId) {
         self.odd.remove(&id);
         if let Some(slot) = self.get_mut(id) {
@@ -184,7 +185,7 @@ impl Slots {
             ctime: unpack(s.ctime),
         }
     }
-    /// All but the number of names is kept.
+    /// Stores all attributes except for the number of names.
     pub(super) fn set_facts(&mut self, id: NodeId, f: &Facts) {
         let class = Class {
             dev: f.dev,
@@ -238,7 +239,7 @@ impl Slots {
     fn steps(len: usize) -> usize {
         (1 + len).div_ceil(STEP)
     }
-    /// Give a slot a name in a directory; one that it had is forgotten.
+    /// Gives a slot a name in a directory, in place of its previous name.
     pub(super) fn set_name(&mut self, id: NodeId, parent: NodeId, name: &[u8]) {
         let name = &name[..name.len().min(LONGEST)];
         self.clear_name(id);
@@ -267,7 +268,7 @@ impl Slots {
             (s.parent, s.name) = (parent, place);
         }
     }
-    /// The slot has no name any more.
+    /// Removes the name of a slot.
     pub(super) fn clear_name(&mut self, id: NodeId) {
         let steps = Self::steps(self.name(id).len());
         let Some(s) = self.get_mut(id) else { return };

@@ -1,4 +1,4 @@
-//! Extended attributes, owners, modes and times of what lies on a tier.
+//! Extended attributes, owners, modes and times of files on a tier.
 
 use super::{Root, facts_of};
 use crate::tree::{Facts, Time};
@@ -9,17 +9,17 @@ use rustix::io::Errno;
 /// Names and values of extended attributes.
 pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Longest value and list that Linux has.
+/// Longest value, and longest list of names, in Linux.
 const XATTR_MAX: usize = 65_536;
 
 fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| *b == 0).filter(|n| !n.is_empty())
 }
 
-/// All extended attributes of something below a root, not following a link.
+/// All extended attributes of a path below a root, without following a link.
 ///
 /// # Errors
-/// The device's; a file system without attributes has none.
+/// A device error. A file system without extended attributes has none.
 pub fn xattrs(root: &Root, path: &[u8]) -> Result<Xattrs, Errno> {
     let path = &root.through(path)[..];
     // Most files have none, which needs no buffer.
@@ -63,10 +63,10 @@ fn spec(t: Time) -> Timespec {
     }
 }
 
-/// Owner, mode, extended attributes and times of one open file to another.
+/// Copies owner, mode, extended attributes and times from one open file to another.
 ///
 /// # Errors
-/// The target's file system cannot hold one of them, or the device's.
+/// The file system of the target does not support one of them, or a device error.
 pub fn same_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errno> {
     set(to, &facts_of(&from)?, &xattrs_of(&from)?)
 }
@@ -80,7 +80,7 @@ fn set(to: impl AsFd, f: &Facts, xattrs: &Xattrs) -> Result<(), Errno> {
     rustix::fs::fchmod(&to, Mode::from_raw_mode(f.mode & 0o7777))?;
     for (name, value) in xattrs {
         match rustix::fs::fsetxattr(&to, &name[..], value, XattrFlags::empty()) {
-            // Labels that the system gives by itself.
+            // The system sets these labels itself.
             Err(Errno::OPNOTSUPP | Errno::PERM) if name == b"security.selinux" => {}
             other => other?,
         }

@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// The mover's calls on real directories.
 pub struct Disk {
     roots: Arc<Vec<Root>>,
-    /// Source and copy that are being worked on.
+    /// Source and copy of the present copy operation.
     pair: Option<(At, OwnedFd, At, OwnedFd)>,
 }
 
 impl Disk {
-    /// Over these tiers.
+    /// Works on these tiers.
     pub fn new(roots: Arc<Vec<Root>>) -> Disk {
         Disk { roots, pair: None }
     }
@@ -51,7 +51,7 @@ impl Tree for Disk {
         let root = self.root(at.tier)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let fd = root.open_at(&at.path, flags, 0o600)?;
-        // Room is asked for before anything is copied; a file with holes needs less, so only what is free counts.
+        // Space is checked before anything is copied. A file with holes needs less, so the check is only against free space.
         let (free, _) = root.room()?;
         let keep = FallocateFlags::KEEP_SIZE;
         let reserved = if bytes > free {
@@ -75,7 +75,7 @@ impl Tree for Disk {
         let sparse = f.blocks * 512 < f.size;
         if offset == 0 {
             if sparse {
-                // What was set aside would fill the holes.
+                // Preallocated space would fill the holes.
                 rustix::fs::ftruncate(target, 0)?;
             }
             rustix::fs::ftruncate(target, f.size)?;
@@ -103,7 +103,7 @@ impl Tree for Disk {
         let write = || {
             let fd = root.open_at(&at.path, flags, 0o600)?;
             write_all(&fd, bytes, 0).inspect_err(|_| {
-                // What is left of it means nothing; recovery sees that it is torn.
+                // The partial file has no meaning: recovery sees that it is torn.
                 let _ = rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty());
             })
         };
@@ -159,7 +159,7 @@ impl Tree for Disk {
     fn sync_dir(&mut self, at: &At) -> Result<(), Errno> {
         let dir = self.root(at.tier)?.directory(&at.path)?;
         match rustix::fs::fsync(dir) {
-            // Some remote file systems do not sync directories at all.
+            // Some remote file systems do not support syncing directories.
             Err(Errno::INVAL | Errno::NOSYS) => Ok(()),
             other => other,
         }
@@ -208,7 +208,7 @@ impl Tree for Disk {
         }
         let root = self.root(at.tier)?;
         rustix::fs::unlinkat(&root.fd, &at.path[..], AtFlags::empty())?;
-        // Something became free: again for the next time.
+        // Space has become free: set it aside again for the next time.
         if !root.has_spare() {
             root.keep_spare();
         }

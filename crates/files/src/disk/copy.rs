@@ -1,17 +1,17 @@
-//! Bytes from one open file to another.
+//! Copies bytes from one open file to another.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// The next range with data at or behind `offset`; `None` if only a hole follows.
+/// The next range with data at or after `offset`; `None` if only a hole follows.
 ///
 /// # Errors
-/// The device's.
+/// A device error.
 pub(super) fn next_data(fd: &OwnedFd, offset: u64, size: u64) -> Result<Option<(u64, u64)>, Errno> {
     let start = match rustix::fs::seek(fd, SeekFrom::Data(offset)) {
         Err(Errno::NXIO) => return Ok(None),
-        // No holes are told of.
+        // The file system does not report holes.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((offset, size))),
         other => other?,
     };
@@ -19,10 +19,10 @@ pub(super) fn next_data(fd: &OwnedFd, offset: u64, size: u64) -> Result<Option<(
     Ok(Some((start, end)))
 }
 
-/// Copy a range, in the kernel where that can, else through memory. Bytes copied; fewer at the end of the file.
+/// Copies a range, in the kernel if possible, else through memory. Returns the number of bytes, which is lower at the end of the file.
 ///
 /// # Errors
-/// The devices'.
+/// A device error.
 pub fn copy_range(from: &OwnedFd, to: &OwnedFd, offset: u64, len: u64) -> Result<u64, Errno> {
     let (mut a, mut b, mut done) = (offset, offset, 0);
     while done < len {
@@ -57,10 +57,10 @@ fn copy_by_hand(from: &OwnedFd, to: &OwnedFd, offset: u64, len: u64) -> Result<u
     Ok(done)
 }
 
-/// Write all bytes.
+/// Writes the whole buffer.
 ///
 /// # Errors
-/// The device's.
+/// A device error.
 pub fn write_all(fd: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
     let mut done = 0;
     while done < bytes.len() {

@@ -1,4 +1,4 @@
-//! Tiers as they are: directories of local or remote file systems, and the mover's calls on them.
+//! Real tiers: directories of local or remote file systems, and the mover's calls on them.
 
 mod attributes;
 mod calls;
@@ -16,22 +16,22 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set aside for intents on a full tier.
+/// Space that is set aside for intents on a full tier.
 const SPARE: &[u8] = b".isotherm/spare";
 const SPARE_BYTES: u64 = 256 << 10;
 
-/// A tier's directory, open as long as it is mounted.
+/// The directory of a tier, which is kept open while it is mounted.
 #[derive(Debug)]
 pub struct Root {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// The directory.
     pub fd: OwnedFd,
-    /// Device of its file system.
+    /// Device number of its file system.
     pub dev: u64,
-    /// It is missing: nothing here leads to a directory.
+    /// Whether the tier is absent: then no call finds a directory here.
     pub absent: bool,
-    /// What was set aside for intents was given up, since the tier was full.
+    /// Whether the space that was set aside for intents was released because the tier was full.
     spare_gone: AtomicBool,
 }
 
@@ -74,19 +74,19 @@ fn wanted() -> StatxFlags {
     StatxFlags::BASIC_STATS | StatxFlags::BTIME
 }
 
-/// What is known of an open file.
+/// The attributes of an open file.
 ///
 /// # Errors
-/// The device's.
+/// A device error.
 pub fn facts_of(fd: impl AsFd) -> Result<Facts, Errno> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, wanted()).map(|s| facts(&s))
 }
 
 impl Root {
-    /// Open a tier's directory.
+    /// Opens the directory of a tier.
     ///
     /// # Errors
-    /// It is no directory, or may not be read.
+    /// It is not a directory, or may not be read.
     pub fn open(path: &Path) -> Result<Root, Errno> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
@@ -99,10 +99,10 @@ impl Root {
             spare_gone: AtomicBool::new(false),
         })
     }
-    /// The place of a tier that is missing. No call finds anything below it.
+    /// A placeholder for an absent tier. No call finds anything below it.
     ///
     /// # Errors
-    /// The system's.
+    /// A system error.
     pub fn missing(path: &Path) -> Result<Root, Errno> {
         Ok(Root {
             path: path.to_owned(),
@@ -112,10 +112,10 @@ impl Root {
             spare_gone: AtomicBool::new(true),
         })
     }
-    /// The hidden directories.
+    /// Creates the hidden directories.
     ///
     /// # Errors
-    /// They cannot be made: no room, or read-only.
+    /// They cannot be created: no space, or read-only.
     pub fn prepare(&self) -> Result<(), Errno> {
         for dir in [HIDDEN, TEMPS, INTENTS] {
             match rustix::fs::mkdirat(&self.fd, dir, Mode::from_raw_mode(0o700)) {
@@ -129,7 +129,8 @@ impl Root {
         }
         Ok(())
     }
-    /// Set room aside for intents: a full tier can be emptied only by moves, and each writes one. Where that does not go there is none.
+    /// Sets space aside for intents: a full tier can be emptied only by moves, and each move writes an intent. If it fails, no space is set
+    /// aside.
     pub(crate) fn keep_spare(&self) {
         let flags = OFlags::CREATE | OFlags::RDWR;
         let kept = self
@@ -140,7 +141,7 @@ impl Root {
             let _ = rustix::fs::unlinkat(&self.fd, SPARE, AtFlags::empty());
         }
     }
-    /// Use what was set aside. False if there is nothing.
+    /// Releases the space that was set aside. Returns false if there is none.
     pub(crate) fn give_spare(&self) -> bool {
         !self.spare_gone.swap(true, Ordering::SeqCst)
             && rustix::fs::unlinkat(&self.fd, SPARE, AtFlags::empty()).is_ok()
@@ -148,10 +149,10 @@ impl Root {
     pub(crate) fn has_spare(&self) -> bool {
         self.absent || !self.spare_gone.load(Ordering::SeqCst)
     }
-    /// Open something below, following no link and leaving the file system nowhere.
+    /// Opens a path below the root without following links and without leaving the file system.
     ///
     /// # Errors
-    /// The system's.
+    /// A system error.
     pub fn open_at(&self, path: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(mode);
@@ -161,17 +162,17 @@ impl Root {
             other => other,
         }
     }
-    /// A directory, to sync it or list it.
+    /// Opens a directory to sync or list it.
     ///
     /// # Errors
-    /// The system's.
+    /// A system error.
     pub fn directory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_at(path, OFlags::DIRECTORY | OFlags::RDONLY, 0)
     }
-    /// For reading and writing; for reading if it cannot be written.
+    /// Opens for reading and writing, or only for reading if the file cannot be written.
     ///
     /// # Errors
-    /// The system's.
+    /// A system error.
     pub fn open_data(&self, path: &[u8]) -> Result<(OwnedFd, bool), Errno> {
         match self.open_at(path, OFlags::RDWR | OFlags::NONBLOCK, 0) {
             Ok(fd) => Ok((fd, true)),
@@ -181,10 +182,10 @@ impl Root {
             Err(e) => Err(e),
         }
     }
-    /// What is there.
+    /// The attributes of a path; `None` if it does not exist.
     ///
     /// # Errors
-    /// The device's; nothing there is none.
+    /// A device error. A path that does not exist is not an error.
     pub fn stat(&self, path: &[u8]) -> Result<Option<Facts>, Errno> {
         match rustix::fs::statx(&self.fd, path, AtFlags::SYMLINK_NOFOLLOW, wanted()) {
             Ok(s) => Ok(Some(facts(&s))),
@@ -192,10 +193,10 @@ impl Root {
             Err(e) => Err(e),
         }
     }
-    /// Bytes free for files, and in all.
+    /// Free space for files, and total space, in bytes.
     ///
     /// # Errors
-    /// The device's.
+    /// A device error.
     pub fn room(&self) -> Result<(u64, u64), Errno> {
         if self.absent {
             return Ok((0, 0));
@@ -203,7 +204,7 @@ impl Root {
         let s = rustix::fs::fstatvfs(&self.fd)?;
         Ok((s.f_bavail * s.f_frsize, s.f_blocks * s.f_frsize))
     }
-    /// A path that the system calls without descriptors take, through the open root.
+    /// A path for system calls that take no descriptor. It leads through the open root.
     pub fn through(&self, path: &[u8]) -> Vec<u8> {
         use rustix::fd::AsRawFd;
         let mut all = format!("/proc/self/fd/{}/", self.fd.as_raw_fd()).into_bytes();
@@ -212,20 +213,20 @@ impl Root {
     }
 }
 
-/// What is in one directory, asked by name: no path is walked.
+/// Accesses entries of one directory by name, so no path is walked.
 pub(crate) struct Beside<'a> {
     dir: &'a OwnedFd,
     prefix: String,
 }
 
 impl<'a> Beside<'a> {
-    /// In that directory.
+    /// Entries of that directory.
     pub(crate) fn new(dir: &'a OwnedFd) -> Beside<'a> {
         use rustix::fd::AsRawFd;
         let prefix = format!("/proc/self/fd/{}/", dir.as_raw_fd());
         Beside { dir, prefix }
     }
-    /// What is there.
+    /// The attributes of an entry.
     pub(crate) fn stat(&self, name: &CStr) -> Result<Option<Facts>, Errno> {
         match rustix::fs::statx(self.dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted()) {
             Ok(s) => Ok(Some(facts(&s))),
@@ -233,7 +234,7 @@ impl<'a> Beside<'a> {
             Err(e) => Err(e),
         }
     }
-    /// Has it extended attributes?
+    /// Whether an entry has extended attributes.
     pub(crate) fn has_xattrs(&self, name: &CStr) -> Result<bool, Errno> {
         let path = [self.prefix.as_bytes(), name.to_bytes()].concat();
         match rustix::fs::llistxattr_query(&path[..]) {
@@ -244,12 +245,12 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// Is the path the root's hidden directory or below it?
+/// Whether the path is the root's hidden directory or below it.
 pub fn is_hidden(path: &[u8]) -> bool {
     path == HIDDEN || (path.starts_with(HIDDEN) && path.get(HIDDEN.len()) == Some(&b'/'))
 }
 
-/// The directory that a path is in, for the system calls.
+/// The directory of a path, for the system calls.
 pub fn dir_of(path: &[u8]) -> &[u8] {
     parent(path)
 }

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 thread_local! {
-    /// What this session thread reads into: as large as its largest read was.
+    /// The read buffer of this session thread, as large as its largest read so far.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -38,7 +38,7 @@ impl Served {
             self.store.placement.see(Seen::new(id, wrote, 0, 1 << 16));
             return reply.opened_passthrough(fh, FopenFlags::empty(), &b);
         }
-        // What was changed underneath since is not answered from the kernel's cache.
+        // If the file was changed on its tier since, the kernel's cache must not be used.
         let same = |a: Facts, b: Facts| (a.id, a.size, a.mtime) == (b.id, b.size, b.mtime);
         let keep = matches!((before, now), (Some(a), Some(b)) if same(a, b));
         if !keep {
@@ -54,7 +54,7 @@ impl Served {
         };
         reply.opened(fh, flags);
     }
-    /// A file was made and is open.
+    /// Reports that a file was created and is open.
     pub(super) fn created(&self, id: NodeId, live: Arc<Live>, facts: &Facts, reply: ReplyCreate) {
         let backing = self.backing(&live, |fd| reply.open_backing(fd));
         let Some(generation) = self.store.cat_mut().refer(id) else {
@@ -106,7 +106,7 @@ impl Served {
         }
         Ok(())
     }
-    /// Data was changed by a call with which the kernel does not say whether rights go.
+    /// A call changed data, and the kernel did not say whether rights must be removed.
     pub(super) fn stripped(&self, req: &Request, handle: &Handle) -> Result<(), Errno> {
         if self.io == Io::Cached && req.uid() != 0 {
             return self.store.strip_rights(&handle.live);

@@ -1,7 +1,7 @@
-//! The kernel's requests.
+//! Serves the requests of the kernel.
 //!
-//! Permissions are checked by the kernel (`default_permissions`), locks are kept by it; names and attributes are cached there as long as it
-//! likes, since every change goes through here, and what changes underneath is told to it when it is noticed.
+//! The kernel checks permissions (`default_permissions`) and keeps locks. It may cache names and attributes for long, because every change
+//! goes through this program. Changes that were made directly on a tier are reported to the kernel when they are noticed.
 
 mod data;
 mod requests;
@@ -25,12 +25,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How long the kernel may keep names and attributes.
 const TTL: Duration = Duration::from_secs(3600);
 
-/// Who reads and writes.
+/// The path of reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// Through the kernel's cache and this program; open files can move.
+    /// Through the kernel's cache and this program. Open files can be moved.
     Cached,
-    /// The kernel reads and writes the file below by itself; open files stay.
+    /// The kernel itself reads and writes the file on the tier. Open files are not moved.
     Passthrough,
 }
 
@@ -40,7 +40,7 @@ struct Handle {
     wrote: bool,
 }
 
-/// Names as they were when reading began; none before that.
+/// The names at the time when reading of the directory began; `None` before that.
 type Listing = Arc<Mutex<Option<crate::catalogue::Listing>>>;
 
 /// The file system that the session threads call.
@@ -51,7 +51,7 @@ pub struct Served {
     next: AtomicU64,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     lists: Mutex<HashMap<u64, Listing>>,
-    /// Of the last open.
+    /// The reason from the last open.
     reason: Arc<Mutex<Option<String>>>,
 }
 
@@ -139,7 +139,7 @@ fn attr(id: NodeId, f: &Facts) -> FileAttr {
     }
 }
 
-/// What stands for a name that nobody has.
+/// The attributes that stand for a name that does not exist.
 fn nobody() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
@@ -148,7 +148,7 @@ fn nobody() -> FileAttr {
 }
 
 impl Served {
-    /// Serve a store; `owner` may give orders besides root.
+    /// Serves a store. Besides root, `owner` may give commands.
     pub fn new(store: Arc<Store>, io: Io, owner: u32) -> Served {
         Served {
             store,
@@ -160,7 +160,7 @@ impl Served {
             reason: Arc::default(),
         }
     }
-    /// Why files are not passed through although that was asked for, once the kernel has said so.
+    /// If passthrough was requested and the kernel refused it: the reason.
     pub fn reason(&self) -> Arc<Mutex<Option<String>>> {
         Arc::clone(&self.reason)
     }
@@ -174,7 +174,7 @@ impl Served {
         all.insert(fh, Arc::new(handle));
         FileHandle(fh)
     }
-    /// The kernel gets one more reference.
+    /// Adds a reference of the kernel.
     fn refer(&self, id: NodeId) -> Result<(FileAttr, Generation), Errno> {
         let facts = self.store.facts(id)?;
         let mut cat = self.store.cat_mut();
@@ -190,7 +190,7 @@ impl Served {
     fn forget_one(&self, id: NodeId, n: u64) {
         self.store.cat_mut().forget(id, n);
     }
-    /// The kernel's own way to the file below, if that was asked for and goes.
+    /// The kernel's direct access to the file on the tier, if it was requested and is possible.
     fn backing(
         &self,
         live: &Live,
@@ -246,7 +246,7 @@ impl Served {
         let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         lists.get(&fh.0).cloned()
     }
-    /// What a listing says at an offset: `.`, `..`, then the names as they were when it was begun.
+    /// The entry of a listing at an offset: `.`, `..`, then the names as they were when the listing was begun.
     fn listed(
         &self,
         dir: NodeId,
@@ -256,7 +256,7 @@ impl Served {
     ) {
         let Some(list) = self.listing(fh) else { return };
         let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
-        // The beginning, also after rewinddir(3): what was made since is shown.
+        // The beginning, also after rewinddir(3): names that were added since are shown.
         if offset == 0 {
             *list = None;
         }

@@ -1,4 +1,4 @@
-//! Each request of the kernel, answered by the store.
+//! Each request of the kernel, and its answer from the store.
 
 use super::{Served, TTL, attr, errno, kind, nobody, node, number, set_time};
 use crate::data::SetAttr;
@@ -31,10 +31,10 @@ impl Filesystem for Served {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ] {
-            // What a kernel lacks it does without.
+            // A kernel without this capability works without it.
             let _ = config.add_capabilities(flag);
         }
-        // Where the kernel writes by itself it has to see to rights by itself.
+        // If the kernel itself writes, it must also remove rights itself.
         if self.io == Io::Cached {
             let _ = config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
         }
@@ -54,7 +54,7 @@ impl Filesystem for Served {
         let id = self.store.cat().child(node(parent), name.as_bytes());
         match id {
             Some(id) => self.entry(Ok(id), reply),
-            // Nobody: the kernel may remember that, too.
+            // No node: the kernel may cache that, too.
             None => reply.entry(&TTL, &nobody(), Generation(0)),
         }
     }
@@ -256,7 +256,7 @@ impl Filesystem for Served {
         _owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // Nothing is kept back, and locks are the kernel's: it need not ask again.
+        // There is nothing to flush, and the kernel keeps the locks, so it need not ask again.
         reply.error(errno(Errno::NOSYS));
     }
     fn release(
@@ -377,7 +377,7 @@ impl Filesystem for Served {
             let Ok(s) = rustix::fs::fstatvfs(&root.fd) else {
                 continue;
             };
-            // Two tiers on one file system share its room.
+            // Two tiers on one file system share its space.
             if root.absent || devices.contains(&root.dev) {
                 continue;
             }
@@ -479,7 +479,7 @@ impl Filesystem for Served {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        // SEEK_DATA is 3, SEEK_HOLE 4; the kernel does the others by itself.
+        // SEEK_DATA is 3 and SEEK_HOLE is 4. The kernel handles the others itself.
         let found = match (u64::try_from(offset), whence) {
             (Ok(at), 3 | 4) => self
                 .handle(fh)

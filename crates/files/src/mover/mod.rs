@@ -1,14 +1,14 @@
-//! One file from one tier to another, as a value: answers go in, calls on the trees come out. It does no I/O and holds no lock, so the
-//! code that the hostile trees break is the code that moves files.
+//! Moves one file from one tier to another, as a value: answers go in, and calls on the trees come out. It does no I/O and holds no lock,
+//! so the hostile trees test the same code that moves files.
 //!
 //! ```text
 //!  look ─► copy beside ─► sync ─► FREEZE ─► same as copied? ─► intent ─► names to the copy ─► SWAP ─► old names away ─► sync ─► no intent
 //!             ▲                                  │ no
-//!             └──────────────────────────────────┘ (three times, then it is left alone)
+//!             └──────────────────────────────────┘ (three times, then the move is abandoned)
 //! ```
 //!
-//! From FREEZE on nobody changes names, and until SWAP nobody writes to the file: the caller sees to both. Up to the intent, dropping
-//! everything is free. From the intent on recovery finishes what is left (`intent.rs`).
+//! From FREEZE on, names must not change, and until SWAP the file must not be written; the caller ensures both. Up to the intent, the move
+//! can be dropped at no cost. From the intent on, recovery finishes the rest (`intent.rs`).
 
 mod steps;
 
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use steps::as_call;
 pub use steps::{Answer, CHUNK, Call, Outcome, Step, Why, carry_out};
 
-/// Copies of a file that is written meanwhile, before it is left alone.
+/// Number of copies of a file that is written during the copy, before the move is abandoned.
 const TRIES: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ enum State {
     EndIntent,
     SyncEnd,
     End,
-    /// Give up: the calls that undo, then the end.
+    /// Abandon the move: first the calls that undo it, then the end.
     Undo,
     Again,
 }
@@ -73,7 +73,7 @@ pub struct Move {
 }
 
 impl Move {
-    /// Move the file `id` with these names; `number` is used by no other move of this mount.
+    /// Moves the file `id` with these names. No other move of this mount may use the same `number`.
     pub fn new(number: u64, id: Id, names: Vec<Vec<u8>>, from: Tier, to: Tier) -> Move {
         Move {
             state: State::Look,
@@ -103,11 +103,11 @@ impl Move {
     fn source(&self) -> At {
         At::new(self.from, self.names.first().cloned().unwrap_or_default())
     }
-    /// Bytes to copy, known after the first look.
+    /// Bytes to copy, known after the first step.
     pub fn bytes(&self) -> u64 {
         self.facts.size
     }
-    /// Where the copying is.
+    /// The offset up to which data was copied.
     pub fn copied(&self) -> u64 {
         self.offset
     }
@@ -116,7 +116,7 @@ impl Move {
         self.state = State::Look;
         Step::Call(Call::Stat(self.source()))
     }
-    /// The next step, given what came of the last.
+    /// The next step, given the result of the last one.
     pub fn next(&mut self, answer: Result<Answer, Errno>) -> Step {
         match answer {
             Ok(answer) => self.went(answer),
@@ -125,11 +125,11 @@ impl Move {
     }
     fn failed(&mut self, e: Errno) -> Step {
         match self.state {
-            // The copy is at its place, or may be: what is left is recovery's.
+            // The copy is at its place, or may be: recovery does the rest.
             State::Swap | State::Clean | State::SyncAll | State::EndIntent | State::SyncEnd => {
                 self.end(Outcome::Stuck(e))
             }
-            // It was not made, or is away already.
+            // It was not created, or is already removed.
             State::Undo | State::Again if e == Errno::NOENT => {
                 if self.state == State::Undo {
                     self.undo()
@@ -139,7 +139,7 @@ impl Move {
             }
             State::Undo => {
                 if self.intent && self.doomed.is_some() {
-                    // Neither the copy nor the intent could be taken away for sure.
+                    // It is uncertain whether the copy or the intent was removed.
                     return self.end(Outcome::Stuck(e));
                 }
                 self.doomed = Some(e);
@@ -155,8 +155,8 @@ impl Move {
     fn refuse(&mut self, why: Why) -> Step {
         self.give_up(Outcome::Refused(why))
     }
-    /// Take away what was made, then end so. With an intent that may be durable either it or the copy must go for sure before anybody
-    /// writes again, else recovery would put an old copy into place.
+    /// Removes what was created, then ends with this outcome. If the intent may be durable, either it or the copy must be removed with
+    /// certainty before the file is written again; otherwise recovery would put an outdated copy into place.
     fn give_up(&mut self, outcome: Outcome) -> Step {
         self.outcome = outcome;
         if self.state == State::Look || self.state == State::Create {
@@ -271,7 +271,7 @@ impl Move {
         }
         self.call(State::Same, Call::Stat(self.source()))
     }
-    /// Is the source what was copied? Its access time does not count.
+    /// Whether the source is still what was copied. Its access time does not count.
     fn compared(&mut self, now: Option<Facts>) -> Step {
         let Some(now) = now.filter(|n| n.id == self.id) else {
             return self.refuse(Why::Gone);
@@ -334,7 +334,7 @@ impl Move {
             None => self.decide(),
         }
     }
-    /// All is checked: write the intent.
+    /// All checks are done: write the intent.
     fn decide(&mut self) -> Step {
         let (temp, names) = (self.temp(), self.names.clone());
         let names = if broken(Mutant::MoveOneName) {
@@ -354,7 +354,7 @@ impl Move {
             self.ops.push(Op::Unlink(self.id, old));
         }
         if !one {
-            // Last, and only when all new names are durable: until then recovery needs it.
+            // This comes last, and only after all new names are durable: until then recovery needs it.
             self.ops.push(Op::Unlink(self.copy, temp));
         }
         if broken(Mutant::SkipIntent) {

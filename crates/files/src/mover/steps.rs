@@ -1,24 +1,24 @@
-//! What a move asks of its caller, what it is told, and how it ends.
+//! The steps that a move asks of its caller, the answers, and the outcomes.
 
 use crate::intent::Op;
 use crate::tree::{At, Facts, Id};
 use rustix::io::Errno;
 
-/// Bytes that one call copies at most.
+/// Most bytes that one call copies.
 pub const CHUNK: u64 = 4 << 20;
 
-/// What the caller is to do next.
+/// The next step for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A call on the trees.
     Call(Call),
-    /// Let nobody change names or write to the file, and say how it stands.
+    /// Prevent changes of names and writes to the file, and report its state.
     Freeze,
-    /// Names and data may change again: the copy is made anew, or nothing comes of it.
+    /// Allow changes of names and data again: the copy will be repeated, or the move ends.
     Thaw,
-    /// From now on the file is the copy: swap descriptors, let writers go on.
+    /// From now on the file is the copy: swap descriptors and let writers continue.
     Swap(Id),
-    /// That was all; names may change again.
+    /// The move has ended; names may change again.
     End(Outcome),
 }
 
@@ -39,44 +39,44 @@ pub enum Call {
     Unlink(At),
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is done.
     Done,
-    /// To `Stat`.
+    /// The answer to `Stat`.
     Facts(Option<Facts>),
-    /// To `Copy`: where to go on.
+    /// The answer to `Copy`: the offset at which to continue.
     Copied(Option<u64>),
-    /// To `Freeze`: the file's names now, and whether anybody wrote since the last `Create`.
+    /// The answer to `Freeze`: the file's present names, and whether it was written since the last `Create`.
     Frozen(Vec<Vec<u8>>, bool),
-    /// To `Freeze`: it must not move (deleted, in use in a way that forbids it).
+    /// The answer to `Freeze`: the file must not move (it is deleted, or in a use that forbids it).
     Forbidden(Why),
 }
 
-/// Why a file stays where it is.
+/// The reason why a file stays where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It was written during every try.
     Busy,
-    /// It has names outside of this namespace, so not all of them can be moved.
+    /// It has names outside of this namespace, so they cannot all be moved.
     Links,
-    /// It is deleted, or no longer what it was when the move was asked for.
+    /// It was deleted, or is no longer the file whose move was requested.
     Gone,
-    /// Something else is called so on the target.
+    /// The target has another file with that name.
     Clash,
-    /// The kernel writes to it without asking us (passthrough).
+    /// The kernel writes to it directly (passthrough).
     Passthrough,
-    /// The target has no room for it.
+    /// The target has no space for it.
     Full,
-    /// Its tier, or the one that it is to go to, is missing.
+    /// Its tier or the target tier is absent.
     Missing,
     /// It cannot be written (immutable, append-only, verity).
     Flags,
 }
 
 impl Why {
-    /// In words.
+    /// The reason in words.
     pub fn words(self) -> &'static str {
         match self {
             Why::Busy => "it was written during every try",
@@ -95,16 +95,16 @@ impl Why {
     }
 }
 
-/// How a move ended.
+/// The outcome of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is on the target.
+    /// The file is on the target.
     Done,
-    /// It stays.
+    /// The file was not moved.
     Refused(Why),
-    /// A device failed before anything was decided: it stays.
+    /// A device failed before the move was decided; the file was not moved.
     Failed(Errno),
-    /// A device failed in a way that leaves open what is durable: names must not change any more until the next mount recovers.
+    /// A device failed, and it is unknown what is durable: names must not change until the next mount recovers.
     Stuck(Errno),
 }
 
@@ -116,10 +116,10 @@ pub(super) fn as_call(op: &Op) -> Call {
     }
 }
 
-/// Carry out a call.
+/// Carries out a call.
 ///
 /// # Errors
-/// The tree's.
+/// An error of the tree.
 pub fn carry_out(tree: &mut dyn crate::tree::Tree, call: &Call) -> Result<Answer, Errno> {
     match call {
         Call::Stat(at) => return tree.stat(at).map(Answer::Facts),

@@ -1,4 +1,4 @@
-//! Making names; renaming and removing them is below.
+//! Creates names. Renaming and removing them are in submodules.
 
 mod dirs;
 mod remove;
@@ -18,18 +18,18 @@ use std::sync::Arc;
 /// Longest name.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// Who makes something.
+/// The user who creates something.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
-    /// User.
+    /// User id.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
-    /// Permissions that are not given unless the directory has a default access list.
+    /// Permissions to withhold, unless the directory has a default access list.
     pub umask: u32,
 }
 
-/// A place for a new name: its directory's attributes and its path.
+/// The place of a new name: its directory's attributes and its path.
 struct Place {
     dir: NodeId,
     path: Vec<u8>,
@@ -45,7 +45,7 @@ impl Maker {
             mode & !self.umask
         }
     }
-    /// Group of what is made there.
+    /// The group of a new file there.
     fn group(&self, place: &Place) -> u32 {
         if place.above.mode & 0o2000 != 0 {
             place.above.gid
@@ -89,7 +89,7 @@ impl Store {
         }
         Ok(place)
     }
-    /// Something that is there underneath and was not known: it is known from now on.
+    /// Adds a file to the catalogue that was found on a tier and was not known.
     fn adopt(&self, place: &Place, name: &[u8], tier: Tier) -> Result<(), Errno> {
         let root = &self.roots[usize::from(tier)];
         let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
@@ -108,7 +108,7 @@ impl Store {
         self.tell_kernel_of_name(place.dir, name);
         Ok(())
     }
-    /// Give it to its maker; its attributes then.
+    /// Sets the owner of a new file. Returns its attributes.
     fn own(fd: impl AsFd, maker: Maker, place: &Place, mode: u32) -> Result<Facts, Errno> {
         let (uid, gid) = (maker.uid, maker.group(place));
         let now = crate::disk::facts_of(&fd)?;
@@ -121,7 +121,7 @@ impl Store {
         }
         crate::disk::facts_of(&fd)
     }
-    /// The directory's times changed.
+    /// Reads the times of a directory again, because they have changed.
     pub(crate) fn dir_changed(&self, dir: NodeId, tier: Tier) {
         let path = {
             let cat = self.cat();
@@ -159,10 +159,10 @@ impl Store {
         self.dir_changed(place.dir, tier);
         Ok(id)
     }
-    /// A new regular file, open, and its attributes.
+    /// Creates a regular file. Returns it open, with its attributes.
     ///
     /// # Errors
-    /// It is there, no tier has room, or the device's.
+    /// It exists, no tier has space, or a device error.
     pub fn create(
         &self,
         dir: NodeId,
@@ -181,7 +181,7 @@ impl Store {
                 .and_then(|()| self.roots[usize::from(tier)].open_at(&place.path, flags, mode));
             match made {
                 Ok(fd) => break (fd, tier),
-                // The next may do better: this one is full, or its device is gone.
+                // The next tier may work: this one is full, or its device is gone.
                 Err(
                     e @ (Errno::NOSPC
                     | Errno::DQUOT
@@ -213,10 +213,10 @@ impl Store {
         };
         Ok((id, self.live_new(id, backing), facts))
     }
-    /// A new directory, on the fastest tier that has its parent's room; other tiers get it when they need it.
+    /// Creates a directory, on the fastest tier that has its parent and space. Other tiers get it when they need it.
     ///
     /// # Errors
-    /// It is there, or the device's.
+    /// It exists, or a device error.
     pub fn mkdir(
         &self,
         dir: NodeId,
@@ -249,10 +249,10 @@ impl Store {
         let facts = crate::disk::facts_of(&fd)?;
         self.known(&place, name, 0, facts, Body::Dir(1))
     }
-    /// A new symbolic link.
+    /// Creates a symbolic link.
     ///
     /// # Errors
-    /// It is there, or the device's.
+    /// It exists, or a device error.
     pub fn symlink(
         &self,
         dir: NodeId,
@@ -265,10 +265,10 @@ impl Store {
             rustix::fs::symlinkat(target, &root.fd, path)
         })
     }
-    /// A pipe, a socket or a device.
+    /// Creates a pipe, a socket or a device file.
     ///
     /// # Errors
-    /// It is there, or the device's.
+    /// It exists, or a device error.
     pub fn mknod(
         &self,
         dir: NodeId,
@@ -318,10 +318,10 @@ impl Store {
         let facts = root.stat(&place.path)?.ok_or(Errno::NOENT)?;
         self.known(&place, name, 0, facts, body)
     }
-    /// One more name for a file.
+    /// Adds a name to a file.
     ///
     /// # Errors
-    /// It is there, it is a directory, or the device's.
+    /// The name exists, the node is a directory, or a device error.
     pub fn link(&self, node: NodeId, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
         let _names = self.names()?;
         let place = self.place(dir, name)?;
@@ -354,7 +354,7 @@ impl Store {
         self.dir_changed(dir, tier);
         Ok(())
     }
-    /// Attributes of something that is not in use, anew.
+    /// Reads the attributes of a node that is not in use again.
     pub(crate) fn refresh(&self, node: NodeId) {
         let at = {
             let cat = self.cat();

@@ -1,4 +1,4 @@
-//! Taking names away.
+//! Removes names.
 
 use super::parent_of;
 use crate::catalogue::{Catalogue, NodeId};
@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Is what lies there still the node's file? If another was put there underneath it is shown from now on, and nothing is done.
+    /// Checks that the path still holds the node's file. If another file was put there directly on the tier, it is shown from now on, and
+    /// the operation fails.
     fn still(&self, node: NodeId, tier: Tier, path: &[u8], id: Id) -> Result<(), Errno> {
         match self.roots[usize::from(tier)].stat(path)? {
             Some(f) if f.id == id => Ok(()),
@@ -29,10 +30,10 @@ impl Store {
             }
         }
     }
-    /// Take a name away that is no directory's. The node, if the kernel still may refer to it.
+    /// Removes a name that is not a directory's. Returns the node if the kernel may still refer to it.
     ///
     /// # Errors
-    /// There is none, it is a directory, or the device's.
+    /// There is none, it is a directory, or a device error.
     pub fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<NodeId, Errno> {
         let _names = self.names()?;
         let (path, node, tier, id) = {
@@ -58,7 +59,7 @@ impl Store {
         self.dir_changed(dir, tier);
         Ok(node)
     }
-    /// A name is gone: so is its node if that was the last.
+    /// Removes a name from the catalogue, and the node if that was its last name.
     fn lost(&self, dir: NodeId, name: &[u8]) {
         let mut cat = self.cat_mut();
         if let Some(node) = cat.unlink(dir, name) {
@@ -82,10 +83,10 @@ impl Store {
         }
         cat.drop_unused(node);
     }
-    /// Remove an empty directory, from every tier that has it.
+    /// Removes an empty directory, from every tier that has it.
     ///
     /// # Errors
-    /// There is none, it is not empty, or the device's.
+    /// There is none, it is not empty, or a device error.
     pub fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<(), Errno> {
         let _names = self.names()?;
         let (path, on) = {
@@ -107,7 +108,7 @@ impl Store {
         Ok(())
     }
     pub(super) fn rmdir_below(&self, path: &[u8], on: u16) -> Result<(), Errno> {
-        // Slow ones first: if one holds something made underneath, the directory stays.
+        // Slow tiers go first: if one holds a file that was created directly on it, the directory stays.
         for tier in (0..self.roots.len()).rev().filter(|t| on & (1 << t) != 0) {
             match rustix::fs::unlinkat(&self.roots[tier].fd, path, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => {}

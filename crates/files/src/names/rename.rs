@@ -1,4 +1,4 @@
-//! Renaming, over what is called so and over tiers.
+//! Renames, replaces files with the new name, and moves over tiers.
 
 use super::parent_of;
 use crate::catalogue::{Catalogue, NodeId};
@@ -9,7 +9,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 impl Store {
-    /// Rename; `exchange` and `keep` as RENAME_EXCHANGE and RENAME_NOREPLACE.
+    /// Renames; `exchange` and `keep` are RENAME_EXCHANGE and RENAME_NOREPLACE.
     ///
     /// # Errors
     /// As rename(2).
@@ -84,7 +84,7 @@ impl Store {
     ) -> Result<(), Errno> {
         let fd = &self.roots[usize::from(tier)].fd;
         match rustix::fs::renameat_with(fd, from, fd, to, flags) {
-            // A file system without flags: names are held still by us.
+            // The file system does not support flags; names are locked here, so the check above suffices.
             Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
                 rustix::fs::renameat(fd, from, fd, to)
             }
@@ -128,13 +128,13 @@ impl Store {
     }
 }
 
-/// A rename, looked at.
+/// The plan of a rename.
 struct Plan {
     node: NodeId,
     over: Option<NodeId>,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// Tiers that the thing is on, and what is called so.
+    /// The tiers of the source, and the node that has the new name.
     on: u16,
     over_on: u16,
     is_dir: bool,
@@ -145,7 +145,7 @@ impl Plan {
     fn tiers(on: u16) -> Vec<Tier> {
         (0..16).filter(|t| on & (1 << t) != 0).collect()
     }
-    /// Is it one system call on one tier?
+    /// Whether one system call on one tier is enough.
     fn simple(&self) -> bool {
         let one = self.on.is_power_of_two();
         one && (self.over.is_none()
@@ -175,7 +175,7 @@ fn plan(
         return Err(Errno::NOENT);
     }
     if over == Some(node) {
-        // Two names of one file, or the same name: nothing happens.
+        // Both are names of the same file, or the same name: nothing is to be done.
         return Ok(None);
     }
     let on = |id: NodeId| cat.get(id).map_or(0, |n| n.on());

@@ -14,7 +14,7 @@ use crate::control::Request;
 use crate::control::client::{connect, served};
 use crate::member::Setting;
 
-/// A serving process that wrote everything down needs only to exit.
+/// Time limit for the exit of a serving process that has already written everything.
 const EXIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// `isotherm stop`: returns after the checkpoint.
@@ -29,7 +29,7 @@ pub fn stop(args: &VolumeArgs) -> Result<(), Failure> {
         .print(&answer, || format!("{}: stopped\n", args.volume.display()))
 }
 
-/// `isotherm status`, of a served volume or one that lies still.
+/// `isotherm status`, of a served volume or of one that is not served.
 ///
 /// # Errors
 /// No such volume, or it cannot be opened.
@@ -37,7 +37,7 @@ pub fn status(args: &VolumeArgs) -> Result<(), Failure> {
     let answer = match connect(&args.volume)? {
         Some(mut client) => {
             let answer = client.ask(&Request::Status)?;
-            // Programs before this key came do not say what they are.
+            // Programs before this key was added do not send their version.
             if answer["program"] != json!(PROGRAM) {
                 let theirs = answer["program"].as_str().unwrap_or("an older one");
                 eprintln!(
@@ -53,7 +53,7 @@ pub fn status(args: &VolumeArgs) -> Result<(), Failure> {
 
 fn offline(volume: &Path) -> Result<Value, Failure> {
     if !description(volume).exists() {
-        // Says so in the words that all commands use.
+        // This error has the same text in all commands.
         served(volume)?;
     }
     let opened =
@@ -73,7 +73,7 @@ fn offline(volume: &Path) -> Result<Value, Failure> {
 /// `isotherm set`.
 ///
 /// # Errors
-/// Not served, or a parameter that is unknown or out of range; then none is set.
+/// The volume is not served, or a parameter is unknown or out of range; then none is set.
 pub fn set(args: &SetArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
     let answer = match args.values.as_slice() {
@@ -100,7 +100,7 @@ pub fn set(args: &SetArgs) -> Result<(), Failure> {
     args.json.print(&answer, || lines(&answer["params"], ""))
 }
 
-/// A JSON object as lines of `name value`, nested names joined by dots.
+/// A JSON object as lines of `name value`, with nested names joined by dots.
 pub fn lines(value: &Value, prefix: &str) -> String {
     let name = |k: &str| {
         if prefix.is_empty() {

@@ -1,7 +1,7 @@
-//! `isotherm assemble`: which volumes are complete, and their services started.
+//! `isotherm assemble`: finds the volumes that are complete, and starts their services.
 //!
-//! A volume is assembled only if a description in the configuration directories names its identity: a disk that somebody plugs
-//! in does not serve itself.
+//! A volume is assembled only if a description in the configuration directories names its identity. So a disk that somebody attaches cannot
+//! get itself served.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::control::client::connect;
 use crate::table::table;
 use crate::{Failure, place};
 
-/// Assemble.
+/// Runs the command.
 ///
 /// # Errors
-/// A device that was named cannot be read, or a service cannot be started.
+/// A named device cannot be read, or a service cannot be started.
 pub fn run(args: &AssembleArgs) -> Result<(), Failure> {
     let mut wanted = BTreeSet::new();
     for device in &args.devices {
@@ -93,7 +93,7 @@ fn judge(volume: &Path, config: &VolumeConfig) -> Value {
     })
 }
 
-/// Paths of members of `volume` that are not there, looked for by identity.
+/// Paths of absent members of `volume`, which are searched for by identity.
 ///
 /// # Errors
 /// The description cannot be read.
@@ -108,7 +108,7 @@ fn absent(mut config: VolumeConfig, volume: &Path) -> Result<Vec<PathBuf>, isoth
     let uuid = config.uuid.as_deref().and_then(parse_uuid);
     let is_there = |path: &Path| match probe(path, Second::At(&[])) {
         Ok(Ok(sb)) => uuid.is_none_or(|u| u == sb.uuid),
-        // It is one of ours that needs mending, which is for whoever opens the volume to say.
+        // It is a member of a volume with a damaged superblock; opening the volume reports that.
         Ok(Err(SuperblockError::Foreign)) | Err(_) => false,
         Ok(Err(_)) => true,
     };
@@ -116,10 +116,10 @@ fn absent(mut config: VolumeConfig, volume: &Path) -> Result<Vec<PathBuf>, isoth
     Ok(paths.filter(|p| !is_there(p)).collect())
 }
 
-/// The unit of a volume, for names that a unit's name can hold.
+/// The name of a volume's systemd unit, if the volume's name can be part of one.
 ///
 /// # Errors
-/// The name holds something else.
+/// The volume's name has a character that unit names cannot have.
 pub fn unit(volume: &Path) -> Result<String, Failure> {
     let name = volume
         .file_name()

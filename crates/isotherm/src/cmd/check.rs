@@ -1,4 +1,4 @@
-//! `isotherm check`: everything about a volume's metadata that can be verified without serving it.
+//! `isotherm check`: verifies all metadata of a volume that can be verified without serving it.
 
 use std::path::{Path, PathBuf};
 
@@ -17,26 +17,26 @@ use crate::Failure;
 use crate::args::CheckArgs;
 use crate::control::client::{connect, served};
 
-/// Blocks read at a time.
+/// Blocks that are read at a time.
 const CHUNK: usize = 256;
 
-/// What is looked at, and what is wrong with it.
+/// A check in progress, and its findings.
 struct Check<'a> {
     media: FileMedia<'a>,
     paths: Vec<PathBuf>,
     findings: Vec<String>,
-    /// Sizes of the members that are there.
+    /// Sizes of the members that are present.
     sizes: Vec<Option<u64>>,
-    /// Extents with a copy, and those whose copy is dirty.
+    /// Number of extents with a copy, and of those with a dirty copy.
     copied: Option<(u32, u32)>,
-    /// What was mended before anything else.
+    /// Repairs that were made before the check.
     mended: Vec<String>,
 }
 
-/// Verify a volume that is not served.
+/// Verifies a volume that is not served.
 ///
 /// # Errors
-/// [`Failure::Bad`] when something is damaged, which is then printed; or the volume cannot be looked at.
+/// [`Failure::Bad`] if something is damaged, which is then printed; or the volume cannot be examined.
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let repair = args.repair;
     let args = &args.of;
@@ -91,7 +91,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
 }
 
-/// Opens what can be opened, for writing if something is to be mended; the errors of the others are findings.
+/// Opens every member that can be opened, for writing if repairs are requested. Errors of the others are findings.
 fn open_members(
     paths: &[PathBuf],
     repair: bool,
@@ -118,7 +118,7 @@ fn open_members(
     Ok((devices, findings))
 }
 
-/// What was found, a line each, and a last line for the whole volume.
+/// The findings, one per line, and a last line for the whole volume.
 fn in_words(volume: &Path, answer: &Value, members: usize) -> String {
     let lines = |key: &str, what: &str| -> Vec<String> {
         let all = answer[key].as_array().into_iter().flatten();
@@ -167,10 +167,10 @@ impl Check<'_> {
         }
     }
 
-    /// Writes damaged copies anew from whole ones. What cannot be mended is left to the check that follows, and said there.
+    /// Restores damaged copies from intact ones. Damage that cannot be repaired is left to the check that follows, which reports it.
     fn mend(&mut self, count: usize) {
         let found = self.superblocks(count);
-        // What is wrong before is none of the findings after.
+        // Findings before the repair are not findings after it.
         self.findings.clear();
         match store::mend(&mut self.media, &found) {
             Ok(repairs) => {
@@ -282,8 +282,8 @@ impl Check<'_> {
                 newest = Some(h);
             }
         }
-        // The next checkpoint is written over the older one, blocks first: an old header above new blocks is what a crash
-        // in the middle leaves, as long as the checkpoint in use is the newer one.
+        // The next checkpoint is written over the older one, blocks first. So a crash during that leaves an old header above new blocks,
+        // which is no damage as long as the checkpoint in use is the newer one.
         for number in torn {
             if newest.is_none_or(|n| n.number < number) {
                 self.find(
@@ -348,7 +348,7 @@ impl Check<'_> {
         true
     }
 
-    /// The map as a whole, then from each side alone: a cleanly closed volume says the same on both.
+    /// The complete map, and then the map from each side alone: in a cleanly closed volume both sides agree.
     fn maps(
         &mut self,
         found: &[Option<Superblock>],
@@ -363,7 +363,7 @@ impl Check<'_> {
             }
         };
         for r in &opened.report.repairs {
-            // Superblocks are told of already.
+            // Findings about superblocks were already reported.
             if r.part != Part::Superblock {
                 let what = self.repair(r);
                 self.findings.push(format!(
@@ -372,7 +372,7 @@ impl Check<'_> {
             }
         }
         let clean = found.iter().flatten().all(|s| s.state == State::Clean);
-        // A volume that goes on without one of the two has one side only.
+        // A volume that runs without one of the two has one side only.
         let both = opened.report.missing.is_empty();
         if let (true, Some(mirror)) = (clean && both, layout.mirror) {
             for (name, without) in [("fast", mirror), ("mirror", layout.primary)] {
@@ -386,7 +386,7 @@ impl Check<'_> {
                 alone[usize::from(without.0)] = None;
                 match open::open(&mut self.media, &alone, open::Mode::ReadOnly) {
                     Ok(one) => {
-                        // Each side alone lacks the other's slots, and with them what they held clean.
+                        // Each side alone lacks the slots of the other, and the clean data in them.
                         let (a, b) = (&one.space.map, &opened.space.map);
                         let differs = (0..sb.extents).map(ExtentId).find(|&e| {
                             a.home(e) != b.home(e)
@@ -411,8 +411,8 @@ impl Check<'_> {
         Some(opened.report.mapped)
     }
 
-    /// Copies: each in a slot of its own on a tier faster than its home, dirty blocks within what it holds. (That no slot has
-    /// two owners was checked by opening.)
+    /// Checks the copies: each has a slot of its own on a tier faster than its home, and its dirty blocks are a subset of its blocks.
+    /// (Opening has already checked that no slot has two owners.)
     fn copies(&mut self, sb: &Superblock, opened: &isotherm_core::store::Opened) {
         let (map, geo) = (&opened.space.map, &opened.space.geo);
         for e in (0..sb.extents).map(ExtentId) {

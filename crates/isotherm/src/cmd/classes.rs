@@ -14,13 +14,13 @@ use crate::args::{
 use crate::control::client::{Client, served};
 use crate::control::{ClassesAsk, Request};
 
-/// Ranges sent at once: a line of the control socket holds them.
+/// Ranges per message, so that they fit into one line of the control socket.
 pub const BATCH: usize = 8192;
 
-/// Run one of them.
+/// Runs one of them.
 ///
 /// # Errors
-/// Not served, or what is asked makes no sense.
+/// The volume is not served, or the request is invalid.
 pub fn run(command: &ClassesCommand) -> Result<(), Failure> {
     match command {
         ClassesCommand::Show(args) => {
@@ -66,7 +66,7 @@ fn set(args: &ClassesSetArgs) -> Result<(), Failure> {
     args.json.print(&answer, || table(&answer))
 }
 
-/// Promises are kept by the engine, whatever the policy; a row adds to those that there are.
+/// Promises are kept by the engine, whatever the policy is. A row is added to the existing ones.
 fn promise(client: &mut Client, what: &[ClassesWhat]) -> Result<(), Failure> {
     let anew = what.contains(&ClassesWhat::NoPromises);
     let rows = what.iter().filter_map(|w| match w {
@@ -84,7 +84,7 @@ fn is_row(what: &ClassesWhat) -> bool {
     matches!(what, ClassesWhat::Row(_) | ClassesWhat::NoRows)
 }
 
-/// Rows are parameters of the policy: it is described anew, and takes over from itself.
+/// Rows are parameters of the policy, so the policy is described anew and takes over from itself.
 fn set_rows(client: &mut Client, table: &[&ClassesWhat]) -> Result<(), Failure> {
     let status = client.ask(&Request::Status)?;
     let policy = status["policy"].as_str().unwrap_or_default();
@@ -104,7 +104,7 @@ fn set_rows(client: &mut Client, table: &[&ClassesWhat]) -> Result<(), Failure> 
     for what in table {
         match what {
             ClassesWhat::Row(row) => {
-                // The last word on the same classes counts.
+                // If several rows name the same classes, the last one applies.
                 let classes = |r: &str| r.split('+').next().unwrap_or_default().to_owned();
                 rows.retain(|r| classes(r) != classes(row));
                 rows.push(row.clone());
@@ -119,10 +119,10 @@ fn set_rows(client: &mut Client, table: &[&ClassesWhat]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Tell a served volume what ranges are, in as many lines as it takes.
+/// Registers the classes of ranges with a served volume, in as many messages as needed.
 ///
 /// # Errors
-/// The volume refuses one of them; those before stand.
+/// The volume refuses a range. Ranges in earlier messages stay registered.
 pub fn say(
     client: &mut Client,
     source: &str,
@@ -167,10 +167,10 @@ enum Class {
     Name(String),
 }
 
-/// Reads a class file of Open CAS, and says what of it cannot be known here.
+/// Reads a class file of Open CAS, and reports the lines that cannot be used here.
 ///
 /// # Errors
-/// The line and the field that is wrong.
+/// The message names the wrong line and field.
 pub fn open_cas(file: &Path) -> Result<opencas::Import, Failure> {
     let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, "read", &e))?;
     let import =
@@ -187,7 +187,7 @@ fn import_open_cas(args: &ClassesImportArgs) -> Result<(), Failure> {
     let status = client.ask(&Request::Status)?;
     let ranges = import.ranges(status["volume_bytes"].as_u64().unwrap_or(0));
     let rows: Vec<ClassesWhat> = import.rows().into_iter().map(ClassesWhat::Row).collect();
-    // Their table replaces what there was.
+    // The imported table replaces the previous one.
     let table: Vec<&ClassesWhat> = [&ClassesWhat::NoRows].into_iter().chain(&rows).collect();
     set_rows(&mut client, &table)?;
     say(&mut client, &args.source, true, &ranges)?;
@@ -250,7 +250,7 @@ fn export(args: &ClassesExportArgs) -> Result<(), Failure> {
     std::fs::write(&args.file, text + "\n").map_err(|e| Failure::file(&args.file, "write", &e))
 }
 
-/// A promise and how it is kept, as people read it.
+/// A promise, and how well it is kept, as text.
 pub fn promised(row: &Value) -> String {
     let kept = |key: &str, name: &str| match row[key].as_bool() {
         Some(true) => format!(", {name} kept"),
@@ -268,7 +268,7 @@ pub fn promised(row: &Value) -> String {
     )
 }
 
-/// Figures as people read them.
+/// The figures as text.
 fn table(answer: &Value) -> String {
     let mut text = String::new();
     let n = |v: &Value| v.as_u64().unwrap_or(0);

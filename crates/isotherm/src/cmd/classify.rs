@@ -1,4 +1,4 @@
-//! `isotherm classify`: files of a mounted file system, or of a database, become ranges of the volume below them.
+//! `isotherm classify`: registers the files of a mounted file system, or of a database, as ranges of the volume below them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::args::ClassifyArgs;
 use crate::control::Request;
 use crate::control::client::{Client, served};
 
-/// Run it, once or again and again.
+/// Runs the command, once or repeatedly.
 ///
 /// # Errors
-/// Not served, another volume's file system, or nothing can be told of where files are.
+/// The volume is not served, the file system is on another volume, or the location of its files cannot be determined.
 pub fn run(args: &ClassifyArgs) -> Result<(), Failure> {
     let mut changes = match (&args.fs, args.watch) {
         (Some(mountpoint), true) => Some(Changes::of(mountpoint).map_err(|e| {
@@ -47,11 +47,11 @@ pub fn run(args: &ClassifyArgs) -> Result<(), Failure> {
     }
 }
 
-/// How often `--watch` looks, unless told.
+/// The default interval of `--watch`.
 const WATCH: Duration = Duration::from_secs(60);
 
-/// Until something changed. What changed last may not have been on its device yet when it was walked over, so one walk more follows
-/// (`again`).
+/// Waits until something has changed. The most recent changes may not have been on the device yet when the files were walked, so one more
+/// walk follows (`again`).
 fn wait_for_change(changes: &mut Changes, again: &mut bool, time: Duration) -> Result<(), Failure> {
     loop {
         let changed = changes
@@ -106,7 +106,7 @@ fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Told,
     let catalogue = postgres::catalogue(dsn).map_err(failed)?;
     let place = placed(client, &catalogue.data, &args.volume, args.force)?;
     let files = postgres::files(&catalogue);
-    // Table spaces and logs may lie elsewhere.
+    // Table spaces and logs may be on other devices.
     let is_here = |path: &Path| place_of(path).is_ok_and(|p| p == place);
     let (here, elsewhere): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| is_here(&f.0));
     let (ranges, unread) = postgres::ranges(&here, place.offset);
@@ -118,10 +118,10 @@ fn database(args: &ClassifyArgs, client: &mut Client, dsn: &str) -> Result<Told,
     Ok(("database", ranges, answer))
 }
 
-/// Where the file system of `path` lies, if that is on the volume as far as can be told.
+/// The location of the file system of `path`, if it is on the volume as far as can be determined.
 ///
 /// # Errors
-/// It has no device of its own, or one that is not this volume's.
+/// It has no device of its own, or a device that is not this volume's.
 pub fn placed(
     client: &mut Client,
     path: &Path,
@@ -133,18 +133,18 @@ pub fn placed(
     let shown = status["front_ends"].as_array().into_iter().flatten();
     let shown = shown.filter_map(|f| f.as_str()?.strip_prefix("block-file:"));
     let is_it = place.backing.as_ref().is_some_and(|backing| {
-        // Paths are as the serving process was told them.
+        // Paths are relative to the working directory of the serving process.
         let from = format!("/proc/{}/cwd", status["pid"]);
         let known = std::fs::canonicalize(backing).ok();
         let mut shown = shown.map(|file| std::fs::canonicalize(Path::new(&from).join(file)).ok());
         known.is_some() && shown.any(|s| s == known)
     });
-    // The kernel's own device of the volume; a client of NBD or iSCSI on this machine shows no more than its name.
+    // The kernel's own device of the volume. A client of NBD or iSCSI on this machine shows only the name of the volume.
     let disk = place.disk.to_string_lossy();
     let is_ublk = (status["front_ends"].as_array().into_iter().flatten())
         .any(|f| f.as_str().and_then(|f| f.strip_prefix("ublk:")) == Some(&*disk));
     let is_nbd = disk.starts_with("/dev/nbd");
-    // The block file of a service is in a name space of its own; its device is not.
+    // The block file of a service is in a mount namespace of its own; its device is not.
     let is_device = status["device"]["path"].as_str().map(Path::new) == Some(&*place.disk);
     if is_it || is_ublk || is_nbd || is_device || force {
         return Ok(place);

@@ -1,4 +1,4 @@
-//! `isotherm compare`: policies side by side on a trace.
+//! `isotherm compare`: compares policies on a trace.
 
 use isotherm_lab::compare::{Comparison, compare};
 use isotherm_report::comparison_page;

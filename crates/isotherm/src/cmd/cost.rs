@@ -1,4 +1,4 @@
-//! `cost`: the model of total cost by itself, and the tables around it.
+//! `cost`: the model of total cost alone, and the paper's tables about it.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub fn run(args: &CostArgs) -> Result<(), Failure> {
     let (prices, usage, factors) = match args.example {
         Some(Example::Greendm72) => {
             let (prices, usage) = greendm_7_2().map_err(|e| failed(&e))?;
-            // What the paper prices, unless something else is asked for.
+            // The paper's time factors, unless others are given.
             let factors = if args.time_factor == [1] {
                 vec![1, 100]
             } else {
@@ -123,7 +123,7 @@ fn given(args: &CostArgs) -> Result<(Prices, Usage), Failure> {
             }
             price.used_gb = gb;
         } else if sheet.remote.is_some() {
-            // A store has no size of its own that anybody would rent.
+            // A remote store has no size of its own that could be rented.
             return Err(Failure::usage(format!(
                 "`{}` is a remote store: give --used-gb {}=GB",
                 d.name, d.name
@@ -167,7 +167,7 @@ fn names(args: &CostArgs) -> String {
     all.join(", ")
 }
 
-/// The last one given counts, as with other options.
+/// The last one that was given applies, as with other options.
 fn of(list: &[Amount], name: &str) -> Option<f64> {
     list.iter().rev().find(|a| a.name == name).map(|a| a.value)
 }
@@ -238,7 +238,7 @@ fn as_json(t: &Tco) -> Value {
     })
 }
 
-/// One column a time factor, one row a part, times the factor where it recurs.
+/// One column per time factor and one row per part; recurring parts are multiplied by the factor.
 fn as_text(costs: &[Tco]) -> String {
     let usd = |x: f64| format!("{x:.4}");
     let row = |name: &str, part: &dyn Fn(&Tco) -> f64| {

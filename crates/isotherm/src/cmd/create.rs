@@ -13,13 +13,13 @@ use crate::args::CreateArgs;
 use crate::member::MemberSpec;
 use crate::size::{Size, exact};
 
-/// Extent size when none is given.
+/// The default extent size.
 const EXTENT: u32 = 64 << 10;
 
-/// Make a volume; nothing stays behind when it fails.
+/// Creates a volume. If it fails, nothing is left behind.
 ///
 /// # Errors
-/// A wrong description, or devices that cannot be used.
+/// The description is wrong, or a device cannot be used.
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let mut config = match &args.config {
@@ -101,10 +101,10 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     })
 }
 
-/// Years that a budget of starts and stops is spread over.
+/// Years over which the start-stop limit is spread.
 const START_STOP_YEARS: f64 = 5.0;
 
-/// What sleep costs a disk: how many wake-ups a day its starts and stops allow.
+/// The wear of a disk by standby: the number of wake-ups per day that its start-stop limit allows.
 fn start_stops(config: &VolumeConfig) -> Option<String> {
     let limits = crate::figures::Limits::of(config).start_stops;
     let sleepers = config
@@ -124,7 +124,7 @@ fn start_stops(config: &VolumeConfig) -> Option<String> {
 
 fn create_failed(error: &isotherm_live::Error, args: &CreateArgs) -> Failure {
     match error.kind {
-        // What the options said is wrong; a file that is in the way is not.
+        // An error in the options is wrong usage; an existing file is not.
         ErrorKind::Config if args.config.is_none() && !description(&args.volume).exists() => {
             Failure::usage(error.to_string())
         }
@@ -132,7 +132,7 @@ fn create_failed(error: &isotherm_live::Error, args: &CreateArgs) -> Failure {
     }
 }
 
-/// The name is the last part of the path, and the place for the description must be free and writable.
+/// The name is the last part of the path. The path of the description must be free and writable.
 fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
     let name = volume.file_name().and_then(|n| n.to_str());
     let Some(name) = name else {
@@ -152,7 +152,7 @@ fn name_it(config: &mut VolumeConfig, volume: &Path) -> Result<(), Failure> {
             dir.display()
         )));
     }
-    // Found out before any device is written to.
+    // This is checked before any device is written to.
     tempfile::tempfile_in(dir)
         .map_err(|e| Failure::file(dir, "write the description there", &e))?;
     if crate::control::client::connect(volume)?.is_some() {
@@ -185,7 +185,7 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
         let size = match m.size {
             None => None,
             Some(Size::Bytes(n)) => Some(n),
-            // The next whole extent below: a share is rarely exact.
+            // Rounded down to whole extents, because a share is rarely exact.
             Some(share) => Some(
                 (share.of(slow_bytes) / u64::from(extent) * u64::from(extent))
                     .max(u64::from(extent)),
@@ -219,7 +219,7 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
         )));
     }
     let mut io = isotherm_live::config::IoConfig::for_extents(u64::from(extent));
-    // Who wants disks to sleep, or quiet, does not want them woken by what nobody asked for.
+    // If disks should sleep, or be quiet, background work should not wake them.
     if args.sleep.is_some() || args.goal.as_deref() == Some("quiet") {
         io.sleep_hold_s = Some(HOLD_S);
     }
@@ -234,10 +234,10 @@ fn from_options(args: &CreateArgs) -> Result<VolumeConfig, Failure> {
     })
 }
 
-/// With `--sleep` and `--goal quiet`, background work waits so long for a sleeping disk.
+/// With `--sleep` or `--goal quiet`, background work waits for a sleeping disk for up to this time.
 const HOLD_S: f64 = 3600.0;
 
-/// What `--policy` or `--goal` say, else what is usual; `slowest` is the number of the slowest tier.
+/// The policy of `--policy` or `--goal`, else the default; `slowest` is the number of the slowest tier.
 fn policy_of(args: &CreateArgs, slowest: u8) -> Result<String, Failure> {
     match (&args.policy, &args.goal) {
         (Some(policy), _) => Ok(policy.to_string()),
@@ -249,13 +249,13 @@ fn policy_of(args: &CreateArgs, slowest: u8) -> Result<String, Failure> {
     }
 }
 
-/// The policy where none is named; `slowest` is the number of the slowest tier.
+/// The default policy; `slowest` is the number of the slowest tier.
 fn default_policy(slowest: u8) -> &'static str {
     use isotherm_core::policy::{DEFAULT, DEFAULT_TIERS};
     if slowest == 1 { DEFAULT } else { DEFAULT_TIERS }
 }
 
-/// Bytes of a member of the slow tier: as given, or those of the device.
+/// Bytes of a member of the slow tier: as given, or the size of the device.
 fn whole(m: &MemberSpec) -> Result<u64, Failure> {
     if let Some(Size::Bytes(n)) = m.size {
         return Ok(n);

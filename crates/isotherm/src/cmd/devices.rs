@@ -1,4 +1,4 @@
-//! `devices`: the models there are, and whether they keep what the makers publish.
+//! `devices`: lists the models, and checks whether they meet the figures that manufacturers publish.
 
 use isotherm_models::measure::validate;
 use isotherm_models::{Sheet, Sleep};
@@ -9,7 +9,7 @@ use crate::args::{DevicesArgs, DevicesCommand, ValidateArgs};
 use crate::json::JsonArg;
 use crate::table::table;
 
-/// A figure that is farther off than this makes a model wrong.
+/// A model is wrong if a figure deviates by more than this.
 const TOLERANCE: f64 = 0.10;
 
 /// `isotherm devices`.

@@ -1,4 +1,4 @@
-//! `isotherm mount`, and `isotherm files`, which asks a mounted file system through extended attributes.
+//! `isotherm mount`, and `isotherm files`, which queries a mounted file system through extended attributes.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,13 +14,13 @@ use crate::Failure;
 use crate::args::{FilesCheckArgs, FilesCommand, MigrateArgs, MountArgs, PathArgs, PolicyArgs};
 use crate::failure::reason;
 
-/// After a signal its users have so long to go.
+/// After a signal, the users of the file system have this time to finish.
 const LEAVE: Duration = Duration::from_secs(10);
 
-/// `isotherm mount`: in the foreground until it is unmounted, or a signal comes.
+/// `isotherm mount`: runs in the foreground until the file system is unmounted or a signal comes.
 ///
 /// # Errors
-/// In words, before anything is mounted; or it was in use at the end.
+/// A message in words, before anything is mounted; or the file system was in use at the end.
 pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     let mut tiers = vec![args.fast.clone()];
     tiers.extend(args.tier.iter().cloned());
@@ -67,7 +67,7 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     .map_err(|e| Failure::failed(format!("cannot listen to signals: {e}")))?;
     let mounted = mount(&settings, &args.mountpoint, &options).map_err(|e| Failure::failed(e.0))?;
     println!("ready");
-    // Whoever started us may not listen.
+    // The program that started this one may not read its output.
     let _ = std::io::stdout().flush();
     while !mounted.is_over() {
         if signals.pending().next().is_some() {
@@ -81,7 +81,7 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
 /// `isotherm files`.
 ///
 /// # Errors
-/// Nothing of ours is mounted there, or it refuses.
+/// There is no mount of this program, or it refuses.
 pub fn run(command: &FilesCommand) -> Result<(), Failure> {
     match command {
         FilesCommand::Status(a) => show(a, "status"),
@@ -118,7 +118,7 @@ fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
 }
 
 fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure> {
-    // Nobody but ours answers this; else the attribute would be set on a plain file.
+    // Only a mount of this program answers this query. Without the check, the attribute would be set on a plain file.
     ask(path, "where")?;
     rustix::fs::setxattr(path, name(what), value.as_bytes(), XattrFlags::empty()).map_err(|e| {
         let said = ask(path, "status").ok();

@@ -1,4 +1,4 @@
-//! `isotherm find`: descriptions of volumes from the superblocks of their members.
+//! `isotherm find`: prints descriptions of volumes from the superblocks of their members.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use serde_json::json;
 use crate::Failure;
 use crate::args::FindArgs;
 
-/// Volumes by identity: the newest superblock, and where each member is.
+/// Volumes by identity: the newest superblock, and the path of each member.
 type Volumes = BTreeMap<[u8; 16], (Superblock, BTreeMap<u8, PathBuf>)>;
 
-/// Look at devices and print a description for each volume found.
+/// Examines devices and prints a description of each volume that was found.
 ///
 /// # Errors
-/// No device carries a volume, or one cannot be opened.
+/// No device belongs to a volume, or a device cannot be opened.
 pub fn run(args: &FindArgs) -> Result<(), Failure> {
     let mut volumes = Volumes::new();
     let mut nothing = Vec::new();
@@ -84,7 +84,7 @@ pub fn run(args: &FindArgs) -> Result<(), Failure> {
     args.json.print(&list, || text)
 }
 
-/// Takes up what is on `path`. Of two names for the same bytes the first stays.
+/// Adds the member on `path`. If two paths show the same bytes, the first one stays.
 fn add(volumes: &mut Volumes, path: &Path, sb: Superblock) -> Result<(), Failure> {
     let path = std::path::absolute(path).map_err(|e| Failure::file(path, "find its place", &e))?;
     let (newest, places) = volumes
@@ -109,7 +109,7 @@ fn add(volumes: &mut Volumes, path: &Path, sb: Superblock) -> Result<(), Failure
     Ok(())
 }
 
-/// Do both show the same bytes, as a file and its loop device do?
+/// Whether both show the same bytes, like a file and its loop device.
 fn is_same(a: &Path, b: &Path) -> bool {
     match (stack::layers(a), stack::layers(b)) {
         (Ok(a), Ok(b)) => stack::meet(&a, &b).is_some(),

@@ -1,4 +1,4 @@
-//! `isotherm fstab`, and the helper that mount(8) runs for `mount -t isotherm`.
+//! `isotherm fstab`, and the helper that mount(8) calls for `mount -t isotherm`.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use crate::control::Request;
 use crate::control::client::connect;
 use crate::{Failure, place};
 
-/// A boot waits no longer than this for the device; the service waits for its members nearly as long.
+/// A boot waits for the device for at most this time; the service waits for its members almost as long.
 const DEVICE_TIMEOUT: &str = "20min";
-/// A server that was started has so long to get ready: members may spin up, recovery may run.
+/// Time limit for a server to get ready: members may have to spin up, and recovery may run.
 const READY: Duration = Duration::from_secs(20 * 60);
 
-/// Print the line.
+/// Prints the line.
 ///
 /// # Errors
-/// The volume is none of the machine's, or the mount point is no absolute path.
+/// The volume is not registered on this machine, or the mount point is not an absolute path.
 pub fn run(args: &FstabArgs) -> Result<(), Failure> {
     if !place::is_registered(&args.volume) {
         return Err(Failure::failed(format!(
@@ -55,7 +55,7 @@ pub fn run(args: &FstabArgs) -> Result<(), Failure> {
     ))
 }
 
-/// As fstab(5) wants it.
+/// Escaped as fstab(5) requires.
 fn escaped(path: &Path) -> String {
     let text = path.to_string_lossy();
     let piece = |c: char| match c {
@@ -68,10 +68,10 @@ fn escaped(path: &Path) -> String {
     text.chars().map(piece).collect()
 }
 
-/// Serve the volume if nobody does, and mount its device. Does not return when it succeeds.
+/// Serves the volume if it is not served yet, and mounts its device. Does not return if it succeeds.
 ///
 /// # Errors
-/// The volume cannot be served, or shows no device.
+/// The volume cannot be served, or has no device.
 pub fn mount(args: &MountHelperArgs) -> Result<(), Failure> {
     let shown = device(&args.volume)?;
     let shown = if shown.is_some() {
@@ -103,7 +103,7 @@ pub fn mount(args: &MountHelperArgs) -> Result<(), Failure> {
     Err(Failure::file(Path::new("mount"), "run it", &e))
 }
 
-/// The type of the file system on the volume, if it is said, and what mount(8) is to be told.
+/// The type of the file system on the volume, if it is given, and the options for mount(8).
 fn split_options(given: &[String], of_type: Option<&str>) -> (Option<String>, Vec<String>) {
     let mut fs_type = of_type
         .and_then(|t| t.strip_prefix("isotherm."))
@@ -129,7 +129,7 @@ fn no_device(volume: &Path) -> Failure {
     ))
 }
 
-/// The device of a volume; none if it is not served.
+/// The device of a volume; `None` if it is not served.
 fn device(volume: &Path) -> Result<Option<PathBuf>, Failure> {
     let Some(mut client) = connect(volume)? else {
         return Ok(None);
@@ -143,7 +143,7 @@ fn device(volume: &Path) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-/// By its service where systemd runs and knows it, else by a process of its own.
+/// Starts its service if systemd runs and knows it, else a process of its own.
 fn serve(volume: &Path) -> Result<(), Failure> {
     if Path::new("/run/systemd/system").is_dir() && place::is_registered(volume) {
         let unit = unit(volume)?;
@@ -169,7 +169,7 @@ fn serve(volume: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("cannot serve {}: {e}", volume.display())))?;
     let begun = Instant::now();
     while begun.elapsed() < READY {
-        // The socket comes before the device: both must be there.
+        // The socket exists before the device does, and both are needed.
         if let Ok(Some(mut client)) = connect(volume)
             && let Ok(status) = client.ask(&Request::Status)
             && status["device"].is_object()
@@ -177,7 +177,7 @@ fn serve(volume: &Path) -> Result<(), Failure> {
             return Ok(());
         }
         if let Ok(Some(_)) = child.try_wait() {
-            // It said why.
+            // The process has already printed the reason.
             return Err(Failure::failed(format!(
                 "{}: could not be served",
                 volume.display()

@@ -1,4 +1,4 @@
-//! `isotherm generate`: man pages, completions and the reference page, from the same types that parse the command line.
+//! `isotherm generate`: man pages, completions and the reference page, from the types that parse the command line.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use clap_complete::{Shell, generate_to};
 use crate::Failure;
 use crate::args::{Cli, GenerateArgs};
 
-/// Write all of them.
+/// Writes all of them.
 ///
 /// # Errors
 /// The directory cannot be written.
@@ -29,7 +29,7 @@ pub fn run(args: &GenerateArgs) -> Result<(), Failure> {
     crate::json::to_file(&reference, crate::reference::page())
 }
 
-/// One page a command: `isotherm-classes-set.1`.
+/// One page per command: `isotherm-classes-set.1`.
 fn page(command: &Command, name: &str, dir: &Path) -> Result<(), Failure> {
     let file = dir.join(format!("{name}.1"));
     let mut text = Vec::new();

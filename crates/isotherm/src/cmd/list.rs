@@ -1,4 +1,4 @@
-//! `isotherm list`: all volumes of the machine, wherever it is called.
+//! `isotherm list`: lists all volumes of the machine, from any directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::control::client::{Client, connect};
 use crate::table::table;
 use crate::{Failure, human, place};
 
-/// A server that does not answer in this time is listed as one.
+/// A server that does not answer within this time is listed as not answering.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// List them.
+/// Lists them.
 ///
 /// # Errors
-/// Standard output cannot be written. What is wrong with one volume is in its line.
+/// Standard output cannot be written. Problems of a volume are shown in its line.
 pub fn run(args: &VolumesArgs) -> Result<(), Failure> {
     let mut paths = place::described_volumes();
     paths.extend(place::served_volumes());
@@ -38,12 +38,12 @@ pub fn run(args: &VolumesArgs) -> Result<(), Failure> {
     args.json.print(&list, || text(&list))
 }
 
-/// One volume; never an error, so that one that is broken does not hide the others.
+/// Describes one volume. It never fails, so that a broken volume does not hide the others.
 pub fn describe(volume: &Path) -> Value {
     described(volume, |client| client.ask(&Request::Status))
 }
 
-/// The same for whoever asks again and again: without what takes a walk over the fastest tier.
+/// The same for callers that ask repeatedly: without figures that need a walk over the fastest tier.
 pub fn glance(volume: &Path) -> Value {
     described(volume, |client| {
         let mut both = client.ask(&Request::Look)?;
@@ -97,7 +97,7 @@ fn described(volume: &Path, ask: fn(&mut Client) -> Result<Value, Failure>) -> V
     one
 }
 
-/// Volumes on attached devices that nobody described here.
+/// Volumes on attached devices that have no description here.
 fn undescribed(known: &[Value]) -> Vec<Value> {
     let found = scan::probe_all(scan::block_devices(), &[], false).found;
     let mut others: BTreeMap<String, (String, String, Vec<PathBuf>)> = BTreeMap::new();

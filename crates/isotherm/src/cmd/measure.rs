@@ -1,7 +1,7 @@
-//! `devices measure`: a bounded series of reads (and writes, where that is asked for) on a device, and a sheet fitted to it.
+//! `devices measure`: a bounded series of reads (and writes, if requested) on a device, and a sheet that is fitted to it.
 //!
-//! Reads bypass the page cache where the file system lets them; each run ends after its share of the time or of the operations.
-//! Nothing is written without `--destructive`, and then only to a block device that nothing has mounted (O_EXCL), or a file.
+//! Reads bypass the page cache if the file system allows it. Each run ends after its share of the time or of the operations. Nothing is
+//! written without `--destructive`, and then only to a file, or to a block device that is not mounted (O_EXCL).
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -18,17 +18,17 @@ use crate::Failure;
 use crate::args::MeasureArgs;
 use crate::table::table;
 
-/// Runs of the series, reads; as many again with writes.
+/// Number of runs with reads; with writes there are as many again.
 const RUNS: f64 = 6.0;
-/// Operations in flight for rates.
+/// Operations in flight when a rate is measured.
 const DEPTH: u32 = 32;
-/// Blocks are aligned to this, which suits every device's sectors.
+/// Blocks are aligned to this, a multiple of the sector size of every device.
 const ALIGN: usize = 4096;
-/// Waits that a thread of a run remembers at most.
+/// Most latencies that a thread of a run stores.
 const WAITS_MAX: usize = 1 << 18;
-/// A residual beyond which the figures do not belong together.
+/// If a residual exceeds this, the figures are inconsistent.
 const RESIDUAL_DOUBTED: f64 = 0.25;
-/// Smaller devices say nothing.
+/// A smaller device is refused, because its figures are meaningless.
 const SMALLEST: u64 = 16 << 20;
 
 /// The device under test.
@@ -41,7 +41,7 @@ struct Target {
 struct Series {
     write: bool,
     len: usize,
-    /// Uniform over `from..from + span`; else one after the other.
+    /// Whether offsets are uniform over `from..from + span`; otherwise they are sequential.
     random: bool,
     from: u64,
     span: u64,
@@ -49,16 +49,16 @@ struct Series {
     time: Duration,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
-    /// Mean of the middle half: a mean of all would be that of the moments in which the machine did something else.
+    /// Mean of the middle half of the latencies. The mean of all would include the moments in which the machine did something else.
     typical_us: f64,
     iops: f64,
     mb_s: f64,
 }
 
-/// A buffer whose begin is aligned.
+/// A buffer with an aligned start.
 struct Buffer {
     bytes: Vec<u8>,
     at: usize,
@@ -95,7 +95,7 @@ impl Target {
                 OFlags::RDONLY
             };
         if destructive && block.is_block_device() {
-            // Fails where the device, or a part of it, is mounted or a member of something.
+            // This fails if the device, or a part of it, is mounted or in use by another driver.
             flags |= OFlags::EXCL;
         }
         let open = |f| rustix::fs::open(path, f, Mode::empty());
@@ -168,7 +168,8 @@ impl Target {
         })
     }
 
-    /// The whole series: random at depth 1, over a hundredth, at depth; sequential in 4 KiB, in 128 KiB outside and inside.
+    /// The whole series: random at depth 1, over a hundredth of the device, and at depth; sequential in 4 KiB, and in 128 KiB at the outer
+    /// and at the inner end.
     fn series(&self, write: bool, time: Duration) -> std::io::Result<[Outcome; 6]> {
         let part = (self.bytes / 100).max(4 << 20) / (128 << 10) * (128 << 10);
         let all = Series {
@@ -205,7 +206,7 @@ impl Target {
         ])
     }
 
-    /// Mean of a write's flush.
+    /// Mean time of a flush after a write.
     fn flushes(&self, time: Duration) -> std::io::Result<f64> {
         let (begun, mut n, mut us) = (Instant::now(), 0u32, 0.0);
         let mut buffer = Buffer::new(4096);
@@ -224,7 +225,7 @@ impl Target {
 /// `isotherm devices measure`.
 ///
 /// # Errors
-/// The device cannot be opened, read or written, is in use, or its figures make no sheet.
+/// The device cannot be opened, read or written, it is in use, or its figures do not make a valid sheet.
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &MeasureArgs) -> Result<(), Failure> {
     let path = &args.path;

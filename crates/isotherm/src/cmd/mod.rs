@@ -1,4 +1,4 @@
-//! One module a command, or a few that belong together.
+//! One module per command, or per group of related commands.
 
 pub mod ask;
 pub mod assemble;
@@ -31,7 +31,7 @@ pub mod web;
 use crate::Failure;
 use crate::args::Command;
 
-/// Run a command.
+/// Runs a command.
 ///
 /// # Errors
 /// See [`Failure`]: one line for standard error and the exit code.

@@ -1,4 +1,4 @@
-//! `isotherm record`: a served volume's requests as a trace.
+//! `isotherm record`: records the requests of a served volume as a trace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,15 +19,15 @@ use crate::control::Request;
 use crate::control::client::served;
 use crate::control::entry::{ENTRY_BYTES, Entry, EntryOp};
 
-/// Requests held back to bring them into the order of arrival: they come in that of completion.
+/// Requests that are held back for sorting: they arrive in the order of completion and are written in the order of arrival.
 const REORDER: usize = 65_536;
-/// How often the end is looked for.
+/// Interval between two checks for the end of the recording.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Record until told to stop or the volume stops.
+/// Records until it is told to stop, or until the volume stops.
 ///
 /// # Errors
-/// Not served, recorded already, or the trace cannot be written; it appears under its name only when whole.
+/// The volume is not served or already recorded, or the trace cannot be written. The trace appears under its name only when it is complete.
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     if args.out.exists() {
@@ -74,7 +74,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let mut have = 0;
     while !stop.load(Ordering::Relaxed) && until.is_none_or(|u| Instant::now() < u) {
         match stream.read(&mut bytes[have..]) {
-            // The volume stopped.
+            // The volume has stopped.
             Ok(0) => break,
             Ok(n) => have += n,
             Err(e)
@@ -109,14 +109,14 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
 
 struct Trace {
     writer: Writer,
-    /// By arrival; the number keeps equal ones in the order in which they came.
+    /// Ordered by arrival. The number keeps requests with equal times in the order in which they came.
     waiting: BinaryHeap<Reverse<(u64, u64, Line)>>,
     seen: u64,
     last: u64,
     lost: u64,
 }
 
-/// An entry without its time, ordered only because the heap wants it.
+/// An entry without its time; it has an order only because the heap requires one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
     offset: u64,
@@ -161,7 +161,8 @@ impl Trace {
         let Some(Reverse((time, _, l))) = self.waiting.pop() else {
             return Ok(());
         };
-        // Later than so many that arrived after it: its place is gone, the time is raised to the last one.
+        // It arrived later than all requests that were held back. Its place in the order is already written, so its time is raised to the
+        // last one.
         self.last = self.last.max(time);
         let record = Record {
             class: l.class,
@@ -208,7 +209,7 @@ mod tests {
             class: (time_ns % 64) as u8,
             fua: op == EntryOp::Write,
         };
-        // In the order of their ends, as they come.
+        // The entries come in the order of completion.
         let entries = [
             entry(70, EntryOp::Write, 1 << 45, 32 << 20),
             entry(5, EntryOp::Read, 0, 512),
@@ -233,7 +234,7 @@ mod tests {
         let want = |e: &Entry, op| Record {
             class: e.class,
             flags: if e.fua { Flags::FUA } else { Flags::NONE },
-            // A volume does not know of files; readers of recordings find the column empty.
+            // A volume does not know files, so readers of recordings find the column empty.
             file_size: None,
             latency_ns: Some(e.latency_ns),
             // Times count from the first request.

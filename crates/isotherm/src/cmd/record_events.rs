@@ -1,4 +1,4 @@
-//! `isotherm record --events`: everything that a served volume's engine is told and decides.
+//! `isotherm record --events`: records all inputs and decisions of a served volume's engine.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
@@ -17,15 +17,15 @@ use crate::args::RecordArgs;
 use crate::control::Request;
 use crate::control::client::served;
 
-/// How often the end is looked for.
+/// Interval between two checks for the end of the recording.
 const LOOK: Duration = Duration::from_millis(100);
-/// What is under way when the end is asked for is here within so long.
+/// Time limit for events in progress when the recording is asked to end.
 const LAST: Duration = Duration::from_secs(30);
 
-/// Record until told to stop, the limit is reached or the volume stops.
+/// Records until it is told to stop, the limit is reached or the volume stops.
 ///
 /// # Errors
-/// Not served, recorded already, or it broke off: the file then holds the events up to there.
+/// The volume is not served or already recorded, or the recording was cut; the file then holds the events up to the cut.
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -41,7 +41,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         _ => Failure::file(&args.out, "create", &e),
     })?;
     if let Err(e) = client.ask(&Request::Events { limit: args.limit }) {
-        // Nothing was recorded; an empty file would only be in the way.
+        // Nothing was recorded, and an empty file would only block the name.
         let _ = std::fs::remove_file(&args.out);
         return Err(e);
     }
@@ -78,7 +78,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     })
 }
 
-/// Writes what comes over `stream` to `file`, until the other end closes it: told to stop, it is asked for the rest.
+/// Writes the data from `stream` to `file` until the other side closes it. When told to stop, it asks for the rest.
 fn receive(
     mut stream: BufReader<UnixStream>,
     file: &mut File,

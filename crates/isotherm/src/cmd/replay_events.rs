@@ -1,4 +1,4 @@
-//! `isotherm replay-events`: a recorded run, decided again.
+//! `isotherm replay-events`: replays a recorded run and compares the decisions.
 
 use isotherm_lab::parity::{Difference, describe, replay};
 use isotherm_traces::events::{Decision, Reader};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::Failure;
 use crate::args::ReplayEventsArgs;
 
-/// Replay and compare.
+/// Replays and compares.
 ///
 /// # Errors
-/// [`Failure::Bad`] at a difference, which is then printed; or the file cannot be replayed.
+/// [`Failure::Bad`] if a decision differs, which is then printed; or the file cannot be replayed.
 pub fn run(args: &ReplayEventsArgs) -> Result<(), Failure> {
     let failed =
         |e: &dyn std::fmt::Display| Failure::failed(format!("{}: {e}", args.file.display()));

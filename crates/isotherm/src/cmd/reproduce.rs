@@ -1,4 +1,4 @@
-//! `isotherm reproduce`: the papers' figures and tables again, with verdicts. The lab does the work.
+//! `isotherm reproduce`: reproduces the papers' figures and tables, with verdicts. The lab does the work.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -58,7 +58,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if wrong { Err(Failure::Bad) } else { Ok(()) }
 }
 
-/// The experiments asked for, each once.
+/// The requested experiments, each once.
 fn chosen(ids: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     let mut wanted: Vec<&Experiment> = Vec::new();
     for id in ids {
@@ -237,7 +237,7 @@ fn claim(c: &Claim) -> String {
     )
 }
 
-/// As many digits as a reader compares.
+/// A figure with as many digits as readers compare.
 fn figure(v: f64) -> String {
     match v.abs() {
         _ if v.fract().abs() < 1e-9 => format!("{v:.0}"),

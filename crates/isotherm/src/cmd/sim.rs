@@ -18,7 +18,7 @@ use crate::policy_spec::PolicySpec;
 use crate::progress::shown;
 use crate::table::table;
 
-/// Extents where none are named: those of the papers.
+/// The default extent size, which is that of the papers.
 const EXTENT: u32 = 4 << 10;
 
 /// `isotherm sim`.
@@ -68,7 +68,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each trace, or all side by side, with each size of the fast tier.
+/// Plays each trace, or all side by side, with each size of the fast tier.
 fn play(args: &SimArgs, setup: &Setup, files: Vec<TraceFile>) -> Result<Vec<Report>, Failure> {
     let mut reports = Vec::new();
     let sizes = &args.world.fast_size;
@@ -109,7 +109,7 @@ fn play(args: &SimArgs, setup: &Setup, files: Vec<TraceFile>) -> Result<Vec<Repo
     Ok(reports)
 }
 
-/// The lab's usual extents are the papers', a volume's are larger: which policy is best may differ between them.
+/// The lab's default extent size is the papers', and a volume's is larger. The best policy may differ between the two.
 pub fn say_extent(world: &WorldArgs) {
     if world.extent.is_none() {
         eprintln!(
@@ -160,7 +160,7 @@ fn curve(reports: &[Report]) -> String {
     table(&head, &reports.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Each setup on samples of one trace, which is read once.
+/// Plays each setup on samples of one trace, which is read once.
 fn sampled(file: &TraceFile, setups: &[Setup], rate: f64) -> Result<Vec<Report>, Failure> {
     let Some(first) = setups.first() else {
         return Ok(Vec::new());
@@ -182,12 +182,12 @@ fn one(args: &SimArgs, setup: &Setup, source: &dyn Source) -> Result<Report, Fai
     .map_err(|e| failed(&e))
 }
 
-/// A lab's error as ours.
+/// Converts an error of the lab.
 pub fn failed(error: &isotherm_lab::LabError) -> Failure {
     Failure::failed(error.to_string())
 }
 
-/// The trace as given, or below `$ISOTHERM_TRACES`.
+/// The path of the trace, as given or below `$ISOTHERM_TRACES`.
 ///
 /// # Errors
 /// It is in neither place, or the options are wrong.
@@ -201,10 +201,10 @@ pub fn file(read: &TraceOptions, trace: &Path) -> Result<TraceFile, Failure> {
     })
 }
 
-/// What the command line says.
+/// The setup from the command line.
 ///
 /// # Errors
-/// It does not fit together.
+/// The options contradict each other.
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
     let device = |d: Result<Device, _>| d.map_err(|e| Failure::usage(format!("{e}")));
@@ -297,7 +297,7 @@ pub fn setup(args: &WorldArgs, policy: &PolicySpec) -> Result<Setup, Failure> {
     Ok(setup)
 }
 
-/// The budget by which a tier lasts so long.
+/// The wear budget with which a tier lasts for this number of years.
 fn wear_setting(tier: &Tier, years: f64, tbw: Option<f64>) -> Result<(String, f64), Failure> {
     let sheets = tier.devices.iter().map(|d| d.sheet_for(0));
     let from_sheets = || -> Result<f64, Failure> {
@@ -322,7 +322,7 @@ fn wear_setting(tier: &Tier, years: f64, tbw: Option<f64>) -> Result<(String, f6
     Ok(("wear_bytes_per_day".to_owned(), rate as f64))
 }
 
-/// A page shows series, so it asks for them unless the command line says how many.
+/// A page shows series, so they are collected unless the command line gives their number.
 fn observe(args: &SimArgs) -> Observe {
     let page = args.page.wanted() && !args.world.hit_only;
     let or = |bins: u32, usual: u32| if bins == 0 && page { usual } else { bins };
@@ -365,7 +365,7 @@ fn hits(reports: &[Report]) -> String {
     )
 }
 
-/// Where a member lies on its drive, for people. On flash it makes no difference.
+/// The place of a member on its drive, for display. On flash it makes no difference.
 fn place(m: &MemberUsage) -> String {
     if m.kind != "hdd" {
         String::new()

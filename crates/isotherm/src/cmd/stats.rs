@@ -18,15 +18,15 @@ use crate::human::bytes;
 use crate::overview::Overview;
 use crate::table::table;
 
-/// So many extents of a file are asked about one by one; a larger file is looked at in as many places, evenly.
+/// Most extents of a file that are asked for one by one. In a larger file this many evenly spaced ones are asked for.
 const ASKED_MAX: usize = 4096;
-/// So many lines are printed.
+/// Most lines that are printed.
 const SHOWN_MAX: usize = 20;
 
 /// `isotherm stats`.
 ///
 /// # Errors
-/// Not served.
+/// The volume is not served.
 pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
     let volume = &args.of.volume;
     if args.of.json.json.is_some() || args.all {
@@ -40,7 +40,7 @@ pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
             format!("{label}{}", lines(&answer, ""))
         });
     }
-    // Says why not in the words that all commands use.
+    // This error has the same text in all commands.
     served(volume)?;
     let mut last = None;
     loop {
@@ -61,7 +61,7 @@ pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
 /// `isotherm why`.
 ///
 /// # Errors
-/// Not served, beyond the volume, or a file that does not lie on it.
+/// The volume is not served, the offset is beyond its end, or the file is not on it.
 pub fn why(args: &WhyArgs) -> Result<(), Failure> {
     let mut client = served(&args.volume)?;
     match (&args.file, args.offset) {
@@ -77,7 +77,7 @@ pub fn why(args: &WhyArgs) -> Result<(), Failure> {
     }
 }
 
-/// Where the parts of a file of the mounted file system are.
+/// The places of the parts of a file on the mounted file system.
 fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Failure> {
     let file = File::open(path).map_err(|e| Failure::file(path, "open it", &e))?;
     let meta = file
@@ -86,7 +86,7 @@ fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Fai
     if !meta.is_file() {
         return Err(Failure::failed(format!("{}: is no file", path.display())));
     }
-    // What was written a moment ago has no place until it is written out.
+    // Data that was written a moment ago has no place on the device until it is written back.
     file.sync_data()
         .map_err(|e| Failure::file(path, "write it out", &e))?;
     let place = super::classify::placed(client, path, volume, false)?;
@@ -97,7 +97,7 @@ fn of_file(client: &mut Client, volume: &Path, path: &Path) -> Result<Value, Fai
         .as_u64()
         .filter(|n| *n > 0)
         .unwrap_or(1 << 16);
-    // Bytes of the file by extent of the volume.
+    // Extent of the volume → bytes of the file in it.
     let mut parts: BTreeMap<u64, u64> = BTreeMap::new();
     for (at, len) in pieces {
         let (mut from, end) = (at + place.offset, at + place.offset + len);

@@ -1,4 +1,4 @@
-//! `policies` and `formats`: what there is.
+//! `policies` and `formats`: list what the program supports.
 
 use std::fmt::Write;
 
@@ -10,13 +10,13 @@ use crate::Failure;
 use crate::args::{ListArgs, PoliciesArgs};
 use crate::table::{table, wrapped};
 
-/// Columns that the list of policies takes at most.
+/// Most columns of the list of policies.
 const WIDE: usize = 100;
 
 /// `isotherm policies`.
 ///
 /// # Errors
-/// There is no policy of that name; the nearest is named. Or the output cannot be written.
+/// There is no policy of that name (the nearest is named), or the output cannot be written.
 pub fn policies(args: &PoliciesArgs) -> Result<(), Failure> {
     let wanted: Vec<&Preset> = match &args.name {
         None => PRESETS.iter().collect(),

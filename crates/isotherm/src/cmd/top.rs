@@ -1,4 +1,4 @@
-//! `isotherm top`: one volume or all of the machine in a terminal of 80 × 24, and as plain lines for screen readers.
+//! `isotherm top`: shows one volume, or all of the machine, in a terminal of 80 × 24, or as plain lines for screen readers.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -19,12 +19,12 @@ use crate::human::{bytes, count, percent, rate, time};
 use crate::overview::{Overview, Sample};
 use crate::{Failure, place};
 
-/// A server that does not answer in this time is shown as one.
+/// A server that does not answer within this time is shown as not answering.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Samples of throughput that are kept for the picture.
+/// Samples of throughput that are kept for the graph.
 const HISTORY: usize = 240;
 
-/// One volume as it is followed.
+/// One volume that is being followed.
 struct Followed {
     volume: PathBuf,
     last: Option<Sample>,
@@ -42,7 +42,7 @@ impl Followed {
         }
     }
 
-    /// Ask it again. What is wrong is shown, and asked for again the next time: it may come back.
+    /// Asks the volume again. An error is shown, and the volume is asked again the next time, because it may come back.
     fn ask(&mut self) {
         match sample(&self.volume) {
             Ok(now) => {
@@ -68,7 +68,7 @@ impl Followed {
 /// Both answers of a served volume.
 ///
 /// # Errors
-/// Not served, or it does not answer in time.
+/// The volume is not served, or does not answer in time.
 pub fn sample(volume: &std::path::Path) -> Result<Sample, Failure> {
     let client = connect(volume)?;
     let client = client.ok_or_else(|| {
@@ -82,14 +82,14 @@ pub fn sample(volume: &std::path::Path) -> Result<Sample, Failure> {
     })
 }
 
-/// Show it until `q`, or print lines.
+/// Shows the display until `q` is pressed, or prints lines.
 ///
 /// # Errors
-/// Nothing is served, or the terminal fails.
+/// No volume is served, or the terminal fails.
 pub fn run(args: &TopArgs) -> Result<(), Failure> {
     let volumes = match &args.volume {
         Some(v) => {
-            // Says why not in the words that all commands use.
+            // This error has the same text in all commands.
             crate::control::client::served(v)?;
             vec![v.clone()]
         }
@@ -121,7 +121,7 @@ fn all_served() -> Vec<PathBuf> {
     all
 }
 
-/// The same as lines, a block each time.
+/// The same as lines, in one block per interval.
 fn plain(all: &mut [Followed], every: Duration, times: Option<u64>) -> Result<(), Failure> {
     let mut left = times;
     loop {

@@ -1,4 +1,4 @@
-//! `trace info`, and what all commands that read traces share.
+//! `trace info`, and functions for all commands that read traces.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::trace_plot;
 /// `isotherm trace …`.
 ///
 /// # Errors
-/// The trace cannot be read, or the output not written.
+/// The trace cannot be read, or the output cannot be written.
 pub fn run(args: &TraceArgs) -> Result<(), Failure> {
     match &args.command {
         TraceCommand::Info(a) => info(a),
@@ -87,10 +87,10 @@ fn info(a: &TraceInfoArgs) -> Result<(), Failure> {
     })
 }
 
-/// Says on standard error what had to be assumed to read a trace at all; the first lines are looked at, no more.
+/// Reports on standard error the assumptions that reading the trace requires. Only the first lines of the trace are read.
 ///
 /// # Errors
-/// It cannot be opened.
+/// The trace cannot be opened.
 pub fn say_assumed(path: &Path, options: &Options) -> Result<(), Failure> {
     if Source::is_generator(path) {
         return Ok(());
@@ -184,13 +184,13 @@ fn convert(a: &TraceConvertArgs) -> Result<(), Failure> {
     })
 }
 
-/// The trace or generator as given, or the trace below `$ISOTHERM_TRACES`.
+/// The path or generator as given, or the path below `$ISOTHERM_TRACES`.
 ///
 /// # Errors
 /// It is in neither place.
 pub fn find(path: &Path) -> Result<PathBuf, Failure> {
     isotherm_traces::find(path).map_err(|e| {
-        // Wrong names are wrong usage, and found before anything else is done.
+        // An unknown generator is wrong usage, and is reported before anything else is done.
         if Source::is_generator(path) {
             Failure::usage(e.to_string())
         } else {
@@ -199,10 +199,10 @@ pub fn find(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// What the reader is told.
+/// The options of the reader.
 ///
 /// # Errors
-/// No such format.
+/// There is no such format.
 pub fn options(args: &TraceOptions) -> Result<Options, Failure> {
     Ok(Options {
         format: args.format.as_deref().map(format).transpose()?,
@@ -226,10 +226,10 @@ fn limited(args: &TraceOptions, limit: Option<u64>) -> Result<Options, Failure> 
     })
 }
 
-/// A format by name.
+/// The format with that name.
 ///
 /// # Errors
-/// None of that name; the nearest one is named.
+/// There is none; the message names the nearest one.
 pub fn format(name: &str) -> Result<Format, Failure> {
     name.parse().map_err(|_| {
         let nearest = isotherm_core::policy::nearest(name, Format::all().map(Format::name));
@@ -239,7 +239,7 @@ pub fn format(name: &str) -> Result<Format, Failure> {
     })
 }
 
-/// A trace's error as ours.
+/// Converts an error of a trace.
 pub fn failed(error: &TraceError) -> Failure {
     Failure::failed(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! `isotherm web`: all volumes of the machine in a browser.
+//! `isotherm web`: shows all volumes of the machine in a browser.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::Failure;
 use crate::args::MachineWebArgs;
 use crate::view::{Machine, View, start};
 
-/// Until SIGINT, SIGTERM or SIGHUP.
+/// Runs until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// The address is taken or may not be used.
+/// The address is in use or not permitted.
 pub fn run(args: &MachineWebArgs) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure::failed(format!("cannot watch for signals: {e}"));
     let mut signals =

@@ -1,4 +1,4 @@
-//! Space in use.
+//! Space in use on a file system.
 
 use std::path::Path;
 

@@ -1,16 +1,16 @@
-//! `isotherm demo`: the main job in one go.
+//! `isotherm demo`: demonstrates the main use of the program in one command.
 //!
-//! Three set-ups of equal size (paced HDD, hybrid, paced SSD) do the same work twice:
+//! Three set-ups of equal size (paced HDD, hybrid, paced SSD) do the same work, in two parts:
 //!
 //! ```text
 //! postmark:  create ─► serve --block-file ─► loop ─► mkfs.ext4 ─► stop ─► serve ─► mount ─► postmark ─► umount ─► fsck -fn
-//!            (the real program, as a user would call it; needs root)
+//!            (the program as a user would call it; needs root)
 //! trace:     fill, unpaced ─► open, paced ─► replay, closed loop, every read checked ─► open ─► read everything back
-//!            (in this process; needs nothing)
+//!            (in this process; needs no privileges)
 //! ```
 //!
-//! Never false: whatever this starts, it stops, in the reverse order, on success, on error and on SIGINT, SIGTERM, SIGHUP; a
-//! directory that something is still mounted in is never deleted; a figure in the table was counted or timed in this run.
+//! Guarantees: everything that this starts, it stops in the reverse order, on success, on error and on SIGINT, SIGTERM, SIGHUP; a directory
+//! with a mount inside is never deleted; every figure in the table was counted or timed in this run.
 
 mod blocks;
 mod plot;
@@ -31,12 +31,12 @@ use process::Stop;
 use report::Report;
 use setup::SetUp;
 
-/// Run it.
+/// Runs the command.
 ///
 /// # Errors
-/// A tool or space is missing, a step failed, a file system was not clean, or data came back wrong.
+/// A tool or space is missing, a step failed, a file system was not clean, or data was read back wrong.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
-    // Found out before minutes are spent.
+    // This is checked before minutes are spent.
     let out = OutFiles::check(args)?;
     let stop = Stop::watch()?;
     let say = Progress {
@@ -92,14 +92,14 @@ fn measure(
     Ok(report)
 }
 
-/// One line at a time, with the time since the start.
+/// Prints one line at a time, with the time since the start.
 pub struct Progress {
     begun: Instant,
     quiet: bool,
 }
 
 impl Progress {
-    /// What is being done now.
+    /// Prints the current step.
     pub fn line(&self, text: &str) {
         if !self.quiet {
             let s = self.begun.elapsed().as_secs();
@@ -116,7 +116,7 @@ impl Progress {
     }
 }
 
-/// Where the results go.
+/// The files for the results.
 struct OutFiles<'a> {
     args: &'a DemoArgs,
 }

@@ -1,4 +1,4 @@
-//! The real program `postmark` on ext4 on a loop device on the block file of each set-up.
+//! Runs the program `postmark` on ext4 on a loop device over the block file of each set-up.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,13 +15,13 @@ use super::{Progress, blocks};
 use crate::Failure;
 use crate::args::DemoArgs;
 
-/// Smallest and largest file, bytes.
+/// Size of the smallest and of the largest file in bytes.
 const FILE: [u64; 2] = [1024, 16384];
-/// Block of the file system.
+/// Block size of the file system.
 const BLOCK: u64 = 4096;
-/// The working set is at least so many times the memory that postmark and its page cache may use.
+/// The working set is at least this many times the memory that postmark and its page cache may use.
 const OVER_MEMORY: u64 = 4;
-/// Programs and the packages that have them.
+/// The required programs, with the packages that contain them.
 const TOOLS: [(&str, &str); 6] = [
     ("postmark", "postmark"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -31,15 +31,15 @@ const TOOLS: [(&str, &str); 6] = [
     ("umount", "mount"),
 ];
 
-/// Why the part is not run.
+/// The reason why this part is not run.
 pub enum WhyNot {
-    /// Said, and the rest goes on.
+    /// The part is skipped with a message, and the demo goes on.
     Skip(String),
     /// The demo ends.
     Fail(String),
 }
 
-/// Can it be run here?
+/// The reason why it cannot be run here, if there is one.
 pub fn why_not(args: &DemoArgs) -> Option<WhyNot> {
     if args.skip_postmark {
         return Some(WhyNot::Skip("postmark: left out, as asked for".into()));
@@ -64,7 +64,7 @@ pub fn why_not(args: &DemoArgs) -> Option<WhyNot> {
     None
 }
 
-/// Free bytes that are needed: the members and the probe of one set-up at a time, and what lies around.
+/// Free bytes that are needed: the members and the probe of one set-up at a time, and temporary files.
 pub fn room(args: &DemoArgs) -> u64 {
     if args.skip_postmark {
         0
@@ -73,11 +73,11 @@ pub fn room(args: &DemoArgs) -> u64 {
     }
 }
 
-/// How much work, from the number of files.
+/// The amount of work, derived from the number of files.
 pub struct Plan {
     files: u64,
     transactions: u64,
-    /// Blocks of all files at once, expected.
+    /// Expected number of blocks of all files together.
     working_set: u64,
     memory: u64,
     fs_bytes: u64,
@@ -85,13 +85,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// By the options.
+    /// The plan for the options.
     pub fn new(args: &DemoArgs) -> Plan {
         let files = u64::from(args.files);
-        // Sizes are uniform, and a file takes whole blocks.
+        // Sizes are uniform, and a file occupies whole blocks.
         let blocks: u64 = (FILE[0]..=FILE[1]).map(|size| size.div_ceil(BLOCK)).sum();
         let working_set = files * blocks * BLOCK / (FILE[1] - FILE[0] + 1);
-        // A fifth spare: the working set drifts, and a 4.0 that comes out as 3.99 would be none.
+        // There is a fifth in reserve: the working set drifts, and a ratio of 3.99 would miss the requirement of 4.0.
         let memory = working_set / OVER_MEMORY * 9 / 10 / (1 << 20) * (1 << 20);
         let fs_bytes = (working_set * 13 / 10).next_multiple_of(1 << 20) + (8 << 20);
         let fast = (working_set as f64 * FAST_SHARE / EXTENT as f64).round() as u32;
@@ -105,7 +105,7 @@ impl Plan {
         }
     }
 
-    /// What the reader must know.
+    /// Notes for the reader.
     pub fn notes(&self) -> Vec<String> {
         vec![format!(
             "postmark: {} files of {} to {} KiB, {} transactions; working set {} MiB in a memory group of {} MiB; fast tier of \
@@ -161,7 +161,7 @@ impl Place<'_> {
     }
 }
 
-/// One set-up from `create` to `stop`.
+/// Measures one set-up, from `create` to `stop`.
 pub fn measure(
     kind: SetUp,
     plan: &Plan,
@@ -188,7 +188,7 @@ pub fn measure(
     let device = place.attach(&served)?;
     make_fs(&place, &device, plan)?;
     device.detach()?;
-    // Served again, so that the counters hold the work alone, and what was made is seen to last.
+    // The volume is stopped and served again, so that the counters include the work only, and to show that the created data is durable.
     served.stop()?;
     let served = place.serve()?;
     let device = place.attach(&served)?;
@@ -237,7 +237,7 @@ fn create(place: &Place<'_>, kind: SetUp, plan: &Plan, args: &DemoArgs) -> Resul
     config
         .save(&file)
         .map_err(|e| Failure::failed(e.to_string()))?;
-    // Standard error may hold words beside the figures.
+    // Standard error may contain text besides the figures.
     let figures = place.dir.join("created.json");
     let mut json = OsString::from("--json=");
     json.push(&figures);
@@ -269,7 +269,7 @@ fn create(place: &Place<'_>, kind: SetUp, plan: &Plan, args: &DemoArgs) -> Resul
 fn make_fs(place: &Place<'_>, device: &Loop, plan: &Plan) -> Result<(), Failure> {
     let name = device.device().display().to_string();
     let inodes = (plan.files * 5 / 4 + 1000).to_string();
-    // Nothing is left for later: a kernel thread that goes on making the file system would be a part of what is measured.
+    // Nothing is deferred: a kernel thread that continues to initialise the file system would be included in the measurement.
     let late = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
     let words = [
         "-q",
@@ -289,7 +289,7 @@ fn make_fs(place: &Place<'_>, device: &Loop, plan: &Plan) -> Result<(), Failure>
     place.run("mkfs.ext4", &words).map(|_| ())
 }
 
-/// Mount, work, unmount: seconds, what postmark said, bytes in use at most.
+/// Mounts, works and unmounts. Returns seconds, the output of postmark, and the largest number of bytes in use.
 fn work_on(place: &Place<'_>, device: &Loop, plan: &Plan) -> Result<(f64, String, u64), Failure> {
     let group = MemoryGroup::new(plan.memory).map_err(|e| {
         Failure::failed(format!(
@@ -308,7 +308,7 @@ fn work_on(place: &Place<'_>, device: &Loop, plan: &Plan) -> Result<(f64, String
             peak = blocks::used(&dir).unwrap_or(0).max(peak);
         }
     };
-    // The shell enters the group and becomes postmark, which so never runs outside.
+    // The shell enters the control group and then becomes postmark, so postmark never runs outside of the group.
     let mut c = command("sh");
     c.args(["-c", "echo $$ > \"$0\" && exec postmark"])
         .arg(group.procs());
@@ -330,7 +330,7 @@ fn work_on(place: &Place<'_>, device: &Loop, plan: &Plan) -> Result<(f64, String
     Ok((elapsed, said, peak.saturating_sub(empty)))
 }
 
-/// Seconds of transactions, from postmark's report. It counts whole seconds, at least 1.
+/// Seconds of transactions from postmark's report, which counts whole seconds and at least 1.
 fn transactions(said: &str) -> Option<f64> {
     let line = said
         .lines()

@@ -1,4 +1,4 @@
-//! Programs that the demo runs, and how it is interrupted.
+//! The programs that the demo runs, and its interruption.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,15 +13,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::Failure;
 
-/// How often a running program is looked at: short, because it is a part of what is timed.
+/// Interval at which a running program is polled. It is short because it is part of the measured time.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Somebody wants the demo to end.
+/// Tells that the demo should end.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Set by SIGINT, SIGTERM and SIGHUP from now on.
+    /// From now on it is set by SIGINT, SIGTERM and SIGHUP.
     pub fn watch() -> Result<Stop, Failure> {
         let stop = Stop::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -31,7 +31,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Fails once it is set; call it between steps.
+    /// Fails once it is set; to be called between steps.
     pub fn check(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) {
             return Err(Failure::failed(
@@ -42,7 +42,7 @@ impl Stop {
     }
 }
 
-/// Is there such a program?
+/// Whether there is such a program.
 pub fn find(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(Into::into);
@@ -51,21 +51,21 @@ pub fn find(program: &str) -> bool {
         .any(|d: std::path::PathBuf| d.join(program).is_file())
 }
 
-/// A command in a process group of its own: Ctrl-C in a terminal reaches the demo alone, which then stops things in order.
+/// A command in a process group of its own: Ctrl-C in a terminal reaches only the demo, which then stops everything in order.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut c = Command::new(program);
     c.process_group(0).stdin(Stdio::null());
-    // Administrators' programs are not on everybody's path.
+    // The directories of administrators' programs are not in every user's path.
     let path = std::env::var("PATH").unwrap_or_default();
     c.env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin"))
         .env("LC_ALL", "C");
     c
 }
 
-/// Runs to its end and returns what it printed; `look` is called meanwhile.
+/// Runs to its end and returns the output. `look` is called at intervals.
 ///
 /// # Errors
-/// It cannot be started, ends with anything but 0, or the demo is to stop (the program is ended first).
+/// It cannot be started, its exit code is not 0, or the demo should stop (then the program is ended first).
 pub fn run(
     c: &mut Command,
     input: &str,
@@ -75,7 +75,7 @@ pub fn run(
 ) -> Result<String, Failure> {
     let name = c.get_program().to_string_lossy().into_owned();
     stop.check()?;
-    // A file, not a pipe: nobody has to read it while we wait.
+    // The output goes to a file and not to a pipe, so it need not be read during the run.
     let log = dir.join("output");
     let failed = |e: &std::io::Error| Failure::file(&log, "write", e);
     let file = File::create(&log).map_err(|e| failed(&e))?;
@@ -116,8 +116,8 @@ pub fn run(
     Err(Failure::failed(format!("{name}: {status}: {last}")))
 }
 
-/// Runs a short step of cleaning up, which is not interrupted: again for some seconds while it fails, because devices are let
-/// go of a moment after their last user ends.
+/// Runs a short clean-up step, which is not interrupted. If it fails it is repeated for some seconds, because devices are released a moment
+/// after their last user ends.
 pub fn insist(name: &str, args: &[&std::ffi::OsStr]) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -138,13 +138,13 @@ pub fn insist(name: &str, args: &[&std::ffi::OsStr]) -> Result<(), String> {
     }
 }
 
-/// A child that does not outlive its owner.
+/// A child process that is ended when this value is dropped.
 pub struct Guard(pub Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
-            // It may have ended just now; either way there is nobody left to tell.
+            // The process may just have ended; then there is nothing to do.
             let _ = self.0.kill();
             let _ = self.0.wait();
         }

@@ -1,7 +1,7 @@
-//! The first minutes of a real trace, replayed closed-loop against each set-up, every byte checked.
+//! Replays the first minutes of a real trace in a closed loop against each set-up, and checks every byte.
 //!
-//! Data: sector `s` as written by request `v` (0 = the filling before) holds words mixed from both, so a lost, torn, stale or
-//! misplaced write shows at the next read. Requests that overlap one in flight wait for it when either writes.
+//! Data: sector `s` as written by request `v` (0 = the initial filling) contains words that are mixed from both numbers, so that a lost,
+//! torn, stale or misplaced write shows at the next read. A request that overlaps one in flight waits for it if either of them writes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,17 +24,17 @@ use crate::{Failure, figures};
 
 /// Shipped with the program, unchanged (blkreplay; GNU all-permissive, its notice is inside).
 const MYSQL: &[u8] = include_bytes!("../../../../fixtures/linux-mysql.load.zst");
-/// Touched regions of this size are put side by side, in address order.
+/// Touched regions of this size are placed side by side, in the order of addresses.
 const REGION: u64 = 1 << 20;
 const SECTOR: u64 = 512;
-/// An answer that takes longer than this is none.
+/// A request without an answer after this time is an error.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is replayed.
+/// The requests to replay.
 pub struct Plan {
     name: String,
     records: Vec<Record>,
-    /// Touched extents, in the compacted space.
+    /// Touched extents in the compacted address space.
     extents: Vec<u64>,
     volume: u64,
     span: u64,
@@ -45,7 +45,7 @@ pub struct Plan {
 
 /// Free bytes that are needed.
 pub fn room() -> u64 {
-    // Members are sparse: what is touched is written, once on each tier at most, and the trace is small.
+    // Members are sparse files. Touched data is written at most once on each tier, and the trace is small.
     1 << 30
 }
 
@@ -91,7 +91,7 @@ impl Plan {
         let regions: BTreeSet<u64> = records.iter().flat_map(|r| units(r, REGION)).collect();
         let regions: Vec<u64> = regions.into_iter().collect();
         for r in &mut records {
-            // Present, because it was put in above. A request's later regions follow its first without a gap.
+            // Every region was inserted above. The further regions of a request follow its first one without a gap.
             let rank = regions.partition_point(|&x| x < r.offset / REGION) as u64;
             r.offset = rank * REGION + r.offset % REGION;
         }
@@ -109,7 +109,7 @@ impl Plan {
         })
     }
 
-    /// The filling and what is replayed, as a trace that the lab plays like this does.
+    /// The filling and the replayed requests, as a trace that the lab can play in the same way.
     ///
     /// # Errors
     /// It cannot be written.
@@ -120,7 +120,7 @@ impl Plan {
             let fill = Record::new(Nanos(0), Op::Write, extent * EXTENT, EXTENT as u32);
             w.write(&fill).map_err(failed)?;
         }
-        // As here: what fills is on the devices before anything counts, and what is replayed is at its end.
+        // As in this demo, the filling is on the devices before measuring begins, and the replayed requests come at the end.
         w.write(&Record::new(Nanos(0), Op::Flush, 0, 0))
             .map_err(failed)?;
         for r in &self.records {
@@ -140,7 +140,7 @@ impl Plan {
         ((self.extents.len() as f64 * FAST_SHARE).round() as u32).max(2)
     }
 
-    /// What the reader must know.
+    /// Notes for the reader.
     pub fn notes(&self) -> Vec<String> {
         vec![format!(
             "trace: the first {} requests ({:.1} minutes) of {}, closed loop, {} in flight; the touched 1 MiB regions of its \
@@ -158,7 +158,7 @@ impl Plan {
     }
 }
 
-/// One set-up: fill, replay, read back.
+/// Measures one set-up: fill, replay, read back.
 pub fn measure(
     kind: SetUp,
     plan: &Plan,
@@ -211,7 +211,7 @@ pub fn measure(
     server.stop().map_err(|e| Failure::failed(e.to_string()))?;
     fs::remove_dir_all(&dir).map_err(|e| Failure::file(&dir, "remove", &e))?;
     let mut row = Row::new(kind, Workload::Trace, elapsed.as_secs_f64(), &stats);
-    // As the client saw it, waiting for the engine's thread included.
+    // Latencies are those of the client, which include the wait for the engine's thread.
     run.latencies.sort_unstable();
     row.latency_p50_s = quantile(&run.latencies, 0.5);
     row.latency_p99_s = quantile(&run.latencies, 0.99);
@@ -245,7 +245,7 @@ impl Place {
     }
 }
 
-/// What came back, of which request.
+/// An answer, and its request.
 struct Done {
     slot: usize,
     result: Result<(), IoError>,
@@ -253,7 +253,7 @@ struct Done {
     at: Instant,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy)]
 struct Flight {
     op: RequestOp,
@@ -266,7 +266,7 @@ struct Flight {
 struct Run<'a> {
     plan: &'a Plan,
     stop: &'a Stop,
-    /// By sector: which request wrote it last, 0 = the filling.
+    /// For each sector, the number of the request that wrote it last; 0 = the filling.
     versions: Vec<u32>,
     flights: Vec<Option<Flight>>,
     send: Sender<Done>,
@@ -312,7 +312,7 @@ impl<'a> Run<'a> {
     }
 
     fn read_back(&mut self, port: &Arc<dyn Port>) -> Result<(), Failure> {
-        // Their latency is not the replay's.
+        // The latencies of this part are not those of the replay.
         let latencies = std::mem::take(&mut self.latencies);
         for &extent in &self.plan.extents {
             self.issue(port, RequestOp::Read, extent * EXTENT, EXTENT as u32, 0)?;
@@ -326,7 +326,7 @@ impl<'a> Run<'a> {
         (offset / SECTOR) as usize..(offset + u64::from(len)).div_ceil(SECTOR) as usize
     }
 
-    /// Waits for a place and for whatever the request would race with, then hands it over.
+    /// Waits for a free place and for all requests that this one would race with, then submits it.
     fn issue(
         &mut self,
         port: &Arc<dyn Port>,
@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
         }
         let send = self.send.clone();
         let done = Completion::new(move |result, buf| {
-            // Nobody listens any more when the run has failed.
+            // If the run has failed, nobody receives this any more.
             let _ = send.send(Done {
                 slot,
                 result,
@@ -377,7 +377,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One answer.
+    /// Handles one answer.
     fn take(&mut self) -> Result<(), Failure> {
         let done = self
             .receive
@@ -414,7 +414,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// All answers, then a flush.
+    /// Waits for all answers, then flushes.
     fn end(&mut self, port: &Arc<dyn Port>) -> Result<(), Failure> {
         while self.flights.iter().any(Option::is_some) {
             self.take()?;
@@ -435,7 +435,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// First byte of the first sector that is wrong.
+/// The first byte of the first wrong sector.
 fn check(versions: &[u32], offset: u64, data: &[u8]) -> Result<(), u64> {
     let mut want = [0; SECTOR as usize];
     let first = offset / SECTOR;
@@ -449,9 +449,9 @@ fn check(versions: &[u32], offset: u64, data: &[u8]) -> Result<(), u64> {
     Ok(())
 }
 
-/// Contents of a sector as a request wrote it.
+/// The contents of a sector as a request writes it.
 fn stamp(sector: u64, version: u32, bytes: &mut [u8]) {
-    // A Weyl sequence through a multiply-xor finisher: cheap, and no two (sector, version) begin alike in practice.
+    // A Weyl sequence with a multiply-xor finaliser: it is cheap, and in practice no two pairs (sector, version) begin with the same words.
     let mut x = sector.wrapping_mul(0x9e37_79b9_7f4a_7c15)
         ^ u64::from(version).wrapping_mul(0xd1b5_4a32_d192_ed03);
     for word in bytes.chunks_mut(8) {

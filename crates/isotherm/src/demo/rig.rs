@@ -1,4 +1,4 @@
-//! What has to be undone: a served volume, a loop device, a mount, a memory group. Each undoes itself when dropped.
+//! Resources that must be released: a served volume, a loop device, a mount, a control group. Each is released when it is dropped.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use super::process::{Guard, Stop, command, insist, run};
 use super::workdir::mounts_below;
 use crate::Failure;
 
-/// Longest that `serve` may take to say `ready`, and to go.
+/// Time limit for `serve` to print `ready`, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn complain(result: Result<(), String>) {
@@ -20,7 +20,7 @@ fn complain(result: Result<(), String>) {
     }
 }
 
-/// `isotherm serve … --block-file`, as a user would start it.
+/// `isotherm serve … --block-file`, started as a user would start it.
 pub struct Served {
     isotherm: PathBuf,
     volume: PathBuf,
@@ -101,7 +101,7 @@ impl Served {
         })
     }
 
-    /// `isotherm stop`, and waits for the end.
+    /// Runs `isotherm stop`, and waits for the end.
     pub fn stop(mut self) -> Result<(), Failure> {
         self.end().map_err(Failure::Failed)
     }
@@ -154,7 +154,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Attaches the next free one.
+    /// Attaches the next free loop device.
     pub fn attach(file: &Path, stop: &Stop, dir: &Path) -> Result<Loop, Failure> {
         let mut c = command("losetup");
         c.args(["--direct-io=on", "--find", "--show"]).arg(file);
@@ -197,14 +197,14 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts it; freed blocks are passed down, so that the volume knows what holds nothing.
+    /// Mounts it. Freed blocks are discarded, so that the volume knows which blocks hold no data.
     pub fn mount(device: &Path, dir: &Path, stop: &Stop, work: &Path) -> Result<Mounted, Failure> {
         fs::create_dir_all(dir).map_err(|e| Failure::file(dir, "make the directory", &e))?;
         let mut c = command("mount");
         c.args(["-t", "ext4", "-o", "noatime,discard"])
             .arg(device)
             .arg(dir);
-        // Known before it is there: interrupted in between, it must not stay.
+        // The value exists before the mount does, so that the mount is undone if it is interrupted.
         let mounted = Mounted {
             dir: Some(dir.into()),
         };
@@ -212,7 +212,7 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Unmounts it, which writes everything down.
+    /// Unmounts it, which writes everything back.
     pub fn unmount(mut self) -> Result<(), Failure> {
         self.end().map_err(Failure::Failed)
     }
@@ -234,16 +234,16 @@ impl Drop for Mounted {
     }
 }
 
-/// A control group that limits memory.
+/// A control group with a memory limit.
 pub struct MemoryGroup {
     dir: PathBuf,
 }
 
 impl MemoryGroup {
-    /// In cgroup v2 or v1, whichever has the memory controller.
+    /// Created in cgroup v2 or v1, whichever has the memory controller.
     ///
     /// # Errors
-    /// Words for people: why none can be made.
+    /// A message that says why none can be created.
     pub fn new(bytes: u64) -> Result<MemoryGroup, String> {
         let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let mut why = "no memory controller is mounted".to_owned();
@@ -261,7 +261,7 @@ impl MemoryGroup {
                     if !has.split_whitespace().any(|c| c == "memory") {
                         continue;
                     }
-                    // Passed on already, or it can be; if not, the limit below says why.
+                    // The controller may already be delegated. If this fails, setting the limit below reports the reason.
                     let _ = fs::write(point.join("cgroup.subtree_control"), "+memory");
                     "memory.max"
                 }
@@ -282,7 +282,7 @@ impl MemoryGroup {
         Err(why)
     }
 
-    /// Where a process writes itself to be in.
+    /// The file to which a process writes its id to join the group.
     pub fn procs(&self) -> PathBuf {
         self.dir.join("cgroup.procs")
     }

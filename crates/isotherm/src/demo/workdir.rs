@@ -1,4 +1,4 @@
-//! The directory that everything lives in while the demo runs.
+//! The directory for all files of the demo.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::Failure;
 pub struct WorkDir(Option<tempfile::TempDir>);
 
 impl WorkDir {
-    /// In `dir`, or where temporary files go; `room` bytes must be free there.
+    /// Creates it in `dir`, or in the directory for temporary files, if `room` bytes are free there.
     ///
     /// # Errors
-    /// It cannot be made, or there is not enough space.
+    /// It cannot be created, or there is not enough space.
     pub fn new(dir: Option<&Path>, room: u64) -> Result<WorkDir, Failure> {
         let parent = dir.map_or_else(std::env::temp_dir, Path::to_owned);
         let failed = |e: std::io::Error| Failure::file(&parent, "make the work directory", &e);
@@ -34,7 +34,7 @@ impl WorkDir {
         Ok(WorkDir(Some(made)))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.0
             .as_ref()
@@ -44,7 +44,7 @@ impl WorkDir {
     /// Removes it.
     ///
     /// # Errors
-    /// Words for people: what is still there.
+    /// A message that says what is still there.
     pub fn close(mut self) -> Result<(), String> {
         self.end()
     }
@@ -58,7 +58,7 @@ impl WorkDir {
             let path = dir.path().display().to_string();
             return dir.close().map_err(|e| format!("{path}: not removed: {e}"));
         }
-        // Deleting here would delete inside the mounted file systems.
+        // Deleting here would delete files in the mounted file systems.
         let kept = dir.keep();
         let list: Vec<String> = inside.iter().map(|m| m.display().to_string()).collect();
         Err(format!(
@@ -80,7 +80,7 @@ impl Drop for WorkDir {
 /// Mount points inside `dir`.
 pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    // The kernel writes blanks as \040; our own names have none, those above us may.
+    // The kernel writes blanks as \040. Names of this program have none, but directories above may.
     let points = table
         .lines()
         .filter_map(|l| l.split(' ').nth(1))

@@ -1,19 +1,19 @@
-//! What a run costs, by GreenDM's model (chapter 7), from what its members used.
+//! The cost of a run by GreenDM's model (chapter 7), from the resources that its members used.
 
 use isotherm_models::cost::{self, MemberPrice, Prices, Rounding, TARIFF, Tariff};
 use serde::Serialize;
 
 use super::report::Usage;
 
-/// Repetitions that are shown, as in GreenDM's figures 7.1 to 7.3.
+/// The numbers of repetitions that are shown, as in GreenDM's figures 7.1 to 7.3.
 const FACTORS: [u64; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 
-/// Costs in US dollars. Recurring parts are of one run.
+/// Costs in US dollars. Recurring parts are those of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// Preset of the tariff.
     pub tariff: &'static str,
-    /// The share of the devices that the volume uses, once.
+    /// The volume's share of the devices' prices, paid once.
     pub purchase_usd: f64,
     /// Energy of a run.
     pub energy_usd: f64,
@@ -23,19 +23,19 @@ pub struct Cost {
     pub wear_usd: f64,
     /// Requests, egress and rent of a run.
     pub requests_usd: f64,
-    /// Rack space, work and the like, once.
+    /// Rack space, work and similar costs, paid once.
     pub service_usd: f64,
     /// Energy, power, wear and requests of a run.
     pub recurring_usd: f64,
-    /// Everything, for one run.
+    /// Total cost for one run.
     pub total_usd: f64,
-    /// Everything, by how often the run is repeated (the time factor).
+    /// Total cost by number of repetitions of the run (the time factor).
     pub by_time_factor: Vec<(u64, f64)>,
-    /// Members whose data sheet has no price: they count as gifts.
+    /// Members whose data sheet has no price. They count as free of charge.
     pub unpriced: Vec<String>,
 }
 
-/// What `usage` costs; `None` if the tariff of the tree is broken, which a test rules out.
+/// The cost of `usage`; `None` if the tariff in the tree is invalid, which a test excludes.
 pub(super) fn of(usage: &Usage) -> Option<Cost> {
     let mut prices = Prices {
         tariff: Tariff::preset(TARIFF).ok()?,

@@ -1,6 +1,6 @@
-//! A running hash, to tell equal runs from unequal ones.
+//! A running hash that distinguishes unequal runs.
 
-/// Multiply-rotate over 64-bit words. Not for adversaries.
+/// Multiply-rotate over 64-bit words. It does not resist deliberate collisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -11,7 +11,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Take in one word.
+    /// Adds one word.
     #[inline]
     pub fn mix(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -1,4 +1,4 @@
-//! Records of a trace as requests to the volume.
+//! Converts the records of a trace to requests to the volume.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use super::source::{BATCH, Records};
 use super::touched::{Rows, span};
 use crate::LabError;
 
-/// Records that become requests in one go: as many as the misses of their rows can overlap, and not so many that the
-/// first are gone from the caches when they are asked for.
+/// Records that are converted at a time: enough for their cache misses to overlap, and few enough for the first ones to be still in the
+/// cache when they are used.
 const AHEAD: usize = 32;
 
-/// A request and the trace's time for it, nanoseconds.
+/// A request, with its time in the trace in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub time: u64,
     pub req: Request,
-    /// It is the first of what its record became.
+    /// Whether it is the first request of its record.
     pub first: bool,
 }
 
-/// Reads ahead by a batch and turns records into requests.
+/// Reads a batch ahead and converts records to requests.
 pub(crate) struct Feed<'a> {
     records: Box<dyn Records>,
     devices: &'a SideBySide,
@@ -33,10 +33,10 @@ pub(crate) struct Feed<'a> {
     batch: Vec<Record>,
     at: usize,
     left: u64,
-    /// What the last records became, from `next` on still to come.
+    /// The requests of the last records; those from `next` on are still to be delivered.
     ready: Vec<Want>,
     next: usize,
-    /// Of these, where those of the record being converted begin.
+    /// Index in `ready` of the first request of the record that is being converted.
     begun: usize,
     pub reading: Duration,
 }
@@ -66,7 +66,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// What comes next; `None` at the end. Requests that become known are told to `expect`, by offset.
+    /// The next request; `None` at the end. `expect` is called with the offset of each request that becomes known.
     #[inline]
     pub fn peek(&mut self, expect: impl FnMut(u64)) -> Result<Option<&Want>, LabError> {
         if self.next == self.ready.len() {
@@ -75,7 +75,7 @@ impl<'a> Feed<'a> {
         Ok(self.ready.get(self.next))
     }
 
-    /// What [`Feed::peek`] showed was taken.
+    /// Removes the request that [`Feed::peek`] returned.
     #[inline]
     pub fn taken(&mut self) {
         self.next += 1;
@@ -131,7 +131,7 @@ impl<'a> Feed<'a> {
         if op == RequestOp::Flush {
             return self.push(&r, op, 0, 0);
         }
-        // Touched neighbours stay neighbours, so a request stays one piece.
+        // Neighbours in the trace are neighbours in the rows, so a request stays in one piece.
         let inside = r.offset & ((1 << self.shift) - 1);
         let mut offset = (self.rows.row(r.offset >> self.shift) << self.shift) + inside;
         let mut len = r.len;
@@ -159,7 +159,8 @@ impl<'a> Feed<'a> {
         });
     }
 
-    /// Of the range, only touched extents exist: those lie together. One that is touched by nothing else is dropped.
+    /// Converts a discard. Of its range only touched extents exist, and their rows are adjacent. A discard of extents that nothing else
+    /// touches is dropped.
     fn discard(&mut self, r: &Record) {
         if !self.discards {
             return;
@@ -170,7 +171,7 @@ impl<'a> Feed<'a> {
         if first == past {
             return;
         }
-        // The ends lie inside their extents only if those are touched.
+        // Either end of the range is inside an extent only if that extent is touched.
         let whole = |me: &mut Feed<'_>, e: u64| me.rows.row(e + 1) > me.rows.row(e);
         let start = if whole(self, from) {
             (first << self.shift) + (r.offset & (extent - 1))

@@ -1,4 +1,4 @@
-//! Hit-only runs (docs/policy-rules.md section 0): the same policies under the null engine, no device time.
+//! Hit-only runs (docs/policy-rules.md section 0): the same policies under the null engine, without device time.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ impl<P: Policy> Play<P> {
         let write = match r.op {
             Op::Read => false,
             Op::Write => true,
-            // Neither places nor touches data in a run without devices.
+            // In a run without devices, flushes and discards neither place nor touch data.
             Op::Flush | Op::Discard => return,
         };
         let len = u64::from(r.len);
@@ -70,7 +70,7 @@ impl<P: Policy> Play<P> {
             s.bytes_read += len;
         }
         let (from, to) = span(r, self.shift);
-        // Touched neighbours stay neighbours, so a request stays one piece.
+        // Neighbours in the trace are neighbours in the rows, so a request stays in one piece.
         let first = self.rows.row(from);
         let inside = r.offset & ((1 << self.shift) - 1);
         let request = ((first << self.shift) + inside, r.len);
@@ -96,7 +96,7 @@ impl<P: Policy> Play<P> {
     }
 }
 
-/// A plain pair of devices and nothing to warm up, so that [`crate::hit_only`] can play a trace file faster; else `None`.
+/// Uses the faster player of [`crate::hit_only`] for a trace file if the setup is a plain pair of devices without a warm-up; else `None`.
 pub(super) fn fast(setup: &Setup, file: &TraceFile) -> Option<Result<Report, LabError>> {
     let pair = setup.tiers.len() == 2 && setup.tiers.iter().all(|t| t.devices.len() == 1);
     if !pair || setup.warm_up > 0 {
@@ -193,7 +193,7 @@ fn fast_report(setup: &Setup, file: &TraceFile) -> Result<Report, LabError> {
     })
 }
 
-/// Play `source` under `policy` without time.
+/// Plays `source` under `policy` without time.
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 pub(super) fn play<P: Policy>(
     setup: &Setup,

@@ -3,24 +3,23 @@
 //! ```text
 //!   Source ─► touched (first pass) ─► Shape ─► Engine + models ─► World::play ─► Report
 //! ```
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
-//! | `setup.rs` | what a run is told |
-//! | `source.rs` | where requests come from |
+//! | `setup.rs` | the settings of a run |
+//! | `source.rs` | sources of requests |
 //! | `touched.rs` | the first pass; rows of the map |
 //! | `shape.rs` | slots, members, the volume's metadata, the engine over it |
-//! | `spread.rs` | where slots of the slowest tier lie on the drive |
-//! | `feed.rs` | records as requests |
+//! | `spread.rs` | the places on the drive of the slots of the slowest tier |
+//! | `feed.rs` | converts records to requests |
 //! | `world.rs` | time, devices, replies |
-//! | `rest.rs` | the pause behind the warm-up |
-//! | `sums.rs` | what a run adds up |
-//! | `observe.rs` | series |
-//! | `phases.rs` | a run in phases, by class |
+//! | `rest.rs` | the pause after the warm-up |
+//! | `sums.rs` | the sums of a run |
+//! | `observe.rs` | series over time |
+//! | `phases.rs` | figures by phase and class |
 //! | `hit_only.rs` | the same policies without time |
-//! | `report.rs` | the figures |
+//! | `report.rs` | the figures of a run |
 //!
-//! Nothing here decides placement, and no decision depends on anything but setup and trace: equal runs give equal
-//! [`Report::digest`]s.
+//! Nothing here decides placement, and decisions depend on setup and trace only: equal runs give equal [`Report::digest`]s.
 
 mod cost;
 mod digest;
@@ -64,7 +63,7 @@ use feed::Feed;
 use observe::Observer;
 use world::{Mark, World};
 
-/// How far a run is, seen from another thread; and a way to end it.
+/// Shows the progress of a run to another thread, and lets it stop the run.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// Requests submitted.
@@ -85,10 +84,10 @@ impl Watch {
     }
 }
 
-/// A device model for each member, instead of the setup's: `(tier, bytes)` → model.
+/// Makes a device model for each member, in place of the setup's: `(tier, bytes)` → model.
 pub type MakeModel<'a> = &'a dyn Fn(u8, u64) -> Box<dyn DeviceModel>;
 
-/// A run, with what is not needed every time.
+/// A run with its optional settings.
 pub struct Run<'a> {
     setup: &'a Setup,
     source: &'a dyn Source,
@@ -99,15 +98,15 @@ pub struct Run<'a> {
     phases: &'a [u64],
 }
 
-/// Play `source` under `setup`, with times and energy.
+/// Plays `source` under `setup`, with times and energy.
 ///
 /// # Errors
-/// The trace cannot be read, or setup, trace and devices do not fit each other.
+/// The trace cannot be read, or setup, trace and devices do not fit together.
 pub fn run(setup: &Setup, source: &dyn Source) -> Result<Report, LabError> {
     Run::new(setup, source).full()
 }
 
-/// Play `source` under `setup`'s policy without devices.
+/// Plays `source` under the policy of `setup`, without devices.
 ///
 /// # Errors
 /// As [`run`].
@@ -115,7 +114,7 @@ pub fn hit_only(setup: &Setup, source: &dyn Source) -> Result<Report, LabError> 
     Run::new(setup, source).hit_only()
 }
 
-/// The trace file under the setup's policy without devices, by the fastest driver that can.
+/// Plays the trace file under the policy of `setup`, without devices, with the fastest player that supports the setup.
 ///
 /// # Errors
 /// As [`run`].
@@ -135,7 +134,7 @@ pub fn hit_only_file(
 }
 
 impl<'a> Run<'a> {
-    /// As [`run`], until told more.
+    /// As [`run`]; the other methods add settings.
     pub fn new(setup: &'a Setup, source: &'a dyn Source) -> Run<'a> {
         Run {
             setup,
@@ -147,31 +146,31 @@ impl<'a> Run<'a> {
             phases: &[],
         }
     }
-    /// The first pass was made before, for the same trace, limit and extent size.
+    /// Uses a first pass that was made earlier for the same trace, limit and extent size.
     #[must_use]
     pub fn touched(mut self, touched: &'a Touched) -> Run<'a> {
         self.touched = Some(touched);
         self
     }
-    /// This policy instead of the one that the setup names.
+    /// Uses this policy in place of the one in the setup.
     #[must_use]
     pub fn policy(mut self, policy: Box<dyn Policy>) -> Run<'a> {
         self.policy = Some(policy);
         self
     }
-    /// These models instead of the setup's devices.
+    /// Uses these models in place of the setup's devices.
     #[must_use]
     pub fn models(mut self, make: MakeModel<'a>) -> Run<'a> {
         self.models = Some(make);
         self
     }
-    /// Report in phases: requests before each of them, rising; and keep every reply's time.
+    /// Reports by phase, given the number of requests before each phase in ascending order, and keeps the times of every reply.
     #[must_use]
     pub fn phases(mut self, begins: &'a [u64]) -> Run<'a> {
         self.phases = begins;
         self
     }
-    /// Show how far the run is.
+    /// Shows the progress of the run in `watch`.
     #[must_use]
     pub fn watch(mut self, watch: &'a Watch) -> Run<'a> {
         self.watch = Some(watch);
@@ -205,7 +204,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Without devices.
+    /// Plays without devices.
     ///
     /// # Errors
     /// As [`run`].
@@ -217,7 +216,7 @@ impl<'a> Run<'a> {
         hit_only::play(setup, source, touched, policy, watch)
     }
 
-    /// With devices, times and energy.
+    /// Plays with devices, times and energy.
     ///
     /// # Errors
     /// As [`run`].
@@ -412,7 +411,7 @@ fn figures(
     }
 }
 
-/// Bytes programmed for each byte written between two looks at a device.
+/// Bytes that the flash programmed per byte written, between two readings of a device's counters.
 fn amplification(
     end: &isotherm_models::Counters,
     begin: &isotherm_models::Counters,
@@ -422,7 +421,7 @@ fn amplification(
     (flash > 0 && host > 0).then(|| flash as f64 / host as f64)
 }
 
-/// Bytes that moves, fetches and write-backs carried.
+/// Bytes that moves, fetches and write-backs transferred.
 fn carried(c: &isotherm_core::stats::Counters) -> u64 {
     c.migrated_bytes + c.fetched_bytes + c.written_back_bytes
 }

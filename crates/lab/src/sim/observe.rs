@@ -1,5 +1,5 @@
-//! Series over time, and what was touched where. Sums only, so that neighbouring bins can be joined when a run turns out to
-//! be longer than thought.
+//! Series over time, and accesses by time and address. Only sums are kept, so that neighbouring bins can be merged when a run turns out to
+//! be longer than expected.
 
 use isotherm_core::geometry::TIERS_MAX;
 use isotherm_core::stats::Counters as EngineCounters;
@@ -8,39 +8,40 @@ use serde::Serialize;
 
 use super::setup::Observe;
 
-/// Bins begin this short, nanoseconds.
+/// Initial length of a bin in nanoseconds.
 const FIRST_BIN: u64 = 1_000_000;
-/// Sizes are counted by powers of two, from 512 B (everything smaller included) to 32 MiB (everything larger included).
+/// Number of size bins. Sizes are counted by powers of two, from 512 B (including everything smaller) to 32 MiB (including everything
+/// larger).
 pub const SIZE_BINS: usize = 17;
 
-/// What was seen beside the totals. All vectors over time have one entry a bin.
+/// Figures besides the totals. All vectors over time have one entry per bin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
-    /// Seconds of a bin.
+    /// Length of a bin in seconds.
     pub bin_s: f64,
-    /// Requests answered.
+    /// Requests that were answered.
     pub requests: Vec<u64>,
-    /// Bytes of these.
+    /// Bytes of these requests.
     pub bytes: Vec<u64>,
-    /// Mean latency of these, seconds.
+    /// Mean latency of these requests in seconds.
     pub latency_mean_s: Vec<f64>,
     /// Extent accesses.
     pub accesses: Vec<u64>,
-    /// Of these, hits on tier 0.
+    /// Extent accesses that were hits on tier 0.
     pub fast_hits: Vec<u64>,
-    /// Moves up that ended.
+    /// Promotions that ended.
     pub promotions: Vec<u64>,
-    /// Moves down that ended.
+    /// Demotions that ended.
     pub demotions: Vec<u64>,
-    /// Bytes moved.
+    /// Bytes that were moved.
     pub migrated_bytes: Vec<u64>,
-    /// Per member.
+    /// Series of each member.
     pub members: Vec<MemberSeries>,
-    /// Where the volume was touched; row = time bin, column = address bin.
+    /// Accesses by time and address; a row is a time bin, a column an address bin.
     pub heat: Option<Heat>,
-    /// Request sizes before they were cut at extents: reads and writes of the trace by power of two from 512 B.
+    /// Sizes of the trace's reads and writes, before they were split at extents, by power of two from 512 B.
     pub request_sizes: Vec<u64>,
-    /// Sizes of the device operations that they became, neighbours on a device joined, per tier.
+    /// Sizes of the resulting device operations per tier, with neighbours on a device merged.
     pub operation_sizes: Vec<Vec<u64>>,
 }
 
@@ -51,24 +52,24 @@ pub struct MemberSeries {
     pub name: String,
     /// Its tier.
     pub tier: u8,
-    /// Mean power in a bin, watts.
+    /// Mean power per bin in watts.
     pub power_w: Vec<f64>,
     /// Arm movements.
     pub seeks: Vec<u64>,
-    /// Mean distance of these, cylinders.
+    /// Mean seek distance in cylinders.
     pub seek_distance: Vec<f64>,
-    /// Bytes read and written.
+    /// Bytes that were read and written.
     pub bytes: Vec<u64>,
 }
 
-/// Touches by time and address.
+/// Accesses by time and address.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Heat {
-    /// Bytes of an address bin.
+    /// Size of an address bin in bytes.
     pub bin_bytes: u64,
     /// Foreground device operations by time bin and address bin.
     pub operations: Vec<Vec<u64>>,
-    /// Of these, the share that each tier served, by tier, time bin and address bin.
+    /// The share of these operations that each tier served, by tier, time bin and address bin.
     pub share: Vec<Vec<Vec<f32>>>,
     /// Operations by tier and address bin over the whole run (GreenDM 6.4).
     pub by_tier: Vec<Vec<u64>>,
@@ -94,7 +95,7 @@ struct DeviceBin {
     bytes: u64,
 }
 
-/// Totals that only grow, read off the engine at the end of a bin.
+/// Counters of the engine that only grow, read at the end of a bin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub accesses: u64,
@@ -105,7 +106,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Of what the engine counts.
+    /// Taken from the engine's counters.
     pub fn of(c: &EngineCounters) -> Totals {
         Totals {
             accesses: c.accesses,
@@ -117,7 +118,7 @@ impl Totals {
     }
 }
 
-/// Gathers a [`Series`].
+/// Collects a [`Series`].
 #[derive(Debug)]
 pub(crate) struct Observer {
     start: u64,
@@ -152,7 +153,7 @@ fn device_bin(c: &Counters) -> DeviceBin {
 impl Observer {
     pub fn new(of: Observe, volume_bytes: u64, tiers: usize, members: usize) -> Observer {
         let columns = of.address_bins as usize;
-        // Whole powers of two, so that an address finds its bin by a shift.
+        // The size of an address bin is a power of two, so that a shift finds the bin of an address.
         let column_shift = volume_bytes
             .div_ceil(u64::from(of.address_bins.max(1)))
             .max(512)
@@ -175,7 +176,7 @@ impl Observer {
         }
     }
 
-    /// Count from here.
+    /// Starts counting at this time.
     pub fn begin(&mut self, now: u64, totals: Totals, devices: &[Counters]) {
         self.start = now;
         self.before = totals;
@@ -190,12 +191,12 @@ impl Observer {
         self.operation_sizes.fill([0; SIZE_BINS]);
     }
 
-    /// When the bin under way ends.
+    /// The end of the current bin.
     pub fn boundary(&self) -> u64 {
         self.start + self.bins.len() as u64 * self.bin
     }
 
-    /// The bin under way has ended at `at` (its boundary, or the end of the run).
+    /// Closes the current bin, which ended at `at` (its boundary, or the end of the run).
     pub fn close_bin(&mut self, totals: Totals, devices: &[Counters]) {
         self.sample(totals, devices);
         self.bins.push(Bin::default());
@@ -235,7 +236,7 @@ impl Observer {
         }
     }
 
-    /// Join neighbours; the bin under way becomes the second half of one, or the first of a new one.
+    /// Merges neighbouring bins. The current bin becomes the second half of a bin, or the first half of a new one.
     fn fold(&mut self) {
         self.bin *= 2;
         let n = self.bins.len().div_ceil(2);
@@ -298,7 +299,7 @@ impl Observer {
         }
     }
 
-    /// The run ended at `now`.
+    /// Finishes the series of a run that ended at `now`.
     pub fn finish(
         mut self,
         now: u64,
@@ -382,7 +383,7 @@ impl Observer {
     }
 }
 
-/// What the devices did until `now`.
+/// The counters of the devices at `now`.
 pub(crate) fn device_counters<'a>(
     models: impl Iterator<Item = &'a dyn DeviceModel>,
     now: isotherm_core::Nanos,

@@ -1,5 +1,5 @@
-//! A run in phases: what each did, to which class of data, and what it left on the fastest tier (DSS 5.3); and when each
-//! request was begun and answered, for who knows which requests belong together.
+//! A run in phases: the work of each phase by class of data, and the resulting content of the fastest tier (DSS 5.3). It also keeps the
+//! times of each request, for callers that know which requests belong together.
 
 use std::collections::BTreeMap;
 
@@ -11,42 +11,42 @@ use serde::Serialize;
 use super::report::Usage;
 use super::world::Mark;
 
-/// What a run did from one request to another.
+/// Figures of a run from one request to another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Phase {
-    /// Requests, flushes and discards included.
+    /// Number of requests, including flushes and discards.
     pub requests: u64,
-    /// Seconds from its first request to the next phase's, or to the last reply.
+    /// Seconds from its first request to the first request of the next phase, or to the last reply.
     pub elapsed_s: f64,
-    /// By class.
+    /// Figures by class.
     pub classes: BTreeMap<u8, PhaseClass>,
-    /// Bytes of extents that the fastest tier holds at its end, by the class that last touched them.
+    /// Bytes of extents on the fastest tier at its end, by the class that last touched them.
     pub cached_bytes: BTreeMap<u8, u64>,
-    /// Bytes that fetches brought to faster tiers.
+    /// Bytes that fetches copied to faster tiers.
     pub fetched_bytes: u64,
-    /// Bytes that were written home.
+    /// Bytes that were written back to homes.
     pub written_back_bytes: u64,
-    /// Bytes of homes that moved.
+    /// Bytes of homes that were moved.
     pub migrated_bytes: u64,
-    /// Moves and copies towards the fast tier that the engine did not begin.
+    /// Promotions and fetches that the engine refused.
     pub refused_up: u64,
-    /// What was used up.
+    /// The resources that were used.
     pub usage: Usage,
 }
 
-/// One class in one phase, bytes of requests.
+/// One class in one phase, in bytes of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PhaseClass {
-    /// Read.
+    /// Bytes read.
     pub read: u64,
-    /// Of these, from the fastest tier.
+    /// Bytes read from the fastest tier.
     pub fast_read: u64,
-    /// Written.
+    /// Bytes written.
     pub written: u64,
 }
 
 impl Phase {
-    /// Over all classes.
+    /// The sum over all classes.
     pub fn all(&self) -> PhaseClass {
         let add = |a: PhaseClass, b: &PhaseClass| PhaseClass {
             read: a.read + b.read,
@@ -57,16 +57,16 @@ impl Phase {
     }
 }
 
-/// A request: when it was begun and when answered, nanoseconds of the run.
+/// The times of a request's start and answer, in nanoseconds of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// Begun.
+    /// The time of its start.
     pub begun: u64,
-    /// Its last piece was answered.
+    /// The time at which its last piece was answered.
     pub answered: u64,
 }
 
-/// At the end of a phase.
+/// The state at the end of a phase.
 #[derive(Clone, Debug)]
 pub(super) struct End {
     pub mark: Mark,
@@ -75,14 +75,14 @@ pub(super) struct End {
     cached: BTreeMap<u8, u64>,
 }
 
-/// Gathers phases.
+/// Collects the phases.
 #[derive(Debug)]
 pub(super) struct Phases {
-    /// Requests before each phase, rising.
+    /// Number of requests before each phase, in ascending order.
     begins: Vec<u64>,
     pub ends: Vec<End>,
     classes: Vec<PhaseClass>,
-    /// The class that last touched an extent.
+    /// For each extent, the class that last touched it.
     of: Vec<u8>,
     shift: u32,
     pub replies: Vec<Reply>,
@@ -100,7 +100,7 @@ impl Phases {
         }
     }
 
-    /// Does a phase begin with this request?
+    /// Whether a phase begins with this request.
     pub fn begins_at(&self, before: u64) -> bool {
         self.begins.get(self.ends.len()) == Some(&before)
     }
@@ -123,7 +123,7 @@ impl Phases {
         });
     }
 
-    /// A request, or a piece of one, is submitted.
+    /// Records that a request, or a piece of one, was submitted.
     pub fn submitted(&mut self, now: u64, req: &Request, first: bool) {
         if first {
             self.replies.push(Reply {
@@ -160,7 +160,7 @@ impl Phases {
         }
     }
 
-    /// The phases, given what a pair of marks used up.
+    /// The phases. `usage` gives the resources that were used between two marks.
     pub fn finish(&self, usage: impl Fn(&Mark, &Mark) -> Usage) -> Vec<Phase> {
         let pairs = self.ends.windows(2);
         pairs.map(|w| phase(&w[0], &w[1], &usage)).collect()

@@ -1,4 +1,4 @@
-//! What a run gives: the keys of `sim --json`.
+//! The report of a run: the keys of `sim --json`.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use super::observe::Series;
 use super::phases::{Phase, Reply};
 use isotherm_models::cost::Used;
 
-/// Figures of a run. Those of time and energy are `None` in hit-only runs. They count what came after the warm-up.
+/// Figures of a run. Figures of time and energy are `None` in hit-only runs. Figures count from the end of the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// The trace's name.
     pub trace: String,
-    /// The policy, with the parameters given.
+    /// The policy, with the parameters that were given.
     pub policy: String,
     /// Extent size.
     pub extent_bytes: u32,
-    /// Size of the fastest tier.
+    /// Size of the fastest tier, as set up.
     pub fast_bytes: u64,
-    /// Requests, flushes and discards included.
+    /// Requests, including flushes and discards.
     pub requests: u64,
     /// Reads.
     pub reads: u64,
@@ -33,21 +33,21 @@ pub struct Report {
     pub bytes_read: u64,
     /// Bytes that the requests wrote.
     pub bytes_written: u64,
-    /// Extent accesses that found the extent on tier 0, of all; 0 without any. The first touch of an extent is a miss wherever
-    /// it is placed, so that policies compare: a volume that lies on flash as a whole has less than 1.
+    /// The share of extent accesses that found the extent on tier 0; 0 without accesses. The first touch of an extent counts as a miss
+    /// wherever it is placed, so that policies are comparable; a volume that is on flash as a whole has less than 1.
     pub fast_hit_ratio: f64,
-    /// Extent accesses that tier 0 served, of all: hits, and first touches that were placed there. 1 for a volume that lies on
+    /// The share of extent accesses that tier 0 served: hits, and first touches that were placed there. It is 1 for a volume that is on
     /// flash as a whole.
     pub fast_served_ratio: f64,
-    /// From the first request that counts to the last reply.
+    /// Seconds from the first request after the warm-up to the last reply.
     pub elapsed_s: Option<f64>,
-    /// Requests a second.
+    /// Requests per second.
     pub throughput_iops: Option<f64>,
-    /// Bytes read and written by requests, a second.
+    /// Bytes per second that requests read and wrote.
     pub throughput_bytes_per_s: Option<f64>,
     /// Mean latency of reads and writes.
     pub latency_mean_s: Option<f64>,
-    /// Median, from a histogram with bins 6 % wide.
+    /// Median latency, from a histogram with bins that are 6 % wide.
     pub latency_p50_s: Option<f64>,
     /// 95th percentile.
     pub latency_p95_s: Option<f64>,
@@ -57,13 +57,13 @@ pub struct Report {
     pub energy_j: Option<f64>,
     /// Mean watts of devices and host.
     pub mean_power_w: Option<f64>,
-    /// Times that a device was sent to sleep.
+    /// Number of times that a device was spun down.
     pub spin_downs: Option<u64>,
-    /// Bytes read from tier 0, moves included.
+    /// Bytes read from tier 0, including moves.
     pub fast_read_bytes: Option<u64>,
-    /// Bytes written to tier 0, moves included, metadata not.
+    /// Bytes written to tier 0, including moves and excluding metadata.
     pub fast_write_bytes: Option<u64>,
-    /// Life used by member, in 10⁻⁶ of it, by GreenDM's rule.
+    /// Life used by each member, in units of 10⁻⁶, by GreenDM's rule.
     pub wear_eu: Option<BTreeMap<String, f64>>,
     /// Extent accesses.
     pub accesses: u64,
@@ -73,117 +73,117 @@ pub struct Report {
     pub demotions: u64,
     /// Extents that gained a copy.
     pub fetches: u64,
-    /// Copies given up.
+    /// Copies that were evicted.
     pub evictions: u64,
-    /// Extents whose dirty copy was written home.
+    /// Extents whose dirty copy was written back.
     pub writebacks: u64,
     /// Actions that the engine refused.
     pub refused: u64,
-    /// Bytes that moves, fetches and write-backs carried.
+    /// Bytes that moves, fetches and write-backs transferred.
     pub migrated_bytes: u64,
     /// Bytes of reads that were served from the buffer of a move (GreenDM 6.1.3); `None` in hit-only runs.
     pub ram_read_bytes: Option<u64>,
     /// Bytes of reads of discarded data, which no device sees; `None` in hit-only runs.
     pub zero_read_bytes: Option<u64>,
-    /// Knobs of the engine that were set.
+    /// The engine's knobs that were set.
     pub settings: BTreeMap<String, f64>,
-    /// Times that work held for a sleeping disk was done before it slept again; `None` in hit-only runs.
+    /// Number of times that work which was held back for a sleeping disk was done before the disk slept again; `None` in hit-only runs.
     pub sleep_batches: Option<u64>,
-    /// Times that it was done because it had been held long enough, or was too much; `None` in hit-only runs.
+    /// Number of times that such work was done because it had been held for too long or there was too much of it; `None` in hit-only runs.
     pub sleep_limits: Option<u64>,
-    /// What is left of the wear budget at the end, bytes; negative where requests wrote more than it. `None` without one.
+    /// The rest of the wear budget at the end, in bytes; negative if requests wrote more than the budget. `None` without a budget.
     pub wear_budget_left_bytes: Option<i64>,
-    /// Money; filled in by who has prices.
+    /// The cost; filled in by callers that have prices.
     pub cost: Option<Cost>,
-    /// By class of data, classes without accesses left out.
+    /// Figures by class of data; classes without accesses are omitted.
     pub by_class: BTreeMap<String, ClassReport>,
-    /// What devices did for no class: metadata of the volume, discards. `None` in hit-only runs.
+    /// The work of devices that belongs to no class: the volume's metadata, discards. `None` in hit-only runs.
     pub own_work: Option<Used>,
-    /// What classes were promised.
+    /// The promises to classes.
     pub qos: Vec<String>,
-    /// No device time.
+    /// Whether the run was without device time.
     pub hit_only: bool,
     /// Distinct extents that the trace reads or writes.
     pub touched_extents: u64,
     /// Seed of the run.
     pub seed: u64,
-    /// Requests before anything counted.
+    /// Number of requests in the warm-up.
     pub warm_up: u64,
-    /// The volume was full from the start; in hit-only runs never.
+    /// Whether the volume was full from the start; always false in hit-only runs.
     pub full: bool,
-    /// Hash of every reply's time and every device operation: equal runs have equal digests.
+    /// Hash of the time of every reply and of every device operation: equal runs have equal digests.
     pub digest: String,
-    /// How the policy's proposals ended, by kind of move.
+    /// The outcomes of the policy's proposals, by kind of move.
     pub moves: Option<BTreeMap<String, MoveReport>>,
-    /// What money is computed from.
+    /// The resources from which costs are computed.
     pub usage: Option<Usage>,
-    /// Series, where asked for.
+    /// Series over time, if requested.
     pub series: Option<Series>,
-    /// Where hits are an estimate from samples of the extents ([`crate::sample`]): from which, and how sure.
+    /// If hits are estimated from samples of the extents ([`crate::sample`]): the samples and the error.
     pub sample: Option<SampleReport>,
-    /// The run in phases, where asked for.
+    /// The phases of the run, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
-    /// Times of every request, warm-up included, where phases were asked for.
+    /// Times of every request, including the warm-up, if phases were requested.
     #[serde(skip)]
     pub replies: Vec<Reply>,
-    /// What the trace's reader counted.
+    /// The counters of the trace's reader.
     pub reader: isotherm_traces::Stats,
-    /// Real seconds of the whole run.
+    /// Real time of the whole run in seconds.
     pub wall_s: f64,
-    /// Of these, reading the trace.
+    /// Real time in seconds that reading the trace took.
     pub reader_s: f64,
-    /// Requests simulated a real second, the reader's time left out.
+    /// Requests simulated per second of real time, without the reader's time.
     pub sim_rate_rps: f64,
-    /// Extent accesses simulated a real second, the reader's time left out.
+    /// Extent accesses simulated per second of real time, without the reader's time.
     pub sim_rate_accesses_per_s: f64,
-    /// Memory of map and policy per touched extent, without bitmaps of partly written extents.
+    /// Bytes of map and policy per touched extent, without the bitmaps of partly written extents.
     pub bytes_per_extent: f64,
 }
 
-/// What an estimate stands on.
+/// The basis of an estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SampleReport {
-    /// Share of the extents in each sample.
+    /// The share of the extents in each sample.
     pub rate: f64,
-    /// Samples without a common extent.
+    /// Number of samples. No two of them have a common extent.
     pub samples: u64,
-    /// Extent accesses that were played, all samples together.
+    /// Extent accesses that were played in all samples together.
     pub accesses: u64,
-    /// Half of the 95 % confidence interval of `fast_hit_ratio`, from how far the samples lie apart.
+    /// Half of the 95 % confidence interval of `fast_hit_ratio`, from the spread of the samples.
     pub fast_hit_ratio_error: f64,
 }
 
-/// One class.
+/// Figures of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ClassReport {
     /// Extent accesses.
     pub accesses: u64,
-    /// Of these, served by tier 0.
+    /// Extent accesses that tier 0 served.
     pub fast_hits: u64,
     /// Reads and writes.
     pub requests: u64,
-    /// Bytes of these.
+    /// Bytes of these reads and writes.
     pub bytes: u64,
-    /// Sum of their latencies; `None` in hit-only runs.
+    /// Sum of their latencies in seconds; `None` in hit-only runs.
     pub time_s: Option<f64>,
-    /// What devices did for it; `None` in hit-only runs.
+    /// The work of devices for this class; `None` in hit-only runs.
     #[serde(flatten)]
     pub used: Option<Used>,
 }
 
-/// How proposals of one kind ended.
+/// The outcomes of the proposals of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MoveReport {
-    /// Proposed by the policy.
+    /// Proposals of the policy.
     pub proposed: u64,
-    /// Carried through.
+    /// Proposals that were completed.
     pub done: u64,
-    /// Overtaken by a write or discard.
+    /// Proposals that became stale because of a write or discard.
     pub stale: u64,
-    /// Given up because a device failed.
+    /// Proposals that were abandoned because a device failed.
     pub failed: u64,
-    /// Not started, by reason; reasons that did not occur are left out.
+    /// Proposals that were refused, by reason; reasons that did not occur are omitted.
     pub refused: BTreeMap<String, u64>,
 }
 
@@ -205,20 +205,20 @@ impl MoveReport {
     }
 }
 
-/// What was used up.
+/// The resources that were used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Usage {
-    /// Seconds.
+    /// Elapsed seconds.
     pub elapsed_s: f64,
     /// Power of the host, watts.
     pub host_w: f64,
     /// Joules of the host.
     pub host_j: f64,
-    /// By member.
+    /// Usage by member.
     pub members: BTreeMap<String, MemberUsage>,
 }
 
-/// What one member used and did.
+/// The usage and the work of one member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MemberUsage {
     /// Device preset.
@@ -227,48 +227,48 @@ pub struct MemberUsage {
     pub kind: String,
     /// Its tier.
     pub tier: u8,
-    /// Bytes up to the last one that the volume uses of it.
+    /// Bytes of the member up to the last one that the volume uses.
     pub bytes: u64,
     /// Bytes of the whole drive.
     pub capacity_bytes: u64,
-    /// Where on the drive these bytes lie: `full` where they are spread over all of it, else the first byte.
+    /// Where these bytes are on the drive: `full` if they are spread over all of it, else the first byte.
     pub span: String,
-    /// Joules.
+    /// Energy in joules.
     pub energy_j: f64,
-    /// Mean watts.
+    /// Mean power in watts.
     pub mean_power_w: f64,
     /// Life used by GreenDM's rule, in 10⁻⁶.
     pub wear_eu: f64,
-    /// Life used by the flash layer's erases, where that is simulated.
+    /// Life used by the erases of the flash layer, if that is simulated.
     pub flash_wear_eu: Option<f64>,
-    /// Bytes that the flash programmed ÷ bytes written to the device; `None` without a flash layer or writes.
+    /// Bytes that the flash programmed per byte written to the device; `None` without a flash layer or writes.
     pub write_amplification: Option<f64>,
-    /// State in which the flash began: `preconditioned`, `fresh` or `ideal`; `None` for what is no flash.
+    /// Initial state of the flash: `preconditioned`, `fresh` or `ideal`; `None` for other devices.
     pub flash: Option<String>,
-    /// Seconds with work in it.
+    /// Seconds in which the member had work.
     pub busy_s: f64,
-    /// Seconds asleep.
+    /// Seconds in standby.
     pub standby_s: f64,
     /// Start-stop cycles.
     pub start_stops: u64,
     /// Read operations.
     pub reads: u64,
-    /// Write operations, metadata included.
+    /// Write operations, including metadata.
     pub writes: u64,
     /// Flushes.
     pub flushes: u64,
     /// Bytes read.
     pub bytes_read: u64,
-    /// Bytes written, metadata included.
+    /// Bytes written, including metadata.
     pub bytes_written: u64,
-    /// Of the bytes read, by moves.
+    /// Bytes that moves read.
     pub move_bytes_read: u64,
-    /// Of the bytes written, by moves.
+    /// Bytes that moves wrote.
     pub move_bytes_written: u64,
-    /// Of the bytes written, metadata.
+    /// Bytes of metadata that were written.
     pub meta_bytes_written: u64,
     /// Arm movements.
     pub seeks: u64,
-    /// Cylinders crossed by these.
+    /// Cylinders that the arm crossed.
     pub seek_distance: u64,
 }

@@ -1,16 +1,16 @@
-//! A pause between the warm-up and what counts, in which what the warm-up set off ends.
+//! A pause between the warm-up and the measured part, in which work that the warm-up caused is completed.
 
 /// The pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rest {
-    /// How long it lasts, nanoseconds; 0: there is none, or it is over.
+    /// Remaining length in nanoseconds; 0 if there is no pause or it is over.
     left: u64,
-    /// When it is over, once it has begun.
+    /// The time of its end, once it has begun.
     end: Option<u64>,
 }
 
 impl Rest {
-    /// For so many seconds.
+    /// A pause of this many seconds.
     pub fn of(seconds: f64) -> Rest {
         Rest {
             left: (seconds * 1e9) as u64,
@@ -18,7 +18,7 @@ impl Rest {
         }
     }
 
-    /// Until when no request may come. It begins when nothing of the warm-up is in flight any more.
+    /// The time until which no request may be submitted. The pause begins when no request of the warm-up is in flight any more.
     #[inline]
     pub fn until(&mut self, now: u64, warming: bool, in_flight: usize) -> u64 {
         if self.left == 0 || warming {

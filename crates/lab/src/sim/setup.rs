@@ -1,4 +1,4 @@
-//! What a run is told.
+//! The settings of a run.
 
 use isotherm_core::engine::knob;
 use isotherm_core::policy::ParamError;
@@ -9,22 +9,22 @@ use crate::LabError;
 use crate::policy_spec::PolicySpec;
 use crate::size::Size;
 
-/// Flash devices that stand for the fast tier when none is named: the first that is large enough.
+/// Flash devices for the fast tier if none is named: the first that is large enough is used.
 const FAST: [&str; 4] = [
     "intel-x25e-32",
     "intel-320-300",
     "sata-enterprise",
     "nvme-tlc",
 ];
-/// Disks that stand for the slow tier when none is named.
+/// Disks for the slow tier if none is named.
 const SLOW: [&str; 3] = ["wd5000aaks", "wd7500aaks", "exos-18tb"];
 
-/// Which device model a member has.
+/// The choice of a member's device model.
 #[derive(Clone, Debug)]
 pub enum Model {
-    /// This one.
+    /// This sheet.
     Sheet(Box<Sheet>),
-    /// The first of these that is large enough.
+    /// The first of these sheets that is large enough.
     FirstThatFits(Vec<Sheet>),
 }
 
@@ -33,9 +33,9 @@ pub enum Model {
 pub struct Device {
     /// Its model.
     pub model: Model,
-    /// What the model is told; `size` is set by the run.
+    /// The options of the model; the run sets `size`.
     pub options: Options,
-    /// Spin down after so many seconds without use.
+    /// Spin down after this many seconds without use.
     pub standby_after_s: Option<f64>,
 }
 
@@ -43,12 +43,12 @@ impl Device {
     /// The preset called `name`, its extents spread over the whole drive.
     ///
     /// # Errors
-    /// No such preset; the nearest is named.
+    /// There is no such preset; the message names the nearest one.
     pub fn preset(name: &str) -> Result<Device, SheetError> {
         Ok(Device::of(Model::Sheet(Box::new(sheet(name)?))))
     }
-    /// Of that model, its extents spread over the whole drive ([`Span::Full`]): touched extents are packed in the lab, and
-    /// seeks should still be as long as on the drive in use.
+    /// A device with that model, whose extents are spread over the whole drive ([`Span::Full`]): the lab packs touched extents, but seeks
+    /// should be as long as on the real drive.
     pub fn of(model: Model) -> Device {
         let options = Options {
             span: Span::Full,
@@ -60,17 +60,17 @@ impl Device {
             standby_after_s: None,
         }
     }
-    /// The smallest usual flash device that is large enough.
+    /// The smallest of the default flash devices that is large enough.
     ///
     /// # Errors
-    /// A sheet of the tree is wrong, which a test rules out.
+    /// A sheet in the tree is invalid; a test makes sure that none is.
     pub fn usual_fast() -> Result<Device, SheetError> {
         Self::usual(&FAST)
     }
-    /// The smallest usual disk that is large enough.
+    /// The smallest of the default disks that is large enough.
     ///
     /// # Errors
-    /// A sheet of the tree is wrong, which a test rules out.
+    /// A sheet in the tree is invalid; a test makes sure that none is.
     pub fn usual_slow() -> Result<Device, SheetError> {
         Self::usual(&SLOW)
     }
@@ -106,9 +106,9 @@ impl Device {
 /// One tier.
 #[derive(Clone, Debug)]
 pub struct Tier {
-    /// Its devices; slots are shared out evenly.
+    /// Its devices. Slots are divided evenly among them.
     pub devices: Vec<Device>,
-    /// Bytes of data it holds, or a share of the touched extents. Ignored for the slowest tier, which holds everything.
+    /// Bytes of data that the tier holds, or a share of the touched extents. Ignored for the slowest tier, which can hold everything.
     pub size: Size,
 }
 
@@ -122,80 +122,80 @@ impl Tier {
     }
 }
 
-/// When requests start.
+/// The time at which requests start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TimeMode {
-    /// A request waits for nothing but a free place among `depth`.
+    /// A request starts as soon as fewer than `depth` are in flight.
     Closed {
         /// Requests in flight, at least 1.
         depth: u32,
     },
-    /// At the trace's times divided by `acceleration`. Latency counts from that time, whatever the queue.
+    /// A request starts at its time in the trace divided by `acceleration`. Its latency counts from that time, including time in a queue.
     Trace {
-        /// 2 plays twice as fast.
+        /// A factor of 2 plays the trace twice as fast.
         acceleration: f64,
     },
 }
 
-/// What to keep beside the totals.
+/// The figures to keep in addition to the totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observe {
-    /// Time bins at least kept, 0 for no series. The run's length is not known beforehand: bins start at 1 ms, and when
-    /// there would be more than twice as many, neighbours are joined.
+    /// Fewest time bins to keep; 0 for no series. The length of the run is not known beforehand: bins start at 1 ms, and neighbouring bins
+    /// are merged when there would be more than twice this number.
     pub time_bins: u32,
-    /// Address bins of the heat map and of the frequency over addresses, 0 for neither.
+    /// Number of address bins of the heat map and of the frequency by address; 0 for neither.
     pub address_bins: u32,
 }
 
-/// How a volume stands when the first request comes, and when the first one that counts does.
+/// The state of the volume at the first request, and at the first measured request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Begin {
-    /// As `create` makes it: an extent gets its place on the slowest tier when it is first touched, side by side with the one
-    /// before. Otherwise data lie there before the run, where the trace has them.
+    /// Whether the volume is new, as `create` makes it: an extent gets its place on the slowest tier at its first touch, next to the extent
+    /// that was touched before. Otherwise the data is there before the run, at the addresses of the trace.
     pub new_volume: bool,
-    /// Seconds between the last reply of the warm-up and the first request that counts, so that what the warm-up set off ends.
+    /// Seconds between the last reply of the warm-up and the first measured request, so that work that the warm-up caused is completed.
     pub rest_s: f64,
-    /// The volume is full: every touched extent has a home where the policy puts first touches. Else an extent gets its home at its
-    /// first touch, a read included, and that is recorded like any change of the map.
+    /// Whether the volume is full: every touched extent already has a home where the policy places first touches. Otherwise an extent gets
+    /// its home at its first touch (reads included), which is recorded like any change of the map.
     pub full: bool,
 }
 
-/// Everything that a run depends on, the trace apart.
+/// Everything on which a run depends, except for the trace.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Fastest first, 1 to 8. The last one holds everything.
+    /// The tiers, fastest first, 1 to 8. The last one can hold everything.
     pub tiers: Vec<Tier>,
     /// Extent size in bytes, a power of two from 4 KiB to 4 MiB.
     pub extent_bytes: u32,
     /// The policy.
     pub policy: PolicySpec,
-    /// When requests start.
+    /// The time at which requests start.
     pub time: TimeMode,
-    /// Requests before anything counts.
+    /// Number of requests before measuring begins.
     pub warm_up: u64,
-    /// How the volume stands then, and before.
+    /// The state of the volume at the start of the run and of the measured part.
     pub begin: Begin,
-    /// Requests at most.
+    /// Most requests to play.
     pub limit: Option<u64>,
-    /// Of everything random; nothing in the engine or in the models is, so it only names the run.
+    /// Seed of everything random. Nothing in the engine or in the models is random, so it only names the run.
     pub seed: u64,
-    /// Power of the host beside the devices, watts.
+    /// Power of the host without the devices, in watts.
     pub host_w: f64,
-    /// Discards of the trace free extents (else they are left out, as in hit-only runs).
+    /// Whether discards of the trace free extents; otherwise they are omitted, as in hit-only runs.
     pub discards: bool,
-    /// What to keep beside the totals.
+    /// The figures to keep in addition to the totals.
     pub observe: Observe,
     /// Knobs of the engine: budgets and throttles ([`isotherm_core::engine::KNOBS`]).
     pub settings: Vec<(String, f64)>,
-    /// What classes are promised.
+    /// The promises to classes.
     pub qos: Spec,
 }
 
 impl Setup {
-    /// The usual pair of devices with `fast` on the faster one: extents of 4 KiB, closed loop at depth 1.
+    /// The default pair of devices, with `fast` as the size of the fast tier: extents of 4 KiB, closed loop at depth 1.
     ///
     /// # Errors
-    /// A sheet of the tree is wrong, which a test rules out.
+    /// A sheet in the tree is invalid; a test makes sure that none is.
     pub fn pair(policy: PolicySpec, fast: Size) -> Result<Setup, SheetError> {
         Ok(Setup {
             tiers: vec![
@@ -217,14 +217,14 @@ impl Setup {
         })
     }
 
-    /// All members lie there on their drives.
+    /// Places all members at this span of their drives.
     pub fn set_span(&mut self, span: Span) {
         for d in self.tiers.iter_mut().flat_map(|t| &mut t.devices) {
             d.options.span = span;
         }
     }
 
-    /// Flash of all devices begins in that state, with so much spare flash; `None` leaves each what it has.
+    /// Sets the initial state of the flash of all devices, and their spare flash; `None` leaves a setting unchanged.
     pub fn set_flash(&mut self, state: Option<FlashState>, over_provisioning: Option<f64>) {
         for d in self.tiers.iter_mut().flat_map(|t| &mut t.devices) {
             d.options.flash = state.unwrap_or(d.options.flash);
@@ -232,10 +232,10 @@ impl Setup {
         }
     }
 
-    /// Check what can be checked without the trace.
+    /// Checks everything that does not depend on the trace.
     ///
     /// # Errors
-    /// Names the setting and its range.
+    /// The message names the setting and its range.
     pub fn check(&self) -> Result<(), LabError> {
         let bad = |what: &str| Err(LabError::setup(what));
         if !self.extent_bytes.is_power_of_two() || !(4096..=4 << 20).contains(&self.extent_bytes) {
@@ -285,11 +285,11 @@ impl Setup {
     }
 }
 
-/// Where members lie on their drives: `full` for spread over all of each, or the first byte of a run of their own size (`0` is
-/// a disk's outer edge, where it is fastest).
+/// Parses the place of members on their drives: `full` if they are spread over the whole drive, or the first byte of a contiguous part (`0`
+/// is a disk's outer edge, where it is fastest).
 ///
 /// # Errors
-/// Neither of the two.
+/// The text is neither of the two.
 pub fn parse_span(text: &str) -> Result<Span, String> {
     if text == "full" {
         return Ok(Span::Full);
@@ -304,7 +304,7 @@ pub fn parse_span(text: &str) -> Result<Span, String> {
     })
 }
 
-/// As [`parse_span`] reads it.
+/// The text from which [`parse_span`] reads the same span.
 pub fn span_name(span: Span) -> String {
     match span {
         Span::Full => "full".to_owned(),
@@ -312,10 +312,10 @@ pub fn span_name(span: Span) -> String {
     }
 }
 
-/// Is there a knob of that name, and does it take the value?
+/// Checks that there is a knob of that name and that it accepts the value.
 ///
 /// # Errors
-/// Names the nearest knob, or the range.
+/// The message names the nearest knob, or the range.
 pub fn check_setting(name: &str, value: f64) -> Result<(), String> {
     match knob(name, value) {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! The volume of a run: which slots on which member, and the engine over it.
+//! The volume of a run: the slots of each member, and the engine over them.
 
 use std::collections::HashMap;
 
@@ -20,19 +20,19 @@ use roaring::RoaringTreemap;
 
 use crate::compact::Compact;
 
-/// Slots of a simulated volume at most: a run that needs more would take tens of gigabytes of memory.
+/// Most slots of a simulated volume. A run with more would take tens of gigabytes of memory.
 pub const SLOTS_MAX: u32 = (1 << 29) - 1;
-/// Fast slots kept at most, where the trace touches less than half as many extents.
+/// Most fast slots that are kept if the trace touches less than half as many extents.
 const FAST_SLOTS_MAX: u64 = 1 << 26;
-/// Moves at once at most.
+/// Most concurrent moves.
 const MOVES_MAX: u32 = 256;
-/// Where data begin on the slowest tier: at a multiple of this. A volume with a cache keeps more metadata than a disk alone; near
-/// saturation it shows in the latency when all data lie some megabytes further on.
+/// Data begins on the slowest tier at a multiple of this. A volume with a cache keeps more metadata than a disk alone; near saturation the
+/// latency would differ if all data were some megabytes further on.
 const DATA_FROM: u64 = 64 << 20;
 /// The logical block of a simulated volume, as a power of two: the sector.
 const BLOCK_SHIFT: u32 = 9;
 
-/// Slots and members that a trace and a setup give.
+/// The slots and members that follow from a trace and a setup.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Rows of the map.
@@ -41,11 +41,11 @@ pub struct Shape {
     pub shift: u32,
     /// Members by tier.
     pub members: Vec<Place>,
-    /// Bytes of the fastest tier as asked for.
+    /// Size of the fastest tier in bytes, as requested.
     pub fast_bytes: u64,
-    /// The lowest touched extent, where rows are addresses.
+    /// The lowest touched extent, if rows are addresses.
     pub from: Option<u64>,
-    /// The touched extents and those that keep them apart, where that matters.
+    /// The touched extents and the ones that separate them, if the policy needs them.
     pub padded: Option<RoaringTreemap>,
 }
 
@@ -56,14 +56,14 @@ pub struct Place {
     pub tier: u8,
     /// Its number within the tier.
     pub index: usize,
-    /// What reports call it: `fast` and `slow` in a pair, else `tier0`, `tier1.1`, …
+    /// The name in reports: `fast` and `slow` in a pair, else `tier0`, `tier1.1`, …
     pub name: String,
     /// Its slots.
     pub slots: u32,
 }
 
 impl Shape {
-    /// The shape that `setup` has on that trace. With `gaps`, extents that are no neighbours get rows that are none, either
+    /// The shape of `setup` on that trace. With `gaps`, extents that are not neighbours get rows that are not neighbours, either
     /// ([`Policy::minds_gaps`]).
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Shape {
         let (Some(lowest), Some(highest)) = (touched.extents.min(), touched.extents.max()) else {
             return Err(refuse("no request reads or writes anything"));
         };
-        // What `linear` places is the address. A single tier has nothing to place.
+        // `linear` places data by address. With a single tier there is no choice of place.
         let by_address =
             setup.tiers.len() > 1 && matches!(setup.policy.name.as_str(), "linear" | "mylinear");
         let padded = (gaps && !by_address).then(|| touched.padded());
@@ -99,8 +99,7 @@ impl Shape {
             if t == 0 {
                 fast_bytes = wanted.saturating_mul(1 << touched.shift);
             }
-            // Watermarks count free slots, so slots beyond the last extent matter; only absurd sizes are cut, for
-            // memory's sake.
+            // Watermarks count free slots, so slots beyond the last extent matter. Only absurd sizes are reduced, to save memory.
             let all = if t == last {
                 extents
             } else {
@@ -134,7 +133,7 @@ impl Shape {
         })
     }
 
-    /// Row numbers for the extents of the trace.
+    /// The mapping from the extents of the trace to rows.
     pub fn rows(&self, touched: &Touched) -> Rows {
         if let Some(lowest) = self.from {
             return Rows::From {
@@ -149,7 +148,7 @@ impl Shape {
     /// Geometry without metadata, for hit-only runs.
     ///
     /// # Errors
-    /// The shape is impossible, which says why.
+    /// The shape is impossible; the message says why.
     pub fn geometry(&self) -> Result<Geometry, LabError> {
         let member = |p: &Place| Member {
             tier: TierId(p.tier),
@@ -177,7 +176,7 @@ impl Shape {
             .with_copies(extents, copies, blocks);
         let extent = 1u64 << self.shift;
         let entry = |i: usize, p: &Place| {
-            // Journal and checkpoints are on the first member of the fastest and of the slowest tier.
+            // Journal and checkpoints are on the first member of the fastest tier and on the first member of the slowest tier.
             let meta = i == 0 || (p.tier == last && p.index == 0);
             let mut data_offset = Layout::data_offset(&area, meta, extent);
             if p.tier == last {
@@ -212,7 +211,7 @@ impl Shape {
         }
     }
 
-    /// A new volume of this shape: the engine that serves it, and each member's sheet and bytes.
+    /// Makes a new volume of this shape: the engine that serves it, and the sheet and bytes of each member.
     ///
     /// # Errors
     /// A drive is too small, or the shape is impossible.
@@ -260,8 +259,8 @@ impl Shape {
         let opened = open(&mut ram, &found, Mode::ReadWrite { epoch: 2 })
             .map_err(|e| impossible(e.to_string()))?;
         let usual = Params::default();
-        // A policy that asks for more moves at once than a live volume has buffers for (GreenDM's MCML of 64) gets them
-        // here, where no buffer holds anything; one that asks for fewer or says nothing has what it would have live.
+        // A policy may ask for more concurrent moves than a live volume has buffers for (GreenDM's MCML of 64). It gets them here, where no
+        // buffer limits them. A policy that asks for fewer, or for nothing, gets the number of a live volume.
         let asked = policy.move_rules().limit.unwrap_or(0).min(MOVES_MAX) as u16;
         let params = Params {
             map_on_read: true,
@@ -269,7 +268,7 @@ impl Shape {
             move_buffers: Params::buffers_for(1 << self.shift).max(asked),
             unread_metadata: true,
             counter_every: None,
-            // Between a reply and the next request of a trace lies no way through a front end that a flush could fill.
+            // In a trace there is no time of a front end between a reply and the next request that a flush could use.
             flush_ahead: 0,
             learn_classes: true,
             costs: costs(&drives)?,
@@ -294,7 +293,7 @@ impl Shape {
     }
 }
 
-/// Bytes of a member of the slowest tier of a new volume: as given, or as much as the addresses of the trace reach over.
+/// Bytes of a member of a new volume's slowest tier: as given, or the range of addresses of the trace.
 fn own_bytes(setup: &Setup, addresses: &RoaringTreemap, shift: u32) -> u64 {
     let Some(tier) = setup.tiers.last() else {
         return 0;
@@ -304,7 +303,7 @@ fn own_bytes(setup: &Setup, addresses: &RoaringTreemap, shift: u32) -> u64 {
     tier.size.bytes().unwrap_or(reach) / tier.devices.len().max(1) as u64
 }
 
-/// What tiers cost by the sheet of their first member.
+/// The costs of the tiers, by the sheet of the first member of each.
 fn costs(drives: &[Drive<'_>]) -> Result<Vec<Cost>, LabError> {
     let mut costs = Vec::new();
     for d in drives {
@@ -315,20 +314,20 @@ fn costs(drives: &[Drive<'_>]) -> Result<Vec<Cost>, LabError> {
     Ok(costs)
 }
 
-/// A member's device.
+/// The device of a member.
 #[derive(Clone, Debug)]
 pub struct Drive<'a> {
     /// Its data sheet.
     pub sheet: &'a Sheet,
-    /// As set up.
+    /// Its settings.
     pub device: &'a Device,
     /// Its tier.
     pub tier: u8,
     /// Bytes that the volume uses of it.
     pub bytes: u64,
-    /// Bytes that it has at least, whatever of them the volume uses.
+    /// Its size in bytes at least, even if the volume uses less.
     least: u64,
-    /// Where its slots lie, on the slowest tier.
+    /// The places of its slots, on the slowest tier.
     pub(super) spread: Option<Spread>,
 }
 
@@ -351,7 +350,7 @@ impl<'a> Drive<'a> {
             ..self.device.options
         }
     }
-    /// The state in which its flash begins: as asked for, and ideal where the sheet has no flash layer.
+    /// The initial state of its flash: as requested, or ideal if the sheet has no flash layer.
     pub fn flash_state(&self) -> FlashState {
         let ftl = self.sheet.ssd.as_ref().and_then(|s| s.ftl.as_ref());
         ftl.map_or(FlashState::Ideal, |_| self.device.options.flash)
@@ -360,7 +359,7 @@ impl<'a> Drive<'a> {
     pub fn reach(&self) -> u64 {
         self.spread.as_ref().map_or(self.bytes, Spread::end)
     }
-    /// Its model.
+    /// Makes its model.
     ///
     /// # Errors
     /// An option does not fit the sheet.
@@ -380,8 +379,8 @@ fn name(setup: &Setup, tier: usize, index: usize) -> String {
     }
 }
 
-/// Metadata blocks while a volume is made and opened. What the engine writes later is timed by the models, and its bytes are
-/// dropped: nothing reads the journal of a run.
+/// Metadata blocks while a volume is created and opened. The models compute the time of later writes of the engine, and their bytes are
+/// dropped, because nothing reads the journal of a run.
 #[derive(Default)]
 struct Ram {
     blocks: HashMap<(u8, u64), Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Where requests come from.
+//! Sources of requests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,28 +6,28 @@ use std::sync::Arc;
 use isotherm_core::Nanos;
 use isotherm_traces::{Op, Options, Reader, Record, TraceError};
 
-/// Records read at a time: they stay in the second-level cache.
+/// Records that are read at a time; this number fits into the second-level cache.
 pub const BATCH: usize = 4096;
 
 /// A trace that can be read several times.
 pub trait Source: Send + Sync {
-    /// What reports call it.
+    /// The name in reports.
     fn name(&self) -> String;
-    /// Begin at the first request.
+    /// Opens it at the first request.
     ///
     /// # Errors
     /// It cannot be opened.
     fn open(&self) -> Result<Box<dyn Records>, TraceError>;
 }
 
-/// A trace being read. Times never go back; lengths are 0 only for flushes.
+/// A trace that is being read. Times never fall; only flushes have length 0.
 pub trait Records {
-    /// Append up to `max` records; 0 means the end.
+    /// Appends up to `max` records and returns their number; 0 means the end.
     ///
     /// # Errors
     /// Reading fails or a record is bad.
     fn read_batch(&mut self, out: &mut Vec<Record>, max: usize) -> Result<usize, TraceError>;
-    /// What a reader of a file counted.
+    /// The counters of a file's reader.
     fn stats(&self) -> isotherm_traces::Stats {
         isotherm_traces::Stats::default()
     }
@@ -45,16 +45,16 @@ impl Records for Reader {
 /// A trace file.
 #[derive(Clone, Debug)]
 pub struct TraceFile {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// How to read it.
+    /// The options for reading it.
     pub options: Options,
-    /// What reports call it.
+    /// The name in reports.
     pub label: String,
 }
 
 impl TraceFile {
-    /// The file at `path`, called that.
+    /// The file at `path`, labelled with its name.
     pub fn new(path: impl AsRef<Path>, options: Options) -> TraceFile {
         let path = path.as_ref().to_owned();
         TraceFile {
@@ -77,7 +77,7 @@ impl Source for TraceFile {
 /// Requests in memory: 64 bytes each.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// What reports call it.
+    /// The name in reports.
     pub label: String,
     /// The requests, in order of time.
     pub records: Arc<[Record]>,
@@ -91,7 +91,7 @@ impl Memory {
             records: records.into(),
         }
     }
-    /// All of `source`.
+    /// Reads all records of `source`.
     ///
     /// # Errors
     /// It cannot be read.
@@ -136,11 +136,11 @@ impl Records for MemoryReader {
     }
 }
 
-/// Several traces as the devices of one run, merged by time (equal times: in the order given).
+/// Several traces as the devices of one run, merged by time. On ties the order is the given one.
 pub struct Volumes(Vec<Box<dyn Source>>);
 
 impl Volumes {
-    /// These traces, side by side.
+    /// Makes a source of these traces, side by side.
     pub fn new(sources: Vec<Box<dyn Source>>) -> Volumes {
         Volumes(sources)
     }
@@ -177,7 +177,7 @@ struct Lane {
     batch: Vec<Record>,
     at: usize,
     ended: bool,
-    /// The lane's device → its number in the run + 1; 0 where it was not met.
+    /// The lane's device → its number in the run + 1; 0 if the device was not seen.
     numbers: Vec<u32>,
 }
 
@@ -232,20 +232,20 @@ impl Records for Merged {
     }
 }
 
-/// A trace that is computed, of any length: addresses are the product of two uniform numbers, so the low ones are hot.
+/// A computed trace of any length. An address is the product of two uniform numbers, so low addresses are hot.
 #[derive(Clone, Copy, Debug)]
 pub struct Synthetic {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Bytes of the address space, a multiple of `len`.
+    /// Size of the address space in bytes, a multiple of `len`.
     pub bytes: u64,
-    /// Bytes of a request, which is aligned to it.
+    /// Length of a request in bytes; requests are aligned to it.
     pub len: u32,
-    /// Share of writes, percent.
+    /// Percentage of writes.
     pub write_percent: u32,
-    /// Between requests.
+    /// Time between requests.
     pub gap: Nanos,
-    /// Of the addresses and operations.
+    /// Seed of the addresses and operations.
     pub seed: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Where slots of the slowest tier lie on the drive.
+//! The places on the drive of the slots of the slowest tier.
 //!
-//! Rows are kept for what the trace touches, and slot *n* of the slowest tier belongs to row *n* until its first touch. On the
-//! traced disk these extents lay apart, with what the trace does not touch between them, and arms had to travel over that.
-//! So a slot lies where its extent lay, counted from the lowest touched one.
+//! There are rows for the touched extents only, and slot *n* of the slowest tier belongs to row *n* until its first touch. On the traced
+//! disk these extents were apart, with untouched data between them over which the arm had to travel. So each slot is placed where its
+//! extent was, counted from the lowest touched extent.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use roaring::RoaringTreemap;
 /// The member offsets of a member's slots.
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
-    /// Extents from the first slot's to each slot's.
+    /// For each slot, the distance of its extent from the first slot's extent, in extents.
     at: Vec<u32>,
     /// Member offset of the first slot.
     data: u64,
@@ -19,8 +19,8 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Slots `slots` of the tier, whose extents are `addresses`, on a member with `room` extents after `data` bytes of metadata.
-    /// What does not fit is drawn together: runs stay runs, and every gap shrinks alike.
+    /// Slots `slots` of the tier, whose extents are `addresses`, on a member with `room` extents after `data` bytes of metadata. If they do
+    /// not fit, all gaps shrink by the same factor and runs stay contiguous.
     pub fn new(
         slots: Range<u64>,
         addresses: &RoaringTreemap,
@@ -51,13 +51,13 @@ impl Spread {
         Spread { at, data, shift }
     }
 
-    /// End of the last slot, as a member offset.
+    /// The end of the last slot, as a member offset.
     pub fn end(&self) -> u64 {
         let last = self.at.last().map_or(0, |a| u64::from(*a) + 1);
         self.data + (last << self.shift)
     }
 
-    /// The pieces of `[offset, offset + len)` that lie together, as the drive sees them.
+    /// The contiguous pieces of `[offset, offset + len)` on the drive.
     #[inline]
     pub fn pieces(&self, offset: u64, len: u32, mut each: impl FnMut(u64, u32)) {
         let Some(from) = offset.checked_sub(self.data) else {
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(s.end(), 8192 + 901 * 4096);
         assert_eq!(pieces(&s, 4096, 4096), [(4096, 4096)], "metadata");
         assert_eq!(pieces(&s, 8192 + 100, 8000), [(8292, 8000)], "neighbours");
-        // Slots 1 to 3: three pieces, the first from the middle of slot 1.
+        // Slots 1 to 3 are three pieces; the first one begins in the middle of slot 1.
         assert_eq!(
             pieces(&s, 8192 + 4096 + 2048, 2048 + 4096 + 512),
             [

@@ -1,9 +1,9 @@
-//! What a run adds up: over requests that count, and everything that only grows at one moment.
+//! The sums of a run: over measured requests, and a snapshot of every counter that only grows.
 
 use isotherm_core::stats::{Counters, Histogram};
 use isotherm_models::{Counters as DeviceCounters, Wear};
 
-/// Sums over requests that count.
+/// Sums over measured requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     pub requests: u64,
@@ -11,9 +11,9 @@ pub(crate) struct Sums {
     pub writes: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
-    /// Bytes of reads that moves' buffers served.
+    /// Bytes of reads that were served from the buffers of moves.
     pub from_moves: u64,
-    /// Bytes of reads of what was discarded.
+    /// Bytes of reads of discarded data.
     pub zeros: u64,
     pub latency: Histogram,
     pub classes: Vec<ClassSum>,
@@ -27,7 +27,7 @@ pub(crate) struct ClassSum {
     pub time_ns: u64,
 }
 
-/// Everything that only grows, at one moment.
+/// A snapshot of every counter that only grows.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub now: u64,

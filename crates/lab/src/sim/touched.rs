@@ -1,4 +1,4 @@
-//! The first pass: what a trace touches. Shares of it are what `10%` means, and rows are kept for it only.
+//! The first pass: the extents that a trace touches. `10%` refers to them, and rows are kept for them only.
 
 use std::time::{Duration, Instant};
 
@@ -9,36 +9,36 @@ use super::source::{BATCH, Records, Source};
 use crate::LabError;
 use crate::compact::Compact;
 
-/// What the first pass finds.
+/// The result of the first pass.
 #[derive(Clone, Debug)]
 pub struct Touched {
     /// Extents that are read or written, devices side by side.
     pub extents: RoaringTreemap,
-    /// Where devices lie.
+    /// The base addresses of the devices.
     pub devices: SideBySide,
-    /// log2 of the extent size that this is for.
+    /// log2 of the extent size of this pass.
     pub shift: u32,
-    /// Requests, flushes and discards included.
+    /// Number of requests, including flushes and discards.
     pub requests: u64,
     /// Time spent reading.
     pub reading: Duration,
 }
 
-/// Which row of the map an extent of the trace has.
+/// The mapping from an extent of the trace to a row of the map.
 pub enum Rows {
     /// Touched extents, numbered without gaps in the order of addresses.
     Compact(Compact),
-    /// The address space from the lowest touched extent on: what `linear` places is the address.
+    /// The address space from the lowest touched extent on, because `linear` places data by address.
     From {
         /// The lowest touched extent.
         lowest: u64,
-        /// How many rows there are.
+        /// The number of rows.
         extents: u64,
     },
 }
 
 impl Touched {
-    /// The extents, and the one after each: numbered, those that are no neighbours do not become any.
+    /// The extents, and the one after each. If these are numbered, extents that are not neighbours do not become neighbours.
     pub fn padded(&self) -> RoaringTreemap {
         let mut all = self.extents.clone();
         for e in &self.extents {
@@ -49,7 +49,7 @@ impl Touched {
 }
 
 impl Rows {
-    /// The row of a touched extent; for another one, that of the next, or the number of rows if there is none.
+    /// The row of a touched extent. For another extent it is the row of the next touched one, or the number of rows if there is none.
     pub fn row(&mut self, extent: u64) -> u64 {
         match self {
             Rows::Compact(c) => c.rank(extent),
@@ -58,12 +58,12 @@ impl Rows {
     }
 }
 
-/// First and last extent of a request of at least one byte.
+/// The first and the last extent of a request of at least one byte.
 pub fn span(r: &Record, shift: u32) -> (u64, u64) {
     (r.offset >> shift, (r.end() - 1) >> shift)
 }
 
-/// Give every batch of a trace to `f`; count the time spent reading. At most `limit` requests.
+/// Passes every batch of a trace to `f`, up to `limit` requests, and measures the time of reading.
 pub(crate) fn each_batch(
     reader: &mut dyn Records,
     limit: Option<u64>,
@@ -85,7 +85,7 @@ pub(crate) fn each_batch(
     }
 }
 
-/// Read the trace once.
+/// Reads the trace once.
 ///
 /// # Errors
 /// It cannot be read, or its devices do not fit side by side.

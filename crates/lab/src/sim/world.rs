@@ -1,4 +1,4 @@
-//! The virtual world: time jumps to what happens next.
+//! The virtual world: time jumps to the next event.
 //!
 //! ```text
 //!   Feed ─► submit ─► Engine ─► Effect::Start ─► DeviceModel
@@ -7,8 +7,8 @@
 //! ```
 //! The loop is the core's ([`isotherm_core::run`]): between two turns [`World::plan`] decides what happens next and when.
 //!
-//! Never made false: at one instant, what ended comes first, then the engine's own wishes, then new requests, one at a time;
-//! members in their order. So a run is the same wherever it runs.
+//! Invariant: at one instant, ends of operations come first, then the engine's wake-up, then new requests, one at a time; members go in
+//! their order. So a run gives the same result on every machine.
 
 mod device;
 
@@ -28,14 +28,15 @@ use super::{Watch, digest::Digest};
 use crate::LabError;
 pub(crate) use device::Device;
 
-/// Requests in the volume at once when the trace's clock drives. More wait outside; their latency counts all the same.
+/// Most requests in the volume at a time if the trace's clock sets the pace. Further requests wait outside, and their latency counts from
+/// their time in the trace.
 const OPEN_MAX: usize = 1024;
-/// A policy that wants to be woken at once again and again gets time to pass, nanoseconds.
+/// Nanoseconds that pass before a policy is woken again that wants to be woken at once again and again.
 const TICK_GAP: u64 = 1_000;
-/// Looks at the clock of the real world, requests.
+/// The wall clock is read after this many requests.
 const WATCH_EVERY: u64 = 1 << 14;
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     arrived: u64,
@@ -44,7 +45,7 @@ struct Flight {
     kind: Kind,
     class: u8,
     counts: bool,
-    /// Which request of the trace, from 0.
+    /// Index of its record in the trace.
     number: u64,
 }
 
@@ -55,14 +56,14 @@ enum Kind {
     Other,
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
 enum Plan {
-    /// The engine's own wishes.
+    /// The engine's wake-up.
     Wake,
-    /// Operations of that member end.
+    /// Operations of this member end.
     Operations(usize),
-    /// This request arrives.
+    /// A request arrives.
     Request(Request),
 }
 
@@ -72,7 +73,7 @@ pub(crate) struct World<'a> {
     feed: Feed<'a>,
     mode: TimeMode,
     now: u64,
-    /// The engine's time zero.
+    /// The engine's time at the start.
     base: u64,
     plan: Plan,
     ticked: u64,
@@ -82,10 +83,10 @@ pub(crate) struct World<'a> {
     in_flight: usize,
     places: usize,
     warm_up: u64,
-    /// Between the warm-up and what counts.
+    /// The pause between the warm-up and the measured part.
     pub rest: Rest,
     submitted: u64,
-    /// How many were when the clock of the real world was looked at last.
+    /// The number of requests when the wall clock was last read.
     watched: u64,
     warm: Option<Mark>,
     last_reply: u64,
@@ -151,7 +152,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Play everything. Returns the marks between which figures count.
+    /// Plays the whole trace. Returns the marks between which figures count.
     pub fn play(
         &mut self,
         engine: &mut Engine,
@@ -177,7 +178,7 @@ impl<'a> World<'a> {
         Ok((begin, end))
     }
 
-    /// What happens next? Time goes on until then.
+    /// Decides the next event and advances the time to it.
     #[inline]
     fn plan(&mut self, engine: &Engine, watch: Option<&Watch>) -> Result<Next, LabError> {
         let wake = engine.next_wake().map_or(u64::MAX, |w| w.0);
@@ -210,7 +211,7 @@ impl<'a> World<'a> {
                         }
                         next = next.min(at);
                     }
-                    // Moves, records and sleep that are still to come are nobody's wait.
+                    // No request waits for moves, records and standby that are still to come.
                     None if self.in_flight == 0 => return Ok(Next::Stop),
                     None => {}
                 }
@@ -231,14 +232,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The series, where asked for.
+    /// The series, if requested.
     pub fn series(&mut self, end: &Mark, names: &[(String, u8)]) -> Option<super::Series> {
         let totals = Totals::of(&end.counters);
         let o = self.observer.take()?;
         Some(o.finish(end.now, totals, &end.devices, names))
     }
 
-    /// Time that the reader took, and what it counted.
+    /// Time that the reader took, and its counters.
     pub fn reader(&self) -> (std::time::Duration, isotherm_traces::Stats) {
         (self.feed.reading, self.feed.stats())
     }
@@ -308,7 +309,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A request of the trace is on its way.
+    /// Puts a request of the trace in flight.
     #[inline]
     fn submit(&mut self, engine: &Engine, want: &Want, at: u64) {
         if want.first {
@@ -327,7 +328,7 @@ impl<'a> World<'a> {
                 self.begin_counting(engine);
             }
         }
-        // `in_flight` says that there is one.
+        // There is a free tag because of the test of `in_flight`.
         let Some(tag) = self.free.pop() else { return };
         let mut req = want.req;
         req.tag = Tag(tag);
@@ -380,7 +381,7 @@ impl<'a> World<'a> {
     #[inline]
     fn finish_operations(&mut self, member: usize, events: &mut Vec<Event>) {
         let d = &mut self.devices[member];
-        // Whole, whatever its length: models do not fall short.
+        // Operations always transfer all bytes, because models have no short reads or writes.
         let finished = |id| Event::Finished {
             id: OpId(id),
             result: Ok(u32::MAX),
@@ -464,7 +465,7 @@ impl isotherm_core::World for World<'_> {
     fn now(&self) -> Nanos {
         Nanos(self.now)
     }
-    /// Time went on already, in [`World::plan`].
+    /// [`World::plan`] has already advanced the time.
     #[inline]
     fn wait(&mut self, _until: Option<Nanos>, events: &mut Vec<Event>) {
         match self.plan {

@@ -1,4 +1,4 @@
-//! The grid: a TOML file whose lists are multiplied out into cells.
+//! The grid: a TOML file whose lists are multiplied into cells.
 
 use isotherm_models::FlashState;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ const KEYS: [&str; 19] = [
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// Trace, as the grid writes it.
+    /// The trace, as written in the grid.
     pub trace: String,
     /// Policy with parameters.
     pub policy: String,
@@ -44,30 +44,30 @@ pub struct Cell {
     pub fast_size: String,
     /// Extent size.
     pub extent: String,
-    /// Preset of the fast device, where named.
+    /// Preset of the fast device, if given.
     pub fast: Option<String>,
-    /// Preset of the slow device, where named.
+    /// Preset of the slow device, if given.
     pub slow: Option<String>,
-    /// State of the flash at the begin, where named.
+    /// Initial state of the flash, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flash: Option<String>,
-    /// Spare flash as a share, instead of the sheets'.
+    /// Spare flash as a share, in place of the sheets'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_provisioning: Option<f64>,
-    /// Where members lie on their drives, where named.
+    /// The place of members on their drives, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<String>,
     /// Seed.
     pub seed: u64,
-    /// Requests in flight; `None` when the trace's clock drives.
+    /// Requests in flight; `None` if the trace's clock sets the pace.
     pub depth: Option<u32>,
-    /// The trace's clock runs so many times faster; `None` in the closed loop.
+    /// The acceleration of the trace's clock; `None` in the closed loop.
     pub accelerate: Option<f64>,
-    /// Requests before anything counts.
+    /// Number of requests before measuring begins.
     pub warm_up: u64,
-    /// Requests at most.
+    /// Most requests to play.
     pub limit: Option<u64>,
-    /// Without devices.
+    /// Whether it runs without devices.
     pub hit_only: bool,
     /// Power of the host, watts.
     pub host_power: f64,
@@ -122,10 +122,10 @@ impl Cell {
         a
     }
 
-    /// The setup that these arguments mean.
+    /// The setup that these arguments describe.
     ///
     /// # Errors
-    /// Names the value that is wrong.
+    /// The message names the wrong value.
     pub fn setup(&self) -> Result<Setup, LabError> {
         let policy: PolicySpec = self.policy.parse().map_err(LabError::Setup)?;
         let size: Size = self
@@ -167,17 +167,17 @@ impl Cell {
     }
 }
 
-/// Parse a grid. `file` names it in errors.
+/// Parses a grid. `file` is its name in errors.
 ///
 /// # Errors
-/// Not TOML, a key that does not exist (the nearest is named), a value of the wrong kind, or a cell that cannot be.
+/// The text is not TOML, a key does not exist (the nearest one is named), a value has the wrong kind, or a cell is impossible.
 pub fn parse(text: &str, file: &str) -> Result<Vec<Cell>, LabError> {
     let table: Table = toml::from_str(text)
         .map_err(|e| LabError::setup(format!("{file}: {}", e.to_string().trim_end())))?;
     cells(&table).map_err(|e| LabError::setup(format!("{file}: {e}")))
 }
 
-/// As [`parse`], of a grid that is a JSON object with the same keys.
+/// As [`parse`], for a grid in the form of a JSON object with the same keys.
 ///
 /// # Errors
 /// As [`parse`].
@@ -256,7 +256,7 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
         host_power,
         set: Vec::new(),
     }];
-    // The last one turns fastest.
+    // The last list varies fastest.
     grow(&mut cells, &traces, |c, v| c.trace.clone_from(v));
     grow(&mut cells, &extents, |c, v| c.extent.clone_from(v));
     grow(&mut cells, &sizes, |c, v| c.fast_size.clone_from(v));
@@ -279,7 +279,7 @@ fn cells(t: &Table) -> Result<Vec<Cell>, LabError> {
     Ok(cells)
 }
 
-/// The lists of `set`, by key.
+/// The lists under `set`, by key.
 fn settings(t: &Table, hit_only: bool) -> Result<Vec<(String, Vec<f64>)>, LabError> {
     let Some(v) = t.get("set") else {
         return Ok(Vec::new());
@@ -294,7 +294,7 @@ fn settings(t: &Table, hit_only: bool) -> Result<Vec<(String, Vec<f64>)>, LabErr
     lists.collect()
 }
 
-/// Multiply `cells` by `values`; a value given twice counts once.
+/// Multiplies `cells` by `values`; a value that is given twice counts once.
 fn grow<T: PartialEq>(cells: &mut Vec<Cell>, values: &[T], set: impl Fn(&mut Cell, &T)) {
     let distinct: Vec<&T> = values
         .iter()
@@ -314,7 +314,7 @@ fn grow<T: PartialEq>(cells: &mut Vec<Cell>, values: &[T], set: impl Fn(&mut Cel
         .collect();
 }
 
-/// Who drives: a depth of the closed loop, or the trace's clock.
+/// What sets the pace: a depth of the closed loop, or the trace's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
     depth: Option<u32>,
@@ -352,7 +352,7 @@ fn clocks(t: &Table) -> Result<Vec<Clock>, LabError> {
     Ok(clocks)
 }
 
-/// Policies, each multiplied by the lists in `params` that are for it.
+/// Policies, each multiplied by the lists in `params` that apply to it.
 fn policies(t: &Table) -> Result<Vec<String>, LabError> {
     let mut out = Vec::new();
     for text in texts(t, "policies")? {

@@ -1,11 +1,11 @@
-//! Grids of runs on all cores, kept as they finish.
+//! Runs grids of cells on all cores, and keeps each result as it is finished.
 //!
 //! ```text
-//!   grid.toml ─► cells ─► runs, one a thread ─► DIR/cells/KEY.json   durable when its name exists
-//!                                          └─► DIR/cells.json, DIR/results.parquet at the end
+//!   grid.toml ─► cells ─► runs, one per thread ─► DIR/cells/KEY.json   durable when its name exists
+//!                                             └─► DIR/cells.json, DIR/results.parquet at the end
 //! ```
-//! A cell's key is a hash of the arguments that run it alone, of its trace's size and of the program's version; so a sweep
-//! that was interrupted, or whose grid grew, runs only what is missing.
+//! A cell's key is a hash of the arguments that run it alone, of the size of its trace and of the program's version. So a sweep that was
+//! interrupted, or whose grid has grown, runs only the missing cells.
 
 mod grid;
 mod table;
@@ -31,33 +31,33 @@ fn bad(key: &str, what: &str) -> LabError {
     LabError::setup(format!("{key}: {what}"))
 }
 
-/// The page of a sweep, as HTML, from the results of its cells.
+/// Makes the page of a sweep, as HTML, from the results of its cells.
 pub type PageOf = fn(&[Value]) -> String;
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Cells of the grid.
+    /// Number of cells in the grid.
     pub cells: usize,
-    /// Of these, there already.
+    /// Number of cells whose result already existed.
     pub kept: usize,
-    /// Run now.
+    /// Number of cells that were run now.
     pub run: usize,
-    /// Cells that failed, with the arguments that run them alone and the reason. A later sweep tries them again.
+    /// Cells that failed, with the arguments that run them alone and the reason. The next sweep tries them again.
     pub failed: Vec<String>,
 }
 
-/// How far a sweep is: cells done, of all.
+/// Reports the progress of a sweep: cells that are done, and all cells.
 pub type OnDone<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 type FirstPass = Arc<Mutex<Option<Arc<Touched>>>>;
-/// Trace, extent size and limit.
+/// Key of a first pass: trace, extent size and limit.
 type PassKey = (String, u32, Option<u64>);
 
-/// Turns the name of a trace, as the grid writes it, into a path.
+/// Converts the name of a trace, as written in the grid, to a path.
 pub type Find<'a> = &'a (dyn Fn(&str) -> Result<PathBuf, String> + Sync);
 
-/// Runs cells, of any thread; first passes are made once a trace and extent size, and kept.
+/// Runs cells, from any thread. A first pass is made once per trace and extent size, and kept.
 pub struct Runner<'a> {
     find: Find<'a>,
     passes: Mutex<HashMap<PassKey, FirstPass>>,
@@ -65,7 +65,7 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// Without first passes.
+    /// A runner that has no first passes yet.
     pub fn new(find: Find<'a>) -> Runner<'a> {
         Runner {
             find,
@@ -73,7 +73,7 @@ impl<'a> Runner<'a> {
             watch: Watch::default(),
         }
     }
-    /// End all runs, now and later, with [`LabError::Stopped`].
+    /// Stops all runs, now and later, with [`LabError::Stopped`].
     pub fn stop(&self) {
         self.watch.stop.store(true, Ordering::Relaxed);
     }
@@ -86,7 +86,7 @@ impl<'a> Runner<'a> {
     }
     fn key(&self, cell: &Cell) -> Result<String, LabError> {
         let path = self.source(cell)?.path;
-        // A generator's name says all of its requests.
+        // The name of a generator determines all of its requests.
         let bytes = if isotherm_traces::Source::is_generator(&path) {
             0
         } else {
@@ -114,7 +114,7 @@ impl<'a> Runner<'a> {
             Ok(mut p) => p.entry(key).or_default().clone(),
             Err(_) => return Err(LabError::Stopped),
         };
-        // Whoever comes first makes the pass; the others wait for it.
+        // The first thread makes the pass; the others wait for it.
         let Ok(mut place) = place.lock() else {
             return Err(LabError::Stopped);
         };
@@ -125,7 +125,7 @@ impl<'a> Runner<'a> {
         *place = Some(t.clone());
         Ok(t)
     }
-    /// Run `cell`: what `cells.json` has of it, but for the key.
+    /// Runs `cell`. The result is its entry in `cells.json` without the key.
     ///
     /// # Errors
     /// As [`crate::sim::run`]; or the trace is not found.
@@ -148,7 +148,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// A grid and the directory of its results, for whoever spreads the cells by himself.
+/// A grid and the directory of its results, for callers that distribute the cells themselves.
 pub struct Sweep {
     cells: Vec<Cell>,
     keys: Vec<String>,
@@ -156,10 +156,10 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// `cells` with results in `out`, which is made where it is missing.
+    /// `cells` with results in `out`, which is created if it is missing.
     ///
     /// # Errors
-    /// The directory cannot be made, or a trace is not there.
+    /// The directory cannot be created, or a trace is missing.
     pub fn open(cells: Vec<Cell>, out: &Path, find: Find<'_>) -> Result<Sweep, LabError> {
         let dir = out.join("cells");
         fs::create_dir_all(&dir)
@@ -172,7 +172,7 @@ impl Sweep {
             out: out.to_owned(),
         })
     }
-    /// The grid.
+    /// The cells of the grid.
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
@@ -181,27 +181,27 @@ impl Sweep {
             .join("cells")
             .join(format!("{}.json", self.keys[i]))
     }
-    /// Cells without a result, by place in the grid.
+    /// Indexes of the cells that have no result yet.
     pub fn missing(&self) -> Vec<usize> {
         (0..self.cells.len())
             .filter(|&i| load(&self.place(i)).is_none())
             .collect()
     }
-    /// Keep what [`Runner::run`] gave for cell `i`: durable on return.
+    /// Stores the result of [`Runner::run`] for cell `i`. It is durable on return.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The result cannot be written.
     pub fn keep(&self, i: usize, result: &Value) -> Result<(), LabError> {
         durable(&self.place(i), &result.to_string())
     }
-    /// What to say of cell `i` that failed: the call that runs it alone, and why.
+    /// The message for a cell `i` that failed: the call that runs it alone, and the reason.
     pub fn failure(&self, i: usize, why: &str) -> String {
         format!("isotherm {}: {why}", self.cells[i].args().join(" "))
     }
-    /// Write the tables of everything that there is, and as `index.html` what `page` makes of it; gives what `cells.json` holds.
+    /// Writes the tables of all results, and the page that `page` makes of them as `index.html`. Returns the content of `cells.json`.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The files cannot be written.
     pub fn finish(&self, page: PageOf) -> Result<Vec<Value>, LabError> {
         let all: Vec<Value> = (0..self.cells.len())
             .filter_map(|i| {
@@ -217,10 +217,10 @@ impl Sweep {
     }
 }
 
-/// Run what is missing of `cells` into `out`. `find` turns a trace's name into a path.
+/// Runs the missing cells into `out`. `find` converts the name of a trace to a path.
 ///
 /// # Errors
-/// The directory cannot be written. Cells that fail do not stop the others: see [`Summary::failed`].
+/// The directory cannot be written. A cell that fails does not stop the others: see [`Summary::failed`].
 pub fn sweep(
     cells: &[Cell],
     out: &Path,
@@ -256,7 +256,7 @@ fn load(path: &Path) -> Option<Value> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Whole and on the disk, or not there.
+/// Writes a file such that it is either complete and durable, or absent.
 fn durable(path: &Path, text: &str) -> Result<(), LabError> {
     let beside = path.with_extension("part");
     let write = || -> std::io::Result<()> {
@@ -264,7 +264,7 @@ fn durable(path: &Path, text: &str) -> Result<(), LabError> {
         f.write_all(text.as_bytes())?;
         f.sync_all()?;
         fs::rename(&beside, path)?;
-        // The name, too.
+        // The directory is synchronised too, so that the name is durable.
         path.parent().map_or(Ok(()), |d| File::open(d)?.sync_all())
     };
     write().map_err(|e| LabError::setup(format!("{}: cannot write: {e}", path.display())))

@@ -1,4 +1,4 @@
-//! All results as one Parquet table: a column a figure.
+//! All results as one Parquet table, with a column per figure.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use crate::LabError;
 
-/// One column: its name, and a value or nothing for each row.
+/// One column: its name, and an optional value for each row.
 enum Column {
     Text(Vec<Option<String>>),
     Number(Vec<Option<f64>>),
 }
 
-/// Write `cells` to `path`. Figures that are tables themselves stay in `cells.json`; wear comes as `wear_eu_MEMBER`.
+/// Writes `cells` to `path`. Figures that are tables themselves are in `cells.json` only; wear has columns `wear_eu_MEMBER`.
 pub(super) fn write(path: &Path, cells: &[Value]) -> Result<(), LabError> {
     let columns = columns(cells);
     let beside = path.with_extension("part");

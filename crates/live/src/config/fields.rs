@@ -150,6 +150,12 @@ pub const IO: &[Field] = &[
         "5",
         "microseconds that the engine's thread looks for work before it sleeps, at most, where work came that soon lately; 0: it sleeps at once",
     ),
+    number(
+        "flush_here_us",
+        ("from 0 to 100000", 0.0, 100_000.0),
+        "500",
+        "microseconds that the flushes of a member may have taken lately for the engine's thread to do one itself when it has nothing else to do; 0: it never does",
+    ),
     field(
         "fuse_ring",
         "true or false",

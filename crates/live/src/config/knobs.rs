@@ -81,6 +81,7 @@ impl IoConfig {
             "move_buffers" => Some(f64::from(self.move_buffers)),
             "queue_depth" => Some(f64::from(self.queue_depth)),
             "spin_us" => Some(f64::from(self.spin_us)),
+            "flush_here_us" => Some(f64::from(self.flush_here_us)),
             "stage_blocks" => Some(f64::from(self.stage_blocks)),
             _ => None,
         }

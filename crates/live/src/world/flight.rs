@@ -7,6 +7,7 @@ use crate::mutants::{LiveMutant, broken};
 use io_uring::{opcode, types};
 use isotherm_core::{BufRef, DeviceOp, Event, IoError, Nanos, OpKind};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A device operation under way.
 pub(super) struct Flight {
@@ -18,6 +19,8 @@ pub(super) struct Flight {
     /// Bytes of zeros written so far, where zeros must be written.
     zeroed: Option<u32>,
     bounce: Option<Memory>,
+    /// When a flush was handed to the kernel.
+    pub begun: Option<Instant>,
 }
 
 impl UringWorld {
@@ -62,6 +65,7 @@ impl UringWorld {
             result: Ok(0),
             zeroed: None,
             bounce,
+            begun: None,
         };
         let id = if let Some(id) = self.free.pop() {
             self.flights[id as usize] = Some(flight);
@@ -78,7 +82,7 @@ impl UringWorld {
         self.issue(id);
     }
 
-    fn flight(&mut self, id: u32) -> &mut Flight {
+    pub(super) fn flight(&mut self, id: u32) -> &mut Flight {
         self.flights[id as usize]
             .as_mut()
             .expect("a completion names a flight")
@@ -112,9 +116,7 @@ impl UringWorld {
             OpKind::Flush if broken(LiveMutant::FlushNothing) => {
                 return self.settle(id, REAL, Ok(op.len));
             }
-            OpKind::Flush => opcode::Fsync::new(fd)
-                .flags(types::FsyncFlags::DATASYNC)
-                .build(),
+            OpKind::Flush => return self.start_flush(id),
             OpKind::Discard if member.no_punch => return self.settle(id, REAL, Ok(op.len)),
             OpKind::Discard => {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -176,9 +178,11 @@ impl UringWorld {
     /// The kernel's answer to the real part.
     pub(super) fn completed(&mut self, id: u32, res: i32) {
         let f = self.flight(id);
-        let op = f.op;
-        let zeroed = f.zeroed;
+        let (op, zeroed, begun) = (f.op, f.zeroed, f.begun.take());
         let member = &mut self.members[usize::from(op.member.0)];
+        if let Some(begun) = begun {
+            member.flush_time.ended(begun.elapsed());
+        }
         if matches!(-res, libc::EINTR | libc::EAGAIN) {
             return self.issue(id);
         }

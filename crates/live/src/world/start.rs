@@ -123,6 +123,8 @@ impl UringWorld {
             base: parts.base,
             seen: parts.base,
             look: Look::new(Duration::from_micros(io.spin_us.into())),
+            held: Vec::with_capacity(8),
+            flush_here: Duration::from_micros(io.flush_here_us.into()),
             woken: false,
             refusing: false,
             fault: None,

@@ -1,13 +1,13 @@
-//! Price of a hybrid's capacity: tiering against caching (GreenDM 2.2, Figure 2.1).
+//! The price of a hybrid's capacity: tiering compared with caching (GreenDM 2.2, Figure 2.1).
 
-/// GB in a TB as the figure counts them: only so do 0.10 $/GB give its 51.2 $/TB.
+/// GB per TB as in the figure: 0.10 $/GB gives its 51.2 $/TB only with this factor.
 const GB_PER_TB: f64 = 1024.0;
 
 /// Prices of the two devices, per GB.
 ///
-/// The thesis takes them from Freitas (SIGMOD 2009) and does not print them. Its result fixes the disk's: at ratio 2 a
-/// tiering hybrid saves half a disk's capacity, 51.2 $/TB, so a disk costs $0.10 a GB of a 1024 GB TB. "5 %" leaves 1.62
-/// to 2.02 $/GB for the flash drive; the default is the 1.76 that GreenDM 7.2 uses.
+/// The thesis takes them from Freitas (SIGMOD 2009) and does not print them. The disk's price follows from its result: at ratio 2 a tiering
+/// hybrid saves half a disk's capacity, 51.2 $/TB, so a disk costs $0.10 per GB, with 1024 GB per TB. The printed "5 %" allows 1.62 to 2.02
+/// $/GB for the flash drive; the default is the 1.76 that GreenDM 7.2 uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DevicePrices {
     /// Flash, $/GB.
@@ -25,17 +25,17 @@ impl Default for DevicePrices {
     }
 }
 
-/// Price of a TB that the user sees.
+/// Price of a TB of capacity that the user can fill.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CapacityCost {
-    /// $/TB with both devices holding data of their own.
+    /// $/TB if both devices hold data of their own.
     pub tiering_usd_per_tb: f64,
-    /// $/TB with all data on the disk and copies on the flash.
+    /// $/TB if the disk holds all data and the flash holds copies.
     pub caching_usd_per_tb: f64,
 }
 
 impl CapacityCost {
-    /// Caching less tiering, $/TB.
+    /// The price of caching minus that of tiering, $/TB.
     pub fn difference(&self) -> f64 {
         self.caching_usd_per_tb - self.tiering_usd_per_tb
     }
@@ -63,7 +63,7 @@ mod tests {
         assert!((two.difference() - 51.2).abs() < 1e-9, "{two:?}");
         let share = (two.difference() / two.caching_usd_per_tb * 100.0).round();
         assert!((share - 5.0).abs() < 1e-9, "{share}");
-        // The gap shrinks with the ratio, and tiering is never dearer.
+        // The difference shrinks as the ratio grows, and tiering is never more expensive.
         for r in 2..20 {
             let (a, b) = (
                 capacity_cost(&p, f64::from(r)),

@@ -1,4 +1,4 @@
-//! What storage costs: purchase, energy, power, wear, requests and rent, service (GreenDM, chapter 7).
+//! The cost of storage: purchase, energy, power, wear, requests and rent, service (GreenDM, chapter 7).
 //!
 //! ```text
 //!   Cost = Purchase + TCO                                                            (7.3)
@@ -7,9 +7,9 @@
 //!   energy, power: by tariff                                                         (7.7, 7.8)
 //!   wear = Σ price of the whole drive × life used                                    (7.9 - 7.12, as 7.2 does it)
 //! ```
-//! Requests and rent are ours, for remote stores; without one they are zero and the formula is the paper's.
+//! Requests and rent are additions of this project, for remote stores. Without a remote store they are zero and the formula is the paper's.
 //!
-//! Never made false: the parts of a [`Tco`] add up to its total.
+//! Invariant: the parts of a [`Tco`] add up to its total.
 
 mod capacity;
 mod example;
@@ -25,28 +25,28 @@ use crate::sheet::Sheet;
 
 /// Joules in a kWh.
 const KWH: f64 = 3.6e6;
-/// Seconds in the mean month of rents.
+/// Seconds in an average month, the unit of rents.
 const MONTH: f64 = 365.25 / 12.0 * 86_400.0;
 
-/// What a run used.
+/// The resources that a run used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Seconds from begin to end.
     pub elapsed_s: f64,
-    /// Energy of the host and everything else that is not a member.
+    /// Energy of the host and of everything else that is not a member.
     pub host_energy_j: f64,
     /// Each member's share, in the order of [`Prices::members`].
     pub members: Vec<MemberUsage>,
 }
 
-/// What one member used.
+/// The resources that one member used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MemberUsage {
     /// Joules.
     pub energy_j: f64,
-    /// Life used, in eu (10⁻⁶ of a life).
+    /// Life used, in eu (one eu is 10⁻⁶ of a life).
     pub wear_eu: f64,
-    /// Fees for requests and egress.
+    /// Fees for requests and for egress traffic.
     pub requests_usd: f64,
 }
 
@@ -66,36 +66,36 @@ impl Usage {
     }
 }
 
-/// What things cost.
+/// Prices of energy and devices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
-    /// Energy and power.
+    /// Prices of energy and power.
     pub tariff: Tariff,
     /// The devices.
     pub members: Vec<MemberPrice>,
-    /// Rack space, work and the like, once.
+    /// Rack space, work and similar costs, paid once.
     pub service_usd: f64,
-    /// How amounts are rounded on the way.
+    /// How intermediate amounts are rounded.
     pub rounding: Rounding,
 }
 
 /// Price of one member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberPrice {
-    /// For people.
+    /// The name that reports show.
     pub name: String,
-    /// The whole device.
+    /// Price of the whole device.
     pub device_usd: f64,
     /// GB (10⁹ bytes) of the whole device.
     pub device_gb: f64,
-    /// GB that the volume has of it and so pays for.
+    /// GB of the device that the volume uses, and so pays for.
     pub used_gb: f64,
     /// Rent of a GB for a month.
     pub usd_per_gb_month: f64,
 }
 
 impl MemberPrice {
-    /// From a data sheet; `used_bytes` of the device are bought. `None` if the sheet has neither a price nor a rent.
+    /// The price from a data sheet, if `used_bytes` of the device are bought. `None` if the sheet has neither a price nor a rent.
     pub fn of_sheet(sheet: &Sheet, used_bytes: u64) -> Option<MemberPrice> {
         let rent = sheet.remote.as_ref().map(|r| r.usd_per_gb_month);
         if sheet.price_usd.is_none() && rent.is_none() {
@@ -111,14 +111,14 @@ impl MemberPrice {
     }
 }
 
-/// Rounding on the way to the total.
+/// Rounding of intermediate amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rounding {
-    /// None.
+    /// No rounding.
     #[default]
     Exact,
-    /// As GreenDM's worked example (7.2) does it: a GB's price and each device's wear are rounded to cents before they are
-    /// used ($1.76 for 529/300, $0.01 for 200 × 10/300,000); energy and power are not.
+    /// As in GreenDM's worked example (7.2): the price of a GB and the wear of each device are rounded to cents before use ($1.76 for
+    /// 529/300, $0.01 for 200 × 10/300,000); energy and power are not rounded.
     Cents,
 }
 
@@ -131,12 +131,12 @@ impl Rounding {
     }
 }
 
-/// Total cost of ownership, part by part, in US dollars. Recurring parts are of one run, not yet times the time factor.
+/// Total cost of ownership, part by part, in US dollars. Recurring parts are those of one run, not multiplied by the time factor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tco {
     /// How many times the run is repeated.
     pub time_factor: u64,
-    /// Devices, once.
+    /// Price of the devices, paid once.
     pub purchase_usd: f64,
     /// Energy of a run.
     pub energy_usd: f64,
@@ -146,27 +146,27 @@ pub struct Tco {
     pub wear_usd: f64,
     /// Requests, egress and rent of a run.
     pub requests_usd: f64,
-    /// Service, once.
+    /// Service, paid once.
     pub service_usd: f64,
-    /// Each member's part, in the order of [`Prices::members`].
+    /// The part of each member, in the order of [`Prices::members`].
     pub members: Vec<MemberCost>,
 }
 
-/// One member's part.
+/// The part of one member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberCost {
-    /// For people.
+    /// The name that reports show.
     pub name: String,
-    /// Once.
+    /// Purchase price, paid once.
     pub purchase_usd: f64,
-    /// A run's wear.
+    /// Wear of a run.
     pub wear_usd: f64,
-    /// A run's requests, egress and rent.
+    /// Requests, egress and rent of a run.
     pub requests_usd: f64,
 }
 
 impl Tco {
-    /// What one run costs beyond purchase and service.
+    /// The cost of one run without purchase and service.
     pub fn recurring_usd(&self) -> f64 {
         self.energy_usd + self.power_usd + self.wear_usd + self.requests_usd
     }
@@ -183,7 +183,7 @@ impl Tco {
 }
 
 impl Prices {
-    /// What `usage`, repeated `time_factor` times, costs. Members without usage count as unused.
+    /// The cost of `usage`, repeated `time_factor` times. Members without usage count as unused.
     pub fn tco(&self, usage: &Usage, time_factor: u64) -> Tco {
         let members: Vec<MemberCost> = self
             .members
@@ -200,7 +200,7 @@ impl Prices {
                 MemberCost {
                     name: p.name.clone(),
                     purchase_usd: per_gb * p.used_gb,
-                    // The whole drive's price against the whole drive's limit: what wears out is bought whole.
+                    // The price of the whole drive is set against the whole drive's limit, because a worn-out drive is replaced as a whole.
                     wear_usd: self.rounding.apply(p.device_usd * used.wear_eu / 1e6),
                     requests_usd: used.requests_usd + rent,
                 }

@@ -1,21 +1,21 @@
-//! What energy and power cost: periods of the day, and classes of customers by their power.
+//! Prices of energy and power, by period of the day and by classes of customers with different power.
 
 use serde::Deserialize;
 
 use crate::sheet::{Check, SheetError};
 
-/// A price table of an electricity supplier. Prices in US dollars; any one currency works if all prices are in it.
+/// The price table of an electricity supplier. Prices are in US dollars; another currency works if all prices are in it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tariff {
     /// Name of the table.
     pub name: String,
-    /// One line for people.
+    /// A description in one line.
     pub description: String,
-    /// When prices differ.
+    /// The periods with prices of their own.
     #[serde(rename = "period")]
     pub periods: Vec<Period>,
-    /// By power, smallest first; the last one has no limit.
+    /// Classes by power, smallest first; the last one has no limit.
     #[serde(rename = "class")]
     pub classes: Vec<Class>,
 }
@@ -24,21 +24,21 @@ pub struct Tariff {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Period {
-    /// For people.
+    /// The name that reports show.
     pub name: String,
-    /// Share of the energy used in it, 0…1; the shares add up to 1.
+    /// Share of the energy that is used in this period, 0…1. The shares add up to 1.
     pub share: f64,
 }
 
-/// Prices of customers up to some power.
+/// Prices of customers up to a mean power.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
-    /// Applies below this mean power; `None` = to all that is left.
+    /// The class applies below this mean power; `None` for the class without a limit.
     pub under_kw: Option<f64>,
-    /// One price a period.
+    /// One price per period.
     pub energy_usd_per_kwh: Vec<f64>,
-    /// The demand charge, one price a period.
+    /// The demand charge, one price per period.
     pub power_usd_per_kw: Vec<f64>,
 }
 
@@ -51,7 +51,7 @@ impl Tariff {
     /// The tariff called `name`.
     ///
     /// # Errors
-    /// There is none; the message lists those there are.
+    /// There is no such tariff; the message lists the existing ones.
     pub fn preset(name: &str) -> Result<Tariff, SheetError> {
         match TARIFFS.iter().find(|t| t.0 == name) {
             Some((name, text)) => Tariff::parse(text, &format!("{name}.toml")),
@@ -71,10 +71,10 @@ impl Tariff {
         TARIFFS.iter().map(|t| t.0)
     }
 
-    /// Read and check a tariff. `file` names it in errors.
+    /// Reads and checks a tariff. `file` is its name in errors.
     ///
     /// # Errors
-    /// [`SheetError::Syntax`] or [`SheetError::Value`], naming the field.
+    /// [`SheetError::Syntax`] or [`SheetError::Value`] with the name of the field.
     pub fn parse(text: &str, file: &str) -> Result<Tariff, SheetError> {
         let t: Tariff = toml::from_str(text).map_err(|e| SheetError::syntax(file, &e))?;
         let c = Check {
@@ -132,7 +132,7 @@ impl Tariff {
             .find(|k| k.under_kw.is_none_or(|kw| mean_kw < kw))
     }
 
-    /// What `kwh` cost a customer of `mean_kw`: the energy spread over the periods by their shares.
+    /// The price of `kwh` for a customer of `mean_kw`. The energy is spread over the periods by their shares.
     pub fn energy_usd(&self, kwh: f64, mean_kw: f64) -> f64 {
         let Some(class) = self.class(mean_kw) else {
             return 0.0;
@@ -165,7 +165,7 @@ mod tests {
         let t = Tariff::preset("lipa-2013").unwrap();
         near(t.energy_usd(8.0, 0.1), 0.0863 * 6.0 + 0.1052 * 2.0);
         near(t.power_usd(6.9), 0.0);
-        // 7 kW is not under 7 kW.
+        // A power of exactly 7 kW is not under 7 kW.
         near(t.power_usd(7.0), 7.0 * (48.78 + 5.94));
         near(
             t.energy_usd(8.0, 144.0),

@@ -18,7 +18,7 @@ fn greendm_7_2_to_the_printed_digits() {
     near(one.members[1].wear_usd, 0.01);
     near(one.total_usd(), 122.5082);
     near(prices.tco(&usage, 100).total_usd(), 719.30);
-    // What the paper prints is one kWh less, at every factor.
+    // The paper's sum lacks the price of one kWh at every factor.
     near(one.total_usd() - 0.0863, 122.4219);
     near(prices.tco(&usage, 100).total_usd() - 100.0 * 0.0863, 710.67);
     near(usage.mean_power_w(), 100.0);

@@ -1,44 +1,44 @@
-//! What devices did for a class of data, in seconds, joules and dollars.
+//! The work of devices for a class of data, in seconds, joules and dollars.
 
 use super::Tariff;
 use isotherm_core::stats::{TierWork, Work};
 use serde::Serialize;
 use std::sync::LazyLock;
 
-/// The tariff that runs are priced by (GreenDM, table 7.1).
+/// The tariff at which runs are priced (GreenDM, table 7.1).
 pub const TARIFF: &str = "lipa-2013";
-/// Energy of less than this is priced as a small customer's.
+/// A mean power below this has the price of a small customer.
 const SMALL_KW: f64 = 1.0;
 
-/// Dollars of a kilowatt hour; `None` if the tariff of the tree is broken, which a test rules out.
+/// Dollars per kilowatt hour; `None` if the tariff in the tree is invalid, which a test excludes.
 static KWH_USD: LazyLock<Option<f64>> = LazyLock::new(|| {
     let tariff = Tariff::preset(TARIFF).ok()?;
     Some(tariff.energy_usd(1.0, SMALL_KW))
 });
 
-/// See the module. Moves are included; what is left over is the volume's own metadata.
+/// See the module. Moves are included. Only the volume's own metadata is not assigned to a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Used {
-    /// Time that devices worked for it.
+    /// Time that devices worked for the class.
     pub device_time_s: f64,
     /// Bytes read from tier 0.
     pub fast_read_bytes: u64,
-    /// Bytes written to tier 0: what wears it.
+    /// Bytes written to tier 0, which wear it.
     pub fast_write_bytes: u64,
     /// Bytes read from the other tiers.
     pub slow_read_bytes: u64,
     /// Bytes written to the other tiers.
     pub slow_write_bytes: u64,
-    /// Joules beyond idling, by the data sheets; `None` where they do not say.
+    /// Joules above the idle energy, from the data sheets; `None` if they do not state the power.
     pub energy_j: Option<f64>,
-    /// Price of the life that its writes used up, by the data sheets; `None` where they do not say.
+    /// Price of the device life that its writes used, from the data sheets; `None` if they do not state the limit.
     pub wear_usd: Option<f64>,
-    /// That energy by the tariff `lipa-2013`, and the wear; `None` without the energy.
+    /// The price of that energy by the tariff `lipa-2013`, plus the wear; `None` without the energy.
     pub cost_usd: Option<f64>,
 }
 
 impl Used {
-    /// Of what the engine counted, by tier.
+    /// From the counters of the engine, by tier.
     pub fn of(work: &TierWork) -> Used {
         let mut slow = Work::default();
         work.iter().skip(1).for_each(|w| slow.add(w));
@@ -60,7 +60,7 @@ impl Used {
         }
     }
 
-    /// Of what came between two looks.
+    /// The difference between two readings of the counters.
     pub fn between(now: Option<&TierWork>, before: Option<&TierWork>) -> Used {
         let none = TierWork::default();
         let (now, before) = (now.unwrap_or(&none), before.unwrap_or(&none));

@@ -1,4 +1,4 @@
-//! What the arm does next, and what the buffer does for it meanwhile.
+//! The choice of the arm's next job, and the work of the buffer in the meantime.
 
 use super::cache::Ahead;
 use super::geometry::Place;
@@ -6,7 +6,7 @@ use super::{DESTAGE_RUN, DIRTY_RUNS, Dirty, Hdd, JOIN_LOOK, Job, Queued, Running
 use crate::model::ModelOp;
 
 impl Hdd {
-    /// Shortest positioning first, unless the oldest has waited too long.
+    /// The queued command with the shortest positioning time, unless the oldest one has waited too long.
     pub(super) fn choose(&self, t: u64) -> Option<usize> {
         let oldest = self.queue.iter().position(|q| q.op != ModelOp::Standby);
         let Some(oldest) = oldest else {
@@ -28,7 +28,7 @@ impl Hdd {
         Some(best.1)
     }
 
-    /// When `q`'s first byte could be under the head, or in the buffer; the platter is at `here` at `t`.
+    /// The time until `q`'s first byte can be under the head, or is in the buffer. The platter is at `here` at `t`.
     #[inline]
     fn ready_after(&self, q: &Queued, t: u64, here: u64) -> u64 {
         let at = t.max(q.ready);
@@ -44,7 +44,7 @@ impl Hdd {
         at + seek + self.geometry.wait_after(here, at - t + seek, q.place.angle)
     }
 
-    /// From outside the drive into the queue, where it is kept known whether the buffer holds it.
+    /// Moves a command into the queue. Queued commands record whether the buffer holds their data.
     pub(super) fn enqueue(&mut self, mut q: Queued) {
         q.held = q.op == ModelOp::Read && self.segments.holds(q.offset, q.offset + q.len);
         self.queue.push(q);
@@ -64,7 +64,7 @@ impl Hdd {
         }
     }
 
-    /// A range of the buffer is stale.
+    /// A range of the buffer is stale from now on.
     fn forget(&mut self, start: u64, end: u64) {
         if self.segments.forget(start, end) {
             for q in self.queue.iter_mut().filter(|q| q.held) {
@@ -73,11 +73,11 @@ impl Hdd {
         }
     }
 
-    /// Arm movement to `place`, settling included.
+    /// Time of the arm movement to `place`, including settling.
     #[inline]
     fn reach_ns(&self, op: ModelOp, place: &Place) -> u64 {
         let seek = self.geometry.seek_ns(self.arm, place);
-        // The skew covers a step to the next cylinder, settling included: sequential writes run at the media rate.
+        // The skew covers a step to the next cylinder including settling, so sequential writes run at the media rate.
         if op == ModelOp::Write && self.arm.0.abs_diff(place.cylinder) > 1 {
             seek + self.write_settle
         } else {
@@ -90,10 +90,10 @@ impl Hdd {
         (seek, self.geometry.rotation_ns(at + seek, place.angle))
     }
 
-    /// The read-ahead in progress, if it holds `q`'s first byte or is just about to.
+    /// The read-ahead in progress, if it has reached `q`'s first byte or is just about to.
     fn ahead_serves(&self, q: &Queued, at: u64) -> Option<Ahead> {
         let a = self.ahead?;
-        // Mostly far away, which is cheap to see.
+        // A request is mostly far away, and this test is cheap.
         if q.offset < a.start || q.offset > a.limit.max(a.from) {
             return None;
         }
@@ -137,7 +137,7 @@ impl Hdd {
                     self.extend_ahead(end, at);
                 } else {
                     let begin = at.max(a.since);
-                    // Most may lie in the buffer already, and still has to cross the interface.
+                    // Most of the range may be in the buffer already, but it still has to cross the interface.
                     let finish = read.max(at + self.interface_ns(q.len));
                     let segment = a.start.max(end.saturating_sub(self.segments.bytes_each()));
                     self.running = Some(Running {
@@ -197,7 +197,7 @@ impl Hdd {
         });
     }
 
-    /// Write back the nearest of the first runs, which are in the order in which they began; of those that a FLUSH waits for, if one does.
+    /// Writes back the nearest of the oldest runs. If a FLUSH waits, only runs that it waits for are candidates.
     pub(super) fn begin_destage(&mut self, t: u64) {
         let t = self.stop_ahead(t);
         let flushed = self.flushes.front().map_or(u64::MAX, |f| f.0);
@@ -219,17 +219,18 @@ impl Hdd {
         }
     }
 
-    /// The arm leaves, or the range read ahead becomes an ordinary segment. When: at `t`, or once the least has been read.
+    /// Ends the read-ahead: the arm leaves, or the range becomes an ordinary segment. Returns when: at `t`, or once the minimum has been
+    /// read.
     fn stop_ahead(&mut self, t: u64) -> u64 {
         let mut t = t;
         if let Some(a) = self.ahead.take() {
-            // With more to do the drive leaves at once: reading on would cost each of them.
+            // If more commands wait, the drive leaves at once, because reading on would delay each of them.
             if self.queue.len() <= 1 {
                 t = t.max(a.time_of(&self.geometry, a.least.min(a.limit)));
             }
             let reached = a.reached(&self.geometry, t);
             self.remember(a.start, reached);
-            // Mostly the head has not left the track.
+            // In most cases the head is still on the same track.
             if a.place.within + (reached - a.from) >= a.place.track_bytes {
                 let p = self.geometry.locate(reached.min(self.capacity - 1));
                 self.arm = (p.cylinder, p.track);
@@ -238,7 +239,7 @@ impl Hdd {
         t
     }
 
-    /// A consumer has got as far as `end`: read on to keep the same distance.
+    /// A reader has got as far as `end`, so the read-ahead continues to keep the same distance.
     fn extend_ahead(&mut self, end: u64, at: u64) {
         let Some(mut a) = self.ahead else { return };
         let limit = (end + self.read_ahead).min(self.capacity);
@@ -247,7 +248,7 @@ impl Hdd {
         }
         let reached = a.reached(&self.geometry, at);
         if reached >= a.limit {
-            // It had stopped; the platter turned on meanwhile.
+            // The read-ahead had stopped, and the platter has turned in the meantime.
             a.place = self.geometry.locate(reached.min(self.capacity - 1));
             a.from = reached;
             a.since = at + self.geometry.rotation_ns(at, a.place.angle);
@@ -257,7 +258,7 @@ impl Hdd {
         self.ahead = Some(a);
     }
 
-    /// Take a write into the buffer and answer it, if there is room.
+    /// Takes a write into the buffer and answers it, if there is room.
     pub(super) fn cache_write(&mut self, q: &Queued, ready: u64) -> bool {
         let end = q.offset + q.len;
         let joins =
@@ -290,7 +291,7 @@ impl Hdd {
         true
     }
 
-    /// A run is on the platter: take in the writes that waited for its room.
+    /// A run is on the platter, so writes that waited for its room enter the buffer.
     pub(super) fn fill_room(&mut self, t: u64) {
         while let Some(q) = self.room.pop_front() {
             if !self.cache_write(&q, t.max(q.ready)) {

@@ -1,23 +1,23 @@
-//! The drive's buffer as read cache: what recent reads and read-ahead left in it.
+//! The drive's buffer as a read cache: the data of recent reads and of read-ahead.
 
 use super::geometry::{Geometry, Place};
 
-/// Segments remembered. Drives of the last twenty years have 8 to 64.
+/// Number of remembered segments. Drives of the last twenty years have 8 to 64.
 const SEGMENTS: usize = 16;
 
-/// Reading on after a read, as long as nothing else wants the arm.
+/// Read-ahead after a read, which lasts as long as no other command needs the arm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
-    /// First byte of the segment that grows.
+    /// First byte of the segment that is being filled.
     pub start: u64,
-    /// The media passes `from` at `since`.
+    /// Byte `from` passes the head at time `since`.
     pub from: u64,
     pub since: u64,
     /// Place of `from`.
     pub place: Place,
-    /// Stop here: the segment's share of the buffer.
+    /// The end of the read-ahead: the segment's share of the buffer.
     pub limit: u64,
-    /// The arm does not leave before this has been read.
+    /// The arm stays until the bytes before this one have been read.
     pub least: u64,
 }
 
@@ -28,8 +28,8 @@ impl Ahead {
         (self.from + passed).min(self.limit.max(self.from))
     }
 
-    /// When everything before `end` has been read, if it lies before the limit. `since` may lie ahead (a pause ended,
-    /// the platter must come round), yet what is before `from` has been there all along.
+    /// The time at which everything before `end` has been read, if `end` is before the limit. `since` may be in the future (after a pause
+    /// the platter must come round), but the data before `from` is already there.
     pub fn time_of(&self, geometry: &Geometry, end: u64) -> u64 {
         if end <= self.from {
             return 0;
@@ -59,7 +59,7 @@ impl Segments {
     }
 
     pub fn holds(&self, offset: u64, end: u64) -> bool {
-        // Without leaving early: mostly none does, and so it needs no branches.
+        // There is no early exit: mostly no segment matches, and this loop then has no branches.
         let found: u32 = self
             .ranges
             .iter()
@@ -68,12 +68,12 @@ impl Segments {
         found > 0
     }
 
-    /// Does a range end at `offset`, or go beyond it?
+    /// Whether a range ends at `offset` or goes beyond it.
     pub fn goes_on_at(&self, offset: u64) -> bool {
         self.ranges.iter().any(|&(s, e)| s < offset && offset <= e)
     }
 
-    /// Remember a range, as far as a segment is large: (what it is, what gave way to it).
+    /// Remembers a range, up to the size of a segment. Returns the range and the one that it replaced.
     pub fn add(&mut self, start: u64, end: u64) -> ((u64, u64), (u64, u64)) {
         let range = (start.max(end.saturating_sub(self.bytes_each)), end);
         if range.0 >= end {
@@ -84,7 +84,7 @@ impl Segments {
         (range, old)
     }
 
-    /// A write makes what the buffer holds of that range stale. Did it hold any?
+    /// A write makes the buffered data of its range stale. Returns whether there was any.
     pub fn forget(&mut self, offset: u64, end: u64) -> bool {
         let mut any = false;
         for r in &mut self.ranges {
@@ -97,14 +97,14 @@ impl Segments {
     }
 }
 
-/// Which parts of the drive the dirty runs touch, roughly: a read need not search the runs if none is near.
+/// An approximate set of the drive's parts with dirty runs: a read need not search the runs if none is near.
 #[derive(Clone, Debug)]
 pub(crate) struct Near {
     runs: [u8; BUCKETS],
 }
 
 const BUCKETS: usize = 1024;
-/// Parts of 1 MiB: a run touches a few at most.
+/// Parts have 1 MiB, so a run touches a few at most.
 const PART_SHIFT: u32 = 20;
 
 impl Near {
@@ -124,14 +124,14 @@ impl Near {
         }
     }
 
-    /// A run is gone.
+    /// A run was written back.
     pub fn remove(&mut self, offset: u64, end: u64) {
         for part in Self::parts(offset, end) {
             self.runs[Self::bucket(part)] -= 1;
         }
     }
 
-    /// None of an empty run.
+    /// The parts that a run touches; none for an empty run.
     fn parts(offset: u64, end: u64) -> core::ops::Range<u64> {
         let first = offset >> PART_SHIFT;
         if end > offset {
@@ -141,7 +141,7 @@ impl Near {
         }
     }
 
-    /// May a run hold `offset`?
+    /// Whether a run may hold `offset`.
     pub fn may_hold(&self, offset: u64) -> bool {
         self.runs[Self::bucket(offset >> PART_SHIFT)] > 0
     }

@@ -1,14 +1,14 @@
-//! Where bytes lie on the platters, and how long the arm takes to get there.
+//! The places of bytes on the platters, and the time that the arm takes to reach them.
 
 use super::HddSheet;
 
-/// Zones of equally many cylinders; more of them change nothing that a volume could see.
+/// Zones with an equal number of cylinders each. More zones would change nothing that a volume can observe.
 const ZONES: u32 = 16;
 
-/// Pieces of the zone table; finer than any zone, so that a piece meets at most two.
+/// Entries of the lookup table for zones. An entry is smaller than every zone, so it meets at most two.
 const LOOKUP: usize = 256;
 
-/// Division by a number known beforehand: two multiplications instead of a division, with the same result.
+/// Division by a constant: two multiplications in place of a division, with the same result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Divisor {
     by: u64,
@@ -28,7 +28,7 @@ impl Divisor {
     /// Quotient and remainder.
     #[inline]
     pub fn div_rem(self, n: u64) -> (u64, u64) {
-        // The estimate is never too large, and too small by two at most.
+        // The estimate is never too large, and it is too small by two at most.
         let mut q = ((u128::from(n) * u128::from(self.reciprocal)) >> 64) as u64;
         let mut r = n - q * self.by;
         while r >= self.by {
@@ -39,7 +39,7 @@ impl Divisor {
     }
 }
 
-/// A byte's place.
+/// The place of a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub cylinder: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Place {
     /// Bytes on this track.
     pub track_bytes: u64,
     pub per_track: Divisor,
-    /// When in a revolution the byte is under the head, 0 ≤ angle < `rev_ns`.
+    /// The angle of the revolution at which the byte is under the head, 0 ≤ angle < `rev_ns`.
     pub angle: u64,
 }
 
@@ -62,12 +62,12 @@ struct Zone {
     per_track: Divisor,
 }
 
-/// Tracks fill cylinder by cylinder, all heads of one before the next. Each track starts `skew_ns` later than the one
-/// before, which is the time a sequential run needs to change over without missing a revolution.
+/// Tracks fill cylinder by cylinder: all heads of one cylinder before the next. Each track starts `skew_ns` later than the previous one.
+/// This is the time that a sequential run needs to change tracks without missing a revolution.
 #[derive(Clone, Debug)]
 pub(crate) struct Geometry {
     zones: Vec<Zone>,
-    /// Zone of the first byte of each of `LOOKUP` equal pieces: a search of the zones would be most of the work.
+    /// The zone of the first byte of each of `LOOKUP` equal pieces. A search of the zones would take most of the time.
     zone_of: [u8; LOOKUP],
     zone_shift: u32,
     heads: Divisor,
@@ -85,7 +85,7 @@ impl Geometry {
         let rev_ns = (60e9 / sheet.rpm).round() as u64;
         let skew_ns = (sheet.skew_ms * 1e6) as u64;
         let heads = u64::from(sheet.heads);
-        // The published sustained rate includes track changes, so the track itself is denser than rate × revolution.
+        // The published sustained rate includes track changes, so the data on a track passes faster than that rate.
         let track_bytes = |zone: u32| {
             let f = f64::from(zone) / f64::from(ZONES - 1);
             let rate = sheet.outer_mb_s + f * (sheet.inner_mb_s - sheet.outer_mb_s);
@@ -157,7 +157,7 @@ impl Geometry {
         }
     }
 
-    /// The place `len` bytes after `place`, whose first byte is `offset`; its angle is not needed and not right.
+    /// The place `len` bytes after `place`, whose first byte is `offset`. Its angle is not computed.
     #[inline]
     pub fn after(&self, place: &Place, offset: u64, len: u64, capacity: u64) -> Place {
         if place.within + len < place.track_bytes {
@@ -169,12 +169,12 @@ impl Geometry {
         self.locate((offset + len).min(capacity - 1))
     }
 
-    /// Arm movement from where `from` is to `to`, zero within a track.
+    /// Time of the arm movement from `from` to `to`; zero within a track.
     #[inline]
     pub fn seek_ns(&self, from: (u32, u64), to: &Place) -> u64 {
         let d = from.0.abs_diff(to.cylinder);
         if d == 0 {
-            // Another head of the same cylinder: electronics and a small correction, hidden by the skew.
+            // Another head of the same cylinder: switching and a small correction, which the skew hides.
             return if from.1 == to.track {
                 0
             } else {
@@ -185,23 +185,23 @@ impl Geometry {
         (self.seek_a + self.seek_b * x.sqrt() + self.seek_c * x) as u64
     }
 
-    /// Where in a revolution the platter is at `t`.
+    /// The angle of the platter at `t`.
     #[inline]
     pub fn turned(&self, t: u64) -> u64 {
         self.revolution.div_rem(t).1
     }
 
-    /// From `at` until `angle` comes under the head.
+    /// Time from `at` until `angle` is under the head.
     #[inline]
     pub fn rotation_ns(&self, at: u64, angle: u64) -> u64 {
         self.wait_ns(self.turned(at), angle)
     }
 
-    /// The wait for `angle` that remains `later` after the platter was at `here`.
+    /// The wait for `angle` that is left `later` nanoseconds after the platter was at `here`.
     #[inline]
     pub fn wait_after(&self, here: u64, later: u64, angle: u64) -> u64 {
         let sum = here + later;
-        // Seeks take a few revolutions at most, and the queue's delays less: 32 bits, which divide fast.
+        // Seeks take a few revolutions at most, and delays in the queue less: 32 bits are enough, and divide faster.
         let now = match (u32::try_from(sum), u32::try_from(self.rev_ns)) {
             (Ok(sum), Ok(rev)) => u64::from(sum % rev),
             _ => self.turned(sum),
@@ -209,7 +209,7 @@ impl Geometry {
         self.wait_ns(now, angle)
     }
 
-    /// From when the platter is at `here` until `angle` comes under the head.
+    /// Time from the platter at `here` until `angle` is under the head.
     #[inline]
     pub fn wait_ns(&self, here: u64, angle: u64) -> u64 {
         let wait = if angle >= here {
@@ -217,11 +217,11 @@ impl Geometry {
         } else {
             angle + self.rev_ns - here
         };
-        // Angles are rounded down to a nanosecond; without this a run would lose a revolution to rounding.
+        // Angles are rounded down to a nanosecond. Without this tolerance a run could lose a revolution to rounding.
         if wait + 1_000 >= self.rev_ns { 0 } else { wait }
     }
 
-    /// Media time of `len` bytes from `place` on, track changes included.
+    /// Media time of `len` bytes from `place` on, including track changes.
     #[inline]
     pub fn transfer_ns(&self, place: &Place, len: u64) -> u64 {
         let last = place.within + len.max(1) - 1;
@@ -233,7 +233,7 @@ impl Geometry {
         place.per_track.div_rem(len * self.rev_ns).0 + crossings * self.skew_ns
     }
 
-    /// How many bytes from `place` on have passed after `ns`.
+    /// The number of bytes from `place` on that pass the head in `ns`.
     pub fn bytes_passed(&self, place: &Place, ns: u64) -> u64 {
         (ns as f64 * place.track_bytes as f64 / (self.rev_ns + self.skew_ns) as f64) as u64
     }

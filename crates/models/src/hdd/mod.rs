@@ -4,20 +4,17 @@
 //!   start ─► waiting ─► queue (≤ queue_depth) ─► arm, one job at a time ─► finished ─► poll
 //!                          └─ cache hit ─────────► interface ──────────────┘
 //! ```
-//! Never made false: the arm does one thing at a time, and nothing that a later call brings changes what an earlier
-//! one has reported.
+//! Invariants: the arm does one thing at a time, and a later call never changes what an earlier call has reported.
 //!
-//! Why 91 random writes/s beside 112 reads/s (Loris, Table I): reading may begin while the head still settles, since a
-//! bad read is seen and repeated; writing off-track would destroy the neighbour, so the drive waits `write_settle_ms`
-//! more after a seek. The data sheets of the family show it as a write seek 2.0 ms longer than the read seek:
-//! 1/112 s + 2.0 ms = 1/91.4 s.
+//! Why 91 random writes/s and 112 reads/s (Loris, Table I): a read may begin while the head still settles, because a bad read is detected
+//! and repeated. A write off the track would destroy its neighbour, so after a seek the drive waits `write_settle_ms` longer before a
+//! write. The data sheets of the family show it as a write seek that is 2.0 ms longer than the read seek: 1/112 s + 2.0 ms = 1/91.4 s.
 //!
-//! The write cache is on where the sheet says so, as drives are shipped, and [`crate::Options::write_cache`] overrides it.
-//! With it on a write is answered from the buffer and FLUSH waits for the platter. Writes that touch grow into runs, so
-//! that a sequential writer streams even at depth 1. A full buffer makes
-//! writes wait for room. The arm takes the run that is nearest, among those a FLUSH waits for if one does, so a busy buffer gains as a deep
-//! queue does. With the cache off, FLUSH costs a command and no more, and
-//! sequential writes at depth 1 miss a revolution each.
+//! The write cache is on if the sheet says so, as drives are shipped; [`crate::Options::write_cache`] overrides it. If it is on, a write is
+//! answered from the buffer and FLUSH waits for the platter. Adjacent writes are merged into runs, so that a sequential writer streams even
+//! at depth 1. If the buffer is full, writes wait for room. The arm takes the nearest run (if a FLUSH waits, the nearest of those that it
+//! waits for), so a filled buffer gains as much as a deep queue does. If the write cache is off, FLUSH costs one command, and each
+//! sequential write at depth 1 misses a revolution.
 
 mod arm;
 mod cache;
@@ -39,9 +36,9 @@ use geometry::{Geometry, Place};
 
 /// Adjacent cached writes grow into runs of at most this.
 const DESTAGE_RUN: u64 = 1 << 20;
-/// Runs the buffer can keep apart. Typical: cache tables are short, so scattered writes fill them before the memory.
+/// Most runs that the buffer manages. A typical value: cache tables are short, so scattered writes fill them before they fill the memory.
 const DIRTY_RUNS: usize = 64;
-/// Latest runs that a write may join: several sequential writers at once keep their runs.
+/// Number of latest runs that a write may join. With more than one, several sequential writers at a time keep their runs.
 const JOIN_LOOK: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -50,11 +47,11 @@ struct Queued {
     op: ModelOp,
     offset: u64,
     len: u64,
-    /// When the drive has the command (and a write's data).
+    /// Time at which the drive has the command (and the data of a write).
     ready: u64,
     place: Place,
-    /// A segment of the buffer holds all of it. Kept up to date while it is in the queue, for the choice of the next
-    /// command would otherwise search all segments for each.
+    /// Whether a segment of the buffer holds all of its data. It is kept up to date while the command is queued, because otherwise each
+    /// choice of the next command would search all segments for each command.
     held: bool,
 }
 
@@ -74,12 +71,12 @@ struct Running {
     begin: u64,
     seek_end: u64,
     finish: u64,
-    /// One past the last byte, and where that lies.
+    /// The byte after the last one, and its place.
     end: u64,
     after: Place,
-    /// Read: where the buffer segment that it belongs to starts.
+    /// For a read: the start of the buffer segment to which it belongs.
     segment: u64,
-    /// Read: it goes on where an earlier one ended.
+    /// For a read: whether it continues where an earlier one ended.
     stream: bool,
 }
 
@@ -87,9 +84,9 @@ struct Running {
 struct Dirty {
     offset: u64,
     end: u64,
-    /// Of its first byte: looked at each time a run is chosen.
+    /// The place of the run's first byte, which is compared each time a run is chosen.
     place: Place,
-    /// Counts runs in the order they began; a FLUSH waits for all up to the last one before it.
+    /// Number of the run in order of creation. A FLUSH waits for all runs up to the last one before it.
     number: u64,
 }
 
@@ -114,7 +111,7 @@ pub struct Hdd {
     queue: Vec<Queued>,
     waiting: VecDeque<Queued>,
     running: Option<Running>,
-    /// Served by the buffer alone: (finish, id), in order, for the interface serves one after the other.
+    /// Reads that the buffer alone serves: (finish, id), in order, because the interface serves one after another.
     hits: VecDeque<(u64, u64)>,
     finished: VecDeque<(u64, u64)>,
     arm: (u32, u64),
@@ -122,7 +119,7 @@ pub struct Hdd {
     segments: Segments,
 
     write_cache: bool,
-    /// Runs in the buffer in the order they began, the one being written back excepted.
+    /// Runs in the buffer in order of creation, except for the run that is being written back.
     dirty: VecDeque<Dirty>,
     near: Near,
     runs: u64,
@@ -141,7 +138,7 @@ pub struct Hdd {
 }
 
 impl Hdd {
-    /// A disk by its data sheet. The sheet must have passed [`crate::Sheet::parse`].
+    /// Makes a disk from its data sheet. The sheet must have passed [`crate::Sheet::parse`].
     pub fn new(sheet: &HddSheet, options: &Options) -> Hdd {
         let p = &sheet.power;
         let ns = |ms: f64| (ms * 1e6) as u64;
@@ -191,7 +188,7 @@ impl Hdd {
         }
     }
 
-    /// The least that a command with `len` bytes takes.
+    /// The shortest time of a command with `len` bytes.
     pub(crate) fn command_ns(&self, len: u64) -> u64 {
         self.overhead + self.interface_ns(len)
     }
@@ -200,14 +197,14 @@ impl Hdd {
         (len as f64 * 1e3 / self.interface_mb_s) as u64
     }
 
-    /// The buffer answers `id` as soon as the interface is free.
+    /// Answers `id` from the buffer as soon as the interface is free.
     fn answer(&mut self, id: u64, at: u64, len: u64) {
         let free = self.hits.back().map_or(0, |h| h.0);
         let finish = at.max(free) + self.interface_ns(len);
         self.hits.push_back((finish, id));
     }
 
-    /// Let everything happen that happens by `to`, in the order of time.
+    /// Processes all events up to `to`, in the order of time.
     fn advance(&mut self, to: u64) {
         loop {
             let hit = self.hits.front().map_or(u64::MAX, |h| h.0);
@@ -263,16 +260,18 @@ impl Hdd {
         }
     }
 
-    /// The arm is free at `t`: give it the next job, if there is one.
+    /// The arm is free at `t`: starts the next job, if there is one.
     fn dispatch(&mut self, t: u64) {
         while self.running.is_none() {
             while self.queue.len() < self.queue_depth {
-                let Some(w) = self.waiting.pop_front() else {
+                let Some(mut w) = self.waiting.pop_front() else {
                     break;
                 };
+                // What waited outside is not old: the drive knows of it only now.
+                w.ready = w.ready.max(t);
                 self.enqueue(w);
             }
-            // Nothing is being written back here, so the first run tells what is on the platter.
+            // No run is being written back here, so the number of the first run tells which runs are on the platter.
             let first = self.dirty.front().map_or(u64::MAX, |d| d.number);
             while let Some(&(last, id)) = self.flushes.front()
                 && last < first
@@ -297,7 +296,7 @@ impl Hdd {
                 return;
             }
             let Some(i) = self.choose(t) else { return };
-            // Arrival order is kept: ageing and depth 1 look at the first.
+            // The order of arrival is kept, because ageing and depth 1 look at the first command.
             let q = self.queue.remove(i);
             self.begin(&q, t);
         }
@@ -324,7 +323,7 @@ fn wants_foreground(queue: &[Queued]) -> bool {
     queue.iter().any(|q| q.op != ModelOp::Standby)
 }
 
-/// Pass the power states of a job, as far as they lie before `until`.
+/// Charges the power states of a job up to `until`.
 fn charge(meter: &mut Meter, r: &Running, until: u64) {
     let (first, second, after) = match r.job {
         Job::SpinDown => (
@@ -369,7 +368,7 @@ impl DeviceModel for Hdd {
                 self.flushes.push_back((self.runs, id));
                 return;
             }
-            // A write that the buffer could never hold goes straight to the platter.
+            // A write that is larger than the buffer goes straight to the platter.
             ModelOp::Write if self.write_cache && len <= self.dirty_limit => {
                 let q = Queued {
                     id,
@@ -385,7 +384,7 @@ impl DeviceModel for Hdd {
                 }
                 return self.dispatch(now);
             }
-            // With the arm free, `begin` does this.
+            // If the arm is free, `begin` does this.
             ModelOp::Read if held && self.queue_depth > 1 && self.running.is_some() => {
                 self.totals.cache_hits += 1;
                 return self.answer(id, ready, len);

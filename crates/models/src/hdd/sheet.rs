@@ -1,94 +1,94 @@
-//! What a disk's data sheet says, in the units data sheets use.
+//! The data sheet of a disk, in the units that data sheets use.
 
 use serde::Deserialize;
 
 use crate::sheet::{Check, SheetError};
 
-/// A disk. Times in the named units, MB = 10⁶ bytes.
+/// A disk. Times are in the named units; MB = 10⁶ bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HddSheet {
-    /// Bytes.
+    /// Capacity in bytes.
     pub capacity: u64,
     /// Revolutions a minute.
     pub rpm: f64,
-    /// Data surfaces.
+    /// Number of data surfaces.
     pub heads: u32,
-    /// Sustained rate at the first bytes, track changes included.
+    /// Sustained rate at the first bytes, including track changes.
     pub outer_mb_s: f64,
     /// Sustained rate at the last bytes.
     pub inner_mb_s: f64,
     /// Seek to the next cylinder.
     pub track_to_track_ms: f64,
-    /// Seek averaged over random pairs.
+    /// Average seek over random pairs of cylinders.
     pub average_seek_ms: f64,
     /// Seek across all cylinders.
     pub full_stroke_ms: f64,
-    /// What a write adds to a seek: write seek less read seek of the data sheet.
+    /// The additional seek time of a write: write seek minus read seek of the data sheet.
     pub write_settle_ms: f64,
-    /// Offset between neighbouring tracks; at least the track-to-track seek, or sequential runs miss revolutions.
+    /// Offset between neighbouring tracks. It is at least the track-to-track seek; otherwise sequential runs miss revolutions.
     pub skew_ms: f64,
-    /// From command to arm, and interface processing.
+    /// Time from the command to the arm's start, including interface processing.
     pub overhead_us: f64,
     /// Interface rate.
     pub interface_mb_s: f64,
-    /// Buffer.
+    /// Size of the buffer.
     pub cache_mib: u64,
-    /// How far the drive reads on after a read; 0 switches it off.
+    /// Length of the read-ahead after a read; 0 switches it off.
     pub read_ahead_kib: u64,
-    /// How far it reads on behind a read that goes on where an earlier one ended, before the arm leaves for another command; at most
-    /// `read_ahead_kib`. Several sequential readers at once live on it.
+    /// Length of the read-ahead, after a read that continues an earlier one, that the arm completes before it leaves for another command;
+    /// at most `read_ahead_kib`. Several sequential readers at a time depend on it.
     #[serde(default = "default_min_ahead")]
     pub min_read_ahead_kib: u64,
-    /// Commands the drive sees and reorders; 1 is first come, first served.
+    /// Number of commands that the drive sees and reorders; 1 is first come, first served.
     pub queue_depth: u32,
-    /// Reply to writes from the buffer, see the module's head.
+    /// Whether writes are answered from the buffer; see the module's head.
     #[serde(default)]
     pub write_cache: bool,
-    /// Oldest runs among which the drive chooses the nearest when it writes its buffer back; 1 = in the order of arrival.
+    /// Number of oldest runs from which the drive chooses the nearest when it writes back its buffer; 1 = in the order of arrival.
     #[serde(default = "default_look")]
     pub destage_look: u32,
-    /// A command that waited this long goes next, however far away it is.
+    /// A command that the drive has had for this long goes next, however far away it is.
     #[serde(default = "default_age")]
     pub max_age_ms: f64,
-    /// Spin-down cycles the drive is made for; 0 = not stated.
+    /// Start-stop cycles for which the drive is specified; 0 = not stated.
     pub start_stop_limit: f64,
-    /// Power.
+    /// Power of each state.
     pub power: HddPower,
 }
 
-/// A disk's power states.
+/// The power of a disk in its states.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HddPower {
-    /// Reading or writing, and waiting for the sector to come round.
+    /// Reading, writing, or waiting for the sector to come round.
     pub active_w: f64,
     /// Moving the arm.
     pub seek_w: f64,
-    /// Spinning, heads loaded, nothing to do. Also while the platters coast to a stop.
+    /// Spinning with the heads loaded and no work. Also while the platters come to a stop.
     pub idle_w: f64,
     /// Spun down.
     pub standby_w: f64,
-    /// Standby to ready.
+    /// Time from standby to ready.
     pub spin_up_s: f64,
-    /// Energy of that.
+    /// Energy of a spin-up.
     pub spin_up_j: f64,
-    /// Command to standing still.
+    /// Time from the command to standstill.
     pub spin_down_s: f64,
 }
 
-/// All that the buffer keeps apart. The two drives with published random write rates at depth 1 show no gain from their buffers: these
+/// All runs that the buffer manages. The two drives with published random write rates at depth 1 show no gain from their buffers; these
 /// figures belong to drives whose write cache is off.
 fn default_look() -> u32 {
     64
 }
 
-/// Typical; not published for any of the drives.
+/// A typical value; none of the drives' sheets states it.
 fn default_min_ahead() -> u64 {
     256
 }
 
-/// About fifty average accesses.
+/// About fifty times the average access time.
 fn default_age() -> f64 {
     500.0
 }
@@ -108,7 +108,7 @@ impl HddSheet {
             self.track_to_track_ms,
         )?;
         c.at_least("full_stroke_ms", self.full_stroke_ms, self.average_seek_ms)?;
-        // Outside these the fitted curve would fall somewhere: its root or its line would have a negative weight.
+        // Outside this range the fitted curve would fall somewhere, because its square-root or its linear term would be negative.
         let rise = (self.average_seek_ms - self.track_to_track_ms)
             / (self.full_stroke_ms - self.track_to_track_ms);
         if self.full_stroke_ms > self.track_to_track_ms && !(1.0 / 3.0..=8.0 / 15.0).contains(&rise)
@@ -132,7 +132,7 @@ impl HddSheet {
             60e3 / self.rpm,
         )?;
         c.at_least("overhead_us", self.overhead_us, 0.0)?;
-        // The interface must keep up with a track, which is denser than the sustained rate.
+        // The interface must keep up with a track, which passes faster than the sustained rate.
         c.at_least(
             "interface_mb_s",
             self.interface_mb_s,
@@ -156,7 +156,7 @@ impl HddSheet {
         };
         c.at_least("standby_w", p.standby_w, 0.0)?;
         c.at_least("idle_w", p.idle_w, p.standby_w)?;
-        // A drive that used less at work than idle would make the energy floor false.
+        // Invariant of energy: a drive never draws less power at work than idle.
         c.at_least("active_w", p.active_w, p.idle_w)?;
         c.at_least("seek_w", p.seek_w, p.idle_w)?;
         c.at_least("spin_up_s", p.spin_up_s, 0.001)?;

@@ -6,7 +6,7 @@ fn disk(options: &Options) -> Hdd {
     Hdd::new(sheet.hdd.as_ref().unwrap(), options)
 }
 
-/// Poll at each event until nothing is left; (id, time).
+/// Polls at each event until nothing is left; returns (id, time).
 fn drain(d: &mut Hdd) -> Vec<(u64, u64)> {
     let (mut out, mut done) = (Vec::new(), Vec::new());
     while let Some(at) = d.next_event() {
@@ -18,7 +18,7 @@ fn drain(d: &mut Hdd) -> Vec<(u64, u64)> {
 
 #[test]
 fn the_arm_does_one_thing_at_a_time() {
-    // Random, sequential, cached and spindle work together; the intervals are read off the machine itself.
+    // Random, sequential, cached and spindle work together. The intervals are taken from the model's own state.
     let mut d = disk(&Options {
         write_cache: Some(true),
         ..Options::default()
@@ -50,7 +50,7 @@ fn the_arm_does_one_thing_at_a_time() {
                 0
             },
         );
-        // Step through every event before the next arrival, so that no job goes by unseen.
+        // Steps through every event before the next arrival, so that each job is observed.
         loop {
             if let Some(r) = d.running
                 && current != Some((r.begin, r.finish))
@@ -91,7 +91,7 @@ fn seek_curve_meets_its_three_figures() {
         .sum();
     let mean = total / f64::from(n * n);
     assert!((mean - 8.9).abs() < 0.1, "{mean}");
-    // Farther never costs less.
+    // A longer distance never takes less time.
     assert!((1..n).all(|i| ms(0, at(i)) <= ms(0, at(i + 1))));
 }
 
@@ -118,7 +118,7 @@ fn the_first_access_wakes_the_disk_and_pays_for_it() {
     d.start(Nanos(0), 1, ModelOp::Standby, 0, 0);
     let down = drain(&mut d)[0].1;
     assert!((5_000_000_000..5_001_000_000).contains(&down), "{down}");
-    // A flush has nothing to write and lets it sleep.
+    // A flush has nothing to write, so the disk stays asleep.
     let later = down + 100_000_000_000;
     d.start(Nanos(later), 2, ModelOp::Flush, 0, 0);
     let flushed = drain(&mut d)[0].1;
@@ -127,7 +127,7 @@ fn the_first_access_wakes_the_disk_and_pays_for_it() {
         d.counters(Nanos(flushed)).time_in(PowerState::Standby).0,
         flushed - down
     );
-    // Sleeping twice is one cycle.
+    // A second standby command while asleep starts no second cycle.
     d.start(Nanos(later + 1_000_000), 3, ModelOp::Standby, 0, 0);
     drain(&mut d);
     let access = later + 10_000_000;
@@ -153,7 +153,7 @@ fn an_access_during_spin_down_waits_for_both() {
     });
     d.start(Nanos(0), 1, ModelOp::Standby, 0, 0);
     d.start(Nanos(1_000_000_000), 2, ModelOp::Write, 0, 4096);
-    // A report in the middle knows the state the spindle is in.
+    // A report during a state change knows the state of the spindle.
     let spent = |s| d.counters(Nanos(4_000_000_000)).time_in(s).0;
     assert_eq!(
         (spent(PowerState::SpinDown), spent(PowerState::Idle)),
@@ -193,9 +193,38 @@ fn a_far_command_is_not_starved_by_near_ones() {
             break;
         }
     }
-    // Passed over for a while (else the queue would not reorder), but not for long after its age limit.
+    // It is passed over for a while (otherwise the queue would not reorder), but not for long after its age limit.
     let limit = (sheet.max_age_ms * 1e6) as u64;
     assert!(worst > limit && worst < limit + 100_000_000, "{worst}");
+}
+
+/// What the host keeps back is not old for the drive: were it served by age, an overload would cost the drive its order.
+#[test]
+fn a_long_queue_is_served_as_fast_as_a_full_one() {
+    let place = |i: u64| i * 7_368_787 % 250_000 * 4096;
+    let mut all_at_once = disk(&Options::default());
+    (0..2000).for_each(|i| all_at_once.start(Nanos(0), i, ModelOp::Read, place(i), 4096));
+    let last = drain(&mut all_at_once)
+        .into_iter()
+        .map(|d| d.1)
+        .max()
+        .unwrap();
+    let (mut closed, mut now, mut done) = (disk(&Options::default()), Nanos(0), Vec::new());
+    let mut next = 0..2000;
+    next.by_ref()
+        .take(32)
+        .for_each(|i| closed.start(now, i, ModelOp::Read, place(i), 4096));
+    while let Some(t) = closed.next_event() {
+        now = t;
+        closed.poll(now, &mut done);
+        for _ in done.drain(..) {
+            if let Some(i) = next.next() {
+                closed.start(now, i, ModelOp::Read, place(i), 4096);
+            }
+        }
+    }
+    let share = last as f64 / now.0 as f64;
+    assert!((0.97..1.03).contains(&share), "{share}");
 }
 
 #[test]
@@ -255,7 +284,7 @@ fn with_the_write_cache_a_flush_waits_for_the_platter() {
     assert!(cheap < 1_000_000 && dear > 20_000_000, "{cheap} {dear}");
 }
 
-/// Until `n` ids have come out.
+/// Continues until `n` ids were reported.
 fn drain_ids(d: &mut Hdd, n: usize) -> u64 {
     let mut done = Vec::new();
     let mut now = Nanos(0);
@@ -272,7 +301,7 @@ fn buffered_data_still_crosses_the_interface() {
     let len = 65_536;
     d.start(Nanos(0), 1, ModelOp::Read, 0, len);
     let t = drain(&mut d)[0].1;
-    // Ask for the next run as its last bytes come off the platter: at most the interface time is left.
+    // The next request comes as the last bytes of the run leave the platter: at most the interface time is left.
     let ahead = d.ahead.unwrap();
     let read = ahead.time_of(&d.geometry, 2 * u64::from(len));
     let asked = read - 1 - d.overhead;
@@ -296,7 +325,7 @@ fn busy_time_counts_only_what_has_passed() {
 #[test]
 fn a_flush_waits_for_what_came_before_it_and_for_no_more() {
     let mut d = disk(&Options::default());
-    // The first run is being written back, a second waits, then FLUSH, then more than the flush has to wait for.
+    // The first run is being written back, a second one waits, then comes FLUSH, then runs for which the FLUSH need not wait.
     for i in 0..2 {
         d.start(Nanos(0), i, ModelOp::Write, i * (100 << 30), 4096);
     }
@@ -327,7 +356,7 @@ fn a_flush_waits_for_what_came_before_it_and_for_no_more() {
 #[test]
 fn rewriting_buffered_data_takes_no_more_room() {
     let mut d = disk(&Options::default());
-    // Keep the arm busy, so that nothing is written back meanwhile.
+    // A read keeps the arm busy, so that nothing is written back meanwhile.
     d.start(Nanos(0), 0, ModelOp::Read, 400 << 30, 4096);
     for i in 1..5000 {
         d.start(Nanos(i), i, ModelOp::Write, 1 << 20, 65_536);
@@ -340,7 +369,7 @@ fn rewriting_buffered_data_takes_no_more_room() {
     assert_eq!(d.dirty_bytes, 0);
 }
 
-/// Operations a second of 4 KiB at random places, `depth` in flight, every `writes`-th of four a write.
+/// Operations per second of 4 KiB at random places with `depth` in flight; of four operations, `writes` are writes.
 fn mixed(writes: u64, depth: u64) -> f64 {
     let options = Options::default();
     let mut d = crate::preset("st32000641as", &options).unwrap();
@@ -372,7 +401,8 @@ fn mixed(writes: u64, depth: u64) -> f64 {
     (finished - half.0) as f64 / now.since(half.1).as_secs_f64()
 }
 
-/// A mixture of reads and writes is served about as fast as either alone: the buffer is emptied in an order that suits the arm.
+/// A mixture of reads and writes is served about as fast as either alone, because the buffer is written back in an order that suits the
+/// arm.
 #[test]
 fn a_mixture_is_as_fast_as_its_parts() {
     let (reads, half, writes) = (mixed(0, 32), mixed(2, 32), mixed(4, 32));
@@ -380,7 +410,7 @@ fn a_mixture_is_as_fast_as_its_parts() {
     assert!(half > 0.8 * parts, "{reads} {half} {writes}");
 }
 
-/// MB/s of so many sequential readers of 64 KiB, far apart, one request at a time.
+/// MB/s of this number of sequential readers of 64 KiB, far apart, with one request at a time each.
 fn streams(readers: u64, ahead: u64) -> f64 {
     let text = include_str!("../../presets/wd5000aaks.toml");
     let with = format!("read_ahead_kib = 512\nmin_read_ahead_kib = {ahead} #");

@@ -1,4 +1,4 @@
-//! [`Smr`] as a device.
+//! Implements the device trait for [`Smr`].
 
 use isotherm_core::Nanos;
 

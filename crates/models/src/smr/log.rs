@@ -1,27 +1,27 @@
-//! The media cache as a map: which blocks of which bands have their newest data in the log.
+//! The map of the media cache: the blocks of each band whose newest data is in the log.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Blocks of 4 KiB: what the host calls a physical sector.
+/// Blocks of 4 KiB, the physical sector that the host sees.
 pub(crate) const BLOCK: u64 = 4096;
 
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     blocks: u64,
-    /// Place in the log, counted without wrapping: tells older from newer.
+    /// Position in the log, counted without wrapping, so that it orders extents by age.
     at: u64,
 }
 
 /// A part of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// From the band: first block, blocks.
+    /// From the band: first block, number of blocks.
     Home(u64, u64),
-    /// From the log: block of the log counted without wrapping, blocks.
+    /// From the log: block of the log counted without wrapping, number of blocks.
     Log(u64, u64),
 }
 
-/// Extents of the log by home block, none of them overlapping.
+/// Extents of the log by home block. They do not overlap.
 #[derive(Debug)]
 pub(crate) struct Log {
     extents: BTreeMap<u64, Extent>,
@@ -30,9 +30,9 @@ pub(crate) struct Log {
     limit: usize,
     used: u64,
     head: u64,
-    /// Extents of each band that has any.
+    /// Number of extents of each band that has any.
     dirty: HashMap<u64, u32>,
-    /// Bands in the order they became dirty; may name some that are clean again.
+    /// Bands in the order in which they became dirty. It may name bands that are clean again.
     order: VecDeque<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Log {
         }
     }
 
-    /// Is there room for `blocks` more? One write may cut an extent in two, hence the margin.
+    /// Whether there is room for `blocks` more. One write may split an extent in two, which is the reason for the margin.
     pub fn fits(&self, blocks: u64) -> bool {
         (self.used + blocks <= self.size_blocks && self.extents.len() + 2 < self.limit)
             || self.used == 0
@@ -64,20 +64,20 @@ impl Log {
         self.used
     }
 
-    /// The log's end, counted without wrapping.
+    /// The end of the log, counted without wrapping.
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// Where in the log's tracks `at` lies.
+    /// The position of `at` within the tracks of the log.
     pub fn place(&self, at: u64) -> u64 {
         at % self.size_blocks
     }
 
-    /// Append `blocks` of one band, newest data of `first…`; where they went.
+    /// Appends `blocks` of one band, the newest data of `first…`. Returns their position.
     pub fn append(&mut self, first: u64, blocks: u64) -> u64 {
         self.forget(first, blocks, u64::MAX);
-        // No write wraps around the log's end.
+        // No write wraps around the end of the log.
         if self.place(self.head) + blocks > self.size_blocks {
             self.head = self.head.next_multiple_of(self.size_blocks);
         }
@@ -111,7 +111,7 @@ impl Log {
         Some(e)
     }
 
-    /// The home has newer data of `first…`, or the same: drop what the log wrote before `until`.
+    /// The band now has the same or newer data of `first…`, so the extents that were written to the log before `until` are dropped.
     pub fn forget(&mut self, first: u64, blocks: u64, until: u64) {
         let end = first + blocks;
         let before = self
@@ -174,7 +174,7 @@ impl Log {
         }
     }
 
-    /// The band that has been dirty longest, taken out of the order.
+    /// The band that has been dirty longest. It is removed from the order.
     pub fn oldest(&mut self) -> Option<u64> {
         while let Some(band) = self.order.pop_front() {
             if self.dirty.contains_key(&band) {
@@ -184,14 +184,14 @@ impl Log {
         None
     }
 
-    /// Put a band that is still dirty back at the end.
+    /// Puts a band that is still dirty at the end of the order.
     pub fn requeue(&mut self, band: u64) {
         if self.dirty.contains_key(&band) {
             self.order.push_back(band);
         }
     }
 
-    /// One past the last block of the band that the log holds, and the log pieces, newest data only.
+    /// The block after the last one of the band that the log holds. `out` receives the pieces in the log with the newest data.
     pub fn of_band(&self, band: u64, out: &mut Vec<Piece>) -> u64 {
         let first = band * self.band_blocks;
         let mut end = first;
@@ -207,7 +207,7 @@ impl Log {
 mod tests {
     use super::*;
 
-    /// Against a flat array of "where is the newest data".
+    /// Compares the map with a flat array that holds the place of each block's newest data.
     #[test]
     #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn the_map_agrees_with_a_flat_array() {
@@ -223,7 +223,7 @@ mod tests {
         };
         for _ in 0..5000 {
             let first = next(blocks);
-            // Writes come split at bands.
+            // Writes are split at the borders of bands.
             let n = (1 + next(16)).min(64 - first % 64);
             let range = first as usize..(first + n) as usize;
             match next(5) {
@@ -234,7 +234,7 @@ mod tests {
                 1 => {
                     let until = log.head().saturating_sub(next(200));
                     log.forget(first, n, until);
-                    // Extents go by the place of their first block; the flat array knows only blocks, so compare by it.
+                    // An extent is counted at its first block. The flat array knows blocks only, so the comparison is by block.
                     let mut after = vec![None; blocks as usize];
                     let mut pieces = Vec::new();
                     log.pieces(0, blocks, &mut pieces);

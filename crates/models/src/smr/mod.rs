@@ -1,4 +1,4 @@
-//! A drive-managed shingled disk: a disk whose tracks overlap, so that a band of them can be rewritten only as a whole.
+//! A drive-managed shingled disk. Its tracks overlap, so that a band of them can be rewritten only as a whole.
 //!
 //! ```text
 //!             ┌─ continues a stream that began at a band's start ─► in place
@@ -7,11 +7,11 @@
 //!   read ─► the newest: from the log, from the band, or from both
 //!   idle, or writes that wait ─► clean: read the band, read its pieces in the log, write the band
 //! ```
-//! All of it is work for the arm of an ordinary disk model ([`crate::hdd`]), which serves host and cleaning alike. Bands are
-//! cleaned in the order they became dirty, the behaviour A. Aghayev and P. Desnoyers found ("Skylight: a window on shingled
-//! disk operation", FAST 2015). The drive starts used: every band is full until a discard says otherwise.
+//! All of this is work for the arm of an ordinary disk model ([`crate::hdd`]), which serves both host and cleaning. Bands are cleaned in
+//! the order in which they became dirty, as A. Aghayev and P. Desnoyers found ("Skylight: a window on shingled disk operation", FAST 2015).
+//! A new model is a used drive: every band is full until a discard says otherwise.
 //!
-//! Never made false: a host operation ends when all its parts have; cleaning loses no extent that came after it began.
+//! Invariants: a host operation ends when all of its parts have ended; cleaning never loses an extent that arrived after it began.
 
 mod log;
 mod sheet;
@@ -30,11 +30,11 @@ use crate::preset::Options;
 use crate::span::SpanMap;
 use log::{BLOCK, Log, Piece};
 
-/// Inner id of the cleaner's operations; the host's are numbers of slots.
+/// Inner id of the cleaner's operations. The inner ids of host operations are slot numbers.
 const CLEANER: u64 = u64::MAX;
-/// Bytes the cleaner moves at a time: a host command waits for no more than one of them.
+/// Bytes that the cleaner moves per operation. A host command waits for at most one such operation.
 const CHUNK: u64 = 1 << 20;
-/// Sequential runs followed, and bands written in place, at a time.
+/// Number of sequential runs that are tracked, and of bands that are written in place, at a time.
 const STREAMS: usize = 8;
 
 /// A host operation in progress.
@@ -49,26 +49,26 @@ struct Slot {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     band: u64,
-    /// Blocks of it rewritten so far.
+    /// Number of its blocks that are rewritten so far.
     at: u64,
 }
 
-/// A sequential run: where it goes on, and its bytes so far.
+/// A sequential run: the offset of its next byte, and its length so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     end: u64,
     bytes: u64,
 }
 
-/// The cleaner's band: what is still to read and to write, as ranges of the disk.
+/// The band that is being cleaned: the ranges of the disk that are still to be read and to be written.
 #[derive(Debug)]
 struct Cleaning {
     band: u64,
-    /// Extents written to the log from here on are newer than this cleaning.
+    /// Extents from this position of the log on are newer than this cleaning.
     until: u64,
-    /// (read?, offset, bytes), next one last.
+    /// (is a read, offset, bytes); the next step is the last element.
     steps: Vec<(bool, u64, u64)>,
-    /// Blocks the band holds when done.
+    /// Blocks of data in the band when the cleaning is done.
     holds: u64,
     under_way: bool,
 }
@@ -79,7 +79,7 @@ pub struct Smr {
     disk: Hdd,
     span: SpanMap,
     capacity: u64,
-    /// Bytes before the first band.
+    /// Size of the media cache, which is before the first band.
     cache_bytes: u64,
     band_blocks: u64,
     idle_clean: u64,
@@ -88,10 +88,10 @@ pub struct Smr {
 
     now: u64,
     log: Log,
-    /// Blocks from each band's start that hold data.
+    /// Blocks with data, counted from each band's start.
     written: Vec<u32>,
     open: VecDeque<Open>,
-    /// Bands whose rewriting was given up half-way: the rest has to be joined again.
+    /// Bands whose rewriting was abandoned half-way. Their rest must be merged again.
     torn: VecDeque<u64>,
     runs: [Run; STREAMS],
     next_run: usize,
@@ -100,9 +100,9 @@ pub struct Smr {
     in_flight: u32,
     /// Writes that wait for the media cache: (id, offset, bytes).
     room: VecDeque<(u64, u64, u64)>,
-    /// The drive's bookkeeping of cached writes is busy until here.
+    /// The drive's bookkeeping of cached writes takes until this time.
     log_busy: u64,
-    /// Done on the medium, not yet answered: (time, id), in order of time.
+    /// Operations that are done on the medium but not answered yet: (time, id), in order of time.
     held: VecDeque<(u64, u64)>,
     finished: VecDeque<(u64, u64)>,
     cleaning: Option<Cleaning>,
@@ -114,7 +114,7 @@ pub struct Smr {
 }
 
 impl Smr {
-    /// A shingled disk by its data sheet. Both tables must have passed [`crate::Sheet::parse`].
+    /// Makes a shingled disk from its data sheet. Both tables must have passed [`crate::Sheet::parse`].
     pub fn new(hdd: &HddSheet, smr: &SmrSheet, options: &Options) -> Smr {
         let band_blocks = u64::from(smr.band_mib) * (1 << 20) / BLOCK;
         let log_blocks = (smr.media_cache_gb * 1e9 / BLOCK as f64) as u64;
@@ -160,12 +160,12 @@ impl Smr {
         }
     }
 
-    /// Bytes in the media cache that await cleaning.
+    /// Bytes in the media cache that wait for cleaning.
     pub fn cached_bytes(&self) -> u64 {
         self.log.used_blocks() * BLOCK
     }
 
-    /// Bytes the medium wrote ÷ bytes the host wrote. `None` before the first write.
+    /// Bytes written to the medium divided by bytes that the host wrote. `None` before the first write.
     pub fn write_amplification(&self) -> Option<f64> {
         let host = self.totals.bytes_written;
         let medium = self.disk.counters(Nanos(self.now)).bytes_written;
@@ -176,7 +176,7 @@ impl Smr {
         let slot = Slot {
             id,
             parts: 0,
-            // The parts go their ways side by side, yet all bytes cross one interface.
+            // The parts are processed independently, but all bytes cross one interface.
             not_before: self.now + self.disk.command_ns(bytes),
         };
         self.in_flight += 1;
@@ -198,7 +198,7 @@ impl Smr {
         self.cache_bytes + block * BLOCK
     }
 
-    /// Length of the sequential run that a write at `offset` belongs to, itself included.
+    /// Length of the sequential run to which a write at `offset` belongs, including that write.
     fn run(&mut self, offset: u64, bytes: u64) -> u64 {
         let known = self
             .runs
@@ -215,13 +215,13 @@ impl Smr {
         bytes
     }
 
-    /// May this part of a write, `at` blocks into `band`, go to its place? Notes that it does.
+    /// Whether this part of a write, `at` blocks into `band`, may be written in place. If so, that is recorded.
     fn in_place(&mut self, band: u64, at: u64, blocks: u64, stream: bool) -> bool {
         let end = at + blocks;
         if let Some(i) = self.open.iter().position(|o| o.band == band && o.at == at) {
             self.open[i].at = end;
             if end >= u64::from(self.written[band as usize]) {
-                // Nothing of the old is left: the rest of the band is free to append to.
+                // No old data is left in the band, so the rest of it is free for appending.
                 self.written[band as usize] = end as u32;
                 self.open.remove(i);
             }
@@ -352,7 +352,7 @@ impl Smr {
             (dirty && !busy && self.in_flight == 0 && !self.asleep).then_some(t + self.idle_clean);
     }
 
-    /// The cleaner's next step, of the band at hand or of the next one.
+    /// Starts the cleaner's next step, for the current band or for the next one.
     fn clean(&mut self) {
         while self.cleaning.is_none() {
             let Some(band) = self.torn.pop_front().or_else(|| self.log.oldest()) else {
@@ -381,7 +381,7 @@ impl Smr {
         let mut pieces = core::mem::take(&mut self.pieces);
         let end = self.log.of_band(band, &mut pieces);
         let holds = old.max(end - first);
-        // Last step first.
+        // The last step comes first.
         let mut steps = vec![(false, self.home(first), holds * BLOCK)];
         for p in pieces.drain(..).rev() {
             if let Piece::Log(at, n) = p {

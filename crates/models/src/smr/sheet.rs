@@ -1,24 +1,24 @@
-//! What has to be known of a shingled disk besides its `[hdd]` table.
+//! The parameters of a shingled disk besides its `[hdd]` table.
 
 use serde::Deserialize;
 
 use crate::sheet::{Check, SheetError};
 
-/// Drive-managed shingling. Makers publish none of this; sheets say where each value is from.
+/// Drive-managed shingling. Manufacturers publish none of these; sheets state the source of each value.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SmrSheet {
-    /// Media cache: GB (10⁹ bytes) of conventional tracks at the outer edge that take what cannot be written in place.
+    /// Media cache: GB (10⁹ bytes) of conventional tracks at the outer edge, for data that cannot be written in place.
     pub media_cache_gb: f64,
-    /// Extents the drive can keep track of in it: many small writes fill this before the bytes.
+    /// Most extents in the media cache that the drive can track. Many small writes reach this limit before the cache is full.
     pub media_cache_extents: u32,
-    /// A band: tracks that overlap and can be rewritten only together.
+    /// Size of a band: tracks that overlap and can be rewritten only together.
     pub band_mib: u32,
-    /// Without commands for so long, the drive begins to clean.
+    /// The drive begins to clean after this time without commands.
     pub idle_clean_ms: f64,
-    /// A sequential run of this length is written in place from the next band's start on.
+    /// A sequential run of this length is written in place from the start of the next band on.
     pub stream_kib: u32,
-    /// What the drive spends on a write to the media cache besides moving its bytes.
+    /// The drive's time for a write to the media cache in addition to the transfer.
     pub cached_write_us: f64,
 }
 

@@ -26,7 +26,7 @@ fn random_writes(d: &mut Smr, now: Nanos, count: u64, seed: u64) -> (f64, Nanos)
     (out.iops, end)
 }
 
-/// Let everything happen that wants to; when it was over.
+/// Processes all events and returns the time of the last one.
 fn settle(d: &mut Smr) -> Nanos {
     let (mut now, mut done) = (Nanos(d.now), Vec::new());
     while let Some(at) = d.next_event() {
@@ -45,7 +45,7 @@ fn random_writes_are_fast_until_the_media_cache_is_full_and_again_after_cleaning
     assert!(burst > 1000.0, "{burst}");
     assert!(full < burst / 100.0 && full > 0.5, "{full} after {burst}");
     assert!(d.cached_bytes() > 15 << 20);
-    // Left alone, the drive empties the cache; half of it by half of the time.
+    // Without commands the drive empties the cache, and half of it in half of the time.
     let before = d.cached_bytes();
     let mut done = Vec::new();
     d.poll(Nanos(now.0 + 60_000_000_000), &mut done);
@@ -88,19 +88,19 @@ fn what_was_written_is_read_from_where_it_is() {
         let at = d.next_event().unwrap();
         d.poll(at, &mut done);
     }
-    // Half of the read lies in the log and half in the band: two parts.
+    // Half of the read is in the log and half in the band, so it has two parts.
     let slots = |d: &Smr| d.slots.iter().map(|s| s.parts).sum::<u32>();
     d.start(Nanos(d.now), 2, ModelOp::Read, middle + 4096, 8192);
     assert_eq!(slots(&d), 2);
     settle(&mut d);
     assert_eq!(d.cached_bytes(), 0);
-    // Cleaning read the band and the extent and wrote the band.
+    // Cleaning has read the band and the extent, and has written the band.
     let c = d.counters(Nanos(d.now));
     let band = d.band_blocks * BLOCK;
     assert_eq!(c.medium_bytes_written, 8192 + band);
     assert_eq!(c.medium_bytes_read, 8192 + 8192 + band);
     assert_eq!((c.bytes_written, c.bytes_read), (8192, 8192));
-    // Clean again: one part.
+    // The band is clean again, so the read has one part.
     d.start(Nanos(d.now), 3, ModelOp::Read, middle + 4096, 8192);
     assert_eq!(slots(&d), 1);
 }
@@ -138,7 +138,7 @@ fn a_discarded_band_takes_writes_in_place() {
         d.poll(at, &mut done);
     }
     assert_eq!(d.cached_bytes(), 0);
-    // Not so where data lies.
+    // This does not hold where there is data.
     d.start(Nanos(d.now), 99, ModelOp::Write, 8 * band, 65_536);
     assert_eq!(d.cached_bytes(), 65_536);
 }
@@ -149,7 +149,7 @@ fn a_stream_given_up_half_way_costs_a_rewrite() {
     let band = d.band_blocks * BLOCK;
     let mut done = Vec::new();
     let mut id = 0;
-    // Nine streams of a band and a half: more than the drive follows, so bands are torn.
+    // Nine streams of a band and a half are more than the drive tracks, so bands are abandoned half-way.
     for s in 0..9u64 {
         for i in 0..45 {
             let now = Nanos(d.now);

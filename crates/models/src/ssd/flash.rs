@@ -1,23 +1,23 @@
-//! The flash below a drive: the translation layer, what it costs in time, and how a large drive is represented by a sample.
+//! The flash below a drive: the translation layer, its cost in time, and how a sample represents a large drive.
 //!
-//! A layer of its own for every page of a drive takes gigabytes a terabyte. So of a drive of more than [`PAGES_MAX`] pages
-//! one page in each group of 2ⁿ neighbours is followed, chosen by a hash of the group's number, on flash with the same share of
-//! spare space. Every page written then pays what the sample's recent writes cost on average, which begins with the closed
-//! form's figure on a preconditioned drive. Uniform writes and runs longer than a group amplify as on the whole drive; how a
-//! workload on fewer pages than some thousand groups amplifies is known to the sample's noise.
+//! A translation layer for every page of a drive takes gigabytes of memory per terabyte. So on a drive with more than [`PAGES_MAX`] pages,
+//! only one page in each group of 2ⁿ neighbours is simulated. A hash of the group's number chooses it, and the sample has the same share of
+//! spare space as the drive. Every page written then pays the mean cost of the sample's recent writes. On a preconditioned drive this mean
+//! begins with the closed-form value. Uniform writes, and runs longer than a group, amplify as on the whole drive. If a workload touches
+//! fewer pages than some thousand groups, its amplification has the noise of a small sample.
 
 use super::ftl::{Ftl, greedy_write_amplification};
 use super::sheet::{FtlSheet, Rated, SsdSheet};
 use crate::preset::{FlashState, Options};
 
-/// Logical pages followed at most: 2 to 3 MiB of memory, whatever the size of the drive.
+/// Most logical pages that are simulated: 2 to 3 MiB of memory for a drive of any size.
 const PAGES_MAX: u64 = 1 << 18;
-/// A layer has at least so many blocks; of a small member, blocks are smaller than the sheet's. Greedy collection over a
-/// handful of blocks says nothing about a drive.
+/// Fewest blocks of a layer. For a small member, blocks are smaller than the sheet's: greedy collection over a handful of blocks does not
+/// represent a drive.
 const BLOCKS_MIN: u64 = 64;
-/// Pages of a block at least.
+/// Fewest pages of a block.
 const BLOCK_PAGES_MIN: u64 = 8;
-/// Of a rate in the steady state, collection takes this share at most.
+/// Garbage collection takes at most this share of the time at a steady-state rate.
 const COLLECTION_MAX: f64 = 0.9;
 
 /// See the module.
@@ -25,34 +25,34 @@ const COLLECTION_MAX: f64 = 0.9;
 pub(super) struct Flash {
     layer: Ftl,
     page_bytes: u64,
-    /// log2 of the pages that each followed page stands for.
+    /// log2 of the number of pages that each simulated page represents.
     shift: u32,
     copy: u64,
     erase: u64,
     pe_cycles: f64,
-    /// The member's share of the drive, over all of which the drive levels its wear.
+    /// The share of the drive that is the member's. The drive levels wear over all of its flash.
     share: f64,
-    /// Pages programmed for the host.
+    /// Pages that were programmed for the host.
     host_pages: u64,
-    /// The page that the last write ended in, if it ended within it: the drive's buffer joins what comes next.
+    /// The page in which the last write ended, if it ended within a page. The drive's buffer merges a write that continues there.
     open_page: Option<u64>,
     last_end: u64,
-    /// Copies and erases for a host page, where only a sample is followed: a mean that forgets over `memory` followed writes.
+    /// Copies and erases per host page if only a sample is simulated: a moving mean over about `memory` simulated writes.
     copies: f64,
     erases: f64,
     memory: f64,
-    /// What came of these so far.
+    /// The number of copies and erases so far.
     copied: f64,
     erased: f64,
-    /// Blocks of the drive by its sheet.
+    /// Number of blocks of the drive by its sheet.
     blocks: f64,
-    /// Nanoseconds of a unit that a host page takes without collection.
+    /// Unit-nanoseconds of a host page without garbage collection.
     programming: u64,
 }
 
 impl Flash {
-    /// The flash of a drive that programmes a random host page in `occupied` unit-nanoseconds, by its sheet; `None` where
-    /// the sheet has none or the options want it ideal.
+    /// The flash of a drive on which a random host page takes `occupied` unit-nanoseconds, by its sheet. `None` if the sheet has no flash
+    /// layer or the options ask for ideal flash.
     pub fn new(sheet: &SsdSheet, options: &Options, occupied: u64) -> Option<Flash> {
         let f = sheet.ftl.as_ref()?;
         if options.flash == FlashState::Ideal {
@@ -85,7 +85,7 @@ impl Flash {
             page_bytes,
             shift,
             copy: ns(f.copy_us),
-            // Smaller blocks are erased more often, and cost as much a page.
+            // Smaller blocks are erased more often, and each page costs the same.
             erase: ns(f.erase_us) * block / sheets,
             pe_cycles: f.pe_cycles,
             share: bytes as f64 / sheet.capacity as f64,
@@ -102,12 +102,12 @@ impl Flash {
         })
     }
 
-    /// Unit-nanoseconds that a random host page takes besides collection.
+    /// Unit-nanoseconds of a random host page besides garbage collection.
     pub fn left_for_programming(&self) -> u64 {
         self.programming
     }
 
-    /// The host writes `len` bytes from `offset` on: nanoseconds of collection that a unit has to do now.
+    /// The host writes `len` bytes at `offset`. Returns the nanoseconds of garbage collection that a unit has to do now.
     #[inline]
     pub fn write(&mut self, offset: u64, len: u32) -> u64 {
         if len == 0 {
@@ -115,7 +115,7 @@ impl Flash {
         }
         let end = offset + u64::from(len);
         let (mut first, last) = (offset / self.page_bytes, (end - 1) / self.page_bytes);
-        // The rest of a page whose begin is still in the buffer costs no programming of its own.
+        // The rest of a page whose beginning is still in the buffer needs no programming of its own.
         if offset == self.last_end && self.open_page == Some(first) {
             first += 1;
         }
@@ -132,7 +132,7 @@ impl Flash {
         self.write_sample(first, last)
     }
 
-    /// Pages `first..=last` of a drive of which a sample is followed.
+    /// Writes pages `first..=last` of a drive of which only a sample is simulated.
     fn write_sample(&mut self, first: u64, last: u64) -> u64 {
         for group in first >> self.shift..=last >> self.shift {
             if (first..=last).contains(&followed(group, self.shift)) {
@@ -148,7 +148,7 @@ impl Flash {
         (copies * self.copy as f64 + erases * self.erase as f64) as u64
     }
 
-    /// The host gives a range up: only whole pages are.
+    /// The host discards a range. Only whole pages in it are discarded.
     pub fn discard(&mut self, offset: u64, len: u32) {
         let first = offset.div_ceil(self.page_bytes);
         let end = (offset + u64::from(len)) / self.page_bytes;
@@ -162,7 +162,7 @@ impl Flash {
         }
     }
 
-    /// Pages programmed and blocks erased since the drive was made, as many as the whole drive's.
+    /// Pages programmed and blocks erased since the drive was made, extrapolated to the whole drive.
     pub fn programmed_and_erased(&self) -> (u64, u64) {
         let (copied, erases) = if self.shift == 0 {
             self.layer.copied_and_erased()
@@ -177,7 +177,7 @@ impl Flash {
         self.programmed_and_erased().0 * self.page_bytes
     }
 
-    /// Life of the drive used in 10⁻⁶, by the mean number of erases; `None` where the sheet states no cycles.
+    /// Life used in 10⁻⁶, by the mean number of erases; `None` if the sheet does not state the number of cycles.
     pub fn wear_eu(&self) -> Option<f64> {
         let mean = if self.shift == 0 {
             self.layer.mean_erases()
@@ -193,15 +193,15 @@ impl Flash {
     }
 }
 
-/// The page that is followed in a group.
+/// The page of a group that is simulated.
 #[inline]
 fn followed(group: u64, shift: u32) -> u64 {
     let hash = group.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (group << shift) | (hash & ((1 << shift) - 1))
 }
 
-/// What is left of `occupied` for a host page's programming, and by how much collection has to be cheaper than the sheet's
-/// typical times say, so that a rate stated for the steady state comes out with collection under uniform random writes.
+/// The part of `occupied` that is left for programming a host page, and the factor by which collection must be cheaper than with the
+/// sheet's typical times. With both, uniform random writes with collection reach the rate that is stated for the steady state.
 fn programming(f: &FtlSheet, occupied: f64) -> (f64, f64) {
     if f.rated == Rated::Fresh {
         return (occupied, 1.0);

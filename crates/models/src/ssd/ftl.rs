@@ -1,28 +1,28 @@
 //! A page-mapped flash translation layer with greedy garbage collection.
 //!
-//! Every host page goes to the open host block; collection takes the closed block with the fewest valid pages, copies
-//! those to its own open block and erases the victim. Victims come from one list per valid count, so a collection costs
-//! O(1) and not a scan. 4 bytes per logical and per physical page, nothing allocated after `new`.
+//! Every host page goes to the open host block. Garbage collection takes the closed block with the fewest valid pages, copies those pages
+//! to its own open block and erases the victim. There is one list of blocks per count of valid pages, so finding the victim is O(1) and
+//! needs no scan. Memory: 4 bytes per logical and per physical page; nothing is allocated after `new`.
 
-/// No page, no block.
+/// Marks the absence of a page or block.
 const NONE: u32 = u32::MAX;
 
-/// Blocks kept erased, so that a collection always has where to copy to.
+/// Blocks that stay erased, so that garbage collection always has a block to copy to.
 const RESERVE: usize = 2;
 
-/// What one write made the flash do besides programming the host's pages.
+/// The work of the flash for one write, besides programming the host's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Valid pages moved.
+    /// Valid pages that were moved.
     pub copies: u32,
-    /// Blocks erased.
+    /// Blocks that were erased.
     pub erases: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
     valid: u32,
-    /// Neighbours among the closed blocks of the same valid count.
+    /// Neighbours in the list of closed blocks with the same count of valid pages.
     prev: u32,
     next: u32,
     erases: u32,
@@ -39,11 +39,11 @@ pub struct Ftl {
     owner: Vec<u32>,
     blocks: Vec<Block>,
     free: Vec<u32>,
-    /// First closed block with each valid count.
+    /// First closed block for each count of valid pages.
     heads: Vec<u32>,
-    /// No closed block has fewer valid pages than this.
+    /// A lower bound for the count of valid pages in the closed blocks.
     fewest: u32,
-    /// (block, pages used) of the open host block and the open collection block.
+    /// (block, pages used) of the open host block and of the open collection block.
     host: (u32, u32),
     collector: (u32, u32),
     host_pages: u64,
@@ -52,8 +52,8 @@ pub struct Ftl {
 }
 
 impl Ftl {
-    /// `logical_pages` visible pages on `logical_pages × (1 + over_provisioning)` physical ones, the open and reserved
-    /// blocks on top: so that the share is what the closed form means by it.
+    /// `logical_pages` visible pages on `logical_pages × (1 + over_provisioning)` physical ones. The open and the reserved blocks are added
+    /// to these, so that the share has the meaning of the closed form.
     pub fn new(logical_pages: u32, pages_per_block: u32, over_provisioning: f64) -> Ftl {
         let logical_pages = logical_pages.max(1);
         let pages_per_block = pages_per_block.max(2);
@@ -87,9 +87,9 @@ impl Ftl {
         }
     }
 
-    /// Put the fresh layer into the state that long uniform random writes lead to: every logical page is written, and the
-    /// closed blocks hold what greedy collection leaves in them, the newest all of their pages, the next victim 1 - 1/A of them
-    /// (A: [`greedy_write_amplification`]). Costs one pass instead of several overwrites of the drive, and counts as no wear.
+    /// Puts a fresh layer into the state to which long uniform random writes lead: every logical page is written, and the closed blocks
+    /// have the counts of valid pages that greedy collection leaves: the newest block all of its pages, the next victim 1 - 1/A of them (A:
+    /// [`greedy_write_amplification`]). It takes one pass, in place of several overwrites of the drive, and does not count as wear.
     pub fn age(&mut self) {
         let logical = self.map.len();
         let per_block = self.pages_per_block as usize;
@@ -104,7 +104,7 @@ impl Ftl {
         let full = |i: usize| least.powf((i as f64 + 0.5) / closed as f64) * per_block as f64;
         let total: f64 = (0..closed).map(full).sum();
         let (mut wanted, mut placed) = (0.0, 0);
-        // The oldest first: those behind have room for what rounding leaves over.
+        // The oldest block first, because later ones have room for the remainder of the rounding.
         for i in (0..closed).rev() {
             let Some(block) = self.free.pop() else { break };
             wanted += full(i) / total * logical as f64;
@@ -126,7 +126,7 @@ impl Ftl {
         }
     }
 
-    /// Write logical pages `first..=last`; those beyond the end count as the last.
+    /// Writes logical pages `first..=last`. A page beyond the end counts as the last page.
     pub fn write(&mut self, first: u64, last: u64) -> Work {
         let mut work = Work::default();
         for page in first..=last {
@@ -143,7 +143,7 @@ impl Ftl {
         work
     }
 
-    /// Forget logical pages `first..end`.
+    /// Discards logical pages `first..end`.
     pub fn discard(&mut self, first: u64, end: u64) {
         for page in first..end.min(self.map.len() as u64) {
             self.invalidate(page as u32);
@@ -151,13 +151,13 @@ impl Ftl {
         }
     }
 
-    /// Pages programmed ÷ pages the host wrote.
+    /// Pages programmed divided by pages that the host wrote.
     pub fn write_amplification(&self) -> Option<f64> {
         let host = self.host_pages;
         (host > 0).then(|| (host + self.copied_pages) as f64 / host as f64)
     }
 
-    /// Pages copied by collection and blocks erased.
+    /// Pages that garbage collection copied, and blocks that were erased.
     pub fn copied_and_erased(&self) -> (u64, u64) {
         (self.copied_pages, self.erases)
     }
@@ -173,12 +173,12 @@ impl Ftl {
         (self.host_pages + self.copied_pages, self.erases)
     }
 
-    /// Erase count averaged over the blocks.
+    /// Mean erase count over the blocks.
     pub fn mean_erases(&self) -> f64 {
         self.erases as f64 / self.blocks.len() as f64
     }
 
-    /// The most an individual block has been erased.
+    /// The highest erase count of a block.
     pub fn max_erases(&self) -> u32 {
         self.blocks.iter().map(|b| b.erases).max().unwrap_or(0)
     }
@@ -210,7 +210,7 @@ impl Ftl {
         }
         self.blocks[b as usize].closed = true;
         self.link(b);
-        // `write` keeps RESERVE blocks free, a collection opens at most one before it frees one.
+        // `write` keeps RESERVE blocks free, and a collection opens at most one block before it frees one.
         let fresh = self
             .free
             .pop()
@@ -218,7 +218,7 @@ impl Ftl {
         (fresh, 0)
     }
 
-    /// Empty the closed block with the fewest valid pages; how many had to move.
+    /// Empties the closed block with the fewest valid pages. Returns how many pages had to be moved.
     fn collect(&mut self) -> u32 {
         while self.heads[self.fewest as usize] == NONE {
             self.fewest += 1;
@@ -287,7 +287,7 @@ fn random(seed: &mut u64) -> u64 {
 /// 2012, equal to P. Desnoyers' for oldest-first cleaning (SYSTOR 2012), which greedy approaches as blocks grow.
 pub fn greedy_write_amplification(over_provisioning: f64) -> f64 {
     let alpha = 1.0 + over_provisioning;
-    // y = -W₀(-α e^-α) is the root in 0…1 of y = α e^(y-α); Newton on y e^-y = α e^-α from 0, where it is convex.
+    // y = -W₀(-α e^-α) is the root in 0…1 of y = α e^(y-α). Newton's method on y e^-y = α e^-α from 0, where the function is convex.
     let target = alpha * (-alpha).exp();
     let mut y = 0.0_f64;
     for _ in 0..200 {

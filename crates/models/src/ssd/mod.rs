@@ -1,13 +1,13 @@
-//! A flash drive: units working in parallel, one interface, a buffer before the programming.
+//! A flash drive: units that work in parallel, one interface, and a buffer before the programming.
 //!
 //! ```text
 //!   start ─► the unit that is free first ─► interface ─► done at a time known at once
 //! ```
-//! A unit answers after the latency but stays occupied for `units / IOPS`: so the drive has both its published latency
-//! on an idle drive and its published rate on a busy one, and reads wait behind programming. Since the finish time is
-//! known at start, no event needs simulating; a heap keeps completions in order.
+//! A unit answers after the latency but stays occupied for `units / IOPS`. So the drive has both its published latency when idle and its
+//! published rate when busy, and reads wait behind programming. The finish time is known at the start, so no event is simulated; a heap
+//! keeps completions in order.
 //!
-//! Never made false: a result, once computed, does not change; an operation never ends before its latency and transfer.
+//! Invariants: a computed result never changes; an operation never ends before its latency and its transfer are over.
 
 mod flash;
 mod ftl;
@@ -26,12 +26,12 @@ use crate::model::{Counters, DeviceModel, ModelOp, PowerState, Wear};
 use crate::preset::Options;
 use crate::span::SpanMap;
 
-/// Sequential runs remembered, for reads and for writes.
+/// Number of sequential runs that are remembered, for reads and for writes each.
 const STREAMS: usize = 4;
-/// What a random operation costs is counted by pages up to so many bytes, the physical page of flash chips (some planes
-/// of 4 or 8 KiB); what is beyond goes at the drive's bandwidth, as it would in a sequential run.
+/// Up to this many bytes, the cost of a random operation is counted by pages; it is the physical page of flash chips (some planes of 4 or 8
+/// KiB). Bytes beyond it are transferred at the drive's bandwidth, as in a sequential run.
 const BY_PAGES: u64 = 16 << 10;
-/// Units that one operation is spread over at most.
+/// Most units over which one operation is spread.
 const UNITS_AT_ONCE: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +41,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// Does `offset` continue a run? Either way a run now ends at `end`.
+    /// Whether `offset` continues a run. In either case a run now ends at `end`.
     #[inline]
     fn note(&mut self, offset: u64, end: u64) -> bool {
         for e in &mut self.ends {
@@ -62,7 +62,7 @@ struct Cost {
     occupied: u64,
     sequential: u64,
     ns_per_byte: f64,
-    /// Bytes of what one random operation of `occupied` reads or writes.
+    /// Bytes that one random operation of `occupied` reads or writes.
     page: u64,
 }
 
@@ -77,7 +77,7 @@ impl Cost {
         }
     }
 
-    /// Unit-nanoseconds that a random operation on `len` bytes from `offset` on takes of `units` units.
+    /// Unit-nanoseconds of a random operation on `len` bytes from `offset` on that uses `units` units.
     fn random(&self, offset: u64, len: u64, units: u64) -> u64 {
         let pages = (offset + len).div_ceil(self.page) - offset / self.page;
         let dear = pages.min((BY_PAGES / self.page).max(1));
@@ -101,9 +101,9 @@ pub struct Ssd {
     reads_per_write: f64,
 
     now: u64,
-    /// When each unit is free, earliest first: which of them it is does not matter.
+    /// The times at which the units are free, earliest first. The units are interchangeable.
     units: VecDeque<u64>,
-    /// Interface booked up to here. A virtual clock: it limits the rate without ordering operations.
+    /// The interface is booked up to this time. It is a virtual clock: it limits the rate and does not order operations.
     interface: u64,
     last_write: u64,
     reads: Streams,
@@ -112,7 +112,7 @@ pub struct Ssd {
     sequence: u64,
     busy_until: u64,
     asleep_since: Option<u64>,
-    /// Unit-nanoseconds of work, for energy.
+    /// Unit-nanoseconds of work, for the energy.
     read_work: u64,
     write_work: u64,
     standby_ns: u64,
@@ -121,7 +121,7 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// A drive by its data sheet. The sheet must have passed [`crate::Sheet::parse`].
+    /// Makes a drive from its data sheet. The sheet must have passed [`crate::Sheet::parse`].
     pub fn new(sheet: &SsdSheet, options: &Options) -> Ssd {
         let s = sheet;
         let us = |t: f64| (t * 1e3) as u64;
@@ -179,24 +179,24 @@ impl Ssd {
         }
     }
 
-    /// Bytes programmed ÷ bytes the host wrote, so far. `None` without FTL or writes.
+    /// Bytes programmed divided by bytes that the host wrote, so far. `None` without FTL or writes.
     pub fn write_amplification(&self) -> Option<f64> {
         let f = self.ftl.as_ref()?;
         let host = self.totals.bytes_written;
         (host > 0).then(|| f.bytes_programmed() as f64 / host as f64)
     }
 
-    /// Memory of the flash layer's tables in bytes, 0 without one.
+    /// Memory of the flash layer's tables in bytes; 0 without a flash layer.
     pub fn flash_memory_bytes(&self) -> usize {
         self.ftl.as_ref().map_or(0, Flash::memory_bytes)
     }
 
-    /// The units that are free first take the work, and `extra` nanoseconds of their own after it: (finish, work).
+    /// The units that are free first take the work, and after it `extra` nanoseconds of their own. Returns (finish, work).
     ///
-    /// Work is unit-nanoseconds, and says what the operation takes of all that the drive can do: of its rate of operations
-    /// or of its bandwidth, whichever is the larger share. A drive at either limit works with all units and draws its
-    /// sheet's active power; waiting for the latency is no work. A random operation over several pages is that many
-    /// operations of the drive, spread over its units.
+    /// Work is measured in unit-nanoseconds. It is the share of the drive's capability that the operation uses: of its rate of operations
+    /// or of its bandwidth, whichever share is larger. A drive at either limit works with all units and draws the sheet's active power;
+    /// waiting for the latency is not work. A random operation over several pages counts as that number of operations and is spread over
+    /// the units.
     #[inline]
     fn transfer(
         &mut self,
@@ -227,11 +227,11 @@ impl Ssd {
         )
     }
 
-    /// The `n` units that are free first are occupied for `each`; when the last of them begins.
+    /// Occupies the `n` units that are free first for `each`. Returns the time at which the last of them begins.
     #[inline]
     fn take(&mut self, at: u64, n: u64, each: u64) -> u64 {
         let mut begin = at;
-        // What was occupied here may be free before another, so all are taken before any is put back.
+        // A unit that is occupied here may be free again before another one, so all are taken before any is put back.
         let mut free = [0u64; UNITS_AT_ONCE];
         let n = (n as usize).min(UNITS_AT_ONCE);
         for slot in &mut free[..n] {
@@ -244,7 +244,7 @@ impl Ssd {
         begin
     }
 
-    /// A unit is busy until `free`. Mostly later than all others, so a look from the back beats a heap.
+    /// A unit is busy until `free`. This is mostly later than for all others, so a search from the back beats a heap.
     #[inline]
     fn occupy(&mut self, free: u64) {
         let mut i = self.units.len();
@@ -258,7 +258,7 @@ impl Ssd {
         }
     }
 
-    /// What the flash layer does about a write: nanoseconds of collection, which occupy the unit that takes the write.
+    /// The flash layer's part of a write. Returns the nanoseconds of garbage collection, which occupy the unit that takes the write.
     fn programme(&mut self, offset: u64, len: u32) -> u64 {
         let Some(f) = &mut self.ftl else { return 0 };
         f.write(offset, len)
@@ -351,13 +351,13 @@ impl DeviceModel for Ssd {
         }
     }
 
-    /// Energy: idle power all the time, plus for work (see `transfer`) its share of what reading or writing adds. Work
-    /// begun counts at once, so a report made during a burst is ahead by at most the work queued.
+    /// Energy: idle power all the time, plus, for work (see `transfer`), its share of the additional power of reading or writing. Work
+    /// counts when it begins, so a report during a burst is ahead by at most the queued work.
     fn counters(&self, now: Nanos) -> Counters {
         let now = now.0.max(self.now);
         let [idle_w, read_w, write_w, standby_w] = self.watts;
         let mut out = self.totals;
-        // Operations overlap nothing before they arrive, so what is still ahead lies at the end of the busy time.
+        // Operations do not overlap anything before their arrival, so the future part is at the end of the busy time.
         out.busy_ns -= self.busy_until.saturating_sub(now);
         let standby = self.standby_ns + self.asleep_since.map_or(0, |s| now.saturating_sub(s));
         let units = self.units.len() as f64;

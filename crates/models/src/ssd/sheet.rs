@@ -1,54 +1,53 @@
-//! What an SSD's data sheet says, in the units data sheets use.
+//! The data sheet of an SSD, in the units that data sheets use.
 
 use serde::Deserialize;
 
 use crate::sheet::{Check, SheetError};
 
-/// A flash (or phase-change) drive. MB = 10⁶ bytes; latencies are of one 4 KiB operation on an idle drive, without
-/// its transfer.
+/// A flash (or phase-change) drive. MB = 10⁶ bytes. Latencies are those of one 4 KiB operation on an idle drive, without its transfer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SsdSheet {
-    /// Bytes.
+    /// Capacity in bytes.
     pub capacity: u64,
-    /// Operations the drive works on at a time: channels, or dies where they decide.
+    /// Number of operations on which the drive works at a time: channels, or dies if they are the limit.
     pub units: u32,
     /// Random read latency.
     pub read_us: f64,
-    /// Random read rate with the queue full.
+    /// Random read rate with a full queue.
     pub read_iops: f64,
-    /// Read latency inside a sequential run (the drive has read ahead).
+    /// Read latency within a sequential run (the drive has read ahead).
     pub sequential_read_us: f64,
-    /// Random write latency, to the drive's protected buffer.
+    /// Latency of a random write to the drive's protected buffer.
     pub write_us: f64,
     /// Random write rate that the flash behind the buffer sustains.
     pub write_iops: f64,
-    /// Write latency inside a sequential run.
+    /// Write latency within a sequential run.
     pub sequential_write_us: f64,
     /// Interface or media rate, whichever is lower.
     pub read_mb_s: f64,
     /// The same for writes.
     pub write_mb_s: f64,
-    /// What a FLUSH adds after the last write.
+    /// Additional time of a FLUSH after the last write.
     pub flush_us: f64,
-    /// A discard, whatever its length.
+    /// Time of a discard of any length.
     pub discard_us: f64,
-    /// Power.
+    /// Power of each state.
     pub power: SsdPower,
-    /// Host writes the drive is made for, in GB (10⁹ bytes); 0 = not stated.
+    /// Host writes for which the drive is specified, in GB (10⁹ bytes); 0 = not stated.
     pub write_limit_gb: f64,
-    /// Wear: so many page reads count as one page write (GreenDM 6.1.5 uses 10 and 100); 0 = reads do not count.
+    /// Wear: how many page reads count as one page write (GreenDM 6.1.5 uses 10 and 100); 0 = reads do not count.
     #[serde(default = "ten")]
     pub reads_per_write: f64,
-    /// Flash layer; runs unless [`crate::Options::flash`] says `Ideal`.
+    /// The flash layer. It is simulated unless [`crate::Options::flash`] is `Ideal`.
     pub ftl: Option<FtlSheet>,
 }
 
-/// An SSD's power states.
+/// The power of an SSD in its states.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SsdPower {
-    /// Nothing to do.
+    /// Without work.
     pub idle_w: f64,
     /// All units reading.
     pub read_w: f64,
@@ -56,39 +55,39 @@ pub struct SsdPower {
     pub write_w: f64,
     /// After a Standby operation.
     pub standby_w: f64,
-    /// Standby to ready.
+    /// Time from standby to ready.
     pub wake_us: f64,
 }
 
-/// The flash below.
+/// The flash below the drive.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FtlSheet {
     /// Mapping unit.
     pub page_kib: u32,
-    /// Pages erased together.
+    /// Pages of a block, which are erased together.
     pub pages_per_block: u32,
     /// Spare flash as a share of the logical space: (physical - logical) / logical.
     pub over_provisioning: f64,
-    /// Copying one page in garbage collection, a read and a programme of one unit.
+    /// Time to copy one page in garbage collection: a read and a programme of one unit.
     pub copy_us: f64,
-    /// Erasing one block.
+    /// Time to erase one block.
     pub erase_us: f64,
-    /// Programme-erase cycles a block survives; 0 = not stated.
+    /// Programme-erase cycles that a block survives; 0 = not stated.
     pub pe_cycles: f64,
-    /// Which blocks are collected.
+    /// The choice of victims.
     #[serde(default)]
     pub collection: Collection,
-    /// In which state the sheet's `write_iops` were taken.
+    /// The state in which the sheet's `write_iops` were measured.
     #[serde(default)]
     pub rated: Rated,
 }
 
-/// Which block a collection takes.
+/// The block that garbage collection takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Collection {
-    /// The one with the fewest valid pages.
+    /// The block with the fewest valid pages.
     #[default]
     Greedy,
 }
@@ -97,10 +96,10 @@ pub enum Collection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rated {
-    /// Fresh, or written over a small part only: collection comes on top.
+    /// Fresh, or written over a small part only: the cost of garbage collection is added to the figure.
     #[default]
     Fresh,
-    /// Written over all of it until the rate settled: collection is in the figure.
+    /// Written over the whole drive until the rate settled: the figure includes garbage collection.
     Steady,
 }
 

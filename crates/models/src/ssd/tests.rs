@@ -21,7 +21,7 @@ fn write_amplification_meets_the_closed_form() {
         for page in 0..u64::from(logical) {
             ftl.write(page, page);
         }
-        // Until the valid counts have settled, then measure.
+        // Writes until the counts of valid pages have settled, then measures.
         for _ in 0..8 * logical {
             let p = next(&mut seed) % u64::from(logical);
             ftl.write(p, p);
@@ -44,7 +44,7 @@ fn write_amplification_meets_the_closed_form() {
 
 #[test]
 fn closed_form_has_known_values() {
-    // y e^-y = α e^-α must hold for the root behind it, and much spare flash means no copying.
+    // y e^-y = α e^-α must hold for the root, and with much spare flash there is no copying.
     for op in [0.07, 0.28, 1.0] {
         let alpha = 1.0 + op;
         let a = greedy_write_amplification(op);
@@ -67,7 +67,7 @@ fn sequential_overwrites_and_discards_cost_no_copies() {
         "{:?}",
         ftl.write_amplification()
     );
-    // Half the space discarded is spare space.
+    // If half the space is discarded, it is spare space.
     let amplify = |discard: bool| {
         let mut ftl = Ftl::new(10_000, 64, 0.1);
         ftl.write(0, 9_999);
@@ -121,7 +121,7 @@ fn collection_shows_in_time_and_wear() {
     let c = r.counters(real);
     assert!(c.erases > 0 && c.flash_pages_written > c.pages_written);
     assert!(r.write_amplification().unwrap() > 2.0);
-    // All of the drive shares the wear of a member: programmed bytes over what its flash takes in its life.
+    // The whole drive shares the wear of a member: programmed bytes divided by the bytes that its flash can take in its life.
     let life = 3000.0 * 300e9 * 1.074;
     let want = c.flash_bytes_written as f64 / life * 1e6;
     let eu = r.wear().flash_eu.unwrap();
@@ -152,7 +152,7 @@ fn wear_follows_greendm() {
         "{}",
         d.wear().host_eu
     );
-    // Reads count a tenth or a hundredth; part of a page counts whole.
+    // Reads count a tenth or a hundredth. A page that is read in part counts as a whole.
     let page = 4096.0 / 36_500e9 * 1e6;
     for (ratio, share) in [(10.0, 0.1), (100.0, 0.01), (0.0, 0.0)] {
         let mut d = drive(
@@ -234,7 +234,7 @@ fn sleep_saves_power_and_waking_takes_time() {
     assert_eq!(d.counters(second).start_stops, 1);
 }
 
-/// Mean power in watts of `op` at a depth that fills every drive, from start to end.
+/// Mean power in watts of `op` at a depth that saturates every drive, from start to end.
 fn drawn(name: &str, op: ModelOp, random: bool, len: u32) -> f64 {
     let mut d = drive(
         name,
@@ -285,7 +285,7 @@ fn half_the_load_draws_half_of_what_work_adds() {
     let sheet = sheet("nvme-tlc").unwrap();
     let power = &sheet.ssd.as_ref().unwrap().power;
     let mut d = drive("nvme-tlc", &Options::default());
-    // 128 KiB take 18.7 us of 7 GB/s: one each 37.4 us is half of that.
+    // 128 KiB take 18.7 us at 7 GB/s; one of them every 37.4 us is half of that rate.
     let (step, count) = (37_449, 10_000u64);
     let mut done = Vec::new();
     for i in 0..count {
@@ -310,7 +310,7 @@ fn an_aged_layer_amplifies_as_the_closed_form_says_from_its_first_write() {
             ..Options::default()
         };
         let mut d = drive("nvme-tlc", &options);
-        // A terabyte's layer fits in a few megabytes.
+        // The tables of a terabyte fit into a few megabytes.
         assert!(
             d.flash_memory_bytes() < 4 << 20,
             "{size}: {}",
@@ -324,7 +324,7 @@ fn an_aged_layer_amplifies_as_the_closed_form_says_from_its_first_write() {
         }
         let got = d.write_amplification().unwrap();
         let want = greedy_write_amplification(over_provisioning);
-        // Of the large one, one page in 16 is followed.
+        // On the large drive, one page in 16 is simulated.
         let near = if pages <= 1 << 18 { 0.08 } else { 0.15 };
         assert!(
             (got / want - 1.0).abs() < near,
@@ -377,11 +377,11 @@ fn sixteen_kilobytes_at_random_cost_more_than_four() {
             small.iops,
             large.iops
         );
-        // A megabyte goes at the drive's bandwidth, nearly.
+        // An operation of a megabyte runs at nearly the drive's bandwidth.
         let huge = rate("intel-x25e-32", op, 1 << 20);
         assert!(huge.mb_s > 0.7 * if op == ModelOp::Read { 250.0 } else { 170.0 });
     }
-    // A drive that maps 64 KiB units writes one of them in any case.
+    // A drive with mapping units of 64 KiB writes at least one of them.
     let (small, large) = (
         rate("nvme-qlc", ModelOp::Write, 4096),
         rate("nvme-qlc", ModelOp::Write, 65536),

@@ -1,4 +1,4 @@
-//! Blocks: what everything in an events file is packed in.
+//! Blocks: the containers of everything in an events file.
 //!
 //! ```text
 //! 0 "IEVB" │ 4 kind │ 5 zero │ 8 raw length │ 12 stored length │ 16 number │ 20 CRC32C of bytes 0…20 and the payload │ 24 payload
@@ -22,9 +22,9 @@ const KINDS: [Kind; 4] = [Kind::Origin, Kind::State, Kind::Events, Kind::End];
 
 const MARK: &[u8; 4] = b"IEVB";
 const HEADER: usize = 24;
-/// Longest payload before compression: one event with the effects of the largest discard fits.
+/// Longest payload before compression. One event with the effects of the largest discard fits.
 pub(super) const RAW_MAX: usize = 64 << 20;
-/// Fast, and events compress well at any level.
+/// The fastest level; events compress well at every level.
 const LEVEL: i32 = 1;
 
 fn word(b: &[u8], at: usize) -> u32 {
@@ -92,7 +92,7 @@ impl<W: Write> BlockWriter<W> {
     }
 }
 
-/// Reads blocks in order, and refuses what is not as written.
+/// Reads blocks in order and refuses a block that differs from what was written.
 pub(super) struct BlockReader<R> {
     from: R,
     pub(super) number: u32,
@@ -100,7 +100,7 @@ pub(super) struct BlockReader<R> {
     raw: Vec<u8>,
 }
 
-/// As many bytes as there are, up to all of `buf`.
+/// Reads until `buf` is full or the file ends, and returns the number of bytes.
 fn fill(from: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
     let mut n = 0;
     while n < buf.len() {
@@ -143,13 +143,14 @@ impl<R: Read> BlockReader<R> {
 
     pub(super) fn damaged<T>(&self, what: &'static str) -> Result<T, EventsError> {
         Err(EventsError::Damaged {
-            // `number` counts the blocks that were taken.
+            // `number` counts the blocks that were accepted.
             block: self.number.saturating_sub(1),
             what,
         })
     }
 
-    /// The next block; its payload is unpacked only if `wanted`. A file that ends here is cut: the last block says so itself.
+    /// The next block. Its payload is decompressed only if `wanted`. A file that ends here was cut, because a complete file ends with a
+    /// block that says so.
     pub(super) fn next(
         &mut self,
         wanted: impl Fn(Kind) -> bool,
@@ -169,7 +170,7 @@ impl<R: Read> BlockReader<R> {
         if raw > RAW_MAX || stored > RAW_MAX + (RAW_MAX >> 4) {
             return self.damaged("an impossible length");
         }
-        // Memory follows what is there, not what is claimed.
+        // The allocation follows the bytes that are present, not the length that the header claims.
         self.stored.clear();
         (&mut self.from)
             .take(stored as u64)
@@ -197,7 +198,8 @@ impl<R: Read> BlockReader<R> {
     }
 }
 
-/// A file of these blocks (kind, payload), sound outside whatever the payloads are: what tests of the reader are made of.
+/// A file of these blocks (kind, payload). It is valid except for the payloads, which may be anything: tests of the reader are made with
+/// it.
 ///
 /// # Errors
 /// A payload is too long.
@@ -209,10 +211,10 @@ pub fn pack(blocks: &[(u8, Vec<u8>)]) -> io::Result<Vec<u8>> {
     Ok(w.out)
 }
 
-/// The blocks of a file, to be changed and packed again.
+/// The blocks of a file, for a test to change and pack again.
 ///
 /// # Errors
-/// It is no events file, damaged or cut.
+/// The file is not an events file, or it is damaged or cut.
 pub fn unpack(bytes: &[u8]) -> Result<Vec<(u8, Vec<u8>)>, EventsError> {
     let mut r = BlockReader::new(bytes)?;
     let mut blocks = Vec::new();

@@ -1,7 +1,7 @@
-//! One event as bytes, and back.
+//! Encodes one event as bytes, and decodes it.
 //!
-//! Made for the engine's thread: a few stores per number, no allocation, no compression. Times and offsets are written as
-//! differences; a chunk starts them anew, so that it can be read by itself.
+//! Made for the engine's thread: a few stores per number, no allocation, no compression. Times and offsets are written as differences from
+//! the previous ones. Each chunk starts the differences anew, so that it can be read by itself.
 
 use super::tables::{ERRORS, KINDS, OPS};
 use isotherm_core::{
@@ -16,37 +16,37 @@ pub enum Call {
     Submit(Request),
     /// A device operation ended.
     Complete {
-        /// Which.
+        /// The operation that ended.
         id: OpId,
-        /// How.
+        /// Its result.
         result: Result<u32, IoError>,
     },
     /// Time passed.
     Tick,
     /// No more requests will come.
     Close,
-    /// A parameter or knob was set (or refused: the engine says the same again).
+    /// A parameter or knob was set. The engine may have refused it; a replay refuses it in the same way.
     Set {
         /// Its name.
         key: String,
         /// The value.
         value: f64,
     },
-    /// Another policy took over (or was refused: the engine says the same again).
+    /// Another policy was chosen. The engine may have refused it; a replay refuses it in the same way.
     Policy {
         /// The preset with its parameters, `NAME,KEY=VALUE…`.
         text: String,
     },
-    /// Classes were promised something.
+    /// Classes of data were given a promise.
     Promise {
-        /// Rows, joined by `;` (the `qos` words).
+        /// Rows of promises, joined by `;` (the words of `qos`).
         text: String,
     },
-    /// Somebody said what kind of data an extent holds.
+    /// The class of data of an extent was set from outside.
     Reclassify {
-        /// Which.
+        /// The extent.
         extent: ExtentId,
-        /// 0…63.
+        /// The class, 0…63.
         class: u8,
     },
 }
@@ -56,7 +56,7 @@ pub enum Call {
 pub struct Decision {
     /// The effect.
     pub effect: Effect,
-    /// [`meta_hash`] of a metadata write, else 0.
+    /// [`meta_hash`] of a metadata write; 0 for any other effect.
     pub meta: u64,
 }
 
@@ -77,16 +77,16 @@ const RECLASSIFY: u8 = 6;
 const PROMISE: u8 = 7;
 /// Longest text of a policy: sixteen rules fit.
 const POLICY_MAX: usize = 4096;
-/// In an event's first byte: its time differs from the one before.
+/// A bit of an event's first byte: the time differs from that of the event before.
 const LATER: u8 = 8;
-/// As a number of effects: it follows.
+/// A value in the field for the number of effects: the true number follows.
 const MANY: u8 = 15;
 
 fn code<T: PartialEq>(all: &[T], one: &T) -> u8 {
     all.iter().position(|x| x == one).unwrap_or(0) as u8
 }
 
-/// Seven bits a byte, low ones first.
+/// Appends a number in groups of seven bits, the low groups first.
 pub(super) fn put(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
@@ -95,7 +95,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// A difference: small ones of either sign are short.
+/// Appends a difference. Small differences of either sign are short.
 fn put_from(out: &mut Vec<u8>, from: u64, to: u64) {
     let d = to.wrapping_sub(from) as i64;
     put(out, (d << 1 ^ d >> 63) as u64);
@@ -106,7 +106,7 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Where differences start from.
+/// The values from which the next differences are taken.
 struct Last {
     time: Nanos,
     /// End of the last request.
@@ -134,7 +134,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// The first chunk grows in `room`.
+    /// Begins an encoder. The first chunk uses the buffer `room`.
     pub fn new(room: Vec<u8>) -> Encoder {
         let mut encoder = Encoder {
             bytes: room,
@@ -153,7 +153,7 @@ impl Encoder {
         put(&mut self.bytes, self.last.time.0);
     }
 
-    /// Events so far, and requests among them.
+    /// The number of events so far, and the number of requests among them.
     pub fn counts(&self) -> (u64, u64) {
         (self.events, self.requests)
     }
@@ -163,7 +163,7 @@ impl Encoder {
         self.bytes.len()
     }
 
-    /// Is no event in the chunk?
+    /// Whether the chunk holds no event.
     pub fn is_empty(&self) -> bool {
         // Two numbers of at most ten bytes stand before the first event.
         self.bytes.len() <= 20 && {
@@ -172,14 +172,14 @@ impl Encoder {
         }
     }
 
-    /// The chunk; the next one grows in `room`.
+    /// Returns the chunk. The next chunk uses the buffer `room`.
     pub fn take(&mut self, room: Vec<u8>) -> Vec<u8> {
         let chunk = std::mem::replace(&mut self.bytes, room);
         self.begin();
         chunk
     }
 
-    /// One call at `now` and what came of it. `meta` hashes the bytes of a metadata write among the effects.
+    /// Appends one call at `now` and the effects that it had. `meta` hashes the bytes of a metadata write among the effects.
     pub fn event(
         &mut self,
         now: Nanos,
@@ -314,10 +314,10 @@ impl Encoder {
     }
 }
 
-/// What is wrong with bytes that should be events.
+/// The reason why bytes are not valid events.
 pub(super) type Bad = &'static str;
 
-/// Bytes, read from the front.
+/// A slice that is read from the front.
 pub(super) struct Cursor<'a> {
     left: &'a [u8],
 }
@@ -402,7 +402,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// At the front of a chunk whose first event must have this number.
+    /// Begins at the front of a chunk whose first event must have this number.
     pub(super) fn new(chunk: &[u8], event: u64) -> Result<Decoder, Bad> {
         let mut c = Cursor::new(chunk);
         if c.number()? != event {
@@ -415,7 +415,7 @@ impl Decoder {
         })
     }
 
-    /// The next event; its decisions go to `out`. `None` at the end of the chunk.
+    /// The next event. Its decisions are appended to `out`. `None` at the end of the chunk.
     pub(super) fn next(
         &mut self,
         chunk: &[u8],

@@ -1,4 +1,4 @@
-//! Events files: everything that a live engine was told, everything that it decided, and what it started from.
+//! Events files: every call that a live engine received, every decision that it made, and the state from which it started.
 //!
 //! ```text
 //! engine's thread                         another thread                      the lab
@@ -6,8 +6,8 @@
 //! ```
 //! The bytes are described in `docs/events-format.md`.
 //!
-//! Never false: an events file that reads without an error holds every call from the first to the last that it counts, in
-//! order; what was lost ends it.
+//! Guarantee: an events file that reads without an error holds every call from the first to the last that it counts, in order. If calls
+//! were lost, the file ends before the first lost one.
 
 mod block;
 mod code;
@@ -33,13 +33,13 @@ pub const MAGIC: &[u8; 8] = b"isoEvnt\n";
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Somebody asked for its end.
+    /// A user asked for the end of the recording.
     Asked,
-    /// The volume was closed; the last events are those of closing.
+    /// The volume was closed. The last events are those of the closing.
     Closed,
-    /// The writer fell behind the engine. The recording is exact up to there.
+    /// The writer fell behind the engine. The recording is exact up to its end.
     FellBehind,
-    /// Something changed the engine in a way that no recording can hold (a test took a safety rule out).
+    /// The engine was changed in a way that a recording cannot hold (a test removed a safety rule).
     Untold,
 }
 
@@ -59,7 +59,7 @@ impl Ending {
         ENDINGS.get(usize::from(code)).copied()
     }
 
-    /// One word for figures: `asked`, `closed`, `fell-behind`, `untold`.
+    /// One word for tables and JSON: `asked`, `closed`, `fell-behind`, `untold`.
     pub fn name(self) -> &'static str {
         match self {
             Ending::Asked => "asked",
@@ -79,21 +79,21 @@ pub struct End {
     pub events: u64,
     /// Requests among them.
     pub requests: u64,
-    /// How the engine stood after the last call; absent where the recording could not be ended by the engine's thread.
+    /// The state of the engine after the last call. It is absent if the engine's thread could not end the recording itself.
     pub standing: Option<Standing>,
 }
 
-/// What can be seen of an engine besides its effects.
+/// The part of an engine's state that is visible besides its effects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// When it wants to be woken.
+    /// The time at which the engine wants to be woken.
     pub next_wake: Option<Nanos>,
     /// All counters, as `Debug` prints them.
     pub counters: String,
 }
 
 impl Standing {
-    /// Of this engine now.
+    /// The state of this engine now.
     pub fn of(engine: &isotherm_core::Engine) -> Standing {
         Standing {
             next_wake: engine.next_wake(),
@@ -107,18 +107,18 @@ impl Standing {
 pub enum EventsError {
     /// The system's reason.
     Io(std::io::Error),
-    /// It begins with other bytes.
+    /// The file does not begin with the magic bytes.
     NotEvents,
     /// Written by a newer program.
     Newer(u32),
-    /// It ends before its last block.
+    /// The file ends before its last block.
     Cut {
-        /// Whole blocks before that.
+        /// Whole blocks before the cut.
         blocks: u32,
     },
-    /// A block is not what was written.
+    /// A block differs from what was written.
     Damaged {
-        /// Which, from 0.
+        /// Number of the block, from 0.
         block: u32,
         /// What is wrong with it.
         what: &'static str,

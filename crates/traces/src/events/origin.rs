@@ -1,4 +1,4 @@
-//! What an engine started from: metadata as its opening read it, parameters, policy.
+//! The state from which an engine started: metadata as it was read at opening, parameters, policy.
 
 use super::code::{Bad, Cursor, put, put_bytes};
 use isotherm_core::load::Cost;
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 const MEMBERS_MAX: u64 = 256;
 /// Longest text.
 const TEXT_MAX: usize = 1 << 16;
-/// Payload of a state block after which the next one begins.
+/// Size of a state block's payload at which a new block begins.
 const STATE_BLOCK: usize = 256 << 10;
 
-/// How an engine began, except for [`Image`].
+/// The start of an engine, except for [`Image`].
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Program and version that recorded.
+    /// Program and version that made the recording.
     pub program: String,
     /// Name of the volume.
     pub volume: String,
@@ -28,11 +28,11 @@ pub struct Origin {
     pub time_base: Nanos,
     /// The engine's parameters.
     pub params: Params,
-    /// The superblock that each member was opened by, encoded; `None` for a member that was not there.
+    /// The superblock by which each member was opened, encoded. `None` for a member that was absent.
     pub superblocks: Vec<Option<Vec<u8>>>,
 }
 
-/// Metadata blocks as opening read them. What is not there reads as zeros.
+/// Metadata blocks as they were read at opening. A block that is not listed reads as zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     blocks: BTreeMap<(u8, u64), Box<[u8]>>,
@@ -41,8 +41,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// A read at `offset` of `member` gave `bytes`. Only what was not there before is kept: the first read counts, as later
-    /// ones may see what was written since.
+    /// A read at `offset` of `member` returned `bytes`. For each block only the first read is kept, because later reads may see what was
+    /// written since.
     pub fn saw(&mut self, member: MemberId, offset: u64, bytes: &[u8]) {
         for (i, b) in bytes.chunks_exact(BLOCK).enumerate() {
             let at = (member.0, offset / BLOCK as u64 + i as u64);
@@ -55,7 +55,7 @@ impl Image {
         self.failed.push((member.0, offset, len as u32));
     }
 
-    /// Forgets blocks of zeros: absent ones read the same. Call it when nothing more is seen.
+    /// Drops blocks of zeros, because absent blocks read the same. To be called after the last read.
     pub fn tidy(&mut self) {
         self.blocks.retain(|_, b| b.iter().any(|x| *x != 0));
     }
@@ -65,12 +65,12 @@ impl Image {
         self.blocks.len()
     }
 
-    /// Is nothing held?
+    /// Whether no block is held.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.failed.is_empty()
     }
 
-    /// As payloads of state blocks.
+    /// Encodes the image as payloads of state blocks.
     pub(super) fn encode(
         &self,
         mut block: impl FnMut(&[u8]) -> std::io::Result<()>,
@@ -82,7 +82,7 @@ impl Image {
             put(&mut out, u64::from(*len));
         }
         for ((member, at), bytes) in &self.blocks {
-            // Primary and mirror hold much that is equal.
+            // Primary and mirror have many equal blocks.
             let twin = (0..*member).find(|m| self.blocks.get(&(*m, *at)) == Some(bytes));
             out.extend_from_slice(&[u8::from(twin.is_some()), *member]);
             put(&mut out, *at);
@@ -98,7 +98,7 @@ impl Image {
         if out.is_empty() { Ok(()) } else { block(&out) }
     }
 
-    /// One more state block.
+    /// Decodes one more state block.
     pub(super) fn decode(&mut self, payload: &[u8]) -> Result<(), Bad> {
         let mut c = Cursor::new(payload);
         while !c.is_empty() {
@@ -125,7 +125,7 @@ impl Image {
     }
 }
 
-/// The devices as the engine's opening saw them.
+/// The devices as the opening of the engine saw them.
 impl Media for Image {
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError> {
         if self.failed.contains(&(member.0, offset, buf.len() as u32)) {
@@ -156,7 +156,7 @@ impl Media for Image {
     }
 }
 
-/// `None` as 0, else one more.
+/// Writes `None` as 0 and a number as the number plus 1.
 fn put_option(out: &mut Vec<u8>, n: Option<u64>) {
     out.push(u8::from(n.is_some()));
     if let Some(n) = n {
@@ -180,7 +180,7 @@ fn flag(c: &mut Cursor<'_>) -> Result<bool, Bad> {
     }
 }
 
-/// What came later: it stands at the end, and only where one is set.
+/// Parameters that were added to the format later. They are stored at the end, and only if one of them is set.
 fn budgets(p: &Params) -> [Option<u64>; 7] {
     [
         p.moves_max.map(u64::from),
@@ -193,7 +193,7 @@ fn budgets(p: &Params) -> [Option<u64>; 7] {
     ]
 }
 
-/// Numbers that a tier's cost is.
+/// How many numbers a tier's cost consists of.
 const COST: usize = 11;
 
 fn cost(c: Cost) -> [u64; COST] {
@@ -291,7 +291,7 @@ impl Origin {
         let mut text = || c.text(TEXT_MAX);
         let (program, volume, policy) = (text()?, text()?, text()?);
         let (epoch, time_base) = (option(&mut c)?, Nanos(c.number()?));
-        // With the core's `mutants` feature there is one field more.
+        // The core's `mutants` feature adds one field.
         #[allow(clippy::needless_update)]
         let mut params = Params {
             move_buffers: c.narrow()?,
@@ -306,7 +306,7 @@ impl Origin {
             standby_after: (0..count(&mut c)?)
                 .map(|_| Ok(option(&mut c)?.map(Nanos)))
                 .collect::<Result<_, Bad>>()?,
-            // Recordings that do not say it come from engines that did not have it.
+            // A recording without this field comes from an engine that did not have the parameter.
             flush_ahead: 0,
             ..Params::default()
         };
@@ -351,7 +351,7 @@ impl Origin {
     }
 }
 
-/// How many of something follow.
+/// The number of items that follow.
 fn count(c: &mut Cursor<'_>) -> Result<u64, Bad> {
     match c.number()? {
         n if n <= MEMBERS_MAX => Ok(n),
@@ -359,7 +359,7 @@ fn count(c: &mut Cursor<'_>) -> Result<u64, Bad> {
     }
 }
 
-/// What tiers cost, fastest first.
+/// The costs of the tiers, fastest first.
 fn costs(c: &mut Cursor<'_>) -> Result<Vec<Cost>, Bad> {
     (0..count(c)?)
         .map(|_| {
@@ -428,7 +428,7 @@ mod tests {
             let back = back.expect("what was written is read").params;
             assert_eq!(format!("{back:?}"), format!("{params:?}"));
             for short in plain.len() + 1..bytes.len() {
-                // Without costs it is whole, too, and without what stands behind them.
+                // A recording without the costs, or without the fields after them, is complete, too.
                 let whole = (short == without && !params.costs.is_empty())
                     || (short + 1 == bytes.len() && params.kept_writes);
                 assert_eq!(

@@ -1,4 +1,4 @@
-//! Reads events files. No input makes it panic; memory is bounded by the state and one block.
+//! Reads events files. No input makes it panic. Memory is bounded by the state and one block.
 
 use super::block::{BlockReader, Kind};
 use super::code::{Bad, Call, Cursor, Decision, Decoder};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Longest text of counters.
 const COUNTERS_MAX: usize = 1 << 20;
 
-/// One call and what came of it.
+/// One call and the decisions that it caused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// From 0.
@@ -24,7 +24,7 @@ pub struct Event {
     pub decisions: Vec<Decision>,
 }
 
-/// Reads one file: what the engine started from, then events with [`Reader::next`].
+/// Reads one file: first the state from which the engine started, then events with [`Reader::next`].
 pub struct Reader<R> {
     blocks: BlockReader<R>,
     origin: Origin,
@@ -42,17 +42,17 @@ impl Reader<BufReader<File>> {
     /// Opens a file.
     ///
     /// # Errors
-    /// It cannot be read or is no events file.
+    /// The file cannot be read or is not an events file.
     pub fn open(path: &Path) -> Result<Reader<BufReader<File>>, EventsError> {
         Reader::new(BufReader::with_capacity(1 << 18, File::open(path)?))
     }
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads what the engine started from.
+    /// Reads the state from which the engine started.
     ///
     /// # Errors
-    /// It is no events file, or damaged.
+    /// The file is not an events file, or it is damaged.
     pub fn new(from: R) -> Result<Reader<R>, EventsError> {
         let mut blocks = BlockReader::new(from)?;
         let (kind, payload) = blocks.next(|_| true)?;
@@ -93,7 +93,7 @@ impl<R: Read> Reader<R> {
                 self.chunk.extend_from_slice(payload);
             }),
             Kind::End => decode_end(payload).and_then(|end| {
-                // A count that differs means that a block was left out without a trace.
+                // If a count differs, a block is missing that left no other trace.
                 if (end.events, end.requests) != (self.events, self.requests) {
                     return Err("it counts other events than there are");
                 }
@@ -110,27 +110,27 @@ impl<R: Read> Reader<R> {
         &self.origin
     }
 
-    /// What its opening read.
+    /// The metadata that was read at opening.
     pub fn image(&self) -> &Image {
         &self.image
     }
 
-    /// Takes the image out: it may be large, and is read once.
+    /// Moves the image out, because it may be large and is used once.
     pub fn take_image(&mut self) -> Image {
         std::mem::take(&mut self.image)
     }
 
-    /// The last block, once [`Reader::next`] has said `None`.
+    /// The last block. It is available once [`Reader::next`] has returned `None`.
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 
-    /// Events read.
+    /// Events read so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// The next call; what was decided is in [`Reader::decisions`]. `None` behind the last one.
+    /// The next call. Its decisions are in [`Reader::decisions`]. `None` after the last call.
     ///
     /// # Errors
     /// The file is damaged or cut.
@@ -159,12 +159,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// What came of the last call.
+    /// The decisions that the last call caused.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
 
-    /// As [`Reader::next_call`], all in one.
+    /// As [`Reader::next_call`], with the decisions in the returned event.
     ///
     /// # Errors
     /// The file is damaged or cut.
@@ -206,10 +206,10 @@ fn decode_end(payload: &[u8]) -> Result<End, Bad> {
     })
 }
 
-/// What a file holds.
+/// A summary of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u32,
     /// The last one.
     pub end: End,
@@ -218,7 +218,7 @@ pub struct Summary {
 /// Checks every block of a file without unpacking the events.
 ///
 /// # Errors
-/// It is no events file, damaged or cut.
+/// The file is not an events file, or it is damaged or cut.
 pub fn summary(path: &Path) -> Result<Summary, EventsError> {
     let file = BufReader::with_capacity(1 << 18, File::open(path)?);
     let mut blocks = BlockReader::new(file)?;
@@ -236,7 +236,7 @@ pub fn summary(path: &Path) -> Result<Summary, EventsError> {
     }
 }
 
-/// Does a file that begins with `head` claim to be one of events?
+/// Whether a file that begins with `head` claims to be an events file.
 pub fn is_events(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }

@@ -1,4 +1,4 @@
-//! Codes of operations and errors in an events file: the place in these lists (`docs/events-format.md`).
+//! Codes of operations and errors in an events file: the index in these lists (`docs/events-format.md`).
 
 use isotherm_core::{IoError, OpKind, RequestOp};
 

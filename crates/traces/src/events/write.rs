@@ -11,10 +11,10 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins with what the engine started from.
+    /// Writes the state from which the engine started.
     ///
     /// # Errors
-    /// As `out`.
+    /// `out` fails.
     pub fn create(out: W, origin: &Origin, image: &Image) -> io::Result<Writer<W>> {
         let mut blocks = BlockWriter::new(out)?;
         blocks.write(Kind::Origin, &origin.encode())?;
@@ -22,18 +22,18 @@ impl<W: Write> Writer<W> {
         Ok(Writer { blocks })
     }
 
-    /// A chunk of an [`super::Encoder`]; all chunks, in order.
+    /// Writes a chunk of an [`super::Encoder`]. Every chunk must be written, in order.
     ///
     /// # Errors
-    /// As `out`; also if a single event is longer than a block can be.
+    /// `out` fails, or a single event is longer than a block can be.
     pub fn events(&mut self, chunk: &[u8]) -> io::Result<()> {
         self.blocks.write(Kind::Events, chunk)
     }
 
-    /// Passes on what is buffered.
+    /// Flushes what is buffered.
     ///
     /// # Errors
-    /// As `out`.
+    /// `out` fails.
     pub fn flush(&mut self) -> io::Result<()> {
         self.blocks.flush()
     }
@@ -43,10 +43,10 @@ impl<W: Write> Writer<W> {
         self.blocks.bytes
     }
 
-    /// The last block.
+    /// Writes the last block.
     ///
     /// # Errors
-    /// As `out`.
+    /// `out` fails.
     pub fn finish(mut self, end: &End) -> io::Result<W> {
         let mut out = vec![end.ending.code()];
         put(&mut out, end.events);

@@ -1,7 +1,6 @@
 //! blkparse's text: `maj,min cpu seq seconds pid action RWBS [sector + sectors] [process]`.
 //!
-//! As in the binary form, a request is its Q event, or its D event in a trace without any Q. The summary at the end is
-//! not read.
+//! As in the binary form, a request is its Q event, or its D event in a trace without any Q event. The summary at the end is not read.
 
 use super::blktrace::Event;
 use crate::decode::{Item, LineParser};
@@ -38,7 +37,7 @@ impl LineParser for Blkparse {
         words.number("cpu")?;
         words.number("sequence number")?;
         let time = unwrapped(seconds(words.field("time")?, "time")?);
-        // A pid is a number; without process tracking it may be anything that fills the column.
+        // A pid is usually a number. Without process tracking the column may hold any text.
         words.field("pid")?;
         let action = words.field("action")?;
         let want: &[u8] = if self.event == Event::Queued {
@@ -86,12 +85,12 @@ impl LineParser for Blkparse {
     }
 }
 
-/// An event from before the trace's first has a time below zero. blkparse prints it as the 64-bit number that it wraps to,
-/// its seconds cut to 32 bits: 1266874889.7. It counts as the beginning.
+/// An event that precedes the first one of the trace has a negative time. blkparse prints it as the 64-bit number to which it wraps, with
+/// the seconds cut to 32 bits: 1266874889.7. Such a time counts as the beginning of the trace.
 fn unwrapped(time: u64) -> u64 {
     const CUT: u128 = (u64::MAX as u128 + 1) / NS / (1 << 32) * (1 << 32) * NS;
     const NS: u128 = 1_000_000_000;
-    // A day before the beginning: no event is older, and a real time as late as that is 40 years after it.
+    // No event is more than a day before the beginning, and a real time of this value is 40 years after it.
     const DAY: u128 = 86_400 * NS;
     let whole = CUT + u128::from(time);
     if (u64::MAX as u128 - DAY..=u64::MAX as u128).contains(&whole) {
@@ -125,7 +124,7 @@ mod tests {
 
     #[test]
     fn times_below_zero_are_the_beginning() {
-        // 2^64 ns less 0.000 000 001 s and less a minute, as blkparse prints them.
+        // 2^64 ns minus 1 ns and 2^64 ns minus one minute, as blkparse prints them.
         for text in ["1266874889.709551615", "1266874829.709551616"] {
             assert_eq!(
                 unwrapped(seconds(text.as_bytes(), "").unwrap()),

@@ -1,7 +1,7 @@
 //! blkreplay `.load`: `start ; sector ; length ; op ; replay_delay ; replay_duration`.
 //!
-//! Times are seconds, lengths 512 B sectors. Free text (a licence) stands before the column line and is kept:
-//! whoever writes such a file from another must keep it. Format of Thomas Schoebel-Theuer's blkreplay.
+//! Times are in seconds, lengths in sectors of 512 B. Free text (a licence) may precede the line of column names. It is kept, because the
+//! licence must stay with every file that is made from the first. Format of Thomas Schoebel-Theuer's blkreplay.
 
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
@@ -9,7 +9,7 @@ use crate::error::Bad;
 use crate::field::{Fields, SECTOR, length, offset, request, rwbs, seconds};
 use crate::record::{Op, Record};
 
-/// A longer header is no header.
+/// Text longer than this is not a header.
 const HEADER_MAX: usize = 64 << 10;
 
 /// The parser.
@@ -20,7 +20,7 @@ pub(crate) struct Blkreplay {
 }
 
 impl Blkreplay {
-    /// The column line ends the text, and so does a record where there is no column line.
+    /// The header text ends at the line of column names, or at the first record if there is no such line.
     fn header_line(&mut self, line: &[u8]) -> Result<Option<Item>, Bad> {
         if is_column_line(line) {
             self.in_data = true;
@@ -42,13 +42,13 @@ impl Blkreplay {
     }
 }
 
-/// Whether `line` names the columns.
+/// Whether `line` is the line of column names.
 pub(crate) fn is_column_line(line: &[u8]) -> bool {
     let mut fields = Fields::new(line, b';');
     fields.next() == Some(b"start") && fields.next() == Some(b"sector")
 }
 
-/// Whether `line` is a number, a semicolon and another number: no header text is.
+/// Whether `line` is a number, a semicolon and another number. No header text looks like that.
 pub(crate) fn looks_like_record(line: &[u8]) -> bool {
     let mut fields = Fields::new(line, b';');
     let (Some(start), Some(sector)) = (fields.next(), fields.next()) else {
@@ -68,7 +68,7 @@ impl LineParser for Blkreplay {
         if line.is_empty() || line[0] == b'#' {
             return Ok(Item::Nothing);
         }
-        // Files put together from several have the header text of each; blkreplay skips lines that are no record, too.
+        // A file that was concatenated from several has the header text of each. blkreplay, too, skips lines that are not records.
         if !line[0].is_ascii_digit() && !line.starts_with(b".") {
             return Ok(Item::Other);
         }
@@ -79,7 +79,7 @@ impl LineParser for Blkreplay {
         let letters = fields.field("op")?;
         let (op, flags) = rwbs(letters).ok_or_else(|| Bad::text("op (R or W)", letters))?;
         let len = length(sectors, SECTOR)?;
-        // The kernel tells an empty flush as a write of nothing.
+        // The kernel reports an empty flush as a write of length 0.
         let op = if len == 0 && flags.contains(crate::Flags::PREFLUSH) {
             Op::Flush
         } else {

@@ -4,7 +4,7 @@
 //! 0 u32 magic 0x65617400|7   4 u32 sequence   8 u64 time ns   16 u64 sector   24 u32 bytes   28 u32 action
 //! 32 u32 pid   36 u32 device   40 u32 cpu   44 u16 error   46 u16 payload bytes
 //! ```
-//! A request is its Q (queued) event, or its D (issued) event in a trace without any Q: counting both would double it.
+//! A request is its Q (queued) event, or its D (issued) event in a trace without any Q event. Counting both would count each request twice.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ const META: u32 = 1 << 12;
 const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
 
-/// Which event stands for a request.
+/// The event that represents a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Queued,
@@ -57,7 +57,7 @@ struct Raw {
     payload: usize,
 }
 
-/// An event, or where a bad one stands and what is wrong with it.
+/// An event, or the position of a bad one and the reason.
 type Parsed = Result<Raw, (u64, Bad)>;
 
 /// Whether `b` begins with the magic number, in either byte order; true for big-endian.
@@ -145,7 +145,7 @@ impl Raw {
             .with(Flags::META, has(META))
             .with(Flags::AHEAD, has(AHEAD))
             .with(Flags::SYNC, has(SYNC));
-        // A flush has no place; the kernel writes -1 there.
+        // A flush has no address; the kernel writes -1 there.
         let at = if op == Op::Flush {
             0
         } else {
@@ -163,7 +163,7 @@ impl Raw {
     }
 }
 
-/// Reads the next event and steps over its payload. `None` at the end; a bad one leaves the input where the next may be.
+/// Reads the next event and skips its payload. `None` at the end. After a bad event the input is at the place where the next one may be.
 fn next_event(input: &mut Input) -> Result<Option<Parsed>, TraceError> {
     input.fill(SIZE)?;
     let at = input.at();
@@ -201,7 +201,7 @@ fn next_event(input: &mut Input) -> Result<Option<Parsed>, TraceError> {
     }
 }
 
-/// Steps to the next magic number, so that one damaged spot counts once.
+/// Skips to the next magic number, so that one damaged spot counts as one bad record.
 fn resync(input: &mut Input) -> Result<(), TraceError> {
     input.consume(1);
     loop {
@@ -209,7 +209,7 @@ fn resync(input: &mut Input) -> Result<(), TraceError> {
         let unread = input.unread();
         let found =
             (0..unread.len().saturating_sub(3)).find(|&i| big_endian(&unread[i..]).is_some());
-        // Without one, the last three bytes may be the beginning of one, unless nothing follows them.
+        // Without a magic number, the last three bytes may still be the beginning of one, unless nothing follows them.
         let step = found.unwrap_or(if unread.len() < SIZE {
             unread.len()
         } else {
@@ -253,7 +253,7 @@ impl Decode for Blktrace {
     }
 }
 
-/// The trace that a file holds one processor's events of: `sda` and 3 of `sda.blktrace.3`, compressed or not.
+/// Splits the name of a per-processor file into trace and processor: `sda` and 3 for `sda.blktrace.3`, compressed or not.
 fn part_of(path: &Path) -> Option<(&str, u32)> {
     let name = path.file_name()?.to_str()?;
     let (base, rest) = name.rsplit_once(".blktrace.")?;
@@ -261,7 +261,7 @@ fn part_of(path: &Path) -> Option<(&str, u32)> {
     Some((base, processor.parse().ok()?))
 }
 
-/// The files of a folder that [`part_of`] knows, by trace and processor.
+/// The files of a folder whose names [`part_of`] recognises, by trace and processor.
 fn parts(folder: &Path) -> std::io::Result<Vec<(String, u32, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -274,7 +274,7 @@ fn parts(folder: &Path) -> std::io::Result<Vec<(String, u32, PathBuf)>> {
     Ok(found)
 }
 
-/// How many files of other processors lie beside `path`; 0 where that cannot be told.
+/// The number of files of other processors beside `path`; 0 if it cannot be determined.
 pub(crate) fn of_other_processors(path: &Path) -> usize {
     let Some((base, mine)) = part_of(path) else {
         return 0;
@@ -288,10 +288,10 @@ pub(crate) fn of_other_processors(path: &Path) -> usize {
     of_this.count()
 }
 
-/// The files of the one trace in `folder`.
+/// The files of the single trace in `folder`.
 ///
 /// # Errors
-/// The folder cannot be read, or holds no trace or several.
+/// The folder cannot be read, or it holds no trace or several.
 pub(crate) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let found = parts(folder).map_err(|source| TraceError::Open {
         path: folder.to_owned(),
@@ -310,7 +310,7 @@ pub(crate) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>, TraceError> {
     Ok(found.into_iter().map(|(_, _, path)| path).collect())
 }
 
-/// Looks for a Q event; a trace of issued requests only has none.
+/// Looks for a Q event. A trace that has issued requests only has no such event.
 pub(crate) fn find_event(mut input: Input) -> Result<Event, TraceError> {
     while let Some(event) = next_event(&mut input)? {
         if event.is_ok_and(|raw| raw.is(Event::Queued)) {

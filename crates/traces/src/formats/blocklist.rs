@@ -1,4 +1,4 @@
-//! Reference streams without time: ARC `.lis` (`start count ignored number`) and plain lists of block numbers.
+//! Reference streams without times: ARC `.lis` (`start count ignored number`) and plain lists of block numbers.
 
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
@@ -36,7 +36,7 @@ impl LineParser for Arc {
     }
 }
 
-/// One block number per line. `#` begins a comment; `*` marks a phase in LIRS traces and says nothing about blocks.
+/// One block number per line. `#` begins a comment. `*` marks a phase in LIRS traces and is skipped.
 pub(crate) struct BlockList {
     pub(crate) block_bytes: u32,
 }

@@ -1,9 +1,9 @@
-//! CSV whose first line names the columns: they may stand in any order, and unknown ones are skipped.
+//! CSV whose first line names the columns. The columns may be in any order, and unknown ones are skipped.
 
 use crate::error::Bad;
 use crate::field::Fields;
 
-/// Where the `N` columns that a format knows stand in the lines of one file.
+/// The positions of the `N` columns of a format in the lines of one file.
 pub(crate) struct Columns<const N: usize> {
     /// Column of the file → column of the format.
     slots: Vec<Option<usize>>,
@@ -11,7 +11,7 @@ pub(crate) struct Columns<const N: usize> {
 }
 
 impl<const N: usize> Columns<N> {
-    /// Reads the line of names. The first `required` of `names` must be there.
+    /// Reads the line of column names. The first `required` of `names` must be present.
     pub(crate) fn from_line(
         line: &[u8],
         names: &[&str; N],
@@ -43,7 +43,7 @@ impl<const N: usize> Columns<N> {
         self.present[slot]
     }
 
-    /// The fields of a line in the format's order; columns that the file lacks are empty.
+    /// The fields of a line in the order of the format. A column that the file lacks is empty.
     pub(crate) fn split<'a>(&self, line: &'a [u8]) -> Result<[&'a [u8]; N], Bad> {
         let mut values = [&b""[..]; N];
         let mut count = 0;

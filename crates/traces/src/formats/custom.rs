@@ -1,8 +1,8 @@
 //! Text whose columns the user names: `--columns time_us,device,op,offset_sectors,length_bytes`.
 //!
-//! Columns are named by place, `-` for one that does not matter, or by the names of the file's first line:
-//! `time_s=Timestamp,offset_bytes=Start,length_bytes=Bytes`. They are separated by `,`, `;`, `|`, a tab or blanks,
-//! whichever the first line holds most of.
+//! Columns are identified by position, with `-` for a column to ignore, or by the names in the first line of the file:
+//! `time_s=Timestamp,offset_bytes=Start,length_bytes=Bytes`. The separator is whichever of `,`, `;`, `|`
+//! and tab occurs most often in the first line, or white space if none of them occurs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,19 +18,19 @@ use crate::record::{Op, Record};
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Time of arrival, in units of so many nanoseconds.
+    /// Time of arrival, in units of this many nanoseconds.
     Time(u64),
     /// Name or number of the device.
     Device,
-    /// Direction in letters: `R`, `Write`, `WS`…
+    /// Direction as a word: `R`, `Write`, `WS`…
     Letters,
-    /// Direction as a number, of which this one is a read and any other a write.
+    /// Direction as a number. This number means a read, and any other a write.
     Reads(u64),
-    /// First byte, in units of so many bytes.
+    /// First byte, in units of this many bytes.
     Offset(u64),
-    /// Length, in units of so many bytes.
+    /// Length, in units of this many bytes.
     Length(u64),
-    /// Time of service, in units of so many nanoseconds.
+    /// Service time, in units of this many nanoseconds.
     Latency(u64),
     /// Class of the request.
     Class,
@@ -63,7 +63,7 @@ const ROLES: [(&str, Role); 21] = [
 
 impl Role {
     fn name(self) -> &'static str {
-        // Every role stands in the table: there is no other way to make one.
+        // The table holds every role, because roles are made from it only.
         ROLES
             .iter()
             .find(|(_, role)| *role == self)
@@ -71,16 +71,16 @@ impl Role {
     }
 }
 
-/// The columns of a text, in order, or by the names of its first line.
+/// The columns of a text, by position or by the names in its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnMap {
-    /// What each column holds; `None` for one that does not matter.
+    /// The content of each column; `None` for a column to ignore.
     roles: Vec<Option<Role>>,
-    /// The names in the file's first line, where columns go by name.
+    /// The names in the first line of the file, if columns are identified by name.
     names: Option<Vec<String>>,
 }
 
-/// The columns that were named cannot be those of a trace.
+/// The error for a list of columns that cannot describe a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadColumns(String);
@@ -166,11 +166,11 @@ impl fmt::Display for ColumnMap {
 /// The parser.
 pub(crate) struct Custom {
     map: ColumnMap,
-    /// What separates columns, from the first line; `b' '` for any blanks.
+    /// The separator of columns, from the first line; `b' '` means any white space.
     separator: Option<u8>,
-    /// What each column of the file holds, once the first line was read.
+    /// The content of each column of the file, known after the first line was read.
     roles: Vec<Option<Role>>,
-    /// Records so far: the first line may be one of names.
+    /// Whether a record was read. Before that, a line may be the line of column names.
     started: bool,
 }
 
@@ -192,7 +192,7 @@ impl Custom {
         }
     }
 
-    /// Settles separator and places by the first line; whether that line held names.
+    /// Determines separator and positions from the first line. Returns whether that line held column names.
     fn first(&mut self, line: &[u8]) -> Result<bool, Bad> {
         let count = |c: u8| memchr::memchr_iter(c, line).count();
         let best = [b',', b';', b'|', b'\t']
@@ -217,7 +217,7 @@ impl Custom {
             return Ok(true);
         }
         self.roles.clone_from(&self.map.roles);
-        // A line of names has no number where the offset stands.
+        // A line of column names has no number in the column of the offset.
         let offset = self
             .roles
             .iter()
@@ -229,7 +229,7 @@ impl Custom {
     }
 }
 
-/// A time in units of `unit` nanoseconds; a point is allowed where the unit is a power of ten.
+/// A time in units of `unit` nanoseconds. A decimal point is allowed if the unit is a power of ten.
 fn time(text: &[u8], unit: u64, expected: &str) -> Result<u64, Bad> {
     parse_ns(text, unit).ok_or_else(|| Bad::text(format!("{expected} (a number)"), text))
 }
@@ -291,7 +291,7 @@ impl LineParser for Custom {
     }
 }
 
-/// Letters of the block layer, or a word that begins with them.
+/// RWBS letters of the block layer, or a word that begins with such a letter.
 fn direction(text: &[u8]) -> Result<Op, Bad> {
     let words: [(&[u8], Op); 5] = [
         (b"read", Op::Read),

@@ -1,6 +1,6 @@
 //! Five columns, `time device lba size op`: DiskSim and SSDsim ASCII, and two relatives that look the same.
 //!
-//! op is 1 for a read, 0 for a write. What the numbers count is not in the file, so it is weighed:
+//! `op` is 1 for a read and 0 for a write. The file does not state the units of the other numbers, so they are inferred:
 //!
 //! | format | lba | size |
 //! |---|---|---|
@@ -8,15 +8,15 @@
 //! | `replay` | bytes | bytes |
 //! | `disksim-pages` | 512 B sectors | 4 KiB pages |
 //!
-//! Where every lba and every size is a multiple of 512, they count bytes: in sectors all requests would be multiples of
-//! 256 KiB at multiples of 256 KiB. Where every lba is a multiple of 8 and sizes are not, or requests follow each other
-//! only if sizes are pages, sizes are pages.
+//! If every lba and every size is a multiple of 512, they count bytes: as sectors, all requests would be multiples of 256 KiB at multiples
+//! of 256 KiB. If every lba is a multiple of 8 and most sizes are not, or if requests are consecutive only when sizes count pages, then
+//! sizes count pages.
 //!
-//! Times with a point are milliseconds, as in DiskSim's manual, or seconds if milliseconds would make more than 20 000
-//! requests a second. Whole numbers are nanoseconds if every one is a
-//! multiple of 1 000 (a clock of microseconds), or if hardly any two requests are less than 1 000 apart: in bursts real
-//! requests follow each other within a millisecond (9 to 97 % of the gaps of the traces that were looked at), never
-//! within a microsecond (below 0.1 %); unless that would make more than 20 000 a second. Else they are microseconds.
+//! Times with a decimal point are milliseconds, as in DiskSim's manual, or seconds if milliseconds would mean more than 20 000 requests per
+//! second. Whole numbers are nanoseconds if each of them is a multiple of 1 000 (a microsecond clock), or if hardly any two requests are
+//! less than 1 000 apart, unless either would mean more than 20 000 requests per second. Otherwise they are microseconds. The second rule
+//! holds because real requests come in bursts: in the traces that were examined, 9 to 97 % of the gaps are below a millisecond and fewer
+//! than 0.1 % are below a microsecond.
 
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;
@@ -29,12 +29,12 @@ use crate::record::{Op, Record};
 
 /// Bytes of a page where sizes count pages.
 const PAGE: u64 = 4096;
-/// Requests below which the numbers say nothing.
+/// With fewer requests than this, the numbers are not conclusive.
 const FEW: usize = 16;
-/// Requests whose times are looked at.
+/// The number of requests whose times are examined.
 const LOOK: usize = 20_000;
 
-/// What a number counts, in bytes.
+/// The unit of a number, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     lba: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// As `format` has it.
+    /// The units of `format`.
     pub(crate) fn of(format: Format) -> Counts {
         match format {
             Format::Replay => Counts { lba: 1, size: 1 },
@@ -97,7 +97,7 @@ impl LineParser for DiskSim {
     }
 }
 
-/// Which of the three formats the first lines speak, and why. `None` where too little tells.
+/// Infers from the first lines which of the three formats a file has, and says why. `None` if there is too little to decide.
 pub(crate) fn weigh(head: &[u8]) -> Option<(Format, &'static str)> {
     let columns = |line: &[u8]| {
         let mut words = Words(line);
@@ -118,7 +118,7 @@ pub(crate) fn weigh(head: &[u8]) -> Option<(Format, &'static str)> {
             "every lba and size is a multiple of 512: they count bytes",
         ));
     }
-    // How often a request begins where the one before it on the same device ends.
+    // The number of requests that begin where the previous request on the same device ended.
     let follows = |per_size: u64| {
         let pairs = rows.iter().zip(&rows[1..]);
         pairs
@@ -129,8 +129,8 @@ pub(crate) fn weigh(head: &[u8]) -> Option<(Format, &'static str)> {
     };
     let aligned = multiples(8, |r| r.1) == rows.len();
     let odd_sizes = rows.len() - multiples(8, |r| r.2);
-    // Some small writes of sectors at the begin of pages are no pages; where most sizes are no multiple of 8, or requests follow each
-    // other only if sizes are pages, they are.
+    // A few small writes in sectors at the beginning of a page are no proof of page units. Proof is that most sizes are not a multiple of
+    // 8, or that more requests are consecutive if sizes count pages.
     let (as_pages, as_sectors) = (follows(8), follows(1));
     let most = odd_sizes * 2 > rows.len() && as_pages >= as_sectors;
     if aligned && (most || odd_sizes * 4 > rows.len() && as_pages > as_sectors) {
@@ -142,18 +142,19 @@ pub(crate) fn weigh(head: &[u8]) -> Option<(Format, &'static str)> {
     None
 }
 
-/// Requests a second above which a unit is not believed if the next larger one is as good: some hundred times what a disk serves.
+/// A unit that implies more requests per second than this is rejected if the next larger unit fits as well. It is some hundred times what a
+/// disk serves.
 const RATE_DOUBTED: f64 = 20_000.0;
 
-/// What the first times of a trace look like.
+/// Statistics of the first times of a trace.
 #[derive(Default)]
 struct Times {
     read: usize,
     points: bool,
-    /// Some is no multiple of 1 000.
+    /// At least one time is not a multiple of 1 000.
     odd: bool,
     gaps: usize,
-    /// Gaps of less than 1 000 units, and of none.
+    /// The number of gaps below 1 000 units, and of gaps of zero.
     short: usize,
     none: usize,
     least: f64,
@@ -194,14 +195,14 @@ impl Times {
         Ok(t)
     }
 
-    /// More requests a second than are believed, if times count this.
+    /// Whether times in this unit mean an implausible number of requests per second.
     fn too_many(&self, unit: TimeUnit) -> bool {
         let seconds = (self.most - self.least) * unit.ns() as f64 / 1e9;
         self.read >= FEW && self.read as f64 > RATE_DOUBTED * seconds
     }
 }
 
-/// Looks at the times in `input` for their unit, and says why.
+/// Infers the unit of the times in `input`, and says why.
 pub(crate) fn find_unit(input: Input) -> Result<(TimeUnit, &'static str), TraceError> {
     let t = Times::look(input)?;
     Ok(if t.points {

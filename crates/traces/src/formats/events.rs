@@ -1,4 +1,4 @@
-//! Requests of an events file (`docs/events-format.md`): what a live engine was asked, with the time that each answer took.
+//! The requests of an events file (`docs/events-format.md`): what a live engine was asked to do, with the latency of each answer.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,14 +13,14 @@ use crate::events::{Call, EventsError, Reader};
 use crate::field::request;
 use crate::record::{Flags, Op, Record};
 
-/// Requests that wait for their answer at most; the first of more goes without its latency.
+/// Most requests that may wait for their answer. If there are more, the first one is delivered without a latency.
 const WAITING: usize = 65_536;
 
 /// The decoder.
 pub(crate) struct Events {
     path: PathBuf,
     reader: Reader<BufReader<File>>,
-    /// Requests in order of arrival, with their tags; answered ones wait for those before them.
+    /// Requests in order of arrival, with their tags. An answered request is held back until all requests before it are answered.
     waiting: VecDeque<(Option<u32>, Record)>,
     over: bool,
 }
@@ -48,13 +48,13 @@ impl Events {
         })
     }
 
-    /// One more call; false at the end.
+    /// Reads one more call. Returns false at the end.
     fn step(&mut self, run: &mut Run) -> Result<bool, TraceError> {
         let next = self.reader.next_call();
         let Some((now, call)) = next.map_err(|e| failed(&self.path, e))? else {
             return Ok(false);
         };
-        // Looks from inside are no part of the load.
+        // Reads that the program itself makes for inspection are not part of the load.
         if let Call::Submit(r) = call
             && r.class & QUIET == 0
         {
@@ -82,7 +82,7 @@ impl Events {
             let Effect::Reply { tag, .. } = d.effect else {
                 continue;
             };
-            // A tag is given again once it is answered: the last one is meant.
+            // A tag is used again once its request is answered, so the answer belongs to the most recent request with the tag.
             if let Some((t, r)) = self.waiting.iter_mut().rev().find(|w| w.0 == Some(tag.0)) {
                 *t = None;
                 r.latency_ns = Some(now.since(r.time).0);

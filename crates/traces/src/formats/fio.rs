@@ -1,6 +1,6 @@
 //! fio iolog, versions 2 and 3 (fio's manual, "Trace file format").
 //!
-//! v2: `filename action [offset length]`, time only by `wait` actions: microseconds since the `wait` before.
+//! v2: `filename action [offset length]`. Only `wait` actions carry time: microseconds since the previous `wait`.
 //! v3: `timestamp filename action [offset length]`, microseconds since the start. Offsets and lengths in bytes.
 
 use crate::decode::{Item, LineParser};
@@ -106,7 +106,7 @@ impl LineParser for Fio {
     }
 }
 
-/// Whether a version 2 log has any `wait`: what fio before 3.31 recorded has none, and so no time.
+/// Whether a version 2 log has a `wait` action. A log that fio before 3.31 recorded has none, and so it has no times.
 pub(crate) fn has_waits(mut input: Input) -> Result<bool, TraceError> {
     while let Some(line) = input.line()? {
         if Words(line).nth(1) == Some(b"wait") {

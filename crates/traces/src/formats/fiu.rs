@@ -8,9 +8,9 @@ use crate::error::Bad;
 use crate::field::{SECTOR, Words, blank, length, number, offset, read_or_write, request};
 use crate::record::Record;
 
-/// Fields from `lba` to `md5`, which are counted from the end: a process name may hold spaces.
+/// Fields from `lba` to `md5`. They are counted from the end of the line, because a process name may hold spaces.
 const TAIL: usize = 6;
-/// Fields before them.
+/// Fields before them: time, pid and a process name of one word.
 const HEAD: usize = 3;
 
 /// The parser.
@@ -22,7 +22,7 @@ impl LineParser for Fiu {
         if blank(line) {
             return Ok(Item::Nothing);
         }
-        // A ring of the last words: no allocation, whatever the length of the process name.
+        // A ring of the last words, so that a process name of any length needs no allocation.
         let mut tail = [&b""[..]; TAIL];
         let (mut count, mut time) = (0, &b""[..]);
         for word in Words(line) {

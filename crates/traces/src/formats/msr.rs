@@ -8,7 +8,7 @@ use crate::error::Bad;
 use crate::field::{Fields, blank, length, read_or_write, request, scaled};
 use crate::record::Record;
 
-/// Windows counts time in these.
+/// The Windows clock counts in units of this length.
 const TICK_NS: u64 = 100;
 
 /// The parser.
@@ -29,7 +29,7 @@ impl LineParser for Msr {
         let offset = fields.number("Offset in bytes")?;
         let size = fields.number("Size in bytes")?;
         let response = scaled(fields.number("ResponseTime in 100 ns")?, TICK_NS)?;
-        // Host and disk stand side by side in the line, so the name needs no copy.
+        // Host and disk are neighbours in the line, so one slice of the line is the name and nothing is copied.
         let name = &line[span(line, host).start..span(line, disk).end];
         let r = request(time, op, offset, length(size, 1)?)?;
         Ok(Item::Request(Record {
@@ -40,7 +40,7 @@ impl LineParser for Msr {
     }
 }
 
-/// Where `part`, a piece of `line`, lies in it.
+/// The position of `part`, a slice of `line`, within `line`.
 fn span(line: &[u8], part: &[u8]) -> std::ops::Range<usize> {
     let start = part.as_ptr() as usize - line.as_ptr() as usize;
     start..start + part.len()

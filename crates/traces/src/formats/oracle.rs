@@ -3,8 +3,8 @@
 //! ```text
 //! 0 u32 time s   4 u64 object   12 u32 size   16 i64 next access (a record's number; -1 or its maximum: never)
 //! ```
-//! An object cache has names, not addresses, so object n is taken to begin at n × block size. It holds no direction:
-//! every request reads as a read. Numbers that are hashes do not fit an address space and are refused.
+//! An object cache has names, not addresses. Object n is therefore taken to begin at n × block size. The format has no direction, so every
+//! request is taken as a read. Object numbers that are hashes exceed the address space and are refused.
 
 use isotherm_core::Nanos;
 
@@ -47,7 +47,7 @@ impl FixedParser for Oracle {
             let (time, object, size) = (le32(b, 0), le64(b, 4), le32(b, 12));
             let at = object.checked_mul(block_bytes)?;
             at.checked_add(u64::from(size))?;
-            // 2^32 s fit 64 bits of nanoseconds.
+            // 2^32 seconds fit into 64 bits of nanoseconds.
             let time = Nanos(u64::from(time) * 1_000_000_000);
             Some(Record::new(time, Op::Read, at, size))
         }));
@@ -55,7 +55,7 @@ impl FixedParser for Oracle {
     }
 }
 
-/// Whether `head` may be such records: times rise, sizes are no nonsense, the next access lies ahead.
+/// Whether `head` may consist of such records: times rise, sizes are plausible, and the next access comes later than the record.
 pub(crate) fn looks_like(head: &[u8]) -> bool {
     let mut last = 0;
     let mut records = head.chunks_exact(SIZE).take(64).enumerate();

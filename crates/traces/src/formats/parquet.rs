@@ -1,19 +1,19 @@
-//! Our recorded format: one Parquet file, one row per request, every field of a record.
+//! The recorded format of this project: one Parquet file, one row per request, every field of a record.
 //!
 //! | column | type | meaning |
 //! |---|---|---|
 //! | `time_ns` | u64 | since the first record |
-//! | `device` | u32 | place in the list of devices |
+//! | `device` | u32 | index in the list of devices |
 //! | `op` | u8 | 0 read, 1 write, 2 flush, 3 discard |
 //! | `offset`, `length` | u64, u32 | bytes |
 //! | `class` | u8 | 0…63 |
 //! | `flags` | u8 | bits of `Flags`: 1 FUA, 2 metadata, 4 flush first, 8 read-ahead, 16 sync |
-//! | `file_size`, `latency_ns` | u64, may be null | where known |
+//! | `file_size`, `latency_ns` | u64, nullable | where known |
 //!
 //! File metadata: `isotherm.devices` (names, one per line), `isotherm.timed` (`false` where `time_ns` was made up) and
 //! `isotherm.header` (text that must stay with the data).
-//! The Parquet library panics on some damaged files; [`guarded`] turns that into the error it should be.
-//! Columns are found by name; `op`, `offset` and `length` must be there. Memory is bounded by a page of each column.
+//! The Parquet library panics on some damaged files; [`guarded`] turns such a panic into an error. Columns are found by name; `op`,
+//! `offset` and `length` are required. Memory is bounded by one page of each column.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,22 +41,22 @@ pub(crate) const COLUMNS: [&str; 9] = [
     "file_size",
     "latency_ns",
 ];
-/// Places in `COLUMNS` that a file must have.
+/// Indexes in `COLUMNS` of the required columns.
 const REQUIRED: [usize; 3] = [2, 3, 4];
 pub(crate) const KEY_DEVICES: &str = "isotherm.devices";
-/// Text that must stay with the data (licences).
+/// Text that must stay with the data (a licence).
 pub(crate) const KEY_HEADER: &str = "isotherm.header";
 pub(crate) const KEY_TIMED: &str = "isotherm.timed";
 
 /// Rows decoded at a time.
 const CHUNK: usize = 4096;
 
-/// A column of the current row group, and the cells decoded from it.
+/// A column of the current row group, and the cells that were decoded from it.
 struct Column {
     reader: ColumnReader,
     nullable: bool,
     cells: Vec<Option<u64>>,
-    // Kept to be reused: what the Parquet reader fills.
+    // Buffers for the Parquet reader, kept so that they are reused.
     values32: Vec<i32>,
     values64: Vec<i64>,
     levels: Vec<i16>,
@@ -70,12 +70,12 @@ pub(crate) struct Columnar {
     places: [Option<usize>; COLUMNS.len()],
     columns: [Option<Column>; COLUMNS.len()],
     next_group: usize,
-    /// Rows of the current group not yet decoded.
+    /// Rows of the current row group that are not yet decoded.
     rows_left: usize,
     row: u64,
     timed: bool,
     header: Vec<u8>,
-    /// Next cell of the chunk, and its size.
+    /// Index of the next cell of the chunk, and the number of cells in it.
     cell: usize,
     cells: usize,
 }
@@ -148,7 +148,7 @@ impl Columnar {
         )
     }
 
-    /// Decodes the next chunk of every column. False at the end of the file.
+    /// Decodes the next chunk of every column. Returns false at the end of the file.
     fn next_chunk(&mut self) -> Result<bool, TraceError> {
         while self.rows_left == 0 {
             if self.next_group >= self.file.num_row_groups() {
@@ -196,7 +196,7 @@ impl Columnar {
         Ok(())
     }
 
-    /// The cell of a column that is absent or null where it may be.
+    /// The cell of an optional column: `None` if the column is absent or the cell is null.
     fn maybe(&self, slot: usize) -> Option<u64> {
         self.columns[slot].as_ref().and_then(|c| c.cells[self.cell])
     }
@@ -238,7 +238,7 @@ impl Columnar {
 }
 
 impl Column {
-    /// Replaces the cells by the next `want` of the column; fewer where it ends.
+    /// Replaces the cells by the next `want` cells of the column, or by fewer at its end.
     fn fill(&mut self, want: usize) -> Result<(), ParquetError> {
         self.values32.clear();
         self.values64.clear();
@@ -266,7 +266,7 @@ impl Column {
     }
 }
 
-/// A device's number, bounded as in the other formats: whoever sums up per device keeps a table.
+/// A device's number. It is bounded as in the other formats, because callers keep a table with one row per device.
 fn device(n: u64) -> Result<u32, Bad> {
     if n < DEVICES_MAX as u64 {
         Ok(n as u32)
@@ -275,14 +275,14 @@ fn device(n: u64) -> Result<u32, Bad> {
     }
 }
 
-/// Runs a step of the Parquet library. A panic inside becomes an error, after which the decoder is not used again:
-/// the reader is at its end, so half-changed state is never looked at.
+/// Runs a step of the Parquet library and turns a panic into an error. After such an error the reader is at its end and does not use the
+/// decoder again, so no half-changed state is ever read.
 fn guarded<T>(step: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(step))
         .unwrap_or_else(|_| Err(ParquetError::General("its decoder gave up".to_owned())))
 }
 
-/// Puts values into cells, with a gap where the level says null.
+/// Copies values into cells and leaves a gap where the definition level says null.
 fn spread(
     cells: &mut Vec<Option<u64>>,
     mut values: impl Iterator<Item = u64>,

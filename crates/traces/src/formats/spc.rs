@@ -1,7 +1,7 @@
 //! SPC (Storage Performance Council, as in the UMass repository): `ASU,LBA,Size,Opcode,Timestamp[,…]`.
 //!
-//! LBA in 512 B blocks within the application storage unit (a device here), size in bytes, opcode `R` or `W` in either
-//! case, time in seconds. Further fields are optional and ignored, as the specification allows.
+//! LBA in blocks of 512 B within the application storage unit (which is a device here), size in bytes, opcode `R` or `W` in either case,
+//! time in seconds. Further fields are optional and ignored, as the specification allows.
 
 use crate::decode::{Item, LineParser};
 use crate::devices::Devices;

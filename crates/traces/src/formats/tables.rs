@@ -1,4 +1,4 @@
-//! CSV traces with a line of column names: hplajw, Systor '17, Open CAS iotrace (OCTF), and our own.
+//! CSV traces with a line of column names: hplajw, Systor '17, Open CAS iotrace (OCTF), and the CSV of this project.
 
 use super::columns::Columns;
 use crate::decode::{Item, LineParser};
@@ -50,7 +50,7 @@ impl LineParser for Hplajw {
     }
 }
 
-/// Fujitsu VDI of SYSTOR '17: times in seconds, bytes. Lines stand in the order of completion.
+/// Fujitsu VDI of SYSTOR '17: times in seconds, offsets and sizes in bytes. Lines are in the order of completion.
 #[derive(Default)]
 pub(crate) struct Systor {
     columns: Option<Columns<6>>,
@@ -133,7 +133,7 @@ impl LineParser for Octf {
             file_size,
         ] = columns.split(line)?;
         let time = number(time, "header.timestamp in nanoseconds")?;
-        // Zero values are left out by some versions of the tracer.
+        // Some versions of the tracer omit fields whose value is zero.
         let lba = optional(lba, "io.lba")?.unwrap_or(0);
         let len = length(optional(len, "io.len in sectors")?.unwrap_or(0), SECTOR)?;
         let flush = flag(flush, "io.flush")?;
@@ -175,7 +175,7 @@ fn flag(text: &[u8], expected: &str) -> Result<bool, Bad> {
     }
 }
 
-/// Columns of our own CSV; a trace without time lacks the last one.
+/// Columns of this project's CSV. A trace without times lacks the last one.
 pub(crate) const CSV: [&str; 9] = [
     "op",
     "offset",
@@ -189,7 +189,7 @@ pub(crate) const CSV: [&str; 9] = [
 ];
 const CSV_TIME: usize = 8;
 
-/// Our own CSV: the recorded format as text, for spreadsheets and scripts.
+/// This project's CSV: the recorded format as text, for spreadsheets and scripts.
 #[derive(Default)]
 pub(crate) struct Csv {
     columns: Option<Columns<9>>,

@@ -7,16 +7,17 @@
 //! | web search | 32 GB | 1 055 236 | 16 KB | 212 | 8 KB |
 //! | FIU online | 8 GB | 655 526 | 8 KB | 4 211 786 | 4 KB |
 //!
-//! Calibrated beside it:
-//! - Web search: how requests concentrate on 1 MiB regions, by the 40 s of the trace that are to be had (16 769 requests): they
-//!   touch 3 654 such regions, the 10, 100, 500, 1000, 2000 busiest take 3, 16, 46, 64, 85 % of them, and hardly a page is read
-//!   twice. Zipf-Mandelbrot over 32 768 regions with s = 3, q = 1500 gives 4 194 and 2, 13, 46, 67, 85 %.
-//! - FIU online: in GreenDM 6.2.4 a hybrid that moves data wears its flash only 11 to 19 % more than one whose flash is simply
-//!   the volume's first quarter, and in 9.1.2 halving that costs it 8 % of its flash accesses. So most requests go to the
-//!   volume's begin: `front`. The Zipf exponent over regions is the one with which extents of 4 KiB wear 11 % more, as printed.
+//! Also calibrated:
+//! - Web search: the concentration of requests on 1 MiB regions, from the 40 s of the trace that are available (16 769 requests). They
+//!   touch 3 654 such regions; the 10, 100, 500, 1000, 2000 busiest regions take 3, 16, 46, 64, 85 % of the requests, and hardly a page is
+//!   read twice. Zipf-Mandelbrot over 32 768 regions with s = 3, q = 1500 gives 4 194 regions and 2, 13, 46, 67, 85 %.
+//! - FIU online: in GreenDM 6.2.4 a hybrid that migrates data wears its flash only 11 to 19 % more than a hybrid whose flash is simply the
+//!   first quarter of the volume, and in 9.1.2 half as much flash costs the latter 8 % of its flash accesses. So most requests go to the
+//!   beginning of the volume: `front`. The Zipf exponent over regions is chosen such that extents of 4 KiB wear the flash 11 % more, as the
+//!   paper reports.
 //!
-//! Assumed, as nothing says: which sizes make the means, arrivals (exponential gaps over the duration), a share of sequential
-//! writes in FIU online (logs of a course server).
+//! Assumed, because no source states it: the sizes behind the means, the arrivals (exponential gaps over the duration), and a share of
+//! sequential writes in FIU online (logs of a course server).
 
 use isotherm_core::Nanos;
 use rand::{RngExt, SeedableRng};
@@ -44,7 +45,7 @@ const GAP: Param = Param::seconds(
     "seconds from request to request (GreenDM 6.1.3 runs for 20 minutes)",
 );
 
-/// Random requests over a span.
+/// Requests at uniformly random places of a span.
 pub(super) const UNIFORM: &[Param] = &[SPAN, REQUESTS, SIZE, READS, GAP];
 
 /// Zipf over blocks.
@@ -57,7 +58,7 @@ pub(super) const ZIPF: &[Param] = &[
     GAP.or(0.0001),
 ];
 
-/// One in 2^32 of the reals from 0 to 1.
+/// A probability as a threshold for a random number of 32 bits.
 fn threshold(share: f64) -> u64 {
     (share * 4_294_967_296.0) as u64
 }
@@ -190,21 +191,21 @@ pub(super) const FIU_ONLINE: &[Param] = &[
     WEB_SEARCH[8].or(604_800.0),
 ];
 
-/// Sizes of web search's reads: their mean is the table's 16 KB.
+/// Sizes of web search's reads. Their mean is the 16 KB of the table.
 pub(super) const SEARCH_READS: &[(u64, f64)] = &[
     (8 << 10, 0.55),
     (16 << 10, 0.15),
     (24 << 10, 0.05),
     (32 << 10, 0.25),
 ];
-/// Of its writes: 8 KB.
+/// Sizes of web search's writes: 8 KB.
 pub(super) const SEARCH_WRITES: &[(u64, f64)] = &[(8 << 10, 1.0)];
-/// Sizes of FIU online's reads: their mean is the table's 8 KB.
+/// Sizes of FIU online's reads. Their mean is the 8 KB of the table.
 pub(super) const ONLINE_READS: &[(u64, f64)] = &[(4 << 10, 0.5), (8 << 10, 0.25), (16 << 10, 0.25)];
-/// Of its writes: 4 KB, the block of the traced system.
+/// Sizes of FIU online's writes: 4 KB, the block size of the traced system.
 pub(super) const ONLINE_WRITES: &[(u64, f64)] = &[(4 << 10, 1.0)];
 
-/// Regions, some of them busier, wherever they lie.
+/// Regions with different popularity, at scattered places of the volume.
 struct Regions {
     zipf: Zipf,
     scatter: Scatter,
@@ -274,7 +275,7 @@ impl Requests for Totals {
     }
 
     fn next(&mut self) -> Record {
-        // Drawn without putting back, so the totals come out exactly.
+        // Drawn without replacement, so that the totals are exact.
         let read = self.rng.random_range(0..self.left()) < self.reads;
         let (op, sizes, left) = if read {
             (Op::Read, &self.read_sizes, &mut self.reads)

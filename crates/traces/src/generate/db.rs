@@ -1,5 +1,5 @@
-//! A database below its buffer pool, as far as the disk sees it: tables in one address space, pages read on a miss, dirty pages
-//! written by checkpoints, a log that is written at each commit.
+//! A database below its buffer pool, as the disk sees it: tables in one address space, pages that are read on a miss, dirty pages that
+//! checkpoints write, and a log that is written at each commit.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The same pages under another class: a scan of a table that is otherwise read at random.
+    /// The same pages under another class, for a scan of a table that is otherwise read at random.
     pub fn as_class(self, class: u8) -> Table {
         Table { class, ..self }
     }
@@ -42,7 +42,7 @@ pub(super) struct Db {
     page: u32,
     longest: u32,
     pool_pages: usize,
-    /// Least recently used last; never iterated.
+    /// In order of use, the least recently used page last. It is never iterated, so the order of hashes decides nothing.
     pool: LruCache<u64, ()>,
     dirty: BTreeSet<u64>,
     tables: Vec<Table>,
@@ -57,7 +57,7 @@ pub(super) struct Db {
 }
 
 impl Db {
-    /// Pages of `page` bytes, requests of up to `longest` bytes, a pool of `pool` bytes, a log of `log` bytes.
+    /// A database with pages of `page` bytes, requests of up to `longest` bytes, a pool of `pool` bytes and a log of `log` bytes.
     pub fn new(page: u64, longest: u64, pool: u64, log: u64) -> Db {
         let mut db = Db {
             page: page as u32,
@@ -83,7 +83,7 @@ impl Db {
         db
     }
 
-    /// A table of `bytes` after those there are.
+    /// Adds a table of `bytes` after the existing ones.
     pub fn table(&mut self, bytes: u64, class: u8) -> Table {
         let table = Table {
             first: self.pages,
@@ -100,7 +100,7 @@ impl Db {
         self.read_run(table, page, 1);
     }
 
-    /// Reads `n` neighbouring pages; runs of missing ones become requests.
+    /// Reads `n` neighbouring pages. Each run of pages that are not in the pool becomes requests.
     pub fn read_run(&mut self, table: Table, page: u64, n: u64) {
         let from = table.first + page.min(table.pages - 1);
         let to = (from + n).min(table.first + table.pages);
@@ -127,13 +127,13 @@ impl Db {
         }
     }
 
-    /// Changes a page: read unless in the pool, written by a checkpoint.
+    /// Changes a page. It is read first unless it is in the pool, and a checkpoint writes it.
     pub fn change(&mut self, table: Table, page: u64) {
         self.read(table, page);
         self.dirty.insert(table.first + page.min(table.pages - 1));
     }
 
-    /// Fills a new page: not read.
+    /// Fills a new page, which need not be read.
     pub fn fill(&mut self, table: Table, page: u64) {
         let p = table.first + page % table.pages;
         self.keep(p);
@@ -145,7 +145,7 @@ impl Db {
         self.log_bytes += bytes;
     }
 
-    /// Writes the log up to here, from the block of 4 KiB that the last commit left unfinished.
+    /// Writes the log up to its end, starting with the block of 4 KiB that the last commit left partly filled.
     pub fn commit(&mut self) {
         if self.log_bytes == 0 {
             return;
@@ -199,7 +199,7 @@ impl Db {
         }
     }
 
-    /// Pages of a scan or of temporary data: they pass by the pool.
+    /// Accesses pages of a scan or of temporary data, which bypass the pool.
     pub fn stream(&mut self, op: Op, table: Table, page: u64, n: u64) {
         let n = n.min(table.pages.saturating_sub(page));
         if n > 0 {
@@ -207,7 +207,7 @@ impl Db {
         }
     }
 
-    /// A request past the pool.
+    /// A request that bypasses the pool.
     pub fn request(&mut self, op: Op, table: Table, page: u64, n: u32) {
         self.emit(op, table.first + page, n, table.class, Flags::NONE);
     }

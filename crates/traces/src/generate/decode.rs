@@ -1,4 +1,4 @@
-//! A generator under the same reader as a file.
+//! Lets a generator run under the same reader as a file.
 
 use std::path::{Path, PathBuf};
 

@@ -1,13 +1,13 @@
-//! Distributions: Zipf ranks in constant time, tables of weights, scattered places.
+//! Distributions: Zipf ranks in constant time, weighted tables, and scattered addresses.
 
 use rand::RngExt;
 
 use super::run::Rng;
 
-/// Draws an index by weight: Walker's alias method, one random number a draw.
+/// Draws an index by weight with Walker's alias method: one random number per draw.
 #[derive(Clone, Debug)]
 pub(super) struct Alias {
-    /// Keep the column below this share of 2^32, else take the other.
+    /// The threshold, as a share of 2^32, below which the column itself is drawn; otherwise its alias.
     columns: Vec<(u32, u32)>,
     shift: u32,
 }
@@ -15,7 +15,7 @@ pub(super) struct Alias {
 impl Alias {
     /// Weights must be finite and not all zero; at most 2^24 of them.
     pub fn new(weights: &[f64]) -> Alias {
-        // A power of two of columns, so that the index is a shift.
+        // The number of columns is a power of two, so that a shift gives the index.
         let n = weights.len().next_power_of_two().max(2);
         let total: f64 = weights.iter().sum();
         let mut scaled: Vec<f64> = weights.iter().map(|w| w / total * n as f64).collect();
@@ -32,7 +32,7 @@ impl Alias {
                 small.push(l);
             }
         }
-        // Only rounding is left here, except that an empty column must never be drawn.
+        // What remains here differs from 1 by rounding only, except that an empty column must never be drawn.
         for s in small {
             if scaled[s] == 0.0 {
                 columns[s] = (0, 0);
@@ -44,7 +44,7 @@ impl Alias {
         }
     }
 
-    /// The index for 64 random bits: the high ones choose the column, the low 32 decide in it.
+    /// The index for 64 random bits. The high bits choose the column, the low 32 bits decide between it and its alias.
     pub fn pick(&self, bits: u64) -> usize {
         let at = (bits >> self.shift) as usize;
         let (keep, other) = self.columns[at];
@@ -56,17 +56,17 @@ impl Alias {
     }
 }
 
-/// Ranks kept one by one; the tail beyond is cut into segments.
+/// The number of ranks with a weight of their own. The ranks after them are grouped into segments.
 const HEAD: u64 = 1 << 14;
-/// A segment of the tail spans this part of its first rank, so a weight in it is off by at most s/64.
+/// A segment's length is its first rank divided by this, so a weight within it is off by at most s/64.
 const SEGMENT: u64 = 64;
 
-/// Zipf ranks 0…n−1: rank r has weight (r + 1)^−s. Exact for the first 16 384 ranks; beyond, ranks in segments of 1/64 of
-/// their rank share a weight. A draw takes two random numbers and no logarithm, which is what a billion of them need.
+/// Zipf ranks 0…n−1: rank r has weight (r + 1)^−s. The first 16 384 ranks are exact. Later ranks share a weight within segments whose
+/// length is 1/64 of their first rank. A draw takes two random numbers and no logarithm, because a workload may need a billion draws.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     alias: Alias,
-    /// First rank and ranks of each column.
+    /// The first rank and the number of ranks of each column.
     columns: Vec<(u64, u32)>,
 }
 
@@ -76,7 +76,7 @@ impl Zipf {
         Zipf::flattened(n, s, 0.0)
     }
 
-    /// Zipf-Mandelbrot: rank r has weight (r + 1 + q)^−s, so about the first `q` ≥ 0 ranks are nearly alike.
+    /// Zipf-Mandelbrot: rank r has weight (r + 1 + q)^−s, so roughly the first `q` ≥ 0 ranks have nearly equal weights.
     pub fn flattened(n: u64, s: f64, q: f64) -> Zipf {
         let (mut columns, mut weights) = (Vec::new(), Vec::new());
         let mut rank = 0;
@@ -87,7 +87,7 @@ impl Zipf {
                 (rank / SEGMENT).min(n - rank)
             };
             columns.push((rank, ranks as u32));
-            // The middle of the segment stands for all of it.
+            // The weight in the middle of the segment is used for the whole segment.
             let middle = rank as f64 + f64::midpoint(ranks as f64, 1.0);
             weights.push(ranks as f64 * (middle + q).powf(-s));
             rank += ranks;
@@ -107,12 +107,12 @@ impl Zipf {
     }
 }
 
-/// Sends 0…n−1 to 0…n−1, one to one, with neighbours far apart: hot ranks become places all over the volume.
+/// A one-to-one mapping of 0…n−1 to itself that separates neighbours, so that the hot ranks are spread over the whole volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scatter {
     n: u64,
     factor: u64,
-    /// n − 1 if n is a power of two, where a mask does for the division.
+    /// n − 1 if n is a power of two; the division is then a mask.
     mask: Option<u64>,
 }
 
@@ -125,7 +125,7 @@ impl Scatter {
             }
             a
         };
-        // Near the golden section of n, so that successive ranks spread evenly.
+        // Near the golden section of n, so that successive ranks are spread evenly.
         let golden = (n as f64 * 0.618_033_988_749_894_9) as u64;
         let factor = (golden.max(1)..=golden.max(n))
             .find(|&f| gcd(f, n) == 1)
@@ -144,7 +144,7 @@ impl Scatter {
     }
 }
 
-/// Sizes by weight.
+/// Random sizes by weight.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes {
     alias: Alias,

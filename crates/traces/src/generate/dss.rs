@@ -1,9 +1,10 @@
-//! The file server and the e-mail server of DSS (5.2): a pool of files, then reads of existing and writes of new files, 2 : 1.
+//! The file server and the e-mail server of DSS (5.2): first a pool of files is created, then existing files are read and new files are
+//! written in the ratio 2 : 1.
 //!
-//! Calibrated: Table 8 (file sizes), 262 144 files in 8 738 directories and as many transactions (SPECsfs), 1 million files in
-//! 1 000 directories and 1 million transactions (e-mail), ext3 with a journal, 8 GB of memory (5.1). The used capacity then comes
-//! out near the 184 GB and 204 GB that the paper reports. Assumed: whole files are read and written, directories are chosen
-//! uniformly, neighbouring pages travel together (the paper's 4 KB are requests of the application).
+//! Calibrated: Table 8 (file sizes); 262 144 files in 8 738 directories and an equal number of transactions (SPECsfs); 1 million files in 1
+//! 000 directories and 1 million transactions (e-mail); ext3 with a journal, 8 GB of memory (5.1). The used capacity is then close to the
+//! 184 GB and 204 GB that the paper reports. Assumed: whole files are read and written, directories are chosen uniformly, and neighbouring
+//! pages are merged into one request (the 4 KB of the paper are requests of the application).
 
 use rand::{RngExt, SeedableRng};
 
@@ -70,7 +71,7 @@ pub(super) const EMAIL: &[Param] = &[
     REQUEST,
 ];
 
-/// Bytes of a member's header in an archive, with what rounds it up.
+/// Bytes of a member's header in an archive, including the padding.
 const TAR_HEADER: u64 = 1024;
 
 const K: u64 = 1 << 10;
@@ -118,17 +119,17 @@ pub enum Mix {
     Email,
 }
 
-/// What a transaction did, for who wants to know how long whole files take.
+/// The kind and size of a transaction, for callers that measure the latency of whole files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// It made a file; else it read one.
+    /// Whether it created a file; otherwise it read one.
     pub write: bool,
     /// Bytes of the file.
     pub size: u64,
 }
 
-/// The workload. Under the generators' reader it is a stream of requests; driven from outside it also tells where
-/// transactions begin and end, and lets the utilities of DSS 5.6 run over the image that it leaves.
+/// The workload. Under the generators' reader it is a stream of requests. A caller that drives it directly also learns where transactions
+/// begin and end, and can run the utilities of DSS 5.6 over the resulting image.
 pub struct Server {
     fs: FileSystem,
     set: FileSet,
@@ -142,8 +143,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// At `scale` of the paper's counts; the making of the files is part of it, and blocks are written under the size that
-    /// their file had when they were added (4.2.1), which the generators' streams do not.
+    /// A workload of `scale` times the counts of the paper. It includes the creation of the files, and a block is written under the size
+    /// that its file had when the block was added (4.2.1). The streams of the generators do neither.
     ///
     /// # Errors
     /// The scale is out of bounds.
@@ -157,7 +158,7 @@ impl Server {
         };
         let mut v = Values::defaults(params, scale);
         v.seed = seed;
-        // The journal shrinks with the rest, or it would fill the cache.
+        // The journal is scaled, too; otherwise it would fill the cache.
         let journal = (JOURNAL.default * scale).max(f64::from(1 << 20)) as u64 / 4096 * 4096;
         for (param, value) in [(PREPARE, 1.0), (JOURNAL, journal as f64)] {
             if let Some(at) = params.iter().position(|p| p.name == param.name) {
@@ -167,7 +168,7 @@ impl Server {
         Server::make(&v, sizes, true)
     }
 
-    /// Makes the next file of the pool; false when all are there.
+    /// Creates the next file of the pool. Returns false if all files exist.
     ///
     /// # Errors
     /// The volume is full.
@@ -179,7 +180,7 @@ impl Server {
         Ok(true)
     }
 
-    /// The next transaction; `None` after the last.
+    /// The next transaction; `None` after the last one.
     ///
     /// # Errors
     /// The volume is full.
@@ -212,10 +213,10 @@ impl Server {
         &self.set.directories
     }
 
-    /// Looks for a file that is not there: every directory is read (find, DSS 5.6).
+    /// Searches for a file that does not exist, which reads every directory (find, DSS 5.6).
     ///
     /// # Errors
-    /// None, unless the layout is broken.
+    /// None, unless the layout has a bug.
     pub fn find(&mut self) -> Result<(), LayoutError> {
         self.fs.readdir(self.fs.root())?;
         for &directory in &self.set.directories {
@@ -224,7 +225,7 @@ impl Server {
         Ok(())
     }
 
-    /// Reads every file below the first `directories` and writes them to one new file (tar, DSS 5.6).
+    /// Reads every file below the first `directories` and writes their content to one new file (tar, DSS 5.6).
     ///
     /// # Errors
     /// The volume is full.
@@ -235,7 +236,7 @@ impl Server {
             let above = self.fs.parent(file).unwrap_or_default();
             inside.push((above, file));
         }
-        // A directory is read as a whole, and its files in the order of their names, which is that of their making.
+        // A directory is read as a whole. Its files are then read in the order of their names, which is the order of their creation.
         inside.sort_unstable();
         for &directory in self.set.directories.iter().take(directories) {
             self.fs.readdir(directory)?;
@@ -263,7 +264,7 @@ impl Server {
             .map(|&(size, weight)| size as f64 * weight)
             .sum::<f64>()
             / total;
-        // Few files may by chance be far larger than the mean says.
+        // If the files are few, some may by chance be far larger than the mean.
         let largest = sizes.iter().map(|s| s.0).max().unwrap_or(0) as f64;
         let data = in_the_end * mean + 4.0 * largest * in_the_end.sqrt().min(1e3);
         let mut fs = FileSystem::new(Config {
@@ -329,7 +330,7 @@ mod tests {
         for (sizes, files, gb) in [(SPECSFS_SIZES, 262_144.0, 184.0), (EMAIL_SIZES, 1e6, 204.0)] {
             assert!((sizes.iter().map(|s| s.1).sum::<f64>() - 100.0).abs() < 1e-9);
             let mean = sizes.iter().map(|s| s.0 as f64 * s.1 / 100.0).sum::<f64>();
-            // As many transactions as files; a third of them makes one.
+            // There are as many transactions as files, and a third of the transactions create a file.
             let used = files * 4.0 / 3.0 * mean / 1e9;
             assert!((used / gb - 1.0).abs() < 0.06, "{used} for {gb}");
         }

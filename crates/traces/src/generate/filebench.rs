@@ -3,7 +3,7 @@
 //! - Loris V-B2: file server, 10 000 files, directory width 20, 128 KB a file; create and write, append, read whole, delete,
 //!   stat; uniform choice.
 //! - Loris V-B3: web server, 25 000 files of 32 KB, width 20; ten whole-file reads, then 16 KB to a log. V-B4: two sets of
-//!   25 000 files, both made first, then reads from the first by Zipf: the locality has shifted away from what was made last.
+//!   25 000 files are created first, then the first set is read by Zipf: the popular files are not the ones written last.
 //! - OODT 4.3.5: web server, 10 000 files of 16 KB, width 20; about 60 % reads and 40 % metadata, mean request 10 KB.
 //! - GreenDM 6.2.5: file server, 8 GB, 1 GB of memory; files chosen by a Gamma distribution of shape 1, 4, 16.
 //!
@@ -213,7 +213,7 @@ pub(super) struct Web {
     done: u64,
     zipf: Option<Zipf>,
     scatter: Scatter,
-    /// Where the popular files lie in the set.
+    /// Offset of the popular files within the set.
     offset: u64,
     keep: bool,
     running: bool,
@@ -255,7 +255,7 @@ impl Web {
         })
     }
 
-    /// Makes the next file; `false` when all are made.
+    /// Creates the next file. Returns `false` when all files exist.
     fn prepare(&mut self) -> Result<bool, LayoutError> {
         let Some(set) = self
             .sets
@@ -329,7 +329,7 @@ pub(super) struct FileServer {
 impl FileServer {
     pub fn new(v: &Values, device: u32) -> Result<FileServer, LayoutError> {
         let (files, size, append) = (v.scaled("files", 1), v.count("size"), v.count("append"));
-        // In the long run a file has been appended to once before it is deleted.
+        // In the long run, each file gets one append before it is deleted.
         let mut fs = file_system(v, (files * (size + 2 * append)) as f64 * 1.2, files, device)?;
         if !v.on("prepare") {
             fs.make_image();
@@ -357,7 +357,7 @@ impl FileServer {
         self.sizes.sample(&mut self.rng).max(1.0) as u64
     }
 
-    /// The place of a file by the distribution of choice.
+    /// Draws an index in the set from the distribution of choice.
     fn pick(&mut self) -> usize {
         let n = self.set.files.len();
         match &self.choice {
@@ -366,14 +366,14 @@ impl FileServer {
         }
     }
 
-    /// A file by the distribution of choice.
+    /// Draws a file from the distribution of choice.
     fn any(&mut self) -> Ino {
         let at = self.pick();
         self.set.files[at]
     }
 
     fn round(&mut self) -> Result<(), LayoutError> {
-        // A deleted file's place in the choice goes to the new one, so what is popular stays so.
+        // The new file takes the index of the deleted one, so the popularity of each index is constant.
         let at = self.pick();
         let old = self.set.files[at];
         self.fs.unlink(old)?;

@@ -1,4 +1,4 @@
-//! A set of files in a tree of directories, as Filebench, postmark and the generators of DSS make them.
+//! A set of files in a tree of directories, as Filebench, Postmark and the generators of DSS create it.
 
 use isotherm_core::Nanos;
 use rand::RngExt;
@@ -7,13 +7,13 @@ use super::param::{Param, Values};
 use super::run::Rng;
 use crate::layout::{Config, FileSystem, Ino, LayoutError};
 
-/// Deletes reach the disk.
+/// Whether deleting a file discards its blocks on the disk.
 pub(super) const DISCARD: Param = Param::switch(
     "discard",
     false,
     "what is deleted is discarded at once (Loris V-D2; off: the disk does not learn of it)",
 );
-/// Names and inodes in memory beside the page cache.
+/// The number of names and inodes that are cached in addition to the page cache.
 pub(super) const INODES: Param = Param::count(
     "inodes",
     65_536,
@@ -21,16 +21,16 @@ pub(super) const INODES: Param = Param::count(
     "inodes in memory beside the page cache, not scaled (assumed)",
 );
 
-/// One file, one extent.
+/// The room of a file: with the size of an extent, one file has one extent.
 pub(super) const ROOM: Param = Param::bytes(
     "room",
     0,
     (0, 256 << 10),
     "a file begins at a multiple of this in room of its own, so that extents of this size hold one file; 0: side by side",
 );
-/// Most of what the parameters of a file-level workload say about the volume.
+/// The part of a file-level workload's parameters that describes the volume.
 pub(super) fn config(v: &Values, data_bytes: f64, files: u64) -> Config {
-    // Room for the data, its rounding to blocks, the inode tables and journals, and a quarter to spare for good allocation.
+    // Space for the data, its rounding to blocks, the inode tables and journals, and a quarter in reserve for good allocation.
     let needed = (data_bytes + files as f64 * 6144.0) * 1.25 + f64::from(128 << 20);
     let bytes_per_inode = (data_bytes / files.max(1) as f64 / 2.0).clamp(4096.0, 16_384.0) as u32;
     let usual = Config::default();
@@ -48,13 +48,13 @@ pub(super) fn config(v: &Values, data_bytes: f64, files: u64) -> Config {
     }
 }
 
-/// How often caches are emptied, if ever.
+/// The interval at which the caches are emptied, if they are.
 pub(super) fn drop_every(v: &Values) -> Option<Nanos> {
     let seconds = v.real("drop");
     (seconds > 0.0).then_some(Nanos((seconds * 1e9) as u64))
 }
 
-/// Files that can be picked, added and removed in constant time.
+/// A set from which files can be drawn, added and removed in constant time.
 #[derive(Debug, Default)]
 pub(super) struct FileSet {
     pub directories: Vec<Ino>,
@@ -73,7 +73,7 @@ impl FileSet {
         })
     }
 
-    /// A tree of `width` entries a directory that has room for `files` at its leaves.
+    /// A tree in which each directory has `width` entries and whose leaves have room for `files`.
     pub fn tree(fs: &mut FileSystem, files: u64, width: u64) -> Result<FileSet, LayoutError> {
         let top = fs.root();
         let mut level = vec![fs.mkdir(top)?];
@@ -116,7 +116,7 @@ impl FileSet {
         Ok(())
     }
 
-    /// A random file; `None` if there are none.
+    /// A random file; `None` if the set is empty.
     pub fn any(&self, rng: &mut Rng) -> Option<Ino> {
         if self.files.is_empty() {
             return None;
@@ -124,7 +124,7 @@ impl FileSet {
         Some(self.files[rng.random_range(0..self.files.len())])
     }
 
-    /// Removes the file at a place; the last one takes its place.
+    /// Removes the file at an index; the last file takes its index.
     pub fn remove(&mut self, fs: &mut FileSystem, at: usize) -> Result<(), LayoutError> {
         if at < self.files.len() {
             let file = self.files.swap_remove(at);

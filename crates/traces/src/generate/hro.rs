@@ -1,8 +1,8 @@
 //! Stand-ins for the three week-long file traces of HRO (section II-B, Table I).
 //!
-//! Calibrated on Table I: shares of metadata operations, reads and writes, and the bytes that an average read and write moves;
-//! on section IV: the size of the file system image (its 5 % are 2.5, 12 and 7 GB); on figure 3: less than 3 % of the files
-//! are hot, no very large files.
+//! Calibrated on Table I: the shares of metadata operations, reads and writes, and the mean size of a read and of a write. On section IV:
+//! the size of the file system image (5 % of it are 2.5, 12 and 7 GB). On figure 3: fewer than 3 % of the files are hot, and there are no
+//! very large files.
 //!
 //! | | operations | metadata | read | write | MB read | MB written | image |
 //! |---|---|---|---|---|---|---|---|
@@ -10,10 +10,11 @@
 //! | mail | 187 974 468 | 14 % | 65 % | 21 % | 845 123 | 313 987 | 50 GB |
 //! | research | 29 550 778 | 75 % | 10 % | 15 % | 32 498 | 61 488 | 140 GB |
 //!
-//! Assumed: file sizes (Gamma of shape 0.5, many small and few large), Zipf choice of files with exponent 1.2, sixteen users whose
-//! accesses interleave (II-A), one in four accesses at a random place of its file (`own` lets files differ in that, as in figure
-//! 3c, and `burst` lets a user have several accesses in a row: docs/reproduce-hro.md), nine of ten metadata operations a stat, writes inside a file unless it is shorter, accesses no longer than the file, the rest of metadata listings, renames and
-//! replacements of a file. The scale is 0.001 unless given: at 1 these are 10^7 to 10^8 operations.
+//! Assumed: file sizes (Gamma of shape 0.5, many small and few large); Zipf choice of files with exponent 1.2; sixteen users whose accesses
+//! interleave (II-A); one in four accesses is at a random place of its file (`own` lets files differ in that, as in figure 3c, and `burst`
+//! lets a user make several accesses in a row: docs/reproduce-hro.md); nine of ten metadata operations are a stat, and the others are
+//! listings, renames and replacements of a file; a write stays inside its file unless the file is shorter than the write; no access is
+//! longer than the file. The default scale is 0.001: at 1 there are 10^7 to 10^8 operations.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Gamma};
@@ -138,18 +139,18 @@ pub enum Campus {
     Research,
 }
 
-/// How a file was used: HRO's hash entry, as far as it is about worth.
+/// The use of a file: the fields of HRO's hash entry that determine its worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileUse {
-    /// Bytes of the file in the end.
+    /// Bytes of the file at the end of the week.
     pub size: u64,
     /// Reads and writes.
     pub frequency: u64,
-    /// Segments that these make (Algorithm 1).
+    /// The number of segments that the accesses form (Algorithm 1).
     pub randomness: u64,
 }
 
-/// The last access of a file, and its counts.
+/// The last access of a file, and the file's counts.
 #[derive(Clone, Copy, Default)]
 struct Last {
     write: bool,
@@ -159,17 +160,17 @@ struct Last {
     randomness: u64,
 }
 
-/// Accesses further apart are not one segment (Algorithm 1), nanoseconds.
+/// Two accesses that are further apart than this are in different segments (Algorithm 1), in nanoseconds.
 const WINDOW_NS: u64 = 500_000_000;
 
-/// A user's place in a file.
+/// The current position of a user in a file.
 #[derive(Clone, Copy, Default)]
 struct Stream {
     file: usize,
     at: u64,
 }
 
-/// The workload. Driven from outside, it also tells how its files were used.
+/// The workload. A caller that drives it directly also learns how its files were used.
 pub struct Week {
     fs: FileSystem,
     set: FileSet,
@@ -189,13 +190,13 @@ pub struct Week {
     random: f64,
     own: f64,
     burst: f64,
-    /// Whose turn it is.
+    /// The user who makes the next access.
     user: usize,
     running: bool,
 }
 
 impl Week {
-    /// At `scale` of the paper's counts and sizes, with a page cache of half of the 1 GB that the server has (Table III).
+    /// A week of `scale` times the counts and sizes of the paper, with a page cache of half the server's 1 GB (Table III).
     ///
     /// # Errors
     /// The scale is out of bounds.
@@ -216,7 +217,7 @@ impl Week {
         Week::new(&v)
     }
 
-    /// The next operation of the week, or the making of the next file; false when it is over.
+    /// Does the next operation of the week, or creates the next file. Returns false when the week is over.
     ///
     /// # Errors
     /// The volume is full.
@@ -234,7 +235,7 @@ impl Week {
         self.total
     }
 
-    /// Operations still to come.
+    /// Operations that remain.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -270,7 +271,7 @@ impl Week {
         let image = v.scaled("image", 1 << 20);
         let files = (image / v.count("file")).max(16);
         let mut fs = FileSystem::new(Config {
-            // Small images have small journals (mke2fs), or the journal would be most of what is touched.
+            // A small image has a small journal (as mke2fs makes it); otherwise most accesses would be to the journal.
             journal_bytes: (image / 32).clamp(1 << 20, 32 << 20) / 4096 * 4096,
             ..config(v, image as f64 * 1.3 + 64.0 * MB, files)
         })?;
@@ -334,23 +335,23 @@ impl Week {
         }
     }
 
-    /// The share of a file's accesses that is at a random place: its own, the same for the whole week. Over all files its mean is
-    /// `random`, whatever `own` is.
+    /// The share of a file's accesses that are at a random place. Each file has its own share, which is constant for the week. The mean
+    /// over all files is `random` for every value of `own`.
     fn randomness(&self, file: usize) -> f64 {
-        // The golden section spreads the few random files evenly, whatever their rank.
+        // The golden section spreads the few random files evenly over the ranks.
         let place = (file as f64 * 0.618_033_988_749_894_9).fract();
         let all_or_nothing = f64::from(u8::from(place < self.random));
         self.random + self.own * (all_or_nothing - self.random)
     }
 
-    /// The next access of the user whose turn it is: on through its file, or, at its end, into another.
+    /// The next access of the current user: it continues in the user's file or, at the end of that file, begins another one.
     fn access(&mut self, write: bool) -> Result<(), LayoutError> {
         let mean = if write {
             self.write_bytes
         } else {
             self.read_bytes
         };
-        // Sizes of single accesses vary by a factor of 3 around a mean of 1.
+        // The sizes of single accesses vary by a factor of 3 around the mean.
         let len = (mean * self.rng.random_range(0.5..1.5)) as u64;
         if self.burst <= 1.0 || self.rng.random::<f64>() * self.burst < 1.0 {
             self.user = self.rng.random_range(0..self.streams.len());
@@ -373,7 +374,7 @@ impl Week {
             at
         };
         self.streams[user] = s;
-        // Inside the file, unless it is shorter than the write: the image keeps its size.
+        // Within the file, unless the file is shorter than the write, so that the image keeps its size.
         let at = if write {
             at.min(size.saturating_sub(len))
         } else {
@@ -425,7 +426,7 @@ impl FileSteps for Week {
 mod tests {
     use super::*;
 
-    /// Shares of accesses that begin a segment, by file, of those used often enough to tell.
+    /// For each file that is used often enough to tell: the share of its accesses that begin a segment.
     fn shares(own: f64, burst: f64) -> Vec<f64> {
         let mut v = Values::defaults(MAIL, 0.0005);
         for (name, value) in [("own", own), ("burst", burst)] {
@@ -467,7 +468,7 @@ mod tests {
             spread(&own),
             spread(&alike)
         );
-        // One access after the other by any user: hardly any goes on where the last one of its file ended.
+        // With single accesses in random order of users, hardly any access continues where the last access to its file ended.
         let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
         let mixed = shares(0.0, 1.0);
         assert!(

@@ -1,7 +1,7 @@
 //! IOzone's 13 tests, one after the other on one file (OODT 4.2.3, 4.3.4).
 //!
-//! Calibrated: mostly sequential, and most requests longer than 32 pages (figure 7a). Assumed: file and record size, one pass of
-//! the file per test (OODT runs each for a fixed time), stride of 17 records as IOzone's default.
+//! Calibrated: mostly sequential, and most requests are longer than 32 pages (figure 7a). Assumed: sizes of file and record, one pass over
+//! the file per test (OODT runs each test for a fixed time), a stride of 17 records as is IOzone's default.
 
 use rand::{RngExt, SeedableRng};
 
@@ -121,7 +121,7 @@ impl Iozone {
         })
     }
 
-    /// The file that the tests work on; a write test begins with a new one.
+    /// The file of the current test. A write test begins with a new one.
     fn file(&mut self, test: Test) -> Result<Ino, LayoutError> {
         if test == Test::Write
             && self.at == 0

@@ -4,8 +4,9 @@
 //!  gen:postmark,files=4000,seed=7 ─► Spec ─► Generate ─► Reader ─► Record, Record, …
 //! ```
 //!
-//! Each module cites its paper's section beside the parameters it takes from there and says what it assumes where the paper is
-//! silent. Equal specifications make equal records. Memory is bounded by files, directories and cached pages, never by requests.
+//! Each module cites the paper's section beside each parameter that it takes from there, and states its assumptions where the paper is
+//! silent. Equal specifications produce equal records. Memory is bounded by the number of files, directories and cached pages, and does not
+//! grow with the number of requests.
 
 mod block;
 mod db;

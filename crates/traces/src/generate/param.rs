@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a number counts, and so how it is written.
+/// The unit of a parameter, which also determines how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -23,11 +23,11 @@ pub enum Unit {
 pub struct Param {
     /// The name to type.
     pub name: &'static str,
-    /// What it is, and where the default is from.
+    /// The meaning, and the source of the default.
     pub what: &'static str,
     /// What it counts.
     pub unit: Unit,
-    /// Used when not given.
+    /// The value if the parameter is not given.
     pub default: f64,
     /// Smallest value allowed.
     pub min: f64,
@@ -104,12 +104,12 @@ impl Param {
         }
     }
 
-    /// The same with another default, for a preset.
+    /// The same parameter with another default, for a preset.
     pub(super) const fn or(self, default: f64) -> Param {
         Param { default, ..self }
     }
 
-    /// A value as the unit is written.
+    /// A value as text in its unit.
     pub fn show(&self, value: f64) -> String {
         let units = [
             (1u64 << 40, "T"),
@@ -133,7 +133,7 @@ impl Param {
         }
     }
 
-    /// A value as typed.
+    /// Parses a value as the user typed it.
     pub(super) fn parse(&self, text: &str) -> Result<f64, String> {
         let range = || {
             format!(
@@ -206,7 +206,7 @@ impl Values {
         self.params.iter().any(|p| p.name == name)
     }
 
-    /// The value of a parameter. Generators ask only for what they declared: a test makes each of them.
+    /// The value of a parameter. A generator may ask only for parameters that it declared: a test makes each generator and so checks this.
     pub fn real(&self, name: &str) -> f64 {
         let at = self.params.iter().position(|p| p.name == name);
         at.map_or_else(

@@ -1,8 +1,9 @@
-//! Postmark: a pool of small files, transactions on it, and its end.
+//! Postmark: it creates a pool of small files, runs transactions on the pool, and deletes it.
 //!
 //! - OODT 4.3.1: 40 000 files of 32–40 KB, 80 000 transactions, 4 KB granularity, on ext2. Mean request 9.5 KB, largest 28 KB
-//!   (figure 4b). The largest is a parameter; the mean is met by how often caches are written back and emptied. With `sync=1`
-//!   and `drop=1`, as 4.1 words the set-up, this layout writes so many single bitmaps and inodes that the mean is 5.8 KB.
+//!   (figure 4b). The largest request is a parameter. The mean results from the intervals at which the caches are written back and emptied.
+//!   With `sync=1` and `drop=1`, the set-up as section 4.1 describes it, this layout writes so many single bitmap and inode blocks that the
+//!   mean is 5.8 KB.
 //! - Loris V-B1: 80 000 transactions on 40 000 files of 4–28 KB in 10 directories; each transaction pairs a whole-file read or an
 //!   append with a create or a delete; read : write about 1 : 2.
 //!

@@ -1,4 +1,4 @@
-//! The generators there are.
+//! The list of generators.
 
 use serde::Serialize;
 
@@ -7,10 +7,10 @@ use super::run::{Beside, Generate, Requests, Single, Stepped, Steps};
 use super::{block, dss, filebench, hro, iozone, postmark, tpcc, tpch};
 use crate::layout::LayoutError;
 
-/// Makes a generator of its parameters.
+/// Makes a generator from its parameters.
 type Make = fn(&Values) -> Result<Box<dyn Generate>, LayoutError>;
 
-/// A generator, as the listing shows it.
+/// A generator, as the list of generators shows it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Generator {
     /// The name to type after `gen:`.
@@ -21,7 +21,7 @@ pub struct Generator {
     pub source: &'static str,
     /// Its parameters, besides `scale` and `seed`.
     pub params: &'static [Param],
-    /// The scale when none is given; 1 is the paper's size.
+    /// The default scale; 1 is the size in the paper.
     pub scale: f64,
     /// Names of its devices.
     pub devices: &'static [&'static str],

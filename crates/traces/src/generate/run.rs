@@ -1,4 +1,4 @@
-//! How generators run: something that fills batches, and the adapters that make it of a file-level workload.
+//! How generators run: a trait for what fills batches of records, and the adapters from file-level workloads to it.
 
 use std::collections::VecDeque;
 
@@ -8,15 +8,15 @@ use crate::record::Record;
 /// The random numbers of all generators: small, fast, the same on every machine.
 pub(super) type Rng = rand_pcg::Pcg64Mcg;
 
-/// Makes records. Times rise.
+/// Makes records whose times do not fall.
 pub(crate) trait Generate: Send {
-    /// Appends records until `out` holds `max` or there are no more; says whether there may be more.
+    /// Appends records until `out` holds `max` or the workload ends. Returns whether there may be more.
     fn fill(&mut self, out: &mut Vec<Record>, max: usize) -> Result<bool, LayoutError>;
 }
 
-/// A workload whose steps make any number of records.
+/// A workload that makes any number of records per step.
 pub(super) trait Steps: Send {
-    /// Does the next step; says whether there are more. The last one leaves nothing in memory.
+    /// Does the next step and returns whether there are more. After the last step no record is left in memory.
     fn step(&mut self, out: &mut Vec<Record>) -> Result<bool, LayoutError>;
 }
 
@@ -25,7 +25,7 @@ pub(super) trait FileSteps: Send {
     /// The file system it works on.
     fn fs(&mut self) -> &mut FileSystem;
 
-    /// Does the next few operations; says whether there are more.
+    /// Does the next few operations and returns whether there are more.
     fn step(&mut self) -> Result<bool, LayoutError>;
 }
 
@@ -33,7 +33,7 @@ impl<W: FileSteps> Steps for W {
     fn step(&mut self, out: &mut Vec<Record>) -> Result<bool, LayoutError> {
         let more = FileSteps::step(self)?;
         if !more {
-            // What is still in memory reaches the disk in the end.
+            // At the end, cached data is written to the disk.
             self.fs().sync();
         }
         self.fs().drain(out);
@@ -41,7 +41,7 @@ impl<W: FileSteps> Steps for W {
     }
 }
 
-/// Runs a workload; what is not asked for yet waits.
+/// Runs a workload. Records that were made but not yet asked for wait here.
 pub(super) struct Stepped<W> {
     workload: W,
     waiting: VecDeque<Record>,
@@ -82,7 +82,7 @@ impl<W: Steps> Generate for Stepped<W> {
     }
 }
 
-/// Two workloads on two devices at the same time: records in order of time, the first workload's first.
+/// Two workloads on two devices at the same time. Records are in order of time; on ties the first workload goes first.
 pub(super) struct Beside<A, B>(pub Stepped<A>, pub Stepped<B>);
 
 impl<A: Steps, B: Steps> Generate for Beside<A, B> {
@@ -101,9 +101,9 @@ impl<A: Steps, B: Steps> Generate for Beside<A, B> {
     }
 }
 
-/// A workload of single requests, which are cheap to make one by one.
+/// A workload that makes single requests, each of them cheap.
 pub(super) trait Requests: Send {
-    /// Requests that it makes.
+    /// The number of requests that remain.
     fn left(&self) -> u64;
 
     /// Makes the next request. Only called while some are left.

@@ -8,10 +8,10 @@ use isotherm_core::policy::nearest;
 use super::param::{Param, Values};
 use super::registry::{Generator, generators};
 
-/// What a specification begins with.
+/// The prefix of a specification.
 pub const PREFIX: &str = "gen:";
 
-/// Parameters that every generator has.
+/// The parameters that every generator has.
 const SCALE: Param = Param::real("scale", 1.0, (1e-9, 1e6), "all counts and sizes times this");
 
 /// A generator with its parameters.
@@ -22,7 +22,7 @@ pub struct Spec {
     pub(super) values: Values,
 }
 
-/// Why a specification was not understood; names the nearest valid name.
+/// The reason why a specification was not understood. The message names the nearest valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadSpec(String);

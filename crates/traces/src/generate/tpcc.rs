@@ -1,9 +1,9 @@
 //! TPC-C below its buffer pool, with the classes of DSS Table 6.
 //!
-//! Calibrated on OODT 4.3.2: 1 000 000 transactions on MySQL with default parameters; mean request 22 KB, few metadata. The
-//! transactions, their mix and their skew (NURand) are those of the specification (clauses 2 and 5.2.3), table sizes those of
-//! clause 1. Assumed: 20 warehouses, a page of 8 KiB, read-ahead in clusters, checkpoints that write neighbours together. The
-//! cluster is what brings the mean to 22 KB.
+//! Calibrated on OODT 4.3.2: 1 000 000 transactions on MySQL with default parameters; the mean request is 22 KB, and there is little
+//! metadata. The transactions, their mix and their skew (NURand) follow clauses 2 and 5.2.3 of the specification, the sizes of tables follow
+//! its clause 1. Assumed: 20 warehouses, a page of 8 KiB, read-ahead in clusters, checkpoints that write neighbouring pages together. The
+//! cluster size is chosen such that the mean is 22 KB.
 
 use rand::{RngExt, SeedableRng};
 
@@ -88,7 +88,7 @@ pub(super) struct Tpcc {
     ordered: u64,
 }
 
-/// Rows a warehouse and bytes a row (TPC-C clause 1.2).
+/// Rows per warehouse and bytes per row (TPC-C clause 1.2).
 const CUSTOMERS: (u64, u64) = (30_000, 655);
 const STOCK: (u64, u64) = (100_000, 306);
 const ITEMS: (u64, u64) = (100_000, 82);
@@ -107,7 +107,7 @@ impl Tpcc {
         let log = (v.real("log") * v.scale) as u64;
         let mut db = Db::new(page, v.count("request"), pool, log);
         let bytes = |rows: (u64, u64)| warehouses * rows.0 * rows.1;
-        // Ten of 22 transactions make an order.
+        // Ten of 22 transactions create an order.
         let new = transactions * 45 / 100;
         Tpcc {
             small: db.table(warehouses * 11 * page, class::RANDOM),
@@ -155,7 +155,7 @@ impl Tpcc {
         let c = nurand(&mut self.rng, 1023, 3000) + 3000 * self.rng.random_range(0..10);
         self.entry(self.customer_index, w * CUSTOMERS.0 + c);
         if self.rng.random_range(0..100) < 60 {
-            // By last name: three customers share it on average, and the index by name is another.
+            // A lookup by last name: three customers on average have the same name, and it uses a second index.
             let half = self.customer_index.pages / 2;
             let page = half + (w * CUSTOMERS.0 + c) * ENTRY / self.page;
             self.db.read(self.customer_index, page);
@@ -172,7 +172,7 @@ impl Tpcc {
         for _ in 0..self.rng.random_range(5..=15) {
             let i = nurand(&mut self.rng, 8191, ITEMS.0);
             self.row(self.item, 0, ITEMS, i, false);
-            // One line in a hundred comes from another warehouse.
+            // One order line in a hundred is supplied by another warehouse.
             let from = if self.rng.random_range(0..100) == 0 {
                 self.rng.random_range(0..self.warehouses)
             } else {
@@ -190,7 +190,7 @@ impl Tpcc {
         self.db.log(4096 + self.rng.random_range(0..2048));
     }
 
-    /// A row at the end of a table; a new page is taken from the free space map.
+    /// Appends a row at the end of a table. A new page is taken from the free space map.
     fn append(&mut self, table: Table, at: u64) {
         let page = at / self.page;
         self.db.fill(table, page);
@@ -213,7 +213,7 @@ impl Tpcc {
         self.db.log(1024);
     }
 
-    /// The orders of a customer or district, back from the newest: their lines lie together.
+    /// The orders of a customer or district, from the newest backwards. The lines of an order are adjacent.
     fn old_orders(&mut self, back: u64, n: u64, change: bool) {
         let newest = self.warehouses * ORDERS.0 + self.ordered;
         let order = newest.saturating_sub(self.rng.random_range(0..back.min(newest)) + 1);
@@ -232,7 +232,7 @@ impl Tpcc {
     }
 
     fn transaction(&mut self) {
-        // The mix of clause 5.2.3.
+        // The transaction mix of clause 5.2.3.
         match self.rng.random_range(0..100) {
             0..45 => self.new_order(),
             45..88 => self.payment(),
@@ -293,7 +293,7 @@ mod tests {
             .map(|_| nurand(&mut rng, 8191, 100_000))
             .collect();
         assert!(draws.iter().all(|&d| d < 100_000));
-        // Numbers with many low bits set are drawn more often: that is NURand's skew.
+        // NURand draws numbers with many low bits set more often: this is its skew.
         let hot = draws
             .iter()
             .filter(|&&d| (d & 8191).count_ones() >= 9)

@@ -1,12 +1,12 @@
 //! TPC-H as the disk sees it, with the classes of DSS Table 6.
 //!
-//! - OODT 4.3.3: scale factor 10 on MyISAM; more than 85 % of requests are 4 KB, mean 5.3 KB, 99 % reads, most writes are
-//!   metadata of the database's files. The sizes are drawn: they are all that the paper gives. Which pages are read follows from
-//!   index lookups (Zipf) that lead to rows in the window of a query (assumed). All the blocks accessed most are metadata, as the
-//!   page cache is emptied every second (4.1): on ext2, a page of a large file that is read at random then takes its
-//!   indirect block first, which leads to 1024 pages and lies before them.
-//! - DSS 5.2, 5.7: PostgreSQL, scale factor 8, 29 GB, queries 2, 17, 18, 19 back to back, indexes made last. Assumed: how many
-//!   lookups and scans each query takes, sizes of the single tables and indexes (their sum is the paper's).
+//! - OODT 4.3.3: scale factor 10 on MyISAM; more than 85 % of requests are 4 KB, mean 5.3 KB, 99 % reads, and most writes are metadata of
+//!   the database's files. The paper gives no more than the sizes, so they are drawn from a distribution. The pages to read follow from
+//!   index lookups (Zipf) that lead to rows in the window of a query (assumed). The most accessed blocks are all metadata, because the page
+//!   cache is emptied every second (4.1): on ext2, a random read of a large file's page then first reads the page's indirect block, which
+//!   points to 1024 pages and precedes them on the disk.
+//! - DSS 5.2, 5.7: PostgreSQL, scale factor 8, 29 GB, queries 2, 17, 18, 19 back to back, indexes created last. Assumed: the number of
+//!   lookups and scans of each query, and the sizes of the single tables and indexes (their sum is the paper's).
 
 use rand::{RngExt, SeedableRng};
 
@@ -68,7 +68,7 @@ pub(super) const TPCH_DSS: &[Param] = &[
     ),
 ];
 
-/// OODT's sizes for TPC-H: more than 85 % 4 KB, mean 5.3 KB, with the indirect blocks that are 4 KB each.
+/// OODT's sizes for TPC-H: more than 85 % are 4 KB, mean 5.3 KB. The indirect blocks, which are 4 KB each, are included.
 pub(super) const TPCH_SIZES: &[(u64, f64)] = &[
     (4 << 10, 0.78),
     (8 << 10, 0.11),
@@ -76,14 +76,14 @@ pub(super) const TPCH_SIZES: &[(u64, f64)] = &[
     (32 << 10, 0.03),
 ];
 
-/// Pages that an indirect block leads to.
+/// Pages to which an indirect block points.
 const POINTERS: u64 = 1024;
 
-/// A large file of the database: each indirect block, then the pages that it leads to.
+/// A large file of the database: each indirect block is followed by the pages to which it points.
 #[derive(Clone, Copy, Debug)]
 struct File {
     table: Table,
-    /// Without indirect blocks.
+    /// The number of pages, not counting indirect blocks.
     pages: u64,
 }
 
@@ -96,24 +96,24 @@ impl File {
             pages: groups * POINTERS,
         }
     }
-    /// Where page `page` and its indirect block lie.
+    /// The places of page `page` and of its indirect block.
     fn places(page: u64) -> (u64, u64) {
         let block = page / POINTERS * (POINTERS + 1);
         (block + 1 + page % POINTERS, block)
     }
 }
 
-/// Pages of 4 KiB, as MyISAM leaves caching rows to the page cache.
+/// Pages of 4 KiB, because MyISAM leaves the caching of rows to the page cache.
 const TPCH_PAGE: u64 = 4096;
 
-/// TPC-H on MyISAM: 22 queries, each with its window of the big tables.
+/// TPC-H on MyISAM: 22 queries, each with its own window of the large tables.
 pub(super) struct Tpch {
     db: Db,
     rng: Rng,
     left: u64,
     per_query: u64,
     query: Option<u64>,
-    /// Odds of a write.
+    /// The probability of a write.
     writes: f64,
     indirect: f64,
     sizes: Sizes,
@@ -132,7 +132,7 @@ impl Tpch {
         let mut db = Db::new(TPCH_PAGE, 32 << 10, 1 << 16, 1 << 20);
         let inodes = db.table(64 << 10, class::INODE);
         let index = File::new(&mut db, 0.4 * sf, class::INDEX);
-        // Lineitem; the other tables together.
+        // One file for lineitem and one for the other tables together.
         let tables = [0.75, 0.35].map(|gb| File::new(&mut db, gb * sf, class::RANDOM));
         let temporary = File::new(&mut db, 0.05 * sf, class::TEMPORARY);
         let indirect = v.real("indirect");
@@ -143,7 +143,7 @@ impl Tpch {
             left: requests,
             per_query: requests / 22 + 1,
             query: None,
-            // Reads come with those of indirect blocks, which count.
+            // A read may come with the read of an indirect block, which counts as a request, too.
             writes: writes * (1.0 + indirect) / (1.0 + writes * indirect),
             indirect,
             sizes: Sizes::new(TPCH_SIZES),
@@ -158,7 +158,7 @@ impl Tpch {
         }
     }
 
-    /// The next query: most join with lineitem, over a seventh of its dates or all of it.
+    /// The next query. Most queries join with lineitem, over a seventh of its dates or over all of it.
     fn next_query(&mut self) {
         self.table = self.tables[usize::from(self.rng.random_range(0..100) < 30)];
         let pages = self.table.pages;
@@ -192,7 +192,7 @@ impl Steps for Tpch {
             let page = self.rng.random_range(0..self.temporary.pages);
             (self.temporary, page)
         };
-        // A request does not reach beyond the next indirect block.
+        // A request ends at the next indirect block at the latest.
         let pages = pages.min(POINTERS - page % POINTERS) as u32;
         let (at, indirect) = File::places(page);
         let metadata = file.table.as_class(class::INDIRECT);
@@ -214,16 +214,16 @@ impl Steps for Tpch {
     }
 }
 
-/// What DSS' run does next.
+/// The next action of DSS' run.
 #[derive(Clone, Copy)]
 enum Part {
-    /// Tables, then their indexes, are written from first to last: the one with that number, from a page on.
+    /// Tables, then their indexes, are written from first to last: the one with number `what`, from page `at` on.
     Make { what: usize, at: u64 },
-    /// Index lookups, each followed by a row.
+    /// Index lookups, each followed by the read of a row.
     Lookups { table: usize, left: u64 },
-    /// A scan from a page on, in requests of the largest size; one in `spill` of them is written to a temporary table.
+    /// A scan from page `at` on, in requests of the largest size. One in `spill` of the requests is also written to a temporary table.
     Scan { table: usize, at: u64, spill: u64 },
-    /// What was spilled is read back.
+    /// The temporary table is read back.
     Temporary { at: u64 },
 }
 
@@ -249,7 +249,8 @@ impl TpchDss {
         let request = v.count("request");
         let mut db = Db::new(page, request, (v.real("pool") * v.scale) as u64, 16 << 20);
         let system = db.table(4 << 20, class::SYSTEM);
-        // GB per scale factor in PostgreSQL; with their indexes, made last, and temporary space, 29 GB at 8.
+        // GB per scale factor in PostgreSQL. With the indexes, which are created last, and temporary space they add up to 29 GB at scale
+        // factor 8.
         let heaps = [0.95, 0.22, 0.15, 0.08];
         let heap: Vec<Table> = heaps
             .iter()
@@ -264,8 +265,8 @@ impl TpchDss {
             .collect();
         let scanned = heap.iter().map(|h| h.as_class(class::SEQUENTIAL)).collect();
         let lookups = |per_gb: f64| (per_gb * sf * v.real("lookups")) as u64;
-        // Last first: 2 (partsupp by part), 17 (lineitem by part), 18 (lineitem grouped through temporary space, then orders), 19
-        // (part, lineitem).
+        // In reverse order, as a stack: query 2 (partsupp by part), 17 (lineitem by part), 18 (lineitem grouped through temporary space,
+        // then orders), 19 (part, lineitem).
         let scan = |table, spill| Part::Scan {
             table,
             at: 0,
@@ -322,7 +323,7 @@ impl Steps for TpchDss {
             Part::Lookups { left: 0, .. } => None,
             Part::Lookups { table, left } => {
                 let (heap, index) = self.tables[table];
-                // The root and inner pages are the first hundredth of an index; a leaf; the row.
+                // A lookup reads the root and inner pages (the first hundredth of the index), a leaf, and the row.
                 let inner = self.rng.random_range(0..index.pages.div_ceil(100));
                 let leaf = self.rng.random_range(0..index.pages);
                 let row = self.rng.random_range(0..heap.pages);

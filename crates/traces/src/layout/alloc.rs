@@ -1,4 +1,4 @@
-//! Block groups: which blocks and inodes are free, and where a new one goes.
+//! Block groups: the free blocks and inodes, and the choice of a place for a new one.
 
 use super::inode::{Inode, Kind};
 use super::{FileSystem, GROUP_BLOCKS, Ino, LayoutError, Owner};
@@ -12,19 +12,19 @@ pub(super) struct Run {
 
 #[derive(Debug)]
 pub(super) struct Group {
-    /// A bit a block, set if it is used or does not exist.
+    /// One bit per block, set if the block is used or does not exist.
     used: Box<[u64]>,
     pub free_blocks: u32,
     pub free_inodes: u32,
     pub directories: u32,
-    /// Up to the highest inode ever used.
+    /// The inodes up to the highest one that was ever used.
     pub inodes: Vec<Inode>,
     /// No inode below this is free.
     lowest_free: u32,
 }
 
 impl Group {
-    /// `reserved` blocks at the front are taken, and those from `blocks` on.
+    /// A group in which the first `reserved` blocks and those from `blocks` on are taken.
     pub fn new(blocks: u32, reserved: u32, inodes: u32) -> Group {
         let mut group = Group {
             used: vec![0; (GROUP_BLOCKS / 64) as usize].into(),
@@ -71,7 +71,7 @@ impl Group {
         Some(Run { first, blocks })
     }
 
-    /// The first free block, at or after `from` if possible, of `rooms` free rooms of `room` blocks in a row.
+    /// The first free block of a run of `rooms` free rooms with `room` blocks each, at or after `from` if possible.
     fn free_rooms(&self, from: u32, room: u32, rooms: u32) -> Option<u32> {
         let mask = u64::MAX >> (64 - room);
         let empty = |r: u32| {
@@ -102,8 +102,8 @@ impl Group {
 }
 
 impl FileSystem {
-    /// Where `want` blocks of a file go that has none yet, or whose last room is full or taken: its own room, if there is any
-    /// in a group with enough of it; else `goal`.
+    /// The place for `want` blocks of a file that has none yet, or whose last room is full or taken: a room of its own if a group has
+    /// enough free rooms, otherwise `goal`.
     pub(super) fn room(&self, goal: u32, first: bool, want: u32) -> u32 {
         let room = self.config.room_blocks;
         if room == 0 {
@@ -126,7 +126,8 @@ impl FileSystem {
         found.unwrap_or(goal)
     }
 
-    /// Takes up to `want` neighbouring blocks, as near after `goal` as there are: in its group, else in the next that has some.
+    /// Takes up to `want` neighbouring blocks, as close after `goal` as possible: in the group of `goal`, or in the next group that has
+    /// free blocks.
     pub(super) fn allocate(&mut self, goal: u32, want: u32) -> Result<Run, LayoutError> {
         let groups = self.groups.len() as u32;
         let near = (goal / GROUP_BLOCKS).min(groups - 1);
@@ -150,7 +151,7 @@ impl FileSystem {
         Err(LayoutError::NoSpace)
     }
 
-    /// Frees neighbouring blocks, which lie in one group, and forgets their pages.
+    /// Frees neighbouring blocks, which are in one group, and drops their pages from the cache.
     pub(super) fn free(&mut self, run: Run) {
         for block in run.first..run.first + run.blocks {
             self.cache.forget(block);
@@ -174,7 +175,7 @@ impl FileSystem {
         self.used_blocks -= u64::from(run.blocks);
     }
 
-    /// Takes an inode: a file's in its directory's group, a directory's where there is room and few directories are.
+    /// Takes an inode: for a file in the group of its directory, for a directory in a group with free space and few directories.
     pub(super) fn take_inode(&mut self, parent: Ino, inode: Inode) -> Result<Ino, LayoutError> {
         let groups = self.groups.len() as u32;
         let near = parent.0 / self.shape.inodes_per_group;
@@ -226,7 +227,7 @@ impl FileSystem {
         Ok(ino)
     }
 
-    /// Gives an inode back. Its blocks must be free.
+    /// Frees an inode whose blocks are already free.
     pub(super) fn free_inode(&mut self, ino: Ino) {
         let group = ino.0 / self.shape.inodes_per_group;
         let index = ino.0 % self.shape.inodes_per_group;
@@ -241,9 +242,9 @@ impl FileSystem {
         self.change_group(group);
     }
 
-    /// Counters of a group, and with them those of the superblock, changed.
+    /// Marks the counters of a group as changed, and with them those of the superblock.
     fn change_group(&mut self, group: u32) {
-        // Both stay in memory from the mount on.
+        // Both blocks stay in memory while the file system is mounted.
         let block = 1 + group * super::DESCRIPTOR_BYTES / super::BLOCK;
         self.dirty_meta(block, Owner::Descriptors);
         self.dirty_meta(0, Owner::Superblock);

@@ -1,4 +1,4 @@
-//! The page cache: which blocks are in memory, in order of use, and which of them are dirty since when.
+//! The page cache: the cached blocks in order of use, and the dirty ones with the time since when they are dirty.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ pub(super) struct Dirty {
 
 #[derive(Debug)]
 pub(super) struct Cache {
-    /// Least recently used last. Never iterated, so the hash order decides nothing.
+    /// In order of use, the least recently used page last. It is never iterated, so the order of hashes decides nothing.
     pages: LruCache<u32, Owner>,
     capacity: usize,
-    /// By block number: write-back goes up the disk, as an elevator does.
+    /// By block number, because write-back goes over the disk in ascending order, like an elevator.
     pub dirty: BTreeMap<u32, Dirty>,
 }
 
@@ -36,18 +36,18 @@ impl Cache {
         self.capacity
     }
 
-    /// Whether the block is cached; it becomes the most recently used.
+    /// Whether the block is cached. If so, it becomes the most recently used one.
     pub fn touch(&mut self, block: u32) -> bool {
         self.pages.get(&block).is_some()
     }
 
-    /// Adds a page. Returns whether there are now too many.
+    /// Adds a page. Returns whether the cache now has more pages than it may hold.
     pub fn add(&mut self, block: u32, owner: Owner) -> bool {
         self.pages.put(block, owner);
         self.pages.len() > self.capacity
     }
 
-    /// The page to give up next, if there are too many. It stays if it is dirty: write it, then ask again.
+    /// The page to evict next, if the cache has more pages than it may hold. A dirty page is not evicted: write it, then ask again.
     pub fn over(&mut self) -> Option<(u32, bool)> {
         if self.pages.len() <= self.capacity {
             return None;
@@ -67,13 +67,13 @@ impl Cache {
             .or_insert(Dirty { owner, since: now });
     }
 
-    /// The block was freed: nothing of it has to be written any more.
+    /// The block was freed, so it need not be written any more.
     pub fn forget(&mut self, block: u32) {
         self.pages.pop(&block);
         self.dirty.remove(&block);
     }
 
-    /// Forgets all pages that are not dirty.
+    /// Drops all pages that are not dirty.
     pub fn drop_clean(&mut self) {
         self.pages.clear();
         for (&block, d) in &self.dirty {

@@ -1,18 +1,19 @@
-//! A check of the whole file system, as e2fsck reads it: past the mounted file system, so unclassified (DSS 4.2.1).
+//! A check of the whole file system in the manner of e2fsck: it bypasses the mounted file system, so its reads are unclassified (DSS
+//! 4.2.1).
 
 use super::inode::Kind;
 use super::{BLOCK, FileSystem, INODES_PER_BLOCK, Ino, Owner};
 use crate::record::{Flags, Op};
 
 impl FileSystem {
-    /// Reads all metadata: superblock and descriptors, per group the bitmaps and the used part of the inode table, indirect blocks, then all
-    /// directories in the order of their blocks. Nothing is kept in the page cache, nothing changes.
+    /// Reads all metadata: superblock and descriptors; per group the bitmaps and the used part of the inode table; indirect blocks; then
+    /// all directories in the order of their blocks. Nothing enters the page cache and nothing changes.
     pub fn check(&mut self) {
         self.raw_read(0, 1 + self.shape.descriptor_blocks, Owner::Superblock);
         let mut directories: Vec<u32> = Vec::new();
         for g in 0..self.groups.len() as u32 {
             self.raw_read(self.shape.block_bitmap(g), 2, Owner::Bitmap);
-            // What the volume's size adds to the tables behind the last inode in use is left out, as with uninit_bg.
+            // The part of an inode table after the last used inode is not read, as with uninit_bg.
             let inodes = &self.groups[g as usize].inodes;
             let used = inodes.iter().rposition(|i| !matches!(i.kind, Kind::Free));
             let blocks = used.map_or(0, |i| i as u32 / INODES_PER_BLOCK + 1);
@@ -24,7 +25,7 @@ impl FileSystem {
         self.raw_reads(directories);
     }
 
-    /// Indirect blocks of the inodes of a group, and the blocks of its directories.
+    /// The indirect blocks of the inodes of a group, and the blocks of its directories.
     fn maps_of(&self, g: u32) -> (Vec<u32>, Vec<u32>) {
         let (mut indirect, mut directories) = (Vec::new(), Vec::new());
         for inode in &self.groups[g as usize].inodes {
@@ -41,7 +42,7 @@ impl FileSystem {
         (indirect, directories)
     }
 
-    /// Single blocks in order, neighbours together.
+    /// Reads single blocks in ascending order and merges neighbours.
     fn raw_reads(&mut self, mut blocks: Vec<u32>) {
         blocks.sort_unstable();
         let mut rest = &blocks[..];

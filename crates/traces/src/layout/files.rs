@@ -5,10 +5,10 @@ use super::inode::{Inode, Kind, Names};
 use super::{BLOCK, FileSystem, Ino, LayoutError, Owner};
 
 impl FileSystem {
-    /// Makes a directory in `parent`.
+    /// Creates a directory in `parent`.
     ///
     /// # Errors
-    /// `parent` is no directory, or there is no room.
+    /// `parent` is not a directory, or there is no space.
     pub fn mkdir(&mut self, parent: Ino) -> Result<Ino, LayoutError> {
         self.begin();
         let ino = self.make(parent, Kind::Directory(Box::new(Names::empty())))?;
@@ -19,10 +19,10 @@ impl FileSystem {
         Ok(ino)
     }
 
-    /// Makes an empty file in `parent`.
+    /// Creates an empty file in `parent`.
     ///
     /// # Errors
-    /// `parent` is no directory, or there is no room.
+    /// `parent` is not a directory, or there is no space.
     pub fn create(&mut self, parent: Ino) -> Result<Ino, LayoutError> {
         self.begin();
         let ino = self.make(parent, Kind::File)?;
@@ -30,17 +30,17 @@ impl FileSystem {
         Ok(ino)
     }
 
-    /// Bytes of a file; 0 if there is none.
+    /// Bytes of a file; 0 if it does not exist.
     pub fn size(&self, ino: Ino) -> u64 {
         self.inode(ino).map_or(0, |i| i.size)
     }
 
-    /// The directory that names a file or directory.
+    /// The parent directory of a file or directory.
     pub fn parent(&self, ino: Ino) -> Option<Ino> {
         self.inode(ino).map(|i| i.parent)
     }
 
-    /// Reads the inode and what leads to it.
+    /// Reads the inode and the directories on the path to it.
     ///
     /// # Errors
     /// No such file or directory.
@@ -67,7 +67,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Reads `len` bytes from `at`, as far as the file goes. Pages that are not cached become requests, neighbours together.
+    /// Reads `len` bytes from `at`, but not beyond the end of the file. Pages that are not cached become requests; neighbouring pages are
+    /// merged.
     ///
     /// # Errors
     /// No such file.
@@ -90,10 +91,10 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Writes `len` bytes at `at`; the file grows as needed. A block that is changed in part is read first unless cached.
+    /// Writes `len` bytes at `at`; the file grows as needed. A block that changes only in part is read first unless it is cached.
     ///
     /// # Errors
-    /// No such file, no room, or too large. The file may then have grown.
+    /// The file does not exist, there is no space, or the file would be too large. The file may then have grown.
     pub fn write(&mut self, ino: Ino, at: u64, len: u64) -> Result<(), LayoutError> {
         self.begin();
         self.walk_to(ino)?;
@@ -129,7 +130,7 @@ impl FileSystem {
         );
         let (parent, slot) = (inode.parent, inode.slot);
         for first in indirect {
-            // The pointers in it say what to free.
+            // The pointers in the block say which blocks to free.
             self.read_meta(first, Owner::Indirect(ino));
             self.free(Run { first, blocks: 1 });
         }
@@ -145,7 +146,7 @@ impl FileSystem {
     /// Moves the name of a file or directory to another directory.
     ///
     /// # Errors
-    /// Either does not exist, or there is no room.
+    /// Either of the two does not exist, or there is no space.
     pub fn rename(&mut self, ino: Ino, to: Ino) -> Result<(), LayoutError> {
         self.begin();
         self.walk_to(ino)?;
@@ -155,7 +156,7 @@ impl FileSystem {
             .ok_or(LayoutError::NotFound(ino.0))?;
         let mut above = to;
         while above != self.root {
-            // A directory does not go into itself.
+            // A directory cannot be moved into itself.
             if above == ino {
                 return Err(LayoutError::NotFound(to.0));
             }
@@ -171,7 +172,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Writes a file's data and metadata and waits.
+    /// Writes the data and metadata of a file and waits for both.
     ///
     /// # Errors
     /// No such file or directory.
@@ -182,16 +183,16 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Writes everything back.
+    /// Writes back everything.
     pub fn sync(&mut self) {
         self.begin();
         self.write_everything();
     }
 
-    /// The owner of every block that a file or directory uses, by block; for tests and pictures. Costs a walk over all files.
+    /// The owner of every block that a file or directory uses, by block number; for tests and pictures. It walks over all files.
     ///
     /// # Errors
-    /// The message says which block has two owners, or is used but marked free: a bug here.
+    /// The message says which block has two owners, or is used but marked as free. Either is a bug of the layout.
     pub fn owners(&self) -> Result<std::collections::BTreeMap<u64, Owner>, String> {
         let mut owners = std::collections::BTreeMap::new();
         let per_group = self.shape.inodes_per_group;

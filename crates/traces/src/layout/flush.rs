@@ -1,8 +1,8 @@
-//! What reaches the disk when: write-back by age and pressure, the journal, syncs.
+//! When data and metadata reach the disk: write-back by age and by memory pressure, the journal, syncs.
 //!
-//! With a journal (ext3's ordered mode): data of files first, then the transaction's metadata blocks into the journal, a commit
-//! block, and only then, later, each block in its place. A crash before the commit block leaves the old metadata; after it, the
-//! journal holds the new.
+//! With a journal (ext3's ordered mode), the data of files is written first, then the transaction's metadata blocks to the journal, then a
+//! commit block, and only later each metadata block to its place. A crash before the commit block leaves the old metadata; after it, the
+//! journal holds the new metadata.
 
 use isotherm_core::Nanos;
 
@@ -10,18 +10,18 @@ use super::cache::Dirty;
 use super::{BLOCK, FileSystem, Ino, Owner};
 use crate::record::{Op, Record};
 
-/// Blocks that one descriptor block of the journal names (8 bytes each).
+/// Number of blocks that one descriptor block of the journal can name (8 bytes each).
 const TAGS: u32 = BLOCK / 8 - 2;
 
 impl FileSystem {
-    /// Adds a page and makes room for it.
+    /// Adds a page to the cache and evicts others if needed.
     pub(super) fn cache_in(&mut self, block: u32, owner: Owner) {
         if !self.cache.add(block, owner) {
             return;
         }
         while let Some((victim, dirty)) = self.cache.over() {
             if dirty {
-                // Its dirty neighbours go with it: one request instead of many.
+                // The dirty neighbours of the page are written with it: one request instead of many.
                 let reach = self.config.max_request / BLOCK;
                 let (from, to) = (victim.saturating_sub(reach), victim.saturating_add(reach));
                 self.write_back(from..=to, |_| true, false);
@@ -38,7 +38,7 @@ impl FileSystem {
     /// Ends an operation that may have changed something.
     pub(super) fn end(&mut self) {
         if self.config.sync {
-            // Counters in the superblock and the descriptors are not worth waiting for, says ext2.
+            // In ext2, the counters in the superblock and the descriptors are not worth a synchronous write.
             self.commit();
             self.write_back(
                 ..,
@@ -52,7 +52,7 @@ impl FileSystem {
         }
     }
 
-    /// Does what is due by now.
+    /// Does everything that is due by now.
     pub(super) fn on_time(&mut self) {
         if self.now >= self.next_drop {
             self.write_everything();
@@ -86,7 +86,7 @@ impl FileSystem {
             });
         }
         if self.journal.used > self.journal.blocks / 4 * 3 {
-            // Checkpoint: what the journal protects goes to its place, then the journal is free again.
+            // Checkpoint: the blocks that the journal protects are written to their places, then the journal is free again.
             self.write_back(.., |d| d.owner.is_meta(), false);
             self.journal.used = 0;
             self.emit(Op::Write, self.journal.first, 1, Owner::Journal, false);
@@ -121,7 +121,7 @@ impl FileSystem {
         self.write_back(.., |_| true, false);
     }
 
-    /// Writes data of a file and all metadata that leads to it.
+    /// Writes the data of a file and all metadata on the path to it.
     pub(super) fn write_file(&mut self, ino: Ino) {
         self.write_back(
             ..,
@@ -136,7 +136,7 @@ impl FileSystem {
         }
     }
 
-    /// Writes the dirty pages of a range that `which` picks, in the order of their blocks, neighbours together.
+    /// Writes the dirty pages of a range for which `which` is true, in the order of their blocks, with neighbours merged.
     fn write_back(
         &mut self,
         range: impl std::ops::RangeBounds<u32> + Clone,
@@ -145,7 +145,7 @@ impl FileSystem {
     ) {
         let held = |(b, d): (&u32, &Dirty)| which(d) && self.journal.running.contains(b);
         if !self.journal.running.is_empty() && self.cache.dirty.range(range.clone()).any(held) {
-            // Not in place before the journal has it. (This empties `running`, so it does not come back here.)
+            // A block may not be written to its place before the journal has it. (A commit empties `running`, so the recursion ends.)
             self.commit();
         }
         let mut picked = std::mem::take(&mut self.picked);

@@ -1,4 +1,4 @@
-//! Inodes, names in directories, and the way from a file to its blocks.
+//! Inodes, names in directories, and the mapping from a file to its blocks.
 
 use smallvec::SmallVec;
 
@@ -17,12 +17,12 @@ pub struct Ino(pub u32);
 pub(super) struct Inode {
     pub kind: Kind,
     pub size: u64,
-    /// The directory that names it, and the place of the name in there.
+    /// The parent directory, and the index of the name in it.
     pub parent: Ino,
     pub slot: u32,
     /// Data blocks in the order of the file.
     pub runs: SmallVec<[Run; 1]>,
-    /// Indirect blocks in the order in which a file that grows needs them.
+    /// Indirect blocks in the order in which a growing file needs them.
     pub indirect: Vec<u32>,
 }
 
@@ -34,17 +34,17 @@ pub(super) enum Kind {
     Directory(Box<Names>),
 }
 
-/// The names in a directory: only how many, and which places are free.
+/// The names in a directory. Only their number and the free entries are kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub live: u32,
-    /// Places ever used; blocks of a directory are never given back (as in ext3).
+    /// Entries that were ever used. The blocks of a directory are never freed (as in ext3).
     pub places: u32,
     pub free: Vec<u32>,
 }
 
 impl Names {
-    /// `.` and `..` take two places.
+    /// The entries `.` and `..` are in every directory.
     pub(super) fn empty() -> Names {
         Names {
             places: 2,
@@ -68,7 +68,7 @@ impl Inode {
     }
 }
 
-/// Indirect blocks that a file of `blocks` data blocks needs.
+/// The number of indirect blocks of a file with `blocks` data blocks.
 fn indirect_blocks(blocks: u32) -> u32 {
     match blocks {
         0..=DIRECT => 0,
@@ -77,7 +77,7 @@ fn indirect_blocks(blocks: u32) -> u32 {
     }
 }
 
-/// Which of the indirect blocks lead to data block `i`: the double indirect one first.
+/// The indirect blocks on the path to data block `i`, the double indirect block first.
 fn path_to(i: u32) -> SmallVec<[usize; 2]> {
     match i {
         0..DIRECT => SmallVec::new(),
@@ -95,7 +95,7 @@ impl FileSystem {
         Ok(ino)
     }
 
-    /// A name, an inode, nothing in it.
+    /// Creates a name and an empty inode.
     pub(super) fn make(&mut self, parent: Ino, kind: Kind) -> Result<Ino, LayoutError> {
         self.walk_to(parent)?;
         let slot = self.add_name(parent)?;
@@ -151,7 +151,7 @@ impl FileSystem {
     pub(super) fn walk_to(&mut self, ino: Ino) -> Result<(), LayoutError> {
         let mut path: SmallVec<[Ino; 8]> = SmallVec::new();
         let mut at = ino;
-        // Up to the first directory that is in memory.
+        // Walks up to the first directory that is in memory.
         while at != self.root && self.known.get(&at).is_none() {
             path.push(at);
             at = self.inode(at).ok_or(LayoutError::NotFound(ino.0))?.parent;
@@ -178,7 +178,8 @@ impl FileSystem {
         BLOCK / self.config.entry_bytes
     }
 
-    /// Reads the directory block with a name. Directories are hashed (ext3's dir_index): the first block, then the right one.
+    /// Reads the directory block that holds a name. Directories are hashed (ext3's dir_index): the first block is read, then the block that
+    /// the hash selects.
     pub(super) fn read_name(&mut self, directory: Ino, slot: u32) {
         let owner = Owner::Directory(directory);
         self.read_mapped(directory, 0, owner);
@@ -188,7 +189,7 @@ impl FileSystem {
         }
     }
 
-    /// Puts a name into a directory, which grows by a block if all its places are taken.
+    /// Adds a name to a directory, which grows by a block if all of its entries are taken.
     pub(super) fn add_name(&mut self, directory: Ino) -> Result<u32, LayoutError> {
         let per_block = self.names_per_block();
         let names = self
@@ -212,7 +213,7 @@ impl FileSystem {
             }
             names.live += 1;
         }
-        // Its modification time.
+        // The modification time changes.
         self.change_inode(directory);
         Ok(slot)
     }
@@ -233,7 +234,7 @@ impl FileSystem {
         }
     }
 
-    /// A block just added to a directory: new, so it is not read.
+    /// A block that was just added to a directory. It is new, so it is not read.
     pub(super) fn fill_directory_block(
         &mut self,
         directory: Ino,
@@ -247,7 +248,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Where data block `i` lies.
+    /// The place of data block `i`.
     pub(super) fn data_block(&self, ino: Ino, i: u32) -> Option<u32> {
         let mut left = i;
         for run in &self.inode(ino)?.runs {
@@ -259,7 +260,7 @@ impl FileSystem {
         None
     }
 
-    /// Which data block of a file this is.
+    /// The index in the file of the data block at `block`.
     pub(super) fn position(&self, ino: Ino, block: u32) -> Option<u32> {
         let mut before = 0;
         for run in &self.inode(ino)?.runs {
@@ -288,7 +289,7 @@ impl FileSystem {
         }
     }
 
-    /// Reads what is not cached of data blocks `first..=last`, neighbours on the disk together.
+    /// Reads those of the data blocks `first..=last` that are not cached; neighbours on the disk are merged.
     pub(super) fn read_blocks(&mut self, ino: Ino, first: u32, last: u32) {
         let most = self.config.max_request / BLOCK;
         let owner = Owner::File(ino);
@@ -301,7 +302,7 @@ impl FileSystem {
             let to = (last + 1).min(logical + run.blocks);
             for i in from..to {
                 let block = run.first + (i - logical);
-                // An indirect block leads to many data blocks: it is looked at once in a row.
+                // An indirect block points to many data blocks, so consecutive data blocks read it once.
                 let leads = i.checked_sub(DIRECT).map_or(u32::MAX, |k| k / POINTERS);
                 if leads != known {
                     self.flush_missing(&mut missing, owner);
@@ -353,7 +354,7 @@ impl FileSystem {
         let (first, last) = ((at / block) as u32, ((end - 1) / block) as u32);
         let had = self.inode(ino).map_or(0, Inode::blocks);
         self.grow(ino, last + 1)?;
-        // Old data beside the new in the same block has to be known.
+        // A block must be read first if old data beside the new data remains in it.
         let nothing_old = |i: u32| {
             let start = u64::from(i) * block;
             i >= had || at <= start && (end >= start + block || end >= size)
@@ -369,14 +370,14 @@ impl FileSystem {
         if self.quiet {
             return Ok(());
         }
-        // A write that leaves a gap fills it too: the layout has no holes.
+        // A write beyond the end also fills the gap, because the layout has no holes.
         let from = first.min(had);
         let runs = self.inode(ino).map(|i| i.runs.clone()).unwrap_or_default();
         let mut logical = 0;
         for run in runs {
             for i in from.max(logical)..(last + 1).min(logical + run.blocks) {
                 let block = run.first + (i - logical);
-                // Dirty first: making room for the page may write it.
+                // The page is marked dirty first, because making room for it may write it.
                 self.cache.dirty(block, Owner::File(ino), self.now);
                 self.cache_in(block, Owner::File(ino));
             }
@@ -386,7 +387,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Adds blocks until there are `blocks`, with the indirect blocks that they need before them.
+    /// Adds data blocks until the file has `blocks` of them, each after the indirect blocks that it needs.
     pub(super) fn grow(&mut self, ino: Ino, blocks: u32) -> Result<(), LayoutError> {
         let Some(inode) = self.inode(ino) else {
             return Err(LayoutError::NotFound(ino.0));
@@ -414,7 +415,7 @@ impl FileSystem {
                 let first = self.inode(ino).is_none_or(|i| i.runs.is_empty());
                 goal = self.room(goal, first, blocks - have);
             }
-            // Up to the next block that needs another indirect block.
+            // Continues up to the next block that needs another indirect block.
             let until = match have {
                 n if n < DIRECT => DIRECT,
                 n => DIRECT + ((n - DIRECT) / POINTERS + 1) * POINTERS,

@@ -7,12 +7,12 @@
 //!                                                          write-back, journal, age
 //! ```
 //!
-//! There is no payload: only who owns which block. What comes out is what a disk below the page cache would see, each
-//! request with the class of DSS Table 3 (superblock 1 … journal 7, files 8–18 by their size at that moment).
+//! There is no payload, only the owner of each block. The output is what a disk below the page cache would see: requests with the class of
+//! DSS Table 3 (superblock 1 … journal 7, files 8–18 by their size at that moment).
 //!
-//! Simplified on purpose: blocks of 4 KiB, groups of 32 768 blocks, no triple-indirect blocks (files up to 4 GiB), no
-//! reservation windows, read-ahead never beyond what was asked for. Memory: some 100 bytes a file, a bit a block, and some 100
-//! bytes a cached page.
+//! Deliberate simplifications: blocks of 4 KiB, groups of 32 768 blocks, no triple-indirect blocks (files up to 4 GiB), no reservation
+//! windows, and no read-ahead beyond what was asked for. Memory: about 100 bytes per file, one bit per block, and about 100 bytes per
+//! cached page.
 
 mod alloc;
 mod cache;
@@ -40,21 +40,21 @@ const INODE_BYTES: u32 = 256;
 const INODES_PER_BLOCK: u32 = BLOCK / INODE_BYTES;
 /// Bytes of a group descriptor.
 const DESCRIPTOR_BYTES: u32 = 32;
-/// Blocks that an inode points to by itself.
+/// Number of blocks to which an inode points directly.
 const DIRECT: u32 = 12;
 /// Pointers in an indirect block.
 const POINTERS: u32 = BLOCK / 4;
 /// Blocks of the largest file: direct, indirect and double indirect.
 const FILE_BLOCKS_MAX: u32 = DIRECT + POINTERS + POINTERS * POINTERS;
 
-/// How long the imagined disk takes: time stamps only, so that planning intervals and ages mean something.
+/// The service times of the modelled disk. They only set the time stamps, so that planning intervals and ages are meaningful.
 ///
-/// A replay in a closed loop ignores them.
+/// A replay in a closed loop ignores these time stamps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
-    /// A request that does not begin where the last one ended, without transfer.
+    /// Time of a request that does not begin where the last one ended, without its transfer.
     pub random: Nanos,
-    /// A request that does.
+    /// Time of a request that begins where the last one ended, without its transfer.
     pub sequential: Nanos,
     /// Transfer, bytes per second, at least 1.
     pub bytes_per_s: u64,
@@ -71,7 +71,7 @@ impl Default for Service {
     }
 }
 
-/// What the layout is told.
+/// Configuration of the layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Bytes of the volume, at least 16 MiB, at most 16 TiB.
@@ -84,35 +84,36 @@ pub struct Config {
     pub cache_bytes: u64,
     /// Mounted with the sync option: an operation returns when its blocks are written.
     pub sync: bool,
-    /// Write everything back and empty the page cache this often (OODT 4.1 does so every second).
+    /// Interval at which everything is written back and the page cache is emptied (OODT 4.1: every second).
     pub drop_every: Option<Nanos>,
     /// Longest request, in bytes, a multiple of 4 KiB.
     pub max_request: u32,
-    /// Transactions are committed and old pages looked for this often (ext3: 5 s).
+    /// Interval at which transactions are committed and old pages are looked for (ext3: 5 s).
     pub commit_every: Nanos,
     /// Dirty pages older than this are written back (Linux: 30 s).
     pub dirty_age: Nanos,
     /// Share of the page cache that may be dirty, in percent (Linux: 20).
     pub dirty_percent: u32,
-    /// A commit ends with a FLUSH (barriers; off in the ext3 of the papers).
+    /// Whether a commit ends with a FLUSH (barriers; off in the ext3 of the papers).
     pub barriers: bool,
-    /// Data of files is written under the class of the size that the file had when the block was added to it (DSS 4.2.1: sizes
-    /// are approximate while a file grows), not of its size when it is written back.
+    /// Whether a data block is written under the class of the size that the file had when the block was added (DSS 4.2.1: sizes are
+    /// approximate while a file grows). Otherwise it is written under the class of the size at write-back.
     pub class_at_growth: bool,
-    /// Reads update the access time, so they dirty the inode (off: noatime).
+    /// Whether reads update the access time and so dirty the inode (off: noatime).
     pub atime: bool,
-    /// Inodes that stay in memory with their names: a lookup of these reads nothing. Emptying the page cache leaves them.
+    /// Number of inodes that stay in memory with their names. Looking these up reads nothing. Emptying the page cache does not drop them.
     pub inode_cache: u32,
     /// Bytes of a directory entry, 12 … 264 (8 + name).
     pub entry_bytes: u32,
-    /// What is freed is discarded at once, before anything is written back (Loris V-D2: deletes go down the layers immediately).
+    /// Whether freed blocks are discarded at once, before anything is written back (Loris V-D2: deletes go down the layers immediately).
     pub discard: bool,
-    /// A file begins at a multiple of so many blocks in room of its own, as long as there is some: 0 (files lie side by side) or a
-    /// power of two up to 64. An extent of that size then holds one file, as with placement by whole files (Loris III-F).
+    /// A file begins at a multiple of this number of blocks, in a room of that size that holds no other file, as long as rooms are free: 0
+    /// (files are adjacent) or a power of two up to 64. An extent of that size then holds one file, as with placement of whole files (Loris
+    /// III-F).
     pub room_blocks: u32,
     /// Processor time of an operation.
     pub think: Nanos,
-    /// The imagined disk.
+    /// The modelled disk.
     pub service: Service,
     /// [`Record::device`] of all records.
     pub device: u32,
@@ -145,7 +146,7 @@ impl Default for Config {
     }
 }
 
-/// Why a file operation was not done. Nothing of it was, then, except that a write may have grown the file in part.
+/// The reason why a file operation failed. A failed operation has no effect, except that a failed write may have grown the file in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The configuration is out of its bounds.
@@ -157,18 +158,18 @@ pub enum LayoutError {
     /// No free inode.
     #[error("the file system has no free inode: take a larger volume")]
     NoInode,
-    /// No file or directory has this inode, or it is of the other kind.
+    /// No file or directory has this inode number, or it is of the other kind.
     #[error("no such file or directory: inode {0}")]
     NotFound(u32),
-    /// A directory that holds something is not removed, nor is the root.
+    /// A directory that is not empty cannot be removed, nor can the root.
     #[error("the directory is not empty: inode {0}")]
     NotEmpty(u32),
-    /// Above 4 GiB.
+    /// The file would be larger than 4 GiB.
     #[error("the file is too large: at most 4 GiB")]
     TooLarge,
 }
 
-/// The file system. Records gather inside until [`FileSystem::drain`] takes them.
+/// The file system. It collects records until [`FileSystem::drain`] takes them.
 #[derive(Debug)]
 pub struct FileSystem {
     config: Config,
@@ -176,23 +177,23 @@ pub struct FileSystem {
     groups: Vec<Group>,
     shape: Shape,
     cache: Cache,
-    /// Inodes in memory. Only asked whether it holds one, so its hash order decides nothing.
+    /// Inodes in memory. It is only asked whether it holds an inode, so the order of hashes decides nothing.
     known: lru::LruCache<Ino, ()>,
     journal: Journal,
     next_commit: Nanos,
     next_drop: Nanos,
-    /// Where the imagined disk's head is.
+    /// The position of the modelled disk's head.
     head: u64,
     out: Vec<Record>,
-    /// Scratch of write-back, kept for its memory.
+    /// A scratch list of write-back, kept for its allocation.
     picked: Vec<(u32, Owner)>,
     used_blocks: u64,
     root: Ino,
-    /// Nothing is cached or written: the image is being made.
+    /// Set while the image is created: nothing is cached or written.
     quiet: bool,
 }
 
-/// Where things lie in a group.
+/// The arrangement of a group.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     blocks: u32,
@@ -232,12 +233,12 @@ struct Journal {
     at: u32,
     /// Blocks written since the last checkpoint.
     used: u32,
-    /// Metadata blocks of the running transaction: they may not be written in place yet.
+    /// Metadata blocks of the running transaction, which may not be written to their places yet.
     running: std::collections::BTreeSet<u32>,
 }
 
 impl FileSystem {
-    /// Makes an empty file system with a root directory, as after mkfs and mount: nothing is cached, nothing written.
+    /// Creates an empty file system with a root directory, in the state after mkfs and mount: nothing is cached and nothing is written.
     ///
     /// # Errors
     /// [`LayoutError::Config`].
@@ -288,7 +289,7 @@ impl FileSystem {
             .min(u64::from(GROUP_BLOCKS))
             .next_multiple_of(u64::from(INODES_PER_BLOCK)) as u32,
         };
-        // A last group without room for data is left out, as mke2fs does.
+        // A last group that is too small for data is left out, as mke2fs does.
         if groups > 1 && shape.group_blocks(groups - 1) <= shape.overhead() {
             groups -= 1;
             shape.blocks = groups * GROUP_BLOCKS;
@@ -348,12 +349,12 @@ impl FileSystem {
         self.now
     }
 
-    /// Bytes that files, directories and their indirect blocks take.
+    /// Bytes of files, directories and their indirect blocks.
     pub fn used_bytes(&self) -> u64 {
         self.used_blocks * u64::from(BLOCK)
     }
 
-    /// Whether records wait to be taken.
+    /// Whether there are records to take.
     pub fn has_output(&self) -> bool {
         !self.out.is_empty()
     }
@@ -363,18 +364,19 @@ impl FileSystem {
         out.append(&mut self.out);
     }
 
-    /// From here to [`FileSystem::forget_io`] operations only allocate: the same image, many times faster.
+    /// From here to [`FileSystem::forget_io`], operations only allocate. The resulting image is the same, and it is created many times
+    /// faster.
     pub fn make_image(&mut self) {
         self.quiet = true;
     }
 
-    /// Drops the records made so far; the page cache stays as it is.
+    /// Drops the records made so far and keeps the page cache.
     pub fn forget_output(&mut self) {
         self.out.clear();
     }
 
-    /// Writes everything back, empties the page cache, drops the records made so far and sets the clock to zero: what was done
-    /// until here is the image on which the trace begins.
+    /// Writes everything back, empties the page cache, drops the records made so far and sets the clock to zero. The state at this point is
+    /// the image on which the trace begins.
     pub fn forget_io(&mut self) {
         self.quiet = false;
         self.write_everything();
@@ -387,14 +389,14 @@ impl FileSystem {
         self.next_drop = self.config.drop_every.unwrap_or(Nanos(u64::MAX));
     }
 
-    /// Writes everything back and empties the page cache and the inodes in memory, as unmounting does.
+    /// Writes everything back and empties the page cache and the inode cache, as unmounting does.
     pub fn drop_caches(&mut self) {
         self.write_everything();
         self.cache.drop_clean();
         self.known.clear();
     }
 
-    /// Lets time pass without requests; what falls due meanwhile is written.
+    /// Lets time pass without requests. Write-back that falls due in this time is done.
     pub fn idle(&mut self, time: Nanos) {
         self.now.0 = self.now.0.saturating_add(time.0);
         self.on_time();
@@ -414,7 +416,7 @@ impl FileSystem {
         self.dirty_meta(block, owner);
     }
 
-    /// Changes a metadata block that need not be read: it is cached, or new.
+    /// Changes a metadata block that need not be read, because it is cached or new.
     fn dirty_meta(&mut self, block: u32, owner: Owner) {
         if self.quiet {
             return;
@@ -426,7 +428,7 @@ impl FileSystem {
         }
     }
 
-    /// The class that a block is written under.
+    /// The class under which a block is written.
     fn written_class(&self, owner: Owner, block: u32) -> u8 {
         let Owner::File(ino) = owner else {
             return owner.class(0);
@@ -439,7 +441,7 @@ impl FileSystem {
         owner.class(size.min(grown))
     }
 
-    /// Tells the disk that blocks are free, which takes it no time.
+    /// Discards freed blocks on the disk. This takes no disk time.
     fn emit_discard(&mut self, block: u32, blocks: u32) {
         if self.config.discard && !self.quiet {
             self.out.push(Record {

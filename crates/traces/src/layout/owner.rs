@@ -1,9 +1,9 @@
-//! Who owns a block, and the class that follows from it.
+//! The owner of a block, and the class that follows from it.
 
 use super::inode::Ino;
 use crate::record::Flags;
 
-/// Who owns a block.
+/// The owner of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// The superblock.
@@ -25,7 +25,7 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// The class of DSS Table 3; `size` is the file's, and matters for files only.
+    /// The class of DSS Table 3. `size` is the size of the file, and is ignored for other owners.
     pub fn class(self, size: u64) -> u8 {
         match self {
             Owner::Superblock => 1,
@@ -50,7 +50,8 @@ impl Owner {
             .with(Flags::SYNC, waited_write)
     }
 
-    /// Whether a block of `self` and the next one of `next` may travel in one request: it has one class and one file.
+    /// Whether a block of `self` and the next one of `next` may be merged into one request: both have the same class and belong to the same
+    /// file.
     pub(super) fn joins(self, next: Owner) -> bool {
         match (self, next) {
             (Owner::File(a), Owner::File(b)) => a == b,
@@ -59,7 +60,7 @@ impl Owner {
     }
 }
 
-/// The class of a file of `size` bytes: 8 up to 4 KiB, then a class every factor of 4 up to 1 GiB, 18 above (DSS Table 3).
+/// The class of a file of `size` bytes: 8 up to 4 KiB, then one class for each factor of 4 up to 1 GiB, and 18 above (DSS Table 3).
 pub fn file_class(size: u64) -> u8 {
     (8..18)
         .find(|class| size <= 4096 << (2 * (class - 8)))

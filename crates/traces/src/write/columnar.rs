@@ -1,4 +1,4 @@
-//! Our recorded format; see the reader of the same name for its columns.
+//! Writes this project's recorded format; see the reader of the same name for its columns.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -18,10 +18,10 @@ use crate::devices::DEVICES_MAX;
 use crate::formats::parquet::{COLUMNS, KEY_DEVICES, KEY_HEADER, KEY_TIMED};
 use crate::record::Record;
 
-/// Rows of a row group: bounds the memory of writer and reader to some MiB.
+/// Rows of a row group. This bounds the memory of writer and reader to some MiB.
 const GROUP: usize = 128 << 10;
 
-/// Bits of each column, and whether it may be null.
+/// The width in bits of each column, and whether it may be null.
 const SHAPES: [(i8, bool); COLUMNS.len()] = [
     (64, false),
     (32, false),
@@ -184,7 +184,7 @@ fn properties() -> Result<WriterProperties, ParquetError> {
     Ok(WriterProperties::builder()
         .set_created_by("isotherm".to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
-        // Times rise in small steps and addresses hardly repeat: a dictionary of them only costs.
+        // Times rise in small steps and addresses rarely repeat, so a dictionary for them has a cost and no benefit.
         .set_column_dictionary_enabled(path("time_ns"), false)
         .set_column_encoding(path("time_ns"), Encoding::DELTA_BINARY_PACKED)
         .set_column_dictionary_enabled(path("offset"), false)

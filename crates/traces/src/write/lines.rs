@@ -1,4 +1,4 @@
-//! Text formats: blkreplay, fio iolog, our own CSV.
+//! Writers of text formats: blkreplay, fio iolog, this project's CSV.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ pub(super) struct Lines {
     opened: Vec<String>,
     /// fio v2: microseconds waited so far.
     waited_us: u64,
-    /// fio v3: when the last request came.
+    /// fio v3: time of the last request.
     last: Nanos,
 }
 
@@ -90,10 +90,10 @@ impl Lines {
         Ok(())
     }
 
-    /// The place of a device's file in `opened`, after adding and opening it.
+    /// The index of a device's file in `opened`. If it is not there yet, the file is added and opened.
     fn open(&mut self, stamp: Option<u64>, device: u32, devices: &[String]) -> io::Result<()> {
         while self.opened.len() <= device as usize {
-            // fio cuts lines at blanks.
+            // fio splits lines at blanks.
             let name =
                 device_name(devices, self.opened.len() as u32).replace(char::is_whitespace, "_");
             for action in ["add", "open"] {
@@ -103,7 +103,7 @@ impl Lines {
                 writeln!(self.text, "{name} {action}")?;
             }
             if self.opened.is_empty() && self.timed && self.format == Format::FioV2 {
-                // fio skips it, but a reader sees by it that the log has time, even if shorter than any wait.
+                // fio skips this line. It tells a reader that the log has times, even if all waits are too short to be written.
                 writeln!(self.text, "{name} wait 0 0")?;
             }
             self.opened.push(name);

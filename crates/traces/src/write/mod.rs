@@ -1,4 +1,4 @@
-//! Writers. A trace appears under its name only when it is whole: until then it is `NAME.part` beside it.
+//! Writers. A trace appears under its name only when it is complete; until then the file beside it is called `NAME.part`.
 
 mod columnar;
 mod lines;
@@ -16,21 +16,21 @@ use crate::reader::Options;
 use crate::record::{Flags, Op, Record};
 use sink::Target;
 
-/// What a writer has to know beforehand.
+/// What a writer must know in advance.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// The format: one of [`Format::writable`].
     pub format: Format,
-    /// Whether the times of the records mean something. If not, formats that can leave them out do.
+    /// Whether the times of the records are meaningful. If not, formats that can omit them do.
     pub timed: bool,
-    /// Text that must stay with the data (licences). Kept by blkreplay and Parquet.
+    /// Text that must stay with the data (a licence). blkreplay and Parquet keep it.
     pub header: Vec<u8>,
-    /// Bytes of an object in oracleGeneral: requests are cut into these.
+    /// Bytes of an object in oracleGeneral. Requests are split into objects.
     pub block_bytes: u32,
 }
 
 impl WriteOptions {
-    /// The usual: times mean something, no header, objects of 4 KiB.
+    /// The defaults: times are meaningful, no header, objects of 4 KiB.
     pub fn new(format: Format) -> WriteOptions {
         WriteOptions {
             format,
@@ -46,13 +46,13 @@ impl WriteOptions {
 pub struct Written {
     /// Requests written.
     pub requests: u64,
-    /// Requests of a kind that the format does not know, left out.
+    /// Requests that were left out because the format does not have their operation.
     pub dropped: u64,
-    /// Fields that some request had and the format does not know.
+    /// Fields that some request had and that the format does not have.
     pub lost: BTreeSet<&'static str>,
 }
 
-/// One format's way to write.
+/// The encoder of one format.
 trait Encode {
     /// Writes one request.
     fn encode(
@@ -62,15 +62,15 @@ trait Encode {
         written: &mut Written,
     ) -> Result<(), Refusal>;
 
-    /// Writes what is still held back and makes the file whole.
+    /// Writes what is still buffered and completes the file.
     fn finish(self: Box<Self>, devices: &[String]) -> std::io::Result<()>;
 }
 
-/// Why a request was not written.
+/// The reason why a request was not written.
 enum Refusal {
-    /// The disk's reason.
+    /// The error of the operating system.
     Io(std::io::Error),
-    /// The format cannot hold it, and leaving it out would change the trace.
+    /// The format cannot hold the request, and omitting it would change the trace.
     Cannot(String),
 }
 
@@ -80,7 +80,7 @@ impl From<std::io::Error> for Refusal {
     }
 }
 
-/// A trace being written. Dropped before [`Writer::finish`], it leaves nothing behind.
+/// A trace that is being written. If it is dropped before [`Writer::finish`], it leaves no file.
 pub struct Writer {
     target: Target,
     encoder: Option<Box<dyn Encode>>,
@@ -98,7 +98,7 @@ impl Format {
         })
     }
 
-    /// Whether the format tells devices apart. If not, a writer takes one device only: lay them side by side first.
+    /// Whether the format distinguishes devices. If not, a writer accepts one device only, so lay several side by side first.
     fn holds_devices(self) -> bool {
         !matches!(self, Format::Blkreplay | Format::Oracle)
     }
@@ -154,7 +154,8 @@ impl Writer {
         })
     }
 
-    /// Tells the name of the next device: that of device 0 first, then of device 1, … Devices without get a made-up one.
+    /// Sets the name of the next device: that of device 0 first, then that of device 1, and so on. A device without a name gets a made-up
+    /// one.
     pub fn name_device(&mut self, name: String) {
         self.devices.push(name);
     }
@@ -164,7 +165,7 @@ impl Writer {
         self.devices.len() as u32
     }
 
-    /// Writes one request. Times must not fall.
+    /// Writes one request. Its time must not be smaller than that of the request before.
     ///
     /// # Errors
     /// The format cannot hold the request (the message says why), or the disk fails.
@@ -187,7 +188,7 @@ impl Writer {
         Err(failed)
     }
 
-    /// Makes the file whole and gives it its name.
+    /// Completes the file and gives it its name.
     ///
     /// # Errors
     /// The disk fails, or a write failed before.
@@ -210,10 +211,10 @@ impl Writer {
 
 /// Reads `from` and writes it to `to` in `format`.
 ///
-/// Several devices are laid side by side (see [`SideBySide`]) if the format does not tell them apart.
+/// Several devices are laid side by side (see [`SideBySide`]) if the format does not distinguish them.
 ///
 /// # Errors
-/// As those of reading and writing; `to` is not created then.
+/// As those of reading and writing; `to` is then not created.
 pub fn convert(
     from: impl AsRef<Path>,
     read: &Options,
@@ -230,7 +231,7 @@ pub fn convert(
     }
     let mut reader = open(from, read)?;
     let mut batch = Vec::with_capacity(4096);
-    // The first batch settles whether there is time, and the header.
+    // The first batch determines whether there are times, and completes the header.
     let mut got = reader.read_batch(&mut batch, 4096)?;
     let options = WriteOptions {
         timed: reader.timed(),
@@ -259,7 +260,7 @@ pub fn convert(
     writer.finish()
 }
 
-/// Notes which fields of `r` a format without extras loses.
+/// Records which fields of `r` a format without extra fields loses.
 fn note_extras(r: &Record, kept: Flags, lost: &mut BTreeSet<&'static str>) {
     if r.class != 0 {
         lost.insert("class");
@@ -275,7 +276,7 @@ fn note_extras(r: &Record, kept: Flags, lost: &mut BTreeSet<&'static str>) {
     }
 }
 
-/// The name of a device, made up where none is known.
+/// The name of a device; a made-up one if none is known.
 fn device_name(devices: &[String], id: u32) -> String {
     devices
         .get(id as usize)
@@ -283,7 +284,7 @@ fn device_name(devices: &[String], id: u32) -> String {
         .unwrap_or_else(|| format!("device{id}"))
 }
 
-/// Refuses a second device.
+/// Refuses any device but the first.
 fn only_device_0(r: &Record, format: Format) -> Result<(), Refusal> {
     if r.device == 0 {
         return Ok(());
@@ -298,7 +299,7 @@ fn moves_data(op: Op) -> bool {
     matches!(op, Op::Read | Op::Write)
 }
 
-/// Where the trace will be.
+/// The path of the incomplete trace.
 pub(crate) fn part_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");

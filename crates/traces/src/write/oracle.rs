@@ -1,7 +1,7 @@
-//! oracleGeneral: requests cut into objects of one block each, with the number of each object's next access.
+//! oracleGeneral: requests are split into objects of one block each, with the record number of each object's next access.
 //!
-//! That number is known only later, so it is filled in at the end. Memory is 8 bytes an access and a table of objects.
-//! A record's number counts from 0; an object that never comes back gets -1.
+//! That number is known only later, so it is filled in at the end. Memory is 8 bytes per access and a table of objects. Record numbers
+//! count from 0. The last access to an object has -1.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The file under a writer: a part until it is whole, compressed by the name's ending.
+//! The file under a writer: it is a `.part` file until it is complete, and compressed as the ending of its name says.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::part_of;
 
-/// Level 3 is zstd's own default: it keeps up with the parser.
+/// Level 3, the default of zstd, keeps up with the parser.
 const ZSTD_LEVEL: i32 = 3;
 
-/// A file that appears under its name only when it is whole.
+/// A file that appears under its name only when it is complete.
 pub(super) struct Target {
     pub(super) path: PathBuf,
     pub(super) part: PathBuf,
@@ -33,7 +33,7 @@ impl Target {
         matches!(self.ending(), Some("zst" | "gz"))
     }
 
-    /// Creates the part.
+    /// Creates the `.part` file.
     pub(super) fn create(&self) -> io::Result<File> {
         File::options()
             .read(true)
@@ -43,7 +43,7 @@ impl Target {
             .open(&self.part)
     }
 
-    /// Creates the part for a stream, compressed as the name says.
+    /// Creates the `.part` file for a stream, compressed as the name says.
     pub(super) fn sink(&self) -> io::Result<Sink> {
         let file = BufWriter::with_capacity(1 << 18, self.create()?);
         Ok(match self.ending() {
@@ -56,7 +56,7 @@ impl Target {
         })
     }
 
-    /// Gives the whole file its name.
+    /// Renames the complete file to its final name.
     pub(super) fn publish(&mut self) -> io::Result<()> {
         std::fs::rename(&self.part, &self.path)?;
         self.published = true;
@@ -67,13 +67,13 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         if !self.published {
-            // It may not exist, and nobody can act on a failure here.
+            // The file may be absent, and nobody can act on a failure here.
             let _ = std::fs::remove_file(&self.part);
         }
     }
 }
 
-/// A stream into the part.
+/// A stream into the `.part` file.
 pub(super) enum Sink {
     Plain(BufWriter<File>),
     Zstd(zstd::Encoder<'static, BufWriter<File>>),
@@ -89,7 +89,7 @@ impl Sink {
         }
     }
 
-    /// Ends the compressed stream and hands everything to the system.
+    /// Ends the compressed stream and flushes everything to the operating system.
     pub(super) fn finish(self) -> io::Result<()> {
         let mut file = match self {
             Sink::Plain(w) => w,

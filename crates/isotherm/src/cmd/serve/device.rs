@@ -3,8 +3,8 @@
 //! ```text
 //! block file in NAME.mnt ─► /dev/loopN (direct I/O) ─► /dev/isotherm/NAME
 //! ```
-//! Taken away in the opposite order, and not while somebody uses it. A device that a killed server left behind is released
-//! before a new one is attached: its file is gone, it answers errors.
+//! They are removed in the opposite order, and not while the device is in use. A device that a killed server left behind is released before
+//! a new one is attached: its file no longer exists, so it answers with errors.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -22,16 +22,16 @@ use crate::args::ServeArgs;
 use crate::cmd::assemble::missing_members;
 use crate::{Failure, notify, place};
 
-/// How often members that are not there are looked for.
+/// Interval between two searches for absent members.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What `status` tells of the device: nothing until there is one.
+/// The device for `status`; null until it exists.
 pub(super) type Told = Arc<Mutex<Value>>;
 
 /// `--loop`: a block file and a loop device over it.
 pub(super) struct Wanted {
     pub dir: PathBuf,
-    /// The directory is ours and goes with the block file.
+    /// Whether the directory belongs to this program and is removed with the block file.
     pub own: bool,
     pub options: block_file::Options,
     pub told: Told,
@@ -63,7 +63,7 @@ impl Kind for Wanted {
     }
 }
 
-/// A block file with a loop device over it, which goes before it.
+/// A block file with a loop device over it. The device is removed first.
 struct Looped {
     names: Vec<String>,
     shown: Option<Shown>,
@@ -109,7 +109,7 @@ impl FrontEnd for Looped {
         }
         drop(self.mount);
         if let Some(dir) = self.own_dir {
-            // Empty again, unless somebody put something there.
+            // The directory is empty again, unless somebody put something into it.
             let _ = fs::remove_dir(dir);
         }
     }
@@ -121,7 +121,7 @@ pub(super) struct Shown {
     link: PathBuf,
 }
 
-/// The directory of the block file: what was asked for, or one of our own for `--loop`. True: of our own.
+/// The directory of the block file: the one that was given, or one of this program for `--loop` (then the flag is true).
 pub(super) fn block_dir(args: &ServeArgs, name: &str) -> Result<Option<(PathBuf, bool)>, Failure> {
     if let Some(dir) = &args.block_file {
         return Ok(Some((dir.clone(), false)));
@@ -133,7 +133,7 @@ pub(super) fn block_dir(args: &ServeArgs, name: &str) -> Result<Option<(PathBuf,
         Failure::failed("--loop: there is no $XDG_RUNTIME_DIR: give --block-file")
     })?;
     let dir = runtime.join(format!("{name}.mnt"));
-    // A killed server's mount answers ENOTCONN here; whoever mounts next clears it.
+    // The mount of a killed server answers ENOTCONN here; the next mount clears it.
     match place::make_dir(&dir) {
         Err(e) if fs::symlink_metadata(&dir).is_err() && !dead(&e) => {
             Err(Failure::file(&dir, "make it", &e))
@@ -146,7 +146,7 @@ fn dead(e: &std::io::Error) -> bool {
     e.kind() == std::io::ErrorKind::NotConnected
 }
 
-/// Releases devices that a killed server of this volume left behind. Before the block file is mounted.
+/// Releases devices that a killed server of this volume left behind. To be called before the block file is mounted.
 pub(super) fn clear_stale(file: &Path) {
     for device in loop_device::showing(file) {
         match loop_device::release(&device) {
@@ -160,7 +160,7 @@ pub(super) fn clear_stale(file: &Path) {
 }
 
 impl Shown {
-    /// Attach and link. `file` is the block file.
+    /// Attaches the device and creates the link. `file` is the block file.
     pub(super) fn start(
         file: &Path,
         name: &str,
@@ -199,7 +199,7 @@ impl Shown {
         }
     }
 
-    /// In one step, so that the name is never without its device. udev makes the same link.
+    /// The link is replaced in one step, so that the name always has a device. udev makes the same link.
     fn put_link(&self, dir: &Path) -> std::io::Result<()> {
         place::make_dir(dir)?;
         let target = Path::new("..").join(self.device.path().file_name().unwrap_or_default());
@@ -214,7 +214,7 @@ impl Shown {
         fs::rename(&new, &self.link)
     }
 
-    /// For `status`.
+    /// The description for `status`.
     pub(super) fn describe(&self) -> Value {
         json!({"path": self.device.path(), "link": self.link})
     }
@@ -224,7 +224,7 @@ impl Shown {
         &self.link
     }
 
-    /// Take it away unless it is in use. True if it is gone.
+    /// Removes the device unless it is in use. Returns whether it was removed.
     pub(super) fn detach(&mut self) -> bool {
         let gone = self.device.detach();
         if gone {
@@ -237,12 +237,12 @@ impl Shown {
         let ours = fs::read_link(&self.link)
             .is_ok_and(|t| t.file_name() == self.device.path().file_name());
         if ours {
-            // udev may have been faster.
+            // udev may have removed it first.
             let _ = fs::remove_file(&self.link);
         }
     }
 
-    /// Its users get errors from now on.
+    /// Gives up the device. Its users get errors from now on.
     pub(super) fn abandon(mut self) {
         if !self.detach() {
             self.unlink();
@@ -256,7 +256,7 @@ fn sys_backing(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(name).join("loop/backing_file")
 }
 
-/// Waits until every member is there, at most as long as `--wait` says; then whoever opens the volume says what is wrong.
+/// Waits until every member is present, at most for the time of `--wait`. After that, opening the volume reports what is wrong.
 pub(super) fn wait_for_members(args: &ServeArgs, ended: &Receiver<End>) -> Result<(), Failure> {
     let deadline = Instant::now() + Duration::from_secs(args.wait);
     let mut said = Vec::new();

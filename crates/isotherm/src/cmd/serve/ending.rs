@@ -1,10 +1,10 @@
-//! How serving ends: a stop that is asked for is refused while the volume is in use, a signal waits for the users, a second
-//! one does not.
+//! How serving ends. A stop command is refused while the volume is in use; a signal waits for the users to finish; a second signal does not
+//! wait.
 //!
 //! ```text
 //! signal ─► no new clients ─► flush ─► users gone? ─ yes ─► checkpoint, clean mark, exit
-//!                                        │ no: look again, until --stop-timeout or a second signal: cut them off ─┘
-//! ```
+//! signal ─► no new clients ─► flush ─► users gone? ─ yes ─► checkpoint, clean mark, exit
+//!                                         │ no: check again, until --stop-timeout or a second signal: disconnect them ─┘
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use isotherm_control::live::{Asker, End};
 
 use crate::Failure;
 
-/// How often the main thread looks whether the engine's thread is still there.
+/// Interval at which the main thread checks that the engine's thread is running.
 const WATCH: Duration = Duration::from_millis(500);
-/// How often it looks whether users have gone.
+/// Interval at which it checks whether the users have finished.
 const USERS: Duration = Duration::from_millis(100);
 
-/// SIGHUP only if whoever started us did not have it ignored, as `nohup` does.
+/// SIGHUP is watched only if it was not ignored when this program was started, as `nohup` does.
 pub(super) fn watch_signals(ends: Sender<End>) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure::failed(format!("cannot watch for signals: {e}"));
     let mut wanted = vec![SIGTERM, SIGINT];
@@ -49,7 +49,7 @@ pub(super) fn watch_signals(ends: Sender<End>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says once, as soon as it is seen, that the volume has failed.
+/// Reports a failure of the volume, once, as soon as it is noticed.
 fn say_failure(server: &Server, said: &mut bool) {
     let handle = server.handle();
     let Some(failure) = handle.failure().filter(|_| !*said) else {
@@ -78,8 +78,8 @@ fn died(server: &Server) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Wait for a reason to end; returns who wants to know how it went. A stop that was asked for is refused while the block file
-/// is in use; a signal is obeyed, after at most `patience`.
+/// Waits for a reason to end. Returns the clients that wait for the outcome. A stop command is refused while the block file is in use; a
+/// signal is obeyed, after at most `patience`.
 pub(super) fn wait(
     ended: &Receiver<End>,
     server: &Server,
@@ -90,7 +90,7 @@ pub(super) fn wait(
     loop {
         say_failure(server, &mut said);
         if server.handle().failure().is_some_and(|f| f.overtaken) {
-            // Nothing that is here can be trusted any more, and nothing may be written.
+            // The contents of memory can no longer be trusted, and nothing may be written.
             return Ok(Vec::new());
         }
         match ended.recv_timeout(WATCH) {
@@ -103,7 +103,7 @@ pub(super) fn wait(
             Ok(End::Asked(asker)) => match front.lock().leave() {
                 Ok(()) => return Ok(vec![asker]),
                 Err(e) => {
-                    // Nobody listens any more: then it was not important.
+                    // An error means that the client no longer waits.
                     let _ = asker.send(Err(e));
                 }
             },
@@ -111,7 +111,7 @@ pub(super) fn wait(
     }
 }
 
-/// After a signal: flush, and wait for the users to go.
+/// After a signal: flushes, and waits for the users to finish.
 fn drain(
     signal: &str,
     ended: &Receiver<End>,
@@ -144,7 +144,7 @@ fn drain(
                 tracing::warn!(
                     "{name}: ending at once ({users}): its users get errors from now on"
                 );
-                // Unless the devices hang, what was written before the signal is durable already.
+                // Unless the devices hang, everything that was written before the signal is already durable.
                 drop(flushed);
                 return Ok(askers);
             }
@@ -167,11 +167,11 @@ fn drain(
     }
 }
 
-/// Asks for everything that was written so far to be made durable; how it went comes out of the receiver.
+/// Makes everything durable that was written so far. The receiver gets the outcome.
 fn flush(server: &Server) -> Receiver<Result<(), isotherm_core::IoError>> {
     let (tell, told) = channel();
     let done = isotherm_live::port::Completion::new(move |result, _| {
-        // Whoever asked may have ended.
+        // An error means that the receiver has been dropped.
         let _ = tell.send(result);
     });
     server

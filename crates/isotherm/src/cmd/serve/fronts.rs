@@ -1,4 +1,4 @@
-//! Which front ends are wanted. Those that are at work: `isotherm_control::fronts`.
+//! The front ends that are requested. The active ones are in `isotherm_control::fronts`.
 
 use isotherm_live::front_end::Kind;
 use isotherm_live::iscsi::chap::Secrets;
@@ -11,10 +11,10 @@ use crate::Failure;
 use crate::args::ServeArgs;
 use crate::control::beside;
 
-/// What can be told to be wrong before a volume is opened.
+/// Checks everything that can be checked before a volume is opened.
 ///
 /// # Errors
-/// An address that is none, or no ublk in this kernel.
+/// An address is invalid, or this kernel has no ublk.
 pub(super) fn check(args: &ServeArgs) -> Result<(), Failure> {
     addresses(args)?;
     secrets(args)?;
@@ -49,7 +49,7 @@ fn tls(args: &ServeArgs) -> Result<Option<Tls>, Failure> {
     }
 }
 
-/// What is to be started, in this order.
+/// The front ends to start, in this order.
 ///
 /// # Errors
 /// As [`check`].

@@ -23,19 +23,19 @@ use crate::tap::Tap;
 use crate::{Failure, notify};
 use isotherm_control::classes_kept;
 
-/// Serve until stopped.
+/// Serves until stopped.
 ///
 /// # Errors
-/// The volume cannot be opened or a front end not started; nothing stays mounted or listening then.
+/// The volume cannot be opened, or a front end cannot be started; then nothing stays mounted or listening.
 #[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     fronts::check(args)?;
     if !isotherm_live::volume::description(&args.volume).exists() {
-        // Says so in the words that all commands use.
+        // This error has the same text in all commands.
         crate::control::client::served(&args.volume)?;
     }
     let notes = lock_memory();
-    // From here on a signal means drain and checkpoint, also while recovery still runs.
+    // From here on a signal means drain and checkpoint, even while recovery is still running.
     let (ends, ended) = std::sync::mpsc::channel();
     ending::watch_signals(ends.clone())?;
     if args.wait > 0 {
@@ -49,7 +49,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let recovery = recovery(&volume);
     let missing: Vec<u8> = volume.report().missing.iter().map(|m| m.0).collect();
     let server = volume.serve().map_err(|e| Failure::failed(e.to_string()))?;
-    // Before anybody can send a request.
+    // This comes before any client can send a request.
     let events = match &args.events {
         Some(file) => Some(EventsFile::start(
             file,
@@ -96,7 +96,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         uuid: (config.uuid.as_deref().and_then(parse_uuid)).unwrap_or_default(),
         extent: config.extent.0 as u32,
     };
-    // However this ends, front ends go before the engine does.
+    // However this function ends, the front ends end before the engine does.
     let _end = fronts.ended_with();
     for kind in kinds {
         let started = kind.start(&way);
@@ -113,7 +113,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let waiting = ending::wait(&ended, &server, &fronts, patience)?;
     notify::tell("STOPPING=1\nSTATUS=writing everything down");
     drop((keeper, metrics, web, registered));
-    // Front ends first, so that nothing new comes; then what was handed over is served and written down.
+    // The front ends end first, so that no new requests come. Then pending requests are served, and a checkpoint is written.
     fronts.end();
     tap.end();
     if !args.read_only {
@@ -124,14 +124,14 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         events.finish();
     }
     for asker in waiting {
-        // The asker may have gone; the outcome is on standard error as well.
+        // The client may have gone; the outcome is on standard error as well.
         let _ = asker.send(stopped.clone());
     }
     drop((control, watch));
     stopped.map_err(Failure::Failed)
 }
 
-/// Opens the volume, says what was noticed, and refuses to go on without lost data unless told to.
+/// Opens the volume and reports the findings. If data was lost, it refuses to continue unless the user allows it.
 fn open(args: &ServeArgs) -> Result<Volume, Failure> {
     let mode = match (args.read_only, args.accept_loss) {
         (true, _) => OpenMode::ReadOnly,
@@ -144,8 +144,7 @@ fn open(args: &ServeArgs) -> Result<Volume, Failure> {
     Ok(volume)
 }
 
-/// Keeps this program in memory. Under a limit on locked memory, locking would make later allocations fail: only root has
-/// none.
+/// Locks this program in memory. If there is a limit on locked memory, locking would make later allocations fail; only root has no limit.
 fn lock_memory() -> Vec<String> {
     if rustix::process::geteuid().is_root() {
         isotherm_live::server::prepare_process()
@@ -154,7 +153,7 @@ fn lock_memory() -> Vec<String> {
     }
 }
 
-/// Switches sources of classes off as the description says, and starts the thread that asks the others.
+/// Switches off the sources of classes that the description disables, and starts the thread that asks the others.
 fn classes(args: &ServeArgs, config: &VolumeConfig, server: &Server) -> Result<Keeper, Failure> {
     for source in &config.io.classes_off {
         crate::classes::switch(&server.handle(), source, false)
@@ -166,7 +165,7 @@ fn classes(args: &ServeArgs, config: &VolumeConfig, server: &Server) -> Result<K
         .map_err(|e| Failure::failed(format!("no thread for classes: {e}")))
 }
 
-/// Tells whoever started this program that the volume is there.
+/// Reports to the parent process that the volume is ready.
 fn ready(server: &Server) {
     say("ready");
     notify::tell(&format!(
@@ -178,7 +177,7 @@ fn ready(server: &Server) {
 fn say(line: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
-    // Whoever started us may not listen; the volume is served all the same.
+    // The parent process may not read the output; the volume is served all the same.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
@@ -209,7 +208,7 @@ fn report(volume: &Volume) {
     }
 }
 
-/// What a volume lost with its cache is not passed over in silence, and not served unless somebody says so.
+/// A volume that lost data with its cache says so, and is served only if the user accepts the loss.
 fn judge_loss(volume: &Volume, accept: bool) -> Result<(), Failure> {
     let lost = volume.lost_writes();
     if lost.is_nothing() {
@@ -234,7 +233,7 @@ fn recovery(volume: &Volume) -> Value {
     })
 }
 
-/// `--metrics`: what it tells comes from the engine, at each scrape.
+/// `--metrics`: each scrape gets its figures from the engine.
 fn start_metrics(
     args: &ServeArgs,
     service: &Arc<Live>,

@@ -66,7 +66,7 @@ fn a_replay_runs_and_a_damaged_device_is_noticed() {
             dir: at.clone(),
         };
         let mut run = Run::new(&plan, &stop);
-        // Unpaced: what is tested is the data, not the time.
+        // Without pacing, because the test is about data and not about time.
         let server = place.open(&sized, false).expect("opens");
         run.fill(&server.port()).expect("filled");
         run.replay(&server.port()).expect("replayed");
@@ -78,7 +78,7 @@ fn a_replay_runs_and_a_damaged_device_is_noticed() {
             .filter(|p| p.exists())
         {
             let mut bytes = fs::read(member).expect("read");
-            // Past the metadata, which has checksums of its own.
+            // This is after the metadata, which has checksums of its own.
             let data = bytes.len() / 2;
             bytes[data..].fill(0xa5);
             let end = bytes.len() - 64 * 1024;

@@ -1,27 +1,27 @@
-//! A member of the virtual world: what its model has under way, and when that ends.
+//! A member of the virtual world: the operations that its model is serving, and their ends.
 
 use crate::sim::spread::Spread;
 use isotherm_core::Nanos;
 use isotherm_models::{DeviceModel, ModelOp};
 use std::collections::VecDeque;
 
-/// A member: its model and when that next has something.
+/// A member: its model, and the time of its next event.
 pub(crate) struct Device {
     pub model: Box<dyn DeviceModel>,
     pub tier: u8,
     pub(super) next: u64,
-    /// It tells finish times at the start (flash, remote), as far as is known.
+    /// Whether the model reports finish times at the start (flash, remote), as far as is known so far.
     pub(super) timed: bool,
-    /// What it told: (finish, id), in order of time, then of the start.
+    /// The reported finish times: (finish, id), ordered by time, then by start.
     pub(super) finishing: VecDeque<(u64, u32)>,
-    /// Where its slots lie.
+    /// The places of its slots.
     spread: Option<Spread>,
-    /// By operation: pieces still to finish beside the first. Short, and mostly empty.
+    /// By operation: how many further pieces must finish besides the first. The list is short, and usually empty.
     more: Vec<(u32, u32)>,
 }
 
 impl Device {
-    /// An idle one; its slots lie where `spread` says.
+    /// An idle member. `spread` has the places of its slots.
     pub(super) fn new(model: Box<dyn DeviceModel>, tier: u8, spread: Option<Spread>) -> Device {
         Device {
             model,
@@ -34,12 +34,12 @@ impl Device {
         }
     }
 
-    /// Start an operation.
+    /// Starts an operation.
     #[inline]
     fn start(&mut self, now: u64, id: u32, op: ModelOp, offset: u64, len: u32) {
         if self.timed {
             if let Some(finish) = self.model.start_timed(Nanos(now), op, offset, len) {
-                // Mostly the last of all, so a look from the back beats a heap.
+                // The new one usually finishes last, so a search from the back beats a heap.
                 let mut i = self.finishing.len();
                 while i > 0 && self.finishing[i - 1].0 > finish.0 {
                     i -= 1;
@@ -53,7 +53,7 @@ impl Device {
         self.look();
     }
 
-    /// Start an operation of the engine, which knows slots, where they lie.
+    /// Starts an operation of the engine, whose addresses are slots, at the places of these slots.
     #[inline]
     pub(super) fn start_spread(&mut self, now: u64, id: u32, op: ModelOp, offset: u64, len: u32) {
         let Some(spread) = self.spread.take() else {
@@ -70,7 +70,7 @@ impl Device {
         }
     }
 
-    /// A piece of `id` ended: was it the last?
+    /// Records that a piece of `id` ended. Returns whether it was the last.
     #[inline]
     pub(super) fn whole(&mut self, id: u32) -> bool {
         if self.more.is_empty() {

@@ -1,7 +1,8 @@
 //! `azor`, **reconstructed**: its paper is not at hand; this follows what Loris II–IV and OODT II say of it (docs/policy-rules.md section 6).
 //!
-//! F lines, direct-mapped: unit u may only be in line u mod F. On a miss the newcomer takes the line if nobody has it, if it
-//! is metadata and the holder is not, or if both are alike and its access count is higher. Write-through: writes update copy
+//! F lines, direct-mapped: unit u may only be in line u mod F. On a miss the newcomer takes the line if the line is free, if the
+//! newcomer is metadata and the resident is not, or if both are of the same kind and the newcomer's access count is higher.
+//! Write-through: writes update copy
 //! and home. A unit is metadata if its last access was (classes 1…7).
 //!
 //! Parameters: none. 4 bytes and 1 bit an extent, 4 bytes a fast slot. In the lab units are numbered by the touched extents.
@@ -22,7 +23,7 @@ const NOBODY: u32 = u32::MAX;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Azor {
-    /// Who has each line.
+    /// The unit in each line.
     lines: Vec<u32>,
     counts: Vec<u32>,
     metadata: Bits,

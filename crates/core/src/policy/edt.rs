@@ -4,10 +4,11 @@
 //! Every `interval` seconds from the first access, each extent's work of that interval is weighed: random requests as a
 //! rate, sequential ones (that continue one of the last 32 streams) as a bandwidth. Its share of a tier is max(rate / the
 //! tier's rate, bandwidth / the tier's bandwidth, size / the tier's size); a tier costs its price, and the extent goes where
-//! its share costs least. Where more want the fastest tier than fit, those go that save most; who is there stays among equals,
-//! then the lower number is taken. What a tier can do is what it was measured to do ([`View::cost`]), or what is set here; until
-//! then, and where nothing is measured, default figures count (20 000 and 180 requests, 250 and 100 MB a second). A tier in
-//! between costs what lies on the geometric line from the fastest to the slowest (of three tiers: √20 ≈ 4.5), and who finds a tier full is asked about the next.
+//! its share costs least. If more extents want the fastest tier than fit, the ones that save most get it; on ties the residents
+//! stay, then the lower number wins. The rates of a tier are those that were measured ([`View::cost`]), or those that are set here;
+//! until there are measurements, defaults apply (20 000 and 180 requests, 250 and 100 MB per second). The price of a tier in between
+//! is interpolated geometrically between the fastest and the slowest (of three tiers: √20 ≈ 4.5). If a tier is full, the next one is
+//! considered.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -16,8 +17,8 @@
 //! | fast_bandwidth, slow_bandwidth | 0, 1…10¹² | 0 | bytes/s of the tier; 0: as measured |
 //! | price_ratio | 0.001…10⁶ | 20 | price of a fast slot over that of a slow one |
 //!
-//! 8 bytes and 1 bit an extent. When not to use it: bursts shorter than the interval; an idle extent leaves the fast tier although
-//! its room is not needed.
+//! 8 bytes and 1 bit per extent. When not to use it: for bursts shorter than the interval; and an idle extent leaves the fast tier
+//! even if its space is not needed.
 
 use super::hold::{FAST, is_fast};
 use super::{Access, Action, Outcome, ParamError, Place, Policy, View, matrix, param};

@@ -1,11 +1,11 @@
 //! `hystor`, **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II–III say of it
 //! (docs/policy-rules.md section 6). Homes stay on the slowest tier; the fast one is divided.
 //!
-//! *Remap share* (80 %): every `window` seconds from the first access, the extents worth most have their copies there. An
-//! extent is worth its inverse-bitmap counter (see `inverse-bitmap`), or a quarter of a neighbour's if that is more; one with
-//! metadata requests (classes 1…7) is worth more than any without. Who is there stays among equals, then the lower number is
-//! taken. *Write-back share* (20 %): every write miss, least recently used first out, written home when it leaves. Counters
-//! halve after each window.
+//! *Remap share* (80 %): every `window` seconds from the first access, the extents with the highest worth get their copies there.
+//! The worth of an extent is its inverse-bitmap counter (see `inverse-bitmap`), or a quarter of a neighbour's if that is more. An
+//! extent with metadata requests (classes 1…7) is worth more than any without. On ties the residents stay, then the lower number
+//! wins. *Write-back share* (20 %): every write miss gets a copy; the least recently used one is evicted, and written back then.
+//! Counters are halved after each window.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -55,9 +55,9 @@ pub struct Hystor {
     /// Slots of the remap share, worth least on top.
     remap: Heap,
     queue: Vec<(Rank, UnitId)>,
-    /// A plan is under way; so many windows end with it.
+    /// If a plan is in progress: the number of windows that end with it.
     planning: Option<u32>,
-    /// When a plan under way was last looked at.
+    /// Time of the last step of the plan in progress.
     looked: Nanos,
 }
 

@@ -34,7 +34,7 @@ impl<'a> View<'a> {
             loads: None,
         }
     }
-    /// An empty part of the volume, with so many grains of the fastest tier.
+    /// An empty part of the volume, with `grains` grains of the fastest tier.
     pub fn quota(&self, grains: u32) -> Quota {
         Quota::of(self.space, grains)
     }
@@ -91,8 +91,8 @@ impl<'a> View<'a> {
     pub fn weight(&self, e: UnitId) -> u32 {
         self.space.weight(e)
     }
-    /// What kind of data a unit is, as somebody said who knows; 0: nobody did. What an access says of itself ([`super::Access::class`])
-    /// goes before this.
+    /// The class of a unit's data, as a classifier registered it; 0 if none did. The class of an access ([`super::Access::class`])
+    /// has precedence.
     #[inline]
     pub fn class(&self, e: UnitId) -> u8 {
         self.space.class(e)
@@ -127,7 +127,7 @@ impl<'a> View<'a> {
     pub fn seats(&self, t: TierId) -> core::ops::Range<u32> {
         self.space.geo.tier_slots(t)
     }
-    /// The seats of all tiers but the slowest: a table with so many entries has one for each.
+    /// The number of seats on all tiers except the slowest, for a table with one entry per seat.
     #[inline]
     pub fn faster_seats(&self) -> u32 {
         self.seats(self.slowest()).start
@@ -147,7 +147,8 @@ impl<'a> View<'a> {
     pub fn home(&self, e: UnitId) -> Option<Seat> {
         self.space.map.home(e).map(Seat::from)
     }
-    /// Seat of a unit's copy on the fastest tier. What a policy before left on a tier in between is nobody's: no table has a place for it.
+    /// Seat of a unit's copy on the fastest tier. A copy that a previous policy left on a tier in between is ignored, because no table
+    /// has an entry for it.
     #[inline]
     pub fn copy(&self, e: UnitId) -> Option<Seat> {
         let slot = self.space.map.copy(e)?;

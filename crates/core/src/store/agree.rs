@@ -1,4 +1,5 @@
-//! Do the superblocks found make one volume? Which of them counts, who is missing, which session was the last?
+//! Checks whether the superblocks that were found form one volume: which superblock is the newest, which members are absent, and which
+//! session was the last.
 
 use super::error::OpenError;
 use super::recover::Session;
@@ -6,7 +7,7 @@ use super::superblock::{Follow, State, Superblock, SuperblockError};
 use crate::units::MemberId;
 use alloc::vec::Vec;
 
-/// The better of a device's two superblocks. `second` may be unreadable when the first is not.
+/// The better one of a device's two superblocks. `second` may be unreadable if the first is valid.
 pub fn choose(
     first: Result<Superblock, SuperblockError>,
     second: Result<Superblock, SuperblockError>,
@@ -14,7 +15,7 @@ pub fn choose(
     prefer(first, second, false)
 }
 
-/// [`choose`] with a rule taken out, for tests of the tests.
+/// [`choose`] with a rule removed, for tests of the tests.
 ///
 /// # Errors
 /// As for [`choose`].
@@ -57,10 +58,10 @@ fn prefer(
     }
 }
 
-/// Check that the superblocks found are one volume. Returns the one to go by, who is missing, and the last session that
-/// got further than preparing.
+/// Checks that the superblocks that were found are one volume. Returns the newest one, the absent members, and the last session that got
+/// further than preparing.
 ///
-/// A member that the newest session went without is as good as missing, except to who insists on having all.
+/// A member that the newest session ran without counts as absent, except for callers that require all members.
 pub(super) fn agree(
     found: &[Option<Superblock>],
     all: bool,
@@ -72,7 +73,7 @@ pub(super) fn agree(
         .ok_or(OpenError::Missing(MemberId(0)))?
         .clone();
     let mut missing = Vec::new();
-    // Until every member says "active", nothing was written under the new epoch: those still at the one before fit.
+    // Until every member says "active", nothing was written under the new epoch. So members that are still at the previous epoch fit.
     let begun = found
         .iter()
         .flatten()
@@ -122,14 +123,14 @@ pub(super) fn agree(
             closed: None,
         }
     };
-    // Whoever says "clean" was told so when everything was durable on primary and mirror.
+    // A member that says "clean" got this state after everything was durable on primary and mirror.
     let ended = |s: &&Superblock| s.epoch == session.epoch && s.state == State::Clean;
     let closed = found.iter().flatten().find(ended).map(|s| s.closed_seq);
     let closed = closed.filter(|&n| n > 0);
     Ok((newest, missing, Session { closed, ..session }))
 }
 
-/// Do two superblocks describe one volume? Everything fixed at creation must be equal; hints, names and policy may differ.
+/// Whether two superblocks describe one volume. Everything that is fixed at creation must be equal; hints, names and policy may differ.
 fn same_shape(a: &Superblock, b: &Superblock) -> bool {
     let fixed = |s: &Superblock| {
         (
@@ -148,7 +149,7 @@ fn same_shape(a: &Superblock, b: &Superblock) -> bool {
         })
 }
 
-/// Is `sb` of the last session that wrote before `newest` prepared, or of another that only prepared after that one?
+/// Whether `sb` is of the last session that wrote before `newest` prepared, or of another session that only prepared after that one.
 fn preceded(sb: &Superblock, newest: &Superblock) -> bool {
     let before = (newest.prev_generation, newest.prev_epoch);
     (sb.generation, sb.epoch) == before

@@ -1,14 +1,14 @@
-//! Checkpoints: the whole map, in one of two regions that take turns.
+//! Checkpoints: the whole map, in one of two regions that are used in turn.
 //!
-//! Region = one header block, then data blocks. The header is written last, after a flush, so a region counts only when all
-//! of it is durable. Data blocks hold the same records as the journal.
+//! A region is one header block, then data blocks. The header is written last, after a flush, so a region is valid only if all of it is
+//! durable. Data blocks hold the same records as the journal.
 //!
 //! ```text
 //! header: 0 magic "ISOC" │ 4 version │ 8 uuid │ 24 number │ 32 start seq │ 40 epoch │ 48 prev crc │ 52 blocks │ 56 time │ 64 crc │ 68 lazy? │ 72 epoch
 //!         80 rows │ 96 rows of members' counters (see `counter.rs`)
 //! data:   0 magic "ISOD" │ 4 index   │ 8 uuid │ 24 number │ …                                               60 crc │ 64 records
 //! ```
-//! `start seq` with `epoch` and `prev crc` is the [`Tip`] of the journal when the checkpoint began: replay goes on from there.
+//! `start seq` with `epoch` and `prev crc` is the [`Tip`] of the journal when the checkpoint began; replay continues from there.
 
 use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
 use super::counter::{Known, known_at, put_known};
@@ -25,7 +25,7 @@ const HEADER_CRC: usize = 64;
 const DATA_CRC: usize = 60;
 const ROWS_AT: usize = 96;
 
-/// What a checkpoint's header says.
+/// The content of a checkpoint's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Grows by one with every checkpoint; the region is its parity.
@@ -41,11 +41,11 @@ pub struct Header {
 }
 
 impl Header {
-    /// Region that this checkpoint lies in.
+    /// The region of this checkpoint.
     pub fn region(number: u64) -> u8 {
         (number % 2) as u8
     }
-    /// As a block, with what is known of members' counters.
+    /// Encodes the header as a block, with the known values of members' counters.
     pub fn encode(&self, uuid: &[u8; 16], counters: &Known) -> [u8; BLOCK] {
         let mut b = [0; BLOCK];
         put(&mut b, 0, &HEADER_MAGIC);
@@ -67,13 +67,13 @@ impl Header {
         seal(&mut b, HEADER_CRC);
         b
     }
-    /// From a block, if it is a whole header of this volume.
+    /// Decodes a block, if it is a complete header of this volume.
     pub fn decode(b: &[u8], uuid: &[u8; 16]) -> Option<Header> {
         if b[..4] != HEADER_MAGIC || u32_at(b, 4) != VERSION || id_at(b, 8) != *uuid {
             return None;
         }
         sealed(b, HEADER_CRC)?;
-        // Sums with these must not overflow, whoever wrote them; sequence numbers and checkpoints count from 1.
+        // Sums with these numbers must not overflow, whatever the block contains. Sequence numbers and checkpoints count from 1.
         let counts = [u64_at(b, 24), u64_at(b, 32)];
         if !counts.iter().all(|n| (1..=COUNT_MAX).contains(n)) || u64_at(b, 56) > COUNT_MAX {
             return None;
@@ -94,13 +94,13 @@ impl Header {
 }
 
 impl Header {
-    /// What the block of a header says of members' counters.
+    /// The values of members' counters in a header block.
     pub fn counters(b: &[u8]) -> Option<Known> {
         known_at(b, ROWS_AT, usize::from(u16_at(b, 80)))
     }
 }
 
-/// Close data block `index` of checkpoint `number`, whose records lie from byte 64 on.
+/// Completes data block `index` of checkpoint `number`, whose records begin at byte 64.
 pub fn seal_data(b: &mut [u8], uuid: &[u8; 16], number: u64, index: u32) {
     b[..HEADER].fill(0);
     put(b, 0, &DATA_MAGIC);
@@ -110,7 +110,7 @@ pub fn seal_data(b: &mut [u8], uuid: &[u8; 16], number: u64, index: u32) {
     seal(b, DATA_CRC);
 }
 
-/// Is `b` data block `index` of checkpoint `number`, whole?
+/// Whether `b` is data block `index` of checkpoint `number`, and complete.
 pub fn is_data(b: &[u8], uuid: &[u8; 16], number: u64, index: u32) -> bool {
     b[..4] == DATA_MAGIC
         && u32_at(b, 4) == index

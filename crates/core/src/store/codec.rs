@@ -24,7 +24,7 @@ pub fn id_at(b: &[u8], at: usize) -> [u8; 16] {
     id.copy_from_slice(&b[at..at + 16]);
     id
 }
-/// Put the checksum of the whole block, itself counted as zero, at `at`.
+/// Writes the checksum of the whole block to `at`. The checksum field itself counts as zero.
 pub fn seal(b: &mut [u8], at: usize) -> u32 {
     put(b, at, &[0; 4]);
     let crc = crc32c::crc32c(b);
@@ -39,7 +39,7 @@ pub fn seal_used(b: &mut [u8], at: usize, used: usize) -> u32 {
     put(b, at, &crc.to_le_bytes());
     crc
 }
-/// The checksum at `at` if it is right.
+/// The checksum at `at`, if it is correct.
 pub fn sealed(b: &[u8], at: usize) -> Option<u32> {
     let crc = u32_at(b, at);
     let c = crc32c::crc32c(&b[..at]);

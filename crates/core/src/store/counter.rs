@@ -1,12 +1,12 @@
-//! A member's counter: how a member that is an older copy of itself is told.
+//! A member's counter, which shows whether a member is an older copy of itself.
 //!
 //! ```text
 //! 0 magic "ISON" │ 4 version │ 8 volume uuid │ 24 member uuid │ 40 value │ 48 epoch │ 56 last flushed │ 64 crc │ 68 member
 //! 70 rows │ 72 second superblock │ 80 rows: 0 member 2, 8 value 8 (16 bytes each, 16 at most)
 //! ```
-//! Value *v* lies in block *v* mod 2 of the two, so that one of them is whole whatever happens to a write. All that is said fits the
-//! first sector. A value is durable on its member before any journal block, checkpoint or other member's counter names it: whoever
-//! finds a member below what is named looks at an older copy of it.
+//! Value *v* is in block *v* mod 2 of the two blocks, so that one of them is complete whatever happens to a write. All fields fit into the
+//! first sector. A value is durable on its member before any journal block, checkpoint or other member's counter names it. So a member with
+//! a lower value than a named one is an older copy of itself.
 
 use super::codec::{id_at, put, seal, sealed, u16_at, u32_at, u64_at};
 use super::superblock::{COUNT_MAX, Superblock};
@@ -20,7 +20,7 @@ const VERSION: u32 = 2;
 const CRC_AT: usize = 64;
 const ROWS_AT: usize = 80;
 
-/// What is known of members' counters: identity and value, no identity twice.
+/// The known values of members' counters: identity and value, each identity once.
 pub type Known = Vec<(u16, u64)>;
 
 /// One block of a counter.
@@ -30,19 +30,19 @@ pub struct Counter {
     pub member: u16,
     /// Identity of the device.
     pub uuid: [u8; 16],
-    /// Grows by one each time.
+    /// The value, which grows by one each time.
     pub value: u64,
     /// The session that wrote it.
     pub epoch: u64,
-    /// Highest journal sequence number known durable then.
+    /// Highest journal sequence number that was known to be durable at that time.
     pub last_flushed: u64,
-    /// Where on this member the second superblock lies: how it is found if the first is gone.
+    /// The place of the second superblock on this member, so that it can be found if the first is lost.
     pub copy_offset: u64,
-    /// What was known then of all members' counters, this one's excepted.
+    /// The values of all other members' counters that were known at that time.
     pub known: Known,
 }
 
-/// Byte of the block that value `v` lies in.
+/// The byte offset of the block for value `v`.
 pub fn offset(v: u64) -> u64 {
     (layout::HEAD_BLOCKS - 2 + v % 2) * BLOCK as u64
 }
@@ -66,7 +66,7 @@ pub(super) fn known_at(b: &[u8], at: usize, count: usize) -> Option<Known> {
     known.iter().all(fine).then_some(known)
 }
 
-/// Take in what is said of a member's counter: values only grow.
+/// Records a value of a member's counter. Values only grow.
 pub fn learn(known: &mut Known, member: u16, value: u64) {
     match known.iter_mut().find(|k| k.0 == member) {
         Some(k) => k.1 = k.1.max(value),
@@ -75,7 +75,7 @@ pub fn learn(known: &mut Known, member: u16, value: u64) {
 }
 
 impl Counter {
-    /// Of the member in place `m` of a volume's list.
+    /// The counter of the member at index `m` of a volume's list.
     pub fn of(
         sb: &Superblock,
         m: MemberId,
@@ -94,7 +94,7 @@ impl Counter {
             known: known.clone(),
         }
     }
-    /// As a block of the volume `volume`.
+    /// Encodes the counter as a block of the volume `volume`.
     pub fn encode(&self, volume: &[u8; 16]) -> [u8; BLOCK] {
         let mut b = [0; BLOCK];
         put(&mut b, 0, &MAGIC);
@@ -112,11 +112,11 @@ impl Counter {
         seal(&mut b, CRC_AT);
         b
     }
-    /// From a block, if it is a whole one of this volume.
+    /// Decodes a block, if it is a complete one of this volume.
     pub fn decode(b: &[u8], volume: &[u8; 16]) -> Option<Counter> {
         Counter::decode_any(b).filter(|_| id_at(b, 8) == *volume)
     }
-    /// From a block of any volume.
+    /// Decodes a block of any volume.
     pub fn decode_any(b: &[u8]) -> Option<Counter> {
         if b.len() < BLOCK || b[..4] != MAGIC || u32_at(b, 4) != VERSION {
             return None;

@@ -1,8 +1,8 @@
-//! Opening without some members: what is lost with them, and whether the volume may go on.
+//! Opening without some members: which data is lost with them, and whether the volume may be opened.
 //!
-//! The survivors' metadata decides. It knows every home if the primary survives, if the volume was closed, or if the mirror
-//! was told in time of everything that was acknowledged ([`Follow`]). Of dirty copies a mirror that follows knows at least
-//! one whenever there is any: so it can tell "none" from "some", though not which.
+//! The decision is based on the metadata of the remaining members. It knows every home if the primary remains, if the volume was closed, or
+//! if the mirror was told in time of everything that was acknowledged ([`Follow`]). Of the dirty copies, a mirror that follows knows at
+//! least one if there are any. So it can distinguish "none" from "some", although it may not know which.
 
 use super::error::OpenError;
 use super::open::Report;
@@ -12,7 +12,7 @@ use crate::units::{ExtentId, MemberId, Slot};
 use crate::volume::Space;
 use alloc::vec::Vec;
 
-/// What is lost, and how sure that is. `exact`: the metadata at hand lacks nothing that was acknowledged.
+/// The lost data, and how certain that is. With `exact`, the available metadata includes everything that was acknowledged.
 pub(super) fn judge(
     sb: &Superblock,
     loaded: &Loaded,
@@ -23,7 +23,7 @@ pub(super) fn judge(
     let map = &loaded.space.map;
     report.knows_homes = exact || (session.follow == Follow::Mirror && !loaded.lazy);
     report.unsure = !exact && (!report.knows_homes || map.dirty() > 0);
-    // What a dirty copy nobody knows of holds would read as zeros.
+    // A dirty copy that no remaining metadata knows would read as zeros.
     report.incomplete = report.unsure;
     if report.missing.is_empty() {
         return;
@@ -38,7 +38,7 @@ pub(super) fn judge(
     (report.lost_homes, report.lost_writes) = (homes, writes);
 }
 
-/// May a session that writes begin?
+/// Whether a session that writes may begin.
 pub(super) fn allow(
     sb: &Superblock,
     accept_loss: bool,
@@ -50,7 +50,7 @@ pub(super) fn allow(
     let there = |m: &usize| !report.missing.contains(&MemberId(*m as u8));
     let slots = (0..sb.members.len()).filter(there);
     let slots: u64 = slots.map(|m| u64::from(sb.members[m].slots)).sum();
-    // Every extent must find a home among the survivors, or writes would fail one day.
+    // Every extent must find a home on the remaining members; otherwise writes would fail some day.
     if slots < u64::from(sb.extents) {
         return Err(OpenError::Missing(member));
     }
@@ -65,7 +65,7 @@ pub(super) fn allow(
         let extents = report.lost_writes;
         return Err(OpenError::LostWrites { member, extents });
     }
-    // Whoever accepts the loss wants what the homes hold, and zeros where they hold nothing.
+    // A user who accepts the loss gets the contents of the homes, and zeros where there is no home.
     report.incomplete = false;
     Ok(())
 }
@@ -82,7 +82,7 @@ fn copies_on(space: &Space, missing: &[MemberId]) -> Vec<ExtentId> {
         .collect()
 }
 
-/// The copies on missing members count no more; extents that lost writes with them need a record that says so.
+/// Drops the copies on absent members. Extents that lost writes with them need a record that says so.
 pub(super) fn drop_lost(space: &mut Space, report: &mut Report) {
     for e in copies_on(space, &report.missing) {
         if space.map.is_dirty(e) {
@@ -94,7 +94,7 @@ pub(super) fn drop_lost(space: &mut Space, report: &mut Report) {
     }
 }
 
-/// What a missing member held clean is read at its home. Dirty blocks stay where they are: reading them is an error.
+/// Blocks that an absent member held clean are read at their homes. Dirty blocks keep their place: reading them is an error.
 pub(super) fn forget_clean(space: &mut Space, missing: &[MemberId]) {
     let blocks = space.geo.blocks_per_extent();
     for e in copies_on(space, missing) {

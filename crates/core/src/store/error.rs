@@ -1,35 +1,35 @@
-//! Why a volume cannot be opened, and in which words.
+//! The reasons why a volume cannot be opened, and their messages.
 
 use super::MediaError;
 use super::superblock::SuperblockError;
 use crate::units::{ExtentId, MemberId};
 use core::fmt;
 
-/// Why a volume cannot be opened.
+/// The reason why a volume cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// A device failed.
     Media(MediaError),
     /// Neither superblock of this member can be used.
     Superblock(MemberId, SuperblockError),
-    /// It has features that this program may read past, but not write past.
+    /// It has features with which this program may read it but not write it.
     ReadOnlyFeatures,
-    /// A member is not there.
+    /// A member is absent.
     Missing(MemberId),
-    /// A member is not there, and data had its home on it.
+    /// A member is absent, and it was the home of data.
     LostHomes {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// Extents.
         extents: u32,
     },
-    /// A member is not there, and the survivors may not know of everything: the mirror was not told in time.
+    /// A member is absent, and the remaining members may not know everything: the mirror was not told in time.
     Unsure(MemberId),
-    /// A member is not there, and it held, or may have held, writes that nobody else has.
+    /// A member is absent, and it held, or may have held, writes that no other member has.
     LostWrites {
-        /// Which.
+        /// The member.
         member: MemberId,
-        /// Extents known to be concerned.
+        /// Number of extents that are known to be affected.
         extents: u32,
     },
     /// The member belongs to another volume.
@@ -40,56 +40,56 @@ pub enum OpenError {
     MemberList(MemberId),
     /// The member last took part in an older session: it missed writes.
     Stale {
-        /// Which.
+        /// The member.
         member: MemberId,
         /// Its generation.
         generation: u64,
         /// The volume's.
         newest: u64,
     },
-    /// The member is smaller than the volume says: it was cut short.
+    /// The member is smaller than the volume requires: it was truncated.
     Short {
-        /// Which.
+        /// The member.
         member: MemberId,
-        /// Its bytes.
+        /// Its size in bytes.
         bytes: u64,
-        /// What the volume uses of it.
+        /// The size that the volume uses.
         needed: u64,
     },
-    /// Same generation, different session: two copies of the volume went separate ways.
+    /// The generation is the same and the session is different: two copies of the volume have diverged.
     Diverged(MemberId),
-    /// The member is an older copy of itself: others know that it went on.
+    /// The member is an older copy of itself: other members know a later state of it.
     RolledBack {
-        /// Which.
+        /// The member.
         member: MemberId,
-        /// What its counter says.
+        /// The value of its counter.
         counter: u64,
-        /// What others know of it.
+        /// The value that others know.
         known: u64,
     },
-    /// A journal block that was durable once is gone, and the mirror does not have it.
+    /// A journal block that had been durable is missing, and the mirror does not have it.
     JournalHole {
         /// Its sequence number.
         seq: u64,
     },
-    /// The newest journal blocks that were durable for certain are damaged on the primary. What the mirror has ends here, and
-    /// what the primary had behind nobody knows.
+    /// The newest journal blocks that were certainly durable are damaged on the primary. The mirror's journal ends here, and it is unknown
+    /// which blocks the primary had after it.
     JournalEnd {
-        /// Number of the first block that is not known.
+        /// Number of the first unknown block.
         seq: u64,
     },
     /// A block of the newest checkpoint is damaged on every copy.
     CheckpointLost {
         /// The checkpoint.
         number: u64,
-        /// First extent that it may have told of.
+        /// First extent of which it may have had a record.
         first: ExtentId,
-        /// And the one behind the last.
+        /// The extent after the last one.
         end: ExtentId,
     },
     /// No checkpoint can be read in full.
     NoCheckpoint,
-    /// A record cannot be true.
+    /// A record is impossible.
     BadRecord(&'static str),
 }
 
@@ -241,7 +241,7 @@ impl fmt::Display for OpenError {
 }
 
 impl OpenError {
-    /// The member that it is about, if it is about one.
+    /// The member that the error is about, if there is one.
     pub fn member(&self) -> Option<MemberId> {
         match self {
             OpenError::Media(e) => Some(e.member),

@@ -1,4 +1,4 @@
-//! What members know of each other: which of them is an older copy of itself, and what must be in the journal.
+//! What members know about each other: which of them is an older copy of itself, and which blocks must be in the journal.
 
 use super::counter::{self, Counter, Known, learn};
 use super::error::OpenError;
@@ -14,25 +14,25 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
     there: bool,
-    /// The higher value of its whole blocks; 0 if there is none.
+    /// The higher value of its complete blocks; 0 if there is none.
     value: u64,
-    /// Blocks that are not whole.
+    /// Number of blocks that are not complete.
     damaged: u32,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Evidence {
-    /// The highest value that anybody names of each member.
+    /// For each member, the highest value that any member names.
     pub(super) known: Known,
     own: Vec<Own>,
-    /// Every journal block up to this number was durable on whoever carries the metadata.
+    /// Every journal block up to this number was durable on each member that carries the metadata.
     pub(super) flushed: u64,
 }
 
 impl Evidence {
-    /// From superblocks and counters. `whole`: whoever carried metadata in the last session is there, so its counters speak of a
-    /// journal that is there.
+    /// Gathers the evidence from superblocks and counters. With `whole`, every member that carried metadata in the last session is present,
+    /// so the counters refer to a journal that is present.
     pub(super) fn gather<M: Media + ?Sized>(
         media: &mut M,
         sb: &Superblock,
@@ -79,7 +79,7 @@ impl Evidence {
         e
     }
 
-    /// Is any member an older copy of itself? A damaged block may have held the newer value, so only whole ones prove it.
+    /// Checks that no member is an older copy of itself. A damaged block may have held the newer value, so only complete blocks are proof.
     pub(super) fn no_rollback(&self, sb: &Superblock) -> Result<(), OpenError> {
         for (i, (own, m)) in self.own.iter().zip(&sb.members).enumerate() {
             let known = self.of(m.id);
@@ -94,7 +94,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// The highest value that anybody names of this member.
+    /// The highest value of this member that any member names.
     fn of(&self, id: u16) -> u64 {
         self.known.iter().find(|k| k.0 == id).map_or(0, |k| k.1)
     }
@@ -109,7 +109,7 @@ impl Evidence {
         })
     }
 
-    /// Write damaged counters anew, higher than anybody knows of them.
+    /// Writes damaged counters anew, with a value above every known one.
     pub(super) fn mend<M: Media + ?Sized>(
         &mut self,
         media: &mut M,
@@ -122,7 +122,7 @@ impl Evidence {
             let m = MemberId(i as u8);
             let id = sb.members[i].id;
             let value = self.of(id) + 1;
-            // The older one first: should power fail between them, the newer is still not whole.
+            // The older value goes first: if power fails between the two, the newer block is still incomplete.
             for value in [value - 1, value] {
                 let c = Counter::of(sb, m, value, self.flushed, &self.known);
                 media.write(m, counter::offset(value), &c.encode(&sb.uuid))?;
@@ -139,7 +139,7 @@ impl Evidence {
     }
 }
 
-/// The two blocks of a member's counter; `None` for one that is not whole.
+/// The two blocks of a member's counter; `None` for a block that is not complete.
 fn read<M: Media + ?Sized>(media: &mut M, sb: &Superblock, m: MemberId) -> [Option<Counter>; 2] {
     let entry = &sb.members[usize::from(m.0)];
     [0, 1].map(|v| {
@@ -150,7 +150,7 @@ fn read<M: Media + ?Sized>(media: &mut M, sb: &Superblock, m: MemberId) -> [Opti
     })
 }
 
-/// Raise every member's counter above all that is known, durably, and say so in `known`. For a volume at rest.
+/// Raises every member's counter above all known values, durably, and stores the values in `known`. For a volume that is not served.
 pub(super) fn raise_all<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,

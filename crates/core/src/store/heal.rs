@@ -1,4 +1,4 @@
-//! What was damaged on one copy and is whole on another: found while reading, said, and written anew.
+//! Repairs: blocks that are damaged on one copy and complete on another are detected when read, reported, and written anew.
 
 use super::checkpoint::{self, Header};
 use super::error::OpenError;
@@ -13,7 +13,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What of a member's metadata.
+/// The part of a member's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// One of its two superblocks.
@@ -28,14 +28,14 @@ pub enum Part {
     Journal,
 }
 
-/// Something damaged of which there was another copy.
+/// A damaged part of which there was another copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair {
-    /// On which member.
+    /// The member.
     pub member: MemberId,
-    /// What.
+    /// The part.
     pub part: Part,
-    /// How many blocks.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Repair {
     }
 }
 
-/// Which superblocks of members that are there are not whole.
+/// The superblocks of present members that are not complete.
 pub(super) fn superblocks<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -82,8 +82,8 @@ pub(super) fn superblocks<M: Media + ?Sized>(
     repairs
 }
 
-/// Bring primary and mirror to the same state: the checkpoint that the journal starts from, then the journal; and whatever block of
-/// them was found damaged. How many journal blocks were written to each.
+/// Brings primary and mirror to the same state: the checkpoint from which the journal starts, the journal, and every block of these that
+/// was damaged. Returns the number of journal blocks that were written to each.
 pub(super) fn resync<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -99,8 +99,8 @@ pub(super) fn resync<M: Media + ?Sized>(
     let Some(mirror) = layout.mirror else {
         return Ok(wrote);
     };
-    // A block that only one side has whole is copied to the other. Whole is not enough: a lost session may have left a
-    // block of the same number, so both must continue the chain that was replayed.
+    // A block that is complete on one side only is copied to the other. Completeness alone is not enough: a lost session may have left a
+    // block with the same number, so both must continue the chain that was replayed.
     let mut buf = vec![0; BLOCK];
     let mut other = vec![0; BLOCK];
     let mut tip = loaded.checkpoint.start;
@@ -120,7 +120,7 @@ pub(super) fn resync<M: Media + ?Sized>(
             media.write(layout.primary, at, &other)?;
             wrote[0] += 1;
         }
-        // Replay saw one of them; if neither can be read now, the device fails.
+        // Replay has read one of them. If neither can be read now, the device fails.
         let h = a.or(b).ok_or(MediaError {
             member: layout.primary,
             offset: at,
@@ -135,11 +135,11 @@ pub(super) fn resync<M: Media + ?Sized>(
     Ok(wrote)
 }
 
-/// Mend what is damaged on one copy and whole on another, without beginning a session. `found` as for [`super::open::open`]; all
-/// members must be there. What was mended.
+/// Repairs blocks that are damaged on one copy and complete on another, without beginning a session. `found` is as for
+/// [`super::open::open`]; all members must be present. Returns the repairs.
 ///
 /// # Errors
-/// As for opening: what no copy has whole cannot be mended.
+/// As for opening: a block that is complete on no copy cannot be repaired.
 pub fn mend<M: Media + ?Sized>(
     media: &mut M,
     found: &[Option<Superblock>],
@@ -147,7 +147,7 @@ pub fn mend<M: Media + ?Sized>(
     let mut f = look(media, found, Mode::ReadWrite { epoch: 0 })?;
     let mut loaded = f.load(media, false)?;
     f.evidence.mend(media, &f.sb)?;
-    // Recovery reads the other side only where one lacks something.
+    // Recovery reads the other side only if one side lacks a block.
     let others = more_bad(media, &f.sb, f.layout, &mut loaded);
     f.report.repairs.extend(others);
     let wrote = resync(media, &f.sb, f.layout, f.session, &loaded)?;
@@ -182,7 +182,7 @@ pub fn mend<M: Media + ?Sized>(
     Ok(f.report.repairs)
 }
 
-/// Blocks of the checkpoint in use that are damaged where recovery did not look.
+/// Damaged blocks of the checkpoint in use that recovery did not read.
 fn more_bad<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -194,7 +194,7 @@ fn more_bad<M: Media + ?Sized>(
     let mut repairs = Vec::new();
     let mut b = vec![0; BLOCK];
     for m in core::iter::once(layout.primary).chain(layout.mirror) {
-        // Without its header all of it is copied anyway.
+        // Without its header, all of the region is copied anyway.
         if media.read(m, base, &mut b).is_err() || Header::decode(&b, &sb.uuid) != Some(h) {
             let part = Part::CheckpointHeader;
             repairs.push(Repair {
@@ -226,7 +226,7 @@ fn more_bad<M: Media + ?Sized>(
     repairs
 }
 
-/// The checkpoint in use, whole on all of `members`.
+/// Makes the checkpoint in use complete on all of `members`.
 fn checkpoints<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -252,7 +252,7 @@ fn checkpoints<M: Media + ?Sized>(
         let mut i = 0;
         while i < h.blocks {
             let n = (h.blocks - i).min(CHUNK as u32) as usize;
-            // A region whose header was whole lacks the blocks that were found damaged, and no others.
+            // A region with a complete header lacks exactly the blocks that were found damaged.
             if !known || (i..i + n as u32).any(|b| loaded.bad.contains(&(to, b))) {
                 let part = &mut buf[..n * BLOCK];
                 gather(media, sb, layout, members, loaded, i, part)?;
@@ -269,8 +269,8 @@ fn checkpoints<M: Media + ?Sized>(
     Ok(())
 }
 
-/// Blocks of the checkpoint in use from block `first` on, each from whoever has it whole; one that nobody has, and whose loss was
-/// accepted, tells of nothing.
+/// Blocks of the checkpoint in use from block `first` on, each from a member that has it complete. A block that no member has, and whose
+/// loss was accepted, contains no records.
 fn gather<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -305,12 +305,12 @@ fn gather<M: Media + ?Sized>(
     Ok(())
 }
 
-/// Was this rule taken out?
+/// Whether this rule was removed.
 #[cfg(feature = "mutants")]
 pub(super) fn broken<M: Media + ?Sized>(media: &M, m: Mutant) -> bool {
     media.mutant() == Some(m)
 }
-/// Was this rule taken out? (Never, in a build without the feature.)
+/// Whether this rule was removed. (Always false in a build without the feature.)
 #[cfg(not(feature = "mutants"))]
 pub(super) fn broken<M: Media + ?Sized>(_media: &M, _m: Mutant) -> bool {
     false

@@ -6,9 +6,9 @@
 //! │magic│ver. │flags │ uuid │epoch │prev. epoch│seq │last flushed │prev. crc│ crc  (4)    │ records … │
 //! └─────┴─────┴──────┴──────┴──────┴───────────┴────┴─────────────┴─────────┴─────────────┴───────────┘
 //! ```
-//! A block follows another if its sequence number is one higher, it names the other's checksum, and it is of the same epoch
-//! or the first of one that names the other's epoch. So blocks left behind by a session whose tail was lost can never be
-//! mistaken for a continuation. A round always starts a new block: what was flushed once is never rewritten.
+//! A block follows another if its sequence number is one higher, it has the other's checksum as the previous one, and it is of the same
+//! epoch or is the first of an epoch that names the other's epoch. So blocks that a session with a lost tail left behind can never be taken
+//! for a continuation. A round always starts a new block: a block that was flushed is never rewritten.
 
 use super::codec::{id_at, put, seal_used, sealed, u16_at, u32_at, u64_at};
 use super::{BLOCK, HEADER};
@@ -21,7 +21,7 @@ const FIRST_OF_EPOCH: u16 = 1;
 const LAZY: u16 = 2;
 const CRC_AT: usize = 60;
 
-/// Where a chain stands: what the next block must name.
+/// The end of a chain: the values that the next block must name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tip {
     /// Sequence number of the next block.
@@ -37,15 +37,15 @@ pub struct Tip {
 pub struct BlockHeader {
     /// Epoch of its session.
     pub epoch: u64,
-    /// Epoch before, where this block is the first of its own.
+    /// The previous epoch, if this block is the first of its own.
     pub prev_epoch: Option<u64>,
     /// Sequence number.
     pub seq: u64,
-    /// Highest sequence number known durable when it was written.
+    /// Highest sequence number that was known to be durable when the block was written.
     pub last_flushed: u64,
-    /// From here on the mirror may lack what was acknowledged as durable.
+    /// From this block on, the mirror may lack changes that were acknowledged as durable.
     pub lazy: bool,
-    /// Checksum of the block before.
+    /// Checksum of the previous block.
     pub prev_crc: u32,
     /// Its own checksum.
     pub crc: u32,
@@ -70,7 +70,7 @@ pub fn decode(b: &[u8], uuid: &[u8; 16]) -> Option<BlockHeader> {
 }
 
 impl Tip {
-    /// Does `h` continue this chain?
+    /// Whether `h` continues this chain.
     pub fn accepts(&self, h: &BlockHeader) -> bool {
         h.seq == self.next_seq
             && h.prev_crc == self.crc
@@ -90,18 +90,18 @@ impl Tip {
     }
 }
 
-/// Blocks that are being filled, written, or not yet mirrored. A block stays here until the mirror has it, so catching up
-/// never reads the primary back.
+/// Blocks that are being filled, being written, or not yet mirrored. A block stays here until the mirror has it, so that the primary is
+/// never read to bring the mirror up to date.
 #[derive(Clone, Debug)]
 pub struct Staging {
     uuid: [u8; 16],
     epoch: u64,
     tip: Tip,
-    /// Highest sequence number known durable on the primary.
+    /// Highest sequence number that is known to be durable on the primary.
     pub last_flushed: u64,
-    /// Next sequence number that the mirror needs.
+    /// The next sequence number that the mirror needs.
     pub mirrored: u64,
-    /// The first block that says so, if blocks say that the mirror may lag: see [`BlockHeader::lazy`].
+    /// If blocks say that the mirror may lag: the first block that says so. See [`BlockHeader::lazy`].
     pub lazy_from: Option<u64>,
     blocks: Vec<u8>,
     capacity: u64,
@@ -124,11 +124,11 @@ impl Staging {
             fill: 0,
         }
     }
-    /// Where the chain stands; an open block is not counted.
+    /// The end of the chain, without an open block.
     pub fn tip(&self) -> Tip {
         self.tip
     }
-    /// Is a block being filled?
+    /// Whether a block is being filled.
     pub fn is_open(&self) -> bool {
         self.fill > 0
     }
@@ -136,14 +136,14 @@ impl Staging {
     pub fn room(&self) -> u64 {
         self.capacity - (self.tip.next_seq - self.mirrored) - u64::from(self.fill > 0)
     }
-    /// Blocks staged and not mirrored.
+    /// Number of blocks that are staged and not mirrored.
     pub fn lag(&self) -> u64 {
         self.tip.next_seq - self.mirrored
     }
     fn at(&self, seq: u64) -> usize {
         (seq % self.capacity) as usize * BLOCK
     }
-    /// The rest of the block being filled, opening one if need be (the caller has checked [`Staging::room`]).
+    /// The free rest of the block that is being filled. If there is none, a block is opened (the caller has checked [`Staging::room`]).
     pub fn rest(&mut self) -> &mut [u8] {
         let at = self.at(self.tip.next_seq);
         if self.fill == 0 {
@@ -156,7 +156,7 @@ impl Staging {
     pub fn advance(&mut self, units: usize) {
         self.fill += units * 16;
     }
-    /// Close the block being filled; false if there is none.
+    /// Completes the block that is being filled; returns false if there is none.
     pub fn seal(&mut self) -> bool {
         if self.fill == 0 {
             return false;
@@ -194,7 +194,7 @@ impl Staging {
         let at = self.at(from);
         &self.blocks[at..at + (to - from) as usize * BLOCK]
     }
-    /// The longest stretch `from..x`, x ≤ `to`, that wraps neither here nor in a ring of `ring` blocks.
+    /// The longest run `from..x`, x ≤ `to`, that wraps neither here nor in a ring of `ring` blocks.
     pub fn span(&self, from: u64, to: u64, ring: u64) -> u64 {
         let here = self.capacity - from % self.capacity;
         let there = ring - from % ring;
@@ -231,7 +231,7 @@ mod tests {
         assert!(t0.accepts(&h1) && !t0.accepts(&h2));
         let t1 = t0.after(&h1);
         assert!(t1.accepts(&h2));
-        // A later session that lost block 2 does not take it for its own continuation.
+        // A later session that lost block 2 does not take that block for its own continuation.
         let mut other = Staging::new(uuid, 7, t1, 8);
         other.rest()[0] = 3;
         other.advance(1);

@@ -1,4 +1,4 @@
-//! Where metadata lies on a member.
+//! The places of metadata on a member.
 //!
 //! ```text
 //! 0         4 KiB   8 KiB       16 KiB                                                                 data_offset
@@ -15,24 +15,24 @@ use crate::units::MemberId;
 
 /// Blocks at the head of every member: superblock, activity stamp, the two blocks of the counter.
 pub const HEAD_BLOCKS: u64 = 4;
-/// Byte of the activity stamp on every member: a block that nothing else shares, zeros until somebody stamps it.
+/// Byte offset of the activity stamp on every member. Its block has no other content, and is zero until a server writes the stamp.
 pub const STAMP_AT: u64 = BLOCK as u64;
 /// Smallest journal ring, blocks.
 pub const RING_MIN: u32 = 64;
 /// Largest journal ring, blocks (64 MiB).
 pub const RING_MAX: u32 = 16_384;
 
-/// Byte offsets of the metadata areas; equal on primary and mirror.
+/// Byte offsets of the metadata areas, which are equal on primary and mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaArea {
     /// Journal blocks in the ring.
     pub ring_blocks: u32,
-    /// Blocks of one checkpoint region, its header included.
+    /// Blocks of one checkpoint region, including its header.
     pub region_blocks: u32,
 }
 
 impl MetaArea {
-    /// Sized for a volume of `extents` with `blocks_per_extent`; the ring grows with the fast tier (1/64 of it).
+    /// Sizes the areas for a volume of `extents` with `blocks_per_extent`. The ring grows with the fast tier (1/64 of it).
     pub fn for_volume(extents: u32, blocks_per_extent: u32, fast_bytes: u64) -> MetaArea {
         let ring_blocks = ((fast_bytes / 64 / BLOCK as u64) as u32).clamp(RING_MIN, RING_MAX);
         let units = max_units(blocks_per_extent);
@@ -44,7 +44,7 @@ impl MetaArea {
             region_blocks,
         }
     }
-    /// Data blocks that a checkpoint region needs so that `copies` of the extents may have a copy.
+    /// Number of data blocks that a checkpoint region needs if `copies` of the extents may have a copy.
     pub fn region_for(extents: u32, copies: u32, blocks_per_extent: u32) -> u32 {
         let (plain, most) = (
             max_units(blocks_per_extent),
@@ -52,10 +52,10 @@ impl MetaArea {
         );
         let copies = copies.min(extents) as usize;
         let units = (extents as usize - copies) * plain + copies * most;
-        // What a block may leave unused at its end is less than one record of the largest kind.
+        // The unused end of a block is smaller than one record of the largest kind.
         units.div_ceil(UNITS - (most - 1)) as u32 + 1
     }
-    /// With checkpoint regions that hold `copies` copies as well.
+    /// The same areas with checkpoint regions that have space for `copies` copies as well.
     #[must_use]
     pub fn with_copies(self, extents: u32, copies: u32, blocks_per_extent: u32) -> MetaArea {
         let region = MetaArea::region_for(extents, copies, blocks_per_extent);
@@ -64,11 +64,11 @@ impl MetaArea {
             ..self
         }
     }
-    /// Where the block of journal sequence number `seq` lies.
+    /// The byte offset of the journal block with sequence number `seq`.
     pub fn ring_offset(&self, seq: u64) -> u64 {
         (HEAD_BLOCKS + seq % u64::from(self.ring_blocks)) * BLOCK as u64
     }
-    /// Where checkpoint region 0 or 1 starts.
+    /// The byte offset of checkpoint region 0 or 1.
     pub fn region_offset(&self, region: u8) -> u64 {
         (HEAD_BLOCKS
             + u64::from(self.ring_blocks)
@@ -81,19 +81,19 @@ impl MetaArea {
     }
 }
 
-/// Which members carry metadata, and where.
+/// The members that carry metadata, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Journal and checkpoints; decides FLUSH.
+    /// Holds journal and checkpoints, and decides when a FLUSH is complete.
     pub primary: MemberId,
-    /// Follows lazily. None in a volume of one member.
+    /// Follows lazily. `None` in a volume of one member.
     pub mirror: Option<MemberId>,
     /// Offsets.
     pub area: MetaArea,
 }
 
 impl Layout {
-    /// Where metadata is kept while these members are missing: of primary and mirror whoever is left. `None` if nobody is.
+    /// The layout while these members are absent: metadata is on the remaining one of primary and mirror. `None` if neither remains.
     #[must_use]
     pub fn without(self, missing: &[MemberId]) -> Option<Layout> {
         let mut left = core::iter::once(self.primary)
@@ -105,7 +105,7 @@ impl Layout {
             ..self
         })
     }
-    /// First byte that slots may use on a member with (or without) metadata; the copy of the superblock is just below.
+    /// First byte that slots may use on a member with (or without) metadata. The copy of the superblock is directly before it.
     pub fn data_offset(area: &MetaArea, has_metadata: bool, extent_bytes: u64) -> u64 {
         let align = extent_bytes.max(1 << 20);
         let end = if has_metadata {

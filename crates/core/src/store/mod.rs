@@ -1,6 +1,6 @@
-//! The on-disk store: superblock, journal, checkpoints, recovery. Drawn byte by byte in `docs/on-disk-format.md`.
+//! The on-disk store: superblock, journal, checkpoints, recovery. `docs/on-disk-format.md` describes every byte.
 //!
-//! Never false: a record is on a device only if the data that it exposes was durable before the record was issued.
+//! Invariant: a record is on a device only if the data that it exposes was durable before the record was issued.
 
 mod agree;
 pub mod checkpoint;
@@ -38,9 +38,9 @@ pub const UNITS: usize = (BLOCK - HEADER) / 16;
 /// A metadata read, write or flush failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaError {
-    /// On which member.
+    /// The member.
     pub member: MemberId,
-    /// At which byte.
+    /// The byte offset.
     pub offset: u64,
 }
 
@@ -50,14 +50,14 @@ pub trait Media {
     fn read(&mut self, member: MemberId, offset: u64, buf: &mut [u8]) -> Result<(), MediaError>;
     /// Write `buf` at `offset`; volatile until [`Media::flush`].
     fn write(&mut self, member: MemberId, offset: u64, buf: &[u8]) -> Result<(), MediaError>;
-    /// Make all completed writes of that member durable.
+    /// Makes all completed writes of that member durable.
     fn flush(&mut self, member: MemberId) -> Result<(), MediaError>;
-    /// Bytes of that member, where the medium knows. Opening refuses a volume that claims more before it sizes anything
-    /// by the claim; a medium that says `None` must have checked that itself.
+    /// The size of that member in bytes, if the medium knows it. Opening refuses a volume that claims more, before it sizes anything by the
+    /// claim. A medium that returns `None` must have checked the size itself.
     fn bytes(&self, _member: MemberId) -> Option<u64> {
         None
     }
-    /// A safety rule of recovery to leave out, for tests of the tests.
+    /// A safety rule of recovery that is to be left out, for tests of the tests.
     #[cfg(feature = "mutants")]
     fn mutant(&self) -> Option<crate::engine::Mutant> {
         None

@@ -18,12 +18,12 @@ use crate::volume::Space;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// What opening found and did.
+/// The findings and actions of opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The last session closed cleanly.
+    /// Whether the last session was closed cleanly.
     pub was_clean: bool,
-    /// Number of the checkpoint used.
+    /// Number of the checkpoint that was used.
     pub checkpoint: u64,
     /// Records read from it.
     pub checkpoint_records: u64,
@@ -35,57 +35,56 @@ pub struct Report {
     pub from_mirror: u64,
     /// Extents mapped.
     pub mapped: u32,
-    /// Members that are not there (degraded).
+    /// Members that are absent (degraded).
     pub missing: Vec<MemberId>,
     /// Extents whose home is on one of them.
     pub lost_homes: u32,
     /// Extents whose newest data is known to have been in a copy on one of them.
     pub lost_writes: u32,
-    /// There may have been more such copies than the survivors know of.
+    /// Whether there may have been more such copies than the remaining members know of.
     pub unsure: bool,
-    /// The survivors know every home: what they do not know to be mapped is not.
+    /// Whether the remaining members know every home, so that an extent without a known home is not mapped.
     pub knows_homes: bool,
-    /// Extents that lost their newest data, which somebody accepted; no record says so yet.
+    /// Extents that lost their newest data, if the loss was accepted. No record says so yet.
     pub dropped: Vec<ExtentId>,
-    /// The map may lack extents that were mapped: unmapped ones must not be read as zeros.
+    /// Whether the map may lack extents that were mapped. Then unmapped extents must not be read as zeros.
     pub incomplete: bool,
-    /// What was damaged on one copy and whole on another. Unless the volume was opened to read only it is mended now.
+    /// Parts that were damaged on one copy and complete on another. Unless the volume was opened to read only, they are repaired now.
     pub repairs: Vec<Repair>,
-    /// Extents of which no copy of the metadata tells any more, from each to before the second; somebody accepted that. They have
+    /// Extents of which no copy of the metadata has a record any more, as ranges with exclusive ends, if the loss was accepted. They have
     /// no home.
     pub lost_extents: Vec<(ExtentId, ExtentId)>,
-    /// Journal blocks up to this number were durable for certain. Of later ones, if there are any, nobody could tell that they were
-    /// missing.
+    /// Journal blocks up to this number were certainly durable. If later ones existed, their absence could not be detected.
     pub proven: u64,
-    /// What else is worth saying.
+    /// Further messages.
     pub notes: Vec<String>,
 }
 
-/// A volume, opened.
+/// An opened volume.
 #[derive(Debug)]
 pub struct Opened {
-    /// The map and what follows from it.
+    /// The map and the state that is derived from it.
     pub space: Space,
     /// Metadata areas.
     pub layout: Layout,
     /// Superblock as written by this session (index 0).
     pub superblock: Superblock,
-    /// Where the journal goes on.
+    /// The end of the journal.
     pub tip: Tip,
-    /// The checkpoint that the journal starts from.
+    /// The checkpoint from which the journal starts.
     pub checkpoint: Header,
-    /// The highest number in any checkpoint header found, readable in full or not: no later one may repeat it.
+    /// The highest number in any checkpoint header that was found, readable in full or not. No later checkpoint may repeat it.
     pub highest_checkpoint: u64,
-    /// What is known of members' counters: all of it durable.
+    /// The known values of members' counters, all of which are durable.
     pub counters: Known,
-    /// Engine time to go on from: later than every time stamp in the map.
+    /// Engine time from which to continue: later than every time stamp in the map.
     pub time_base: Nanos,
-    /// What was found.
+    /// The findings.
     pub report: Report,
 }
 
-/// Write a new, empty volume. `sb.index` is ignored. Nothing exists until the last superblock is durable, so a crash leaves
-/// members that are refused as incomplete, never half a volume.
+/// Writes a new, empty volume. `sb.index` is ignored. The volume does not exist until the last superblock is durable. So a crash leaves
+/// members that are refused as incomplete, and never half a volume.
 pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), MediaError> {
     let layout = sb.layout();
     let first = Header {
@@ -100,7 +99,7 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
         lazy: None,
     };
     for m in core::iter::once(layout.primary).chain(layout.mirror) {
-        // Stale metadata of an earlier volume has another UUID; wiping the headers is for tidiness of `check`.
+        // Stale metadata of an earlier volume has another UUID; the headers are wiped only to keep `check` tidy.
         let zero = [0; BLOCK];
         media.write(m, layout.area.region_offset(0), &zero)?;
         media.write(
@@ -126,10 +125,10 @@ pub fn format<M: Media + ?Sized>(media: &mut M, sb: &Superblock) -> Result<(), M
     write_superblocks(media, &sb)
 }
 
-/// Counters begin here, with the value before in the other block: a block that is not whole was damaged.
+/// Counters begin with this value, with the previous value in the other block. So a block that is not complete was damaged.
 const FIRST_COUNTER: u64 = 1;
 
-/// Write `sb` to both places of every member that is not absent, the first copy durable before the second is touched.
+/// Writes `sb` to both places of every member that is not absent. The first copy is durable before the second is written.
 pub fn write_superblocks<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -156,23 +155,23 @@ pub fn write_superblocks<M: Media + ?Sized>(
     Ok(())
 }
 
-/// How to open.
+/// The mode of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// All members must be there; a new session of this epoch begins.
+    /// All members must be present; a new session of this epoch begins.
     ReadWrite {
         /// A random number, different from every one before.
         epoch: u64,
     },
-    /// As `ReadWrite`, but members may be missing if nothing is lost with them: no homes, and no copy that holds more than
-    /// the home does, as far as the survivors know, who must know enough.
+    /// As `ReadWrite`, but members may be absent if nothing is lost with them: no homes, and no copy that holds more than its home, as far
+    /// as the remaining members know; and these must know enough.
     Degraded {
         /// A random number, different from every one before.
         epoch: u64,
-        /// Go on although copies that held more than the home are gone: what the home has is the truth from now on.
+        /// Continue even if copies that held more than their homes are gone. From then on the contents of the homes are the valid data.
         accept_loss: bool,
     },
-    /// Nothing is written; missing members are tolerated as long as one with metadata is there.
+    /// Nothing is written. Members may be absent as long as one with metadata is present.
     ReadOnly,
 }
 
@@ -186,7 +185,7 @@ impl Mode {
     }
 }
 
-/// What is there and belongs together, before any of the map is read.
+/// The members that are present and belong together, before the map is read.
 pub(super) struct Found {
     pub(super) sb: Superblock,
     pub(super) session: Session,
@@ -197,7 +196,7 @@ pub(super) struct Found {
     clean_somewhere: bool,
 }
 
-/// Checks members and what they know of each other.
+/// Checks members and what they know about each other.
 pub(super) fn look<M: Media + ?Sized>(
     media: &mut M,
     found: &[Option<Superblock>],
@@ -214,7 +213,7 @@ pub(super) fn look<M: Media + ?Sized>(
     let layout = created
         .without(&missing)
         .ok_or(OpenError::Missing(created.primary))?;
-    // Memory and loops are sized by what the superblock claims; the devices say whether that can be true.
+    // The superblock's values determine sizes of memory and loops; the sizes of the devices show whether these values are possible.
     for (i, entry) in sb.members.iter().enumerate() {
         let member = MemberId(i as u8);
         let there = !missing.contains(&member);
@@ -227,7 +226,7 @@ pub(super) fn look<M: Media + ?Sized>(
         }
     }
     if mode.epoch().is_some() && !broken(media, Mutant::NoFlushBeforeRecovery) {
-        // What recovery reads must not be lost by a power failure after it: a value once read stays.
+        // A value that recovery has read must not be lost by a later power failure, so it is flushed first.
         for m in (0..sb.members.len()).map(|i| MemberId(i as u8)) {
             if !missing.contains(&m) {
                 media.flush(m)?;
@@ -271,7 +270,7 @@ impl Found {
         self.evidence.no_rollback(&self.sb)
     }
 
-    /// The map, as checkpoint and journal tell it.
+    /// The map, from checkpoint and journal.
     pub(super) fn load<M: Media + ?Sized>(
         &mut self,
         media: &mut M,
@@ -301,8 +300,8 @@ impl Found {
     }
 }
 
-/// Open a volume: check members, load the newest whole checkpoint, replay the journal, begin a session.
-/// `found[i]` is the superblock of member i, if that device is there.
+/// Opens a volume: checks members, loads the newest complete checkpoint, replays the journal, begins a session. `found[i]` is the
+/// superblock of member i, if that device is present.
 pub fn open<M: Media + ?Sized>(
     media: &mut M,
     found: &[Option<Superblock>],
@@ -344,7 +343,7 @@ pub fn open<M: Media + ?Sized>(
     })
 }
 
-/// Mend what is damaged, make primary and mirror alike, and say on every member that a session of this epoch has begun.
+/// Repairs damaged parts, makes primary and mirror equal, and records on every member that a session of this epoch has begun.
 fn begin<M: Media + ?Sized>(
     media: &mut M,
     f: &mut Found,
@@ -356,8 +355,8 @@ fn begin<M: Media + ?Sized>(
     let (sb, layout, session) = (&mut f.sb, f.layout, f.session);
     f.evidence.mend(media, sb)?;
     heal::resync(media, sb, layout, session, loaded)?;
-    // Two steps, so that a crash between members is told from a member that stayed behind.
-    // An opening that itself got no further than preparing never counted.
+    // There are two steps, so that a crash between members can be distinguished from a member that stayed behind. An opening that got no
+    // further than preparing does not count.
     let generation = sb.generation;
     let mut there = found
         .iter()
@@ -397,16 +396,16 @@ fn say_counters(sb: &mut Superblock, known: &Known) {
     }
 }
 
-/// What an engine that is closed leaves to be said: see [`crate::Engine::closing`].
+/// The values that a closed engine leaves for the superblocks: see [`crate::Engine::closing`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closing {
-    /// The journal number that would come next.
+    /// The next journal number.
     pub next_seq: u64,
-    /// What is known of members' counters.
+    /// The known values of members' counters.
     pub counters: Known,
 }
 
-/// Say on every member that the session ended cleanly. The caller has seen [`crate::Engine::is_closed`].
+/// Records on every member that the session ended cleanly. The caller has checked [`crate::Engine::is_closed`].
 pub fn mark_clean<M: Media + ?Sized>(
     media: &mut M,
     sb: &Superblock,
@@ -414,7 +413,7 @@ pub fn mark_clean<M: Media + ?Sized>(
     now: Nanos,
 ) -> Result<(), MediaError> {
     let mut known = closing.counters.clone();
-    // Each is raised once more: whoever is put back from before this moment is known by it.
+    // Each counter is raised once more, so that a member that is restored from before this moment is recognised by it.
     evidence::raise_all(media, sb, closing.next_seq - 1, &mut known)?;
     let mut sb = Superblock {
         state: State::Clean,

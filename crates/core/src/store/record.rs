@@ -1,4 +1,4 @@
-//! Map records: what journal and checkpoint blocks are made of, in 16-byte units.
+//! Map records, the contents of journal and checkpoint blocks, in units of 16 bytes.
 //!
 //! ```text
 //!  0                     2       4          8        12           16
@@ -25,20 +25,20 @@ use crate::volume::geometry::{Geometry, MEMBER_IDS_MAX, Spot};
 
 /// Nothing follows in this block.
 pub const END: u8 = 0;
-/// Extent lives in slot, every block valid.
+/// The extent's home is this slot, and every block is valid.
 pub const MAP: u8 = 1;
-/// Extent lives in slot, the bitmap says which blocks are valid.
+/// The extent's home is this slot, and the bitmap shows which blocks are valid.
 pub const MAP_PARTIAL: u8 = 2;
-/// Extent has no home.
+/// The extent has no home.
 pub const UNMAP: u8 = 3;
-/// Extent lives in slot, and a copy of it holds blocks that the home lacks. 6…15 are reserved. Volumes in which this may
-/// occur have [`super::superblock::FEATURE_COPIES`] set.
+/// The extent's home is this slot, and its copy holds blocks that the home lacks. 6…15 are reserved. Volumes in which this record may occur
+/// have [`super::superblock::FEATURE_COPIES`] set.
 pub const COPY: u8 = 4;
-/// So often had a member's counter been raised: see `counter.rs`.
+/// The value of a member's counter: see `counter.rs`.
 pub const COUNTER: u8 = 5;
 
-/// In the place of a session's epoch: what the copy holds clean may be trusted, whatever happened. Only a mutant writes it,
-/// and only a build with mutants believes it.
+/// In place of a session's epoch: the clean blocks of the copy may be trusted in every case. Only a mutant writes it, and only a build with
+/// mutants accepts it.
 pub const ANY_EPOCH: u64 = u64::MAX;
 
 /// Units of the largest record of an extent without a copy.
@@ -59,14 +59,14 @@ fn bitmap_units(blocks: u32) -> usize {
     }
 }
 
-/// Some blocks of an extent.
+/// A set of blocks of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set<'a> {
-    /// None of them.
+    /// No block.
     None,
-    /// All of them.
+    /// All blocks.
     All,
-    /// Those whose bits are set, lowest block in the lowest bit.
+    /// The blocks whose bits are set, lowest block in the lowest bit.
     Some(&'a [u8]),
 }
 
@@ -85,7 +85,7 @@ impl<'a> Set<'a> {
             Set::Some(_) => 2,
         }
     }
-    /// From its code; a bitmap is cut off the front of `rest`.
+    /// Decodes a set from its code. A bitmap is taken from the front of `rest`.
     fn decode(code: u8, each: usize, rest: &mut &'a [u8]) -> Option<Set<'a>> {
         match code {
             0 => Some(Set::None),
@@ -98,7 +98,7 @@ impl<'a> Set<'a> {
             _ => None,
         }
     }
-    /// Is block `b` among them?
+    /// Whether block `b` is in the set.
     pub fn has(self, b: u32) -> bool {
         match self {
             Set::None => false,
@@ -110,14 +110,14 @@ impl<'a> Set<'a> {
     }
 }
 
-/// What a record says of an extent's copy.
+/// The part of a record about an extent's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied<'a> {
-    /// Where it is.
+    /// The slot of the copy.
     pub spot: Spot,
-    /// Blocks that count in the copy, whatever the home holds.
+    /// Blocks for which the copy is valid, whatever the home holds.
     pub dirty: Set<'a>,
-    /// Blocks that are alike in copy and home: true only if session `epoch` was the last and ended cleanly.
+    /// Blocks that are equal in copy and home. This holds only if session `epoch` was the last one and ended cleanly.
     pub clean: Set<'a>,
     /// See `clean`; 0 without.
     pub epoch: u64,
@@ -126,11 +126,11 @@ pub struct Copied<'a> {
 /// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Which extent.
+    /// The extent.
     pub extent: ExtentId,
     /// Its home, if it has one.
     pub spot: Option<Spot>,
-    /// Blocks that are valid at the home; all where there is no home.
+    /// Blocks that are valid at the home; all if there is no home.
     pub valid: Set<'a>,
     /// Its copy.
     pub copy: Option<Copied<'a>>,
@@ -140,8 +140,8 @@ pub struct Record<'a> {
     pub last: Nanos,
 }
 
-/// Encode the state of `e` as the map has it, but with its home in `slot`, into `out`; units used, or `None` if it does not
-/// fit. `geo` is the volume's shape. Clean blocks of a copy are told only with `closing`, the session's epoch: see [`Copied::clean`].
+/// Encodes the state of `e` in the map, but with its home in `slot`, into `out`. Returns the number of units, or `None` if it does not fit.
+/// `geo` is the volume's shape. Clean blocks of a copy are included only with `closing`, the session's epoch: see [`Copied::clean`].
 pub fn encode(
     map: &ExtentMap,
     e: ExtentId,
@@ -151,7 +151,7 @@ pub fn encode(
     out: &mut [u8],
 ) -> Option<usize> {
     let blocks = geo.blocks_per_extent();
-    // An extent of which nothing counts is, durably, one without a home.
+    // An extent without any valid block is recorded as one without a home.
     let slot = slot.filter(|_| !map.is_gone(e));
     if let Some(home) = slot
         && map.is_dirty(e) | (closing.is_some() && map.copied_blocks(e) > 0)
@@ -257,7 +257,7 @@ fn encode_copied(
     Some(1 + extra)
 }
 
-/// A unit that tells a member's counter.
+/// A unit with the value of a member's counter.
 pub fn encode_counter(member: u16, value: u64) -> [u8; 16] {
     let mut b = [0; 16];
     put(&mut b, 0, &(u16::from(COUNTER) | member << 4).to_le_bytes());
@@ -265,12 +265,12 @@ pub fn encode_counter(member: u16, value: u64) -> [u8; 16] {
     b
 }
 
-/// What a unit of records starts.
+/// The kinds of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// The state of an extent.
     Extent(Record<'a>),
-    /// A member's counter was at least this when the block was issued.
+    /// When the block was issued, a member's counter was at least this.
     Counter {
         /// Identity of the member.
         member: u16,
@@ -279,8 +279,8 @@ pub enum Entry<'a> {
     },
 }
 
-/// Decode the record at the start of `units`, and the units that it takes; `Ok(None)` at the end of a block. Checks kind and
-/// lengths, not the ids.
+/// Decodes the record at the start of `units`, and returns it with its number of units; `Ok(None)` at the end of a block. It checks kind
+/// and lengths, and not the ids.
 pub fn decode(units: &[u8], blocks: u32) -> Result<Option<(Entry<'_>, usize)>, &'static str> {
     if units.len() < 16 || units[0] == END {
         return Ok(None);
@@ -351,8 +351,8 @@ fn decode_copied(body: &[u8], each: usize) -> Result<(Set<'_>, Copied<'_>), &'st
     Ok((valid, copy))
 }
 
-/// The slots of home and copy, if what a record names exists in a volume of this shape, and is a place for it: copies are not on
-/// the slowest tier.
+/// The slots of home and copy, if the places in a record exist in a volume of this shape and are allowed: copies are not on the slowest
+/// tier.
 pub fn resolve(
     r: &Record<'_>,
     geo: &Geometry,
@@ -406,7 +406,7 @@ mod tests {
         m.validate(e, 0, 4);
         m.add_empty_copy(e, Slot(2));
         m.copy_validate(e, 0, 2);
-        // Nothing dirty: the copy is no business of a record, but for a closing one.
+        // Nothing is dirty, so the copy is not part of the record, unless the record is a closing one.
         let n = encode(&m, e, m.home(e), &geo, None, &mut out).unwrap();
         let (r, used) = read(&out, 8);
         assert_eq!((n, used, r.copy), (2, 2, None));
@@ -427,7 +427,7 @@ mod tests {
         assert!((0..8).all(|b| r.valid.has(b) == (b < 4)));
         assert!((0..8).all(|b| c.dirty.has(b) == (1..5).contains(&b)));
         assert!(resolve(&r, &shape(9, 2)).is_err(), "no place for a copy");
-        // It does not fit: nothing is said rather than half of it.
+        // If it does not fit, nothing is written, in place of half a record.
         assert_eq!(encode(&m, e, m.home(e), &geo, None, &mut out[..48]), None);
         // Home says 3, a third bitmap that is not there, reserved bits and bytes, nothing dirty, an unknown kind.
         let sets = out[22];

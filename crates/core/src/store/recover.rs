@@ -1,4 +1,4 @@
-//! Recovery: the newest whole checkpoint, then the journal. What one copy lacks is taken from the other, block by block.
+//! Recovery: the newest complete checkpoint, then the journal. Blocks that one copy lacks are taken from the other copy.
 
 mod replay;
 
@@ -20,7 +20,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use replay::replay;
 
-/// Blocks read in one go.
+/// Blocks that are read at a time.
 pub(super) const CHUNK: usize = 256;
 
 /// The last session that may have written to the journal.
@@ -28,31 +28,31 @@ pub(super) const CHUNK: usize = 256;
 pub(super) struct Session {
     pub(super) epoch: u64,
     pub(super) first_seq: u64,
-    /// What its metadata promises.
+    /// The guarantee of its metadata.
     pub(super) follow: Follow,
-    /// Whoever carried metadata in it wrote whatever it acknowledged: a gap is damage.
+    /// The member that carried metadata in it wrote everything that it acknowledged, so a gap is damage.
     pub(super) sole: bool,
-    /// It ended cleanly, and this journal number would have been the next.
+    /// If it ended cleanly: the next journal number.
     pub(super) closed: Option<u64>,
 }
 
 impl Session {
-    /// May this block be part of the journal? Not by its place in the chain alone: the torn remains of a block that an
-    /// earlier session lost can be completed by a torn write of a later session to the same place, where both have the
-    /// same bytes. From a session's first number on, only its own epoch counts.
+    /// Whether this block may be part of the journal. Its place in the chain alone is no proof: the torn remains of a block that an earlier
+    /// session lost can be completed by a torn write of a later session to the same place, if both have the same bytes. From a session's
+    /// first number on, only blocks of its own epoch count.
     pub(super) fn allows(&self, h: &journal::BlockHeader) -> bool {
         h.seq < self.first_seq || h.epoch == self.epoch
     }
 }
 
-/// The last record of an extent's copy: its slot, and what may be said of its blocks.
+/// The last record of an extent's copy: its slot, and the state of its blocks.
 struct Copy {
     slot: Slot,
     dirty: Blocks,
     clean: Blocks,
 }
 
-/// Some blocks of an extent, kept: there may be millions of these while a volume is opened.
+/// A stored set of blocks of an extent. There may be millions of these while a volume is opened.
 enum Blocks {
     None,
     All,
@@ -80,53 +80,53 @@ impl Blocks {
     }
 }
 
-/// What the devices say the volume is.
+/// The state of the volume according to the devices.
 pub(super) struct Loaded {
     pub(super) highest: u64,
     pub(super) space: Space,
-    /// Copies as recorded so far, beside the map until the end: while records are applied, two extents may seem to have
-    /// theirs in one slot.
+    /// Copies as recorded so far. They are kept beside the map until the end, because two extents may temporarily seem to have a copy in
+    /// the same slot while records are applied.
     copies: BTreeMap<u32, Copy>,
     pub(super) tip: Tip,
     pub(super) checkpoint: Header,
     pub(super) time: Nanos,
-    /// The session says that the mirror may lag behind what it acknowledged.
+    /// Whether the session says that the mirror may lag behind what it acknowledged.
     pub(super) lazy: bool,
-    /// What checkpoint and journal say of members' counters.
+    /// The values of members' counters in checkpoint and journal.
     pub(super) counters: Known,
-    /// Blocks of the checkpoint that are damaged, and on which member.
+    /// Damaged blocks of the checkpoint, each with its member.
     pub(super) bad: Vec<(MemberId, u32)>,
-    /// Those that nobody has.
+    /// Blocks that no member has.
     pub(super) gaps: Vec<u32>,
-    /// Extents that they may have told of: from each to before the second.
+    /// Extents of which these blocks may have had records, as ranges with exclusive ends.
     lost: Vec<(u32, u32)>,
-    /// Of these, what the journal tells anyway.
+    /// Those of these extents for which the journal has a record.
     restated: BTreeSet<u32>,
-    /// Nothing of the primary's ring is left, and nothing that was in it is missing.
+    /// Whether the primary's ring has no block left, although nothing that was in it is missing.
     pub(super) void: bool,
-    /// First and last extent of the records applied since somebody asked.
+    /// First and last extent of the records that were applied since the last query.
     stated: Option<(u32, u32)>,
 }
 
-/// What recovery reads, and what it goes by.
+/// The sources of recovery, and its settings.
 #[derive(Clone, Copy)]
 pub(super) struct From<'a> {
     pub(super) sb: &'a Superblock,
-    /// As created.
+    /// The layout as created.
     pub(super) layout: Layout,
     pub(super) session: Session,
-    /// Who of primary and mirror is there.
+    /// Those of primary and mirror that are present.
     pub(super) sources: &'a [MemberId],
     /// Every journal block up to this number was durable ([`super::evidence`]).
     pub(super) flushed: u64,
-    /// What journal blocks say of others was true of somebody who is there.
+    /// Whether the statements of journal blocks about other members refer to members that are present.
     pub(super) whole: bool,
-    /// Go on without what no copy of the checkpoint tells.
+    /// Whether to continue without records that no copy of the checkpoint has.
     pub(super) accept_loss: bool,
 }
 
-/// Load the newest checkpoint that is whole, if need be put together from primary and mirror, and replay the journal from it; older
-/// ones come next.
+/// Loads the newest checkpoint that is complete, combined from primary and mirror if needed, and replays the journal from it. If that
+/// fails, older checkpoints are tried.
 pub(super) fn load<M: Media + ?Sized>(
     media: &mut M,
     from: &From<'_>,
@@ -135,7 +135,7 @@ pub(super) fn load<M: Media + ?Sized>(
     let candidates = candidates(media, from);
     let highest = candidates.iter().map(|c| c.0.number).max().unwrap_or(0);
     let mut why = None;
-    // A loss is accepted only if no older checkpoint will do without one.
+    // A loss is accepted only if no older checkpoint works without a loss.
     for accept in [false, true] {
         if accept && !from.accept_loss {
             break;
@@ -151,7 +151,7 @@ pub(super) fn load<M: Media + ?Sized>(
                     *report = r;
                     return Ok(loaded);
                 }
-                // The newest says most plainly what is wrong, with a loss accepted if that is asked for.
+                // The error of the newest checkpoint is the most useful one, with a loss accepted if that was requested.
                 Err(e) if why.is_none() || (accept && h.number == highest) => why = Some(e),
                 Err(_) => {}
             }
@@ -160,7 +160,7 @@ pub(super) fn load<M: Media + ?Sized>(
     Err(why.unwrap_or(OpenError::NoCheckpoint))
 }
 
-/// Headers found, newest first; of equals, the primary's.
+/// The headers that were found, newest first; on ties the primary's.
 fn candidates<M: Media + ?Sized>(media: &mut M, from: &From<'_>) -> Vec<(Header, MemberId, Known)> {
     let mut candidates: Vec<(Header, MemberId, Known)> = Vec::new();
     let mut block = vec![0; BLOCK];
@@ -200,7 +200,7 @@ impl Loaded {
             stated: None,
         })
     }
-    /// Extents of which nobody knows where they were.
+    /// Extents whose home is unknown.
     fn lost_extents(&self) -> Vec<(ExtentId, ExtentId)> {
         let mut out = Vec::new();
         for &(from, to) in &self.lost {
@@ -236,8 +236,8 @@ fn attempt<M: Media + ?Sized>(
 
 const TWICE: &str = "two extents claim one slot";
 
-/// Give the extents the copies that count. (The state of a session that crashed is known by its dirty blocks alone: of the
-/// others nobody can tell whether they are still what the home holds. See `apply`.)
+/// Gives the extents their valid copies. (After a crash only the dirty blocks of a copy are known: for the others it is unknown whether
+/// they still equal the home. See `apply`.)
 fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
     let space = &mut loaded.space;
     for (e, c) in core::mem::take(&mut loaded.copies) {
@@ -263,7 +263,7 @@ fn place_copies(loaded: &mut Loaded) -> Result<(), OpenError> {
             }
             b = to;
         }
-        // It takes a record to contradict this one before the slot may be somebody else's.
+        // A later record must contradict this one before the slot may be given to another extent.
         space.map.set_recorded(c.slot, !c.dirty.is_none());
     }
     Ok(())
@@ -301,8 +301,8 @@ fn apply(
             }
         }
         if let Some((c, slot)) = r.copy.zip(copy) {
-            // Clean blocks count only if that very session was the last and closed: whatever wrote to the homes since did
-            // not tell of them.
+            // Clean blocks are valid only if that very session was the last one and was closed, because later writes to the homes did not
+            // record them.
             let mutant = cfg!(feature = "mutants") && c.epoch == record::ANY_EPOCH;
             let trusted = (was_clean && (c.epoch == sb.epoch || any_epoch)) || mutant;
             let clean = if trusted { c.clean } else { record::Set::None };
@@ -331,7 +331,7 @@ fn apply(
     Ok(n)
 }
 
-/// The data blocks of a checkpoint, each from the first source that has it whole.
+/// The data blocks of a checkpoint, each from the first source that has it complete.
 fn read_checkpoint<M: Media + ?Sized>(
     media: &mut M,
     from: &From<'_>,
@@ -346,7 +346,7 @@ fn read_checkpoint<M: Media + ?Sized>(
     let base = area.region_offset(Header::region(h.number)) + BLOCK as u64;
     let mut buf = vec![0; CHUNK * BLOCK];
     let any_epoch = broken(media, Mutant::TrustOldClean);
-    // Where an unknown stretch of extents begins, and the last extent known.
+    // The start of an unknown range of extents, and the last known extent.
     let (mut gap, mut last) = (None, None);
     let mut i = 0;
     while i < h.blocks {
@@ -362,7 +362,7 @@ fn read_checkpoint<M: Media + ?Sized>(
                 if whole {
                     break;
                 }
-                // One bad sector must not hide its neighbours.
+                // One bad sector must not make its neighbours unreadable.
                 whole = (k > 0 || !read)
                     && media.read(m, at, b).is_ok()
                     && checkpoint::is_data(b, uuid, h.number, i);
@@ -414,7 +414,7 @@ fn read_checkpoint<M: Media + ?Sized>(
 }
 
 impl Loaded {
-    /// Of extents `from` to before `to` the checkpoint does not tell. What was read of them before the gap was known is kept.
+    /// The checkpoint has no records of extents `from` to before `to`. Records that were read before the gap was known are kept.
     fn gap(&mut self, from: u32, to: u32) {
         if from < to {
             self.lost.push((from, to));

@@ -1,4 +1,4 @@
-//! The superblock: who belongs to the volume, and which session last wrote to it.
+//! The superblock: the members of the volume, and the session that last wrote to it.
 
 mod row;
 
@@ -19,21 +19,21 @@ pub const VERSION: u32 = 2;
 /// Incompatible feature: journal and checkpoints may hold records of copies. Set by every session that writes and whose
 /// checkpoint regions are large enough for them, since the policy may be changed while it runs.
 pub const FEATURE_COPIES: u64 = 1;
-/// Incompatible features that this program knows: a volume with others is refused.
+/// Incompatible features that this program knows. A volume with others is refused.
 pub const INCOMPAT_KNOWN: u64 = FEATURE_COPIES;
-/// Read-only compatible features that this program knows: a volume with others is opened to read only. Bit 0 is kept for
-/// checksums of the members' blocks: whoever does not keep them up must not write.
+/// Read-only compatible features that this program knows. A volume with others is opened to read only. Bit 0 is reserved for checksums of
+/// the members' blocks: a program that does not update them must not write.
 pub const RO_COMPAT_KNOWN: u64 = 0;
-/// Compatible features that this program knows: it goes on with others, and leaves their bits as they are.
+/// Compatible features that this program knows. It accepts others, and leaves their bits unchanged.
 pub const COMPAT_KNOWN: u64 = 0;
 /// Longest policy description that is kept.
 pub const POLICY_BYTES: usize = 240;
-/// Longest member path that is kept, as a hint for people.
+/// Longest member path that is stored as a hint.
 pub const HINT_BYTES: usize = 88;
-/// Lines of the member table: those in use, and some for members that are gone or joining.
+/// Rows of the member table: those in use, and some for members that are gone or joining.
 pub const ROWS_MAX: usize = 20;
 
-/// Counters that only grow stay far below this: at a million a second it takes 146 000 years.
+/// Limit of counters that only grow: at a million per second they reach it after 146 000 years.
 pub(super) const COUNT_MAX: u64 = 1 << 62;
 /// A ring must hold a round's records while the checkpoint that frees it is written.
 const RING_LEAST: u32 = 4;
@@ -43,28 +43,28 @@ const MEMBERS_AT: usize = 512;
 const ROW_BYTES: usize = 160;
 const CLOSED_AT: usize = MEMBERS_AT + ROWS_MAX * ROW_BYTES;
 
-/// How far the last opening or closing got.
+/// The progress of the last opening or closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// A session's epoch is being written to all members; nothing was written under it yet.
     Preparing,
-    /// A session is (or was, before a crash) under way.
+    /// A session is in progress, or was so before a crash.
     Active,
     /// Closed cleanly: checkpoint written, mirror complete.
     Clean,
 }
 
-/// What a member that carries metadata may be trusted with once the other one is gone, or others are.
+/// The guarantee of the metadata of one member when the other, or further members, are gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follow {
-    /// Nothing is promised: an older program's session.
+    /// No guarantee: the session of an older program.
     #[default]
     Unknown,
-    /// Whatever was acknowledged as durable is known to primary and mirror alike, unless a journal block or a checkpoint of
-    /// the session says *lazy*. Dirty copies may be known to the primary alone, but not all of them: if the mirror knows of
-    /// none, there is none.
+    /// Everything that was acknowledged as durable is known to primary and mirror alike, unless a journal block or a checkpoint of the
+    /// session says *lazy*. Dirty copies may be known to the primary only, but never all of them: if the mirror knows of none, there is
+    /// none.
     Mirror,
-    /// Everything is known to whoever carries metadata.
+    /// Every member that carries metadata knows everything.
     Exact,
 }
 
@@ -78,7 +78,7 @@ impl Follow {
     }
 }
 
-/// What of a volume is fixed at its creation, beside the members.
+/// The properties of a volume that are fixed at its creation, besides the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// log2 of the extent size.
@@ -114,11 +114,11 @@ pub struct Superblock {
     pub first_seq: u64,
     /// The same for the session before.
     pub prev_first_seq: u64,
-    /// What the metadata of this session promises.
+    /// The guarantee of this session's metadata.
     pub follow: Follow,
     /// The same for the session before.
     pub prev_follow: Follow,
-    /// Members that this session goes without, a bit each: they miss what it writes.
+    /// Members that this session runs without, one bit each. They miss its writes.
     pub absent: u16,
     /// See [`State`].
     pub state: State,
@@ -130,48 +130,48 @@ pub struct Superblock {
     pub extents: u32,
     /// Metadata areas on primary and mirror.
     pub area: MetaArea,
-    /// Which member of the list this device is.
+    /// The index of this device in the member list.
     pub index: u8,
-    /// All members in use, by tier: [`MemberId`] is the place here.
+    /// All members in use, by tier. [`MemberId`] is the index here.
     pub members: Vec<MemberEntry>,
     /// Members that are gone or joining.
     pub others: Vec<MemberEntry>,
     /// Grows with every change of the member table.
     pub table_version: u32,
-    /// The identity that the next member to join gets.
+    /// The identity of the next member that joins.
     pub next_id: u16,
-    /// Where key slots of an encrypted volume lie on every member, and their bytes; 0: there are none.
+    /// Offset and size of the key slots of an encrypted volume on every member; 0: there are none.
     pub keys: (u64, u32),
-    /// After a clean close: the journal number that comes next. Every block before it was durable. 0: not known.
+    /// After a clean close: the next journal number. Every block before it was durable. 0: not known.
     pub closed_seq: u64,
-    /// The primary's ring was found without a whole block, all damaged, when the next number was this; 0: it was not.
+    /// If the primary's ring was found without a complete block, all of them damaged: the next number at that time. Otherwise 0.
     pub void_at: u64,
     /// Engine time at the last clean close.
     pub time_base: Nanos,
-    /// Policy in the form of the command line (`greendm,PT=2`), so that a lost description can be rebuilt.
+    /// The policy as on the command line (`greendm,PT=2`), so that a lost description can be rebuilt.
     pub policy: String,
-    /// The volume's name, likewise.
+    /// The volume's name, for the same purpose.
     pub name: String,
 }
 
-/// Why a block is not a superblock that can be used.
+/// The reason why a block is not a usable superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuperblockError {
-    /// Not one of ours at all.
+    /// It is not a superblock of this program.
     Foreign,
-    /// Ours, but of a version or with features that this program does not know.
+    /// Its version, or one of its features, is newer than this program.
     Newer(u32),
-    /// Ours, but of a version that this program reads no more.
+    /// Its version is older than this program can read.
     Older(u32),
-    /// Ours, but the checksum is wrong.
+    /// Its checksum is wrong.
     Damaged,
-    /// Checksum right, contents impossible.
+    /// Its checksum is right, but its contents are impossible.
     Impossible(&'static str),
 }
 
 impl Superblock {
-    /// Of a new, empty volume with these members in use, which get their identities here. It is at generation 1, closed, and has
-    /// neither name nor policy.
+    /// The superblock of a new, empty volume with these members in use, which get their identities here. It is at generation 1, closed, and
+    /// has neither name nor policy.
     pub fn new(uuid: [u8; 16], epoch: u64, shape: Shape, members: Vec<MemberEntry>) -> Superblock {
         let members: Vec<MemberEntry> = (0u16..)
             .zip(members)
@@ -209,7 +209,7 @@ impl Superblock {
             name: String::new(),
         }
     }
-    /// As a block.
+    /// Encodes the superblock as a block.
     pub fn encode(&self) -> [u8; BLOCK] {
         let mut b = [0; BLOCK];
         put(&mut b, 0, &MAGIC);
@@ -256,13 +256,13 @@ impl Superblock {
         seal(&mut b, CRC_AT);
         b
     }
-    /// From a block.
+    /// Decodes a block.
     #[expect(clippy::too_many_lines, reason = "fields in their order")]
     pub fn decode(b: &[u8]) -> Result<Superblock, SuperblockError> {
         if b.len() < BLOCK || b[..8] != MAGIC {
             return Err(SuperblockError::Foreign);
         }
-        // The version comes before the checksum: a later format may compute that differently.
+        // The version is checked before the checksum, because a later format may compute the checksum differently.
         let version = u32_at(b, 8);
         if version > VERSION || version == 0 {
             return Err(if version == 0 {
@@ -340,8 +340,8 @@ impl Superblock {
             .map_err(SuperblockError::Impossible)?;
         Ok(sb)
     }
-    /// A right checksum says that a program wrote this, not that it was a good one: everything that offsets, sizes of
-    /// memory and loops are computed from is checked here once, so that no later sum can overflow.
+    /// A right checksum proves that a program wrote this, and not that its values are possible. Every value from which offsets, sizes of
+    /// memory and loops are computed is checked here once, so that no later sum can overflow.
     fn plausible(&self, reserved: bool) -> Result<(), &'static str> {
         let geo = self.geometry()?;
         if reserved {
@@ -391,11 +391,11 @@ impl Superblock {
         }
         Ok(())
     }
-    /// Does the session that wrote this go without member `i`?
+    /// Whether the session that wrote this ran without member `i`.
     pub fn is_absent(&self, i: MemberId) -> bool {
         self.absent >> i.0 & 1 == 1
     }
-    /// The shape that the engine works with.
+    /// The geometry for the engine.
     pub fn geometry(&self) -> Result<Geometry, &'static str> {
         let members = self
             .members
@@ -410,11 +410,11 @@ impl Superblock {
         Geometry::new(self.extent_shift, self.block_shift, self.extents, members)?
             .with_ids(self.members.iter().map(|m| m.id).collect())
     }
-    /// Does it have features that only a newer program may write to?
+    /// Whether it has features that only a newer program may write to.
     pub fn is_read_only(&self) -> bool {
         self.ro_compat & !RO_COMPAT_KNOWN != 0
     }
-    /// Can a checkpoint hold a copy for every slot of the faster tiers? Volumes created by older programs may lack the room.
+    /// Whether a checkpoint has space for a copy in every slot of the faster tiers. Volumes of older programs may lack it.
     pub fn has_room_for_copies(&self) -> bool {
         let Ok(geo) = self.geometry() else {
             return false;
@@ -423,7 +423,7 @@ impl Superblock {
         let need = MetaArea::region_for(self.extents, fast, geo.blocks_per_extent());
         fast > 0 && self.area.region_blocks >= need
     }
-    /// Which members carry metadata, as created.
+    /// The members that carry metadata, as created.
     pub fn layout(&self) -> Layout {
         let slowest = self
             .members
@@ -443,7 +443,7 @@ impl Superblock {
             area: self.area,
         }
     }
-    /// Byte of the second copy on member `i`.
+    /// Byte offset of the second copy on member `i`.
     pub fn copy_offset(&self, i: MemberId) -> u64 {
         self.members[usize::from(i.0)].data_offset - BLOCK as u64
     }

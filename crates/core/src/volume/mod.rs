@@ -1,15 +1,15 @@
-//! The volume as such: where things lie, what is free, what is in use. Knows no policy.
+//! The volume itself: places of data, free slots, slots in use. It knows no policy.
 //!
-//! | file | question that it answers |
+//! | file | content |
 //! |---|---|
-//! | `geometry.rs` | which member and byte is a slot; which tiers are there |
-//! | `map.rs`, `map/copies.rs` | where is a unit, which of its blocks count, when was it last used |
-//! | `slots.rs` | which slots are free |
-//! | `pins.rs` | which slots are in use by operations |
+//! | `geometry.rs` | the tiers; the member and byte of each slot |
+//! | `map.rs`, `map/copies.rs` | for each unit: its home, its valid blocks, its last use |
+//! | `slots.rs` | free slots |
+//! | `pins.rs` | slots that operations use |
 //! | `space.rs` | all of these together, and the allocator |
-//! | `rooms.rs` | how much room units of unequal sizes take |
-//! | `quota.rs` | a part of it that looks like a small volume |
-//! | `seat.rs` | what a policy is told of a place |
+//! | `rooms.rs` | space of units of unequal sizes |
+//! | `quota.rs` | a part of the volume that looks like a small volume |
+//! | `seat.rs` | a place as policies see it |
 
 pub mod geometry;
 pub mod map;

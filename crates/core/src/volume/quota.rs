@@ -1,8 +1,8 @@
 //! A quota: a part of a volume that looks like a small volume of its own.
 //!
-//! It has so many seats of the fastest tier, whatever slots of the volume they come to be, and the slower tiers as they are. It
-//! knows the units that belong to it; all others have no home there. So whoever is shown only this cannot see, count or ask for
-//! more than its part.
+//! It has a number of seats of the fastest tier, independent of the slots of the volume that they become, and all of the slower
+//! tiers. It knows the units that belong to it; all other units have no home in it. So a policy that sees only a quota cannot see,
+//! count or ask for more than its part.
 
 use super::{Geometry, Member, Place, Seat, Space, UnitId};
 use crate::units::{Slot, TierId};

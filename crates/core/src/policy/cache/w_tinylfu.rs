@@ -1,9 +1,9 @@
 //! `w-tinylfu`: a small window in front of a segmented LRU, with admission by estimated frequency (Einziger, Friedman and
 //! Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM Transactions on Storage 2017; docs/policy-rules.md section 1).
 //!
-//! Newcomers enter the window (LRU, max(1, ⌊F/100⌋) units). When room is needed, the window's oldest is held against the
-//! oldest of probation: whoever was touched more often lately stays, the resident when they are equal. What stays of the
-//! window goes to probation; a hit there moves to protected (80 % of main), whose overflow falls back to probation.
+//! Newcomers enter the window (LRU, max(1, ⌊F/100⌋) units). When a slot is needed, the window's oldest unit is compared with the
+//! oldest one of probation: the one with the higher recent frequency stays; on ties it is the resident. If the window's unit stays,
+//! it goes to probation. A hit there moves a unit to protected (80 % of main), whose overflow returns to probation.
 //! Frequencies are those of a count-min sketch of 4-bit counters that halves all once in 10 · F touches.
 //!
 //! Differs from the reference implementations in hash functions, in ageing bit by bit instead of all at once, and in

@@ -5,14 +5,14 @@
 //! off fast; or any other preset (`NAME`, or `NAME/KEY=VALUE/…`). Share: per cent of the fast tier. The first rule that matches counts; what no rule matches is under `hot-dst-dynamic`
 //! with the share that is left. As in `type-aware,rule=class/1-7:cache-ondemand:20,rule=bytes/0-8G:slow:0`.
 //!
-//! Every sub-policy has its own order and its own "last evicted". A free slot goes to whoever asks. With none, a sub-policy
-//! under its share takes from the one that is furthest over its own (the first among equals), coldest first; one at or over its
-//! share takes from itself. An extent whose class changes goes over to its new sub-policy with its counter; from one that keeps off
-//! fast it may return.
+//! Every sub-policy has its own order and its own "last evicted". A free slot goes to the sub-policy that asks. If there
+//! is none, a sub-policy below its share takes a slot from the one that exceeds its own share most (on ties the first), coldest extent
+//! first; a sub-policy at or above its share takes a slot from itself. An extent whose class changes moves to its new sub-policy with
+//! its counter; if its old sub-policy was `slow`, it may return to fast.
 //!
 //! The five above are Loris' own and share as it says. A preset is a policy of its own over a fixed quota: it sees its share of the fast
-//! tier as a small volume (`preset.rs`), hears only of the units of its rule, and nobody takes from it, nor does it from others; the five
-//! share what no quota has. A unit that a change of rules or class leaves on fast without room there is moved away.
+//! tier as a small volume (`preset.rs`) and only the units of its rule. It takes no slot from other sub-policies, and they take none from
+//! it; the five share the slots that are in no quota. A unit that has no room on fast any more after a change of rules or class is demoted.
 //!
 //! Over more than two tiers: `middle.rs`.
 //!

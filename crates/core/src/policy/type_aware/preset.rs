@@ -1,8 +1,9 @@
-//! A preset as a sub-policy: it lives in a small volume of its own ([`Quota`]), and what it wants is passed on as far as its quota has
+//! A preset as a sub-policy: it sees a small volume of its own ([`Quota`]), and its proposals are passed on as far as its quota has
 //! room.
 //!
-//! What brings data to fast is passed on when there is room, or when what leaves for it leaves at once (a clean copy that nobody
-//! uses). Else it waits for what leaves, and is refused when nothing does. So the quota is never overrun, however long things take.
+//! A proposal that brings data to fast is passed on if there is room, or if the unit that leaves for it leaves at once (a clean copy
+//! that is not in use). Otherwise the proposal waits for a unit to leave, and is refused if none does. So the quota is never exceeded,
+//! however long moves take.
 
 use super::super::hold::{FAST, Hold};
 use super::super::{Access, Action, Outcome, Policy, Refusal, Uses, View, WriteTo};

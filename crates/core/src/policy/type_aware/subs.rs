@@ -180,7 +180,7 @@ impl TypeAware {
             }
         }
     }
-    /// Who makes room for `sub`.
+    /// The unit that is evicted to make room for `sub`.
     pub(super) fn victim(&mut self, view: &View<'_>, sub: usize) -> Option<UnitId> {
         let mut from = sub;
         if self.subs[sub].have < self.subs[sub].share {

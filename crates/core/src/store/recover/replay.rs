@@ -1,4 +1,4 @@
-//! The journal after the checkpoint, block by block, and whether what it says can be believed.
+//! Replays the journal after the checkpoint block by block, and checks whether it can be trusted.
 
 use super::super::error::OpenError;
 use super::super::heal::{Part, Repair, broken};
@@ -30,7 +30,7 @@ impl RingReader {
             count: 0,
         }
     }
-    /// The block where `seq` lies, whatever is in it; `None` if the device fails there.
+    /// The block at the place of `seq`, whatever its content; `None` if the device fails there.
     fn block<M: Media + ?Sized>(
         &mut self,
         media: &mut M,
@@ -47,7 +47,7 @@ impl RingReader {
                 .is_err()
             {
                 self.count = 0;
-                // One bad sector must not hide its neighbours.
+                // One bad sector must not make its neighbours unreadable.
                 media
                     .read(
                         self.member,
@@ -63,7 +63,7 @@ impl RingReader {
     }
 }
 
-/// Is a block with this header the next of the journal?
+/// Whether a block with this header is the next one of the journal.
 fn continues<M: Media + ?Sized>(media: &M, from: &From<'_>, tip: &Tip, h: &BlockHeader) -> bool {
     let chained = tip.accepts(h)
         || (broken(media, Mutant::IgnoreChain)
@@ -82,7 +82,7 @@ pub(super) fn replay<M: Media + ?Sized>(
     let mut readers: Vec<RingReader> = from.sources.iter().map(|&m| RingReader::new(m)).collect();
     let start = loaded.tip.next_seq;
     let any_epoch = broken(media, Mutant::TrustOldClean);
-    // Numbers that the first source lacks, and up to where all were durable there.
+    // Numbers that the first source lacks, and the number up to which all blocks were durable there.
     let (mut lacked, mut proven) = (Vec::new(), from.flushed);
     'blocks: while loaded.tip.next_seq < start + ring {
         for (k, r) in readers.iter_mut().enumerate() {
@@ -112,7 +112,7 @@ pub(super) fn replay<M: Media + ?Sized>(
     report.proven = proven;
     no_hole(media, from, &mut readers, loaded.tip.next_seq, proven)?;
     no_doubt(media, from, &mut readers[0], loaded, &lacked, proven)?;
-    // A round that only the mirror has is no damage: power was lost in the middle of it.
+    // A round that only the mirror has is no damage: power was lost in the middle of the round.
     let damaged = lacked.iter().filter(|&&s| s <= proven).count() as u64;
     if damaged > 0 {
         report.repairs.push(Repair {
@@ -127,7 +127,7 @@ pub(super) fn replay<M: Media + ?Sized>(
     Ok(())
 }
 
-/// Above the end lies a torn tail, or nothing. If anybody says that the block at the end was durable, it is damage.
+/// After the end there is a torn tail, or nothing. If any block or member says that the block at the end was durable, it is damaged.
 fn no_hole<M: Media + ?Sized>(
     media: &mut M,
     from: &From<'_>,
@@ -144,7 +144,8 @@ fn no_hole<M: Media + ?Sized>(
     }
     let session = from.session;
     let ring = u64::from(from.layout.area.ring_blocks);
-    // (On the mirror alone only after a clean close: it lags, so a torn tail there may lie below what the primary had flushed.)
+    // (On the mirror alone this holds only after a clean close: the mirror lags, so its torn tail may be before blocks that the primary had
+    // flushed.)
     for r in readers.iter_mut().filter(|r| {
         r.member == from.layout.primary
             || from.whole
@@ -156,7 +157,7 @@ fn no_hole<M: Media + ?Sized>(
             let Some(b) = r.block(media, &from.layout, seq) else {
                 continue;
             };
-            // (A mirror that became the only one may hold more of the session before than the chain up to here.)
+            // (A mirror that has become the only copy may hold more of the previous session than the chain up to here.)
             let counts = |h: &BlockHeader| primary || h.epoch == session.epoch;
             let later = journal::decode(b, &from.sb.uuid)
                 .is_some_and(|h| h.seq > end && h.last_flushed >= end && counts(&h));
@@ -168,8 +169,8 @@ fn no_hole<M: Media + ?Sized>(
     Ok(())
 }
 
-/// The journal ends where neither copy goes on. That is the truth only if the primary's end is to be seen: the newest block that was
-/// durable there for certain must be whole, or nobody knows what stood behind it.
+/// The journal ends where neither copy continues. This is the true end only if the primary's end is visible: the newest block that was
+/// certainly durable there must be complete; otherwise it is unknown which blocks followed it.
 fn no_doubt<M: Media + ?Sized>(
     media: &mut M,
     from: &From<'_>,
@@ -195,7 +196,7 @@ fn no_doubt<M: Media + ?Sized>(
                     .block(media, &from.layout, seq)
                     .is_some_and(|b| journal::decode(b, &from.sb.uuid).is_some())
             });
-        // It may have been found so when the session began.
+        // It may have been found in this state when the session began.
         loaded.void && from.sb.void_at != end
     };
     let doubtful = doubtful && from.session.closed != Some(end);

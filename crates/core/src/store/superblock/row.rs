@@ -5,15 +5,15 @@ use super::{HINT_BYTES, SuperblockError};
 use crate::units::TierId;
 use alloc::string::String;
 
-/// What a line of the member table says of its member.
+/// The state of a member in the member table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemberState {
     /// It holds part of the volume.
     #[default]
     InUse,
-    /// It was taken out. Its identity is never given to another.
+    /// It was removed. Its identity is never given to another member.
     Gone,
-    /// It is being added: nothing lies on it yet that anybody relies on.
+    /// It is being added: no data on it is needed yet.
     Joining,
 }
 
@@ -36,24 +36,23 @@ impl MemberState {
 pub struct MemberEntry {
     /// Identity of the device within the volume.
     pub uuid: [u8; 16],
-    /// Its number in records, never given to another device of this volume.
+    /// Its number in records, which is never given to another device of this volume.
     pub id: u16,
-    /// Does it take part?
+    /// Its state.
     pub state: MemberState,
     /// Tier.
     pub tier: TierId,
-    /// Slots on it.
+    /// Number of its slots.
     pub slots: u32,
     /// First byte of slots.
     pub data_offset: u64,
-    /// Device bytes that the volume uses: the device must have at least these.
+    /// Number of bytes that the volume uses. The device must be at least this large.
     pub bytes: u64,
-    /// Where checksums of its blocks lie, and their bytes. 0: no room is laid out for them, which is so unless a feature
-    /// bit asks for it at creation.
+    /// Offset and size of the checksums of its blocks. 0: there is no space for them, unless a feature bit asked for it at creation.
     pub sums: (u64, u64),
-    /// Its counter was at least this when the superblock was written.
+    /// A lower bound for its counter when the superblock was written.
     pub counter: u64,
-    /// Where it was last seen; a hint for people, never trusted.
+    /// The path at which it was last seen: a hint for people, which is never trusted.
     pub hint: String,
 }
 
@@ -84,7 +83,7 @@ pub(super) fn encode_row(m: &MemberEntry, b: &mut [u8]) {
     put_text(b, 64, HINT_BYTES, &m.hint);
 }
 
-/// A line of the member table; `None` if it is empty.
+/// Decodes a row of the member table; `None` if it is empty.
 pub(super) fn decode_row(b: &[u8]) -> Result<Option<MemberEntry>, SuperblockError> {
     if b[18] == 0 {
         return Ok(None);

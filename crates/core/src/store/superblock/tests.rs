@@ -109,6 +109,6 @@ fn identities_are_given_out_once() {
     assert!(refused(&|s| s.members[0].id = 3));
     assert!(refused(&|s| s.members[0].state = MemberState::Joining));
     assert!(!refused(&|s| s.others[0].state = MemberState::Joining));
-    // Gaps are what members leave behind that went.
+    // Removed members leave gaps.
     assert!(!refused(&|s| (s.members[1].id, s.next_id) = (40, 41)));
 }

@@ -66,7 +66,7 @@ fn a_simulated_figure_has_its_cells_and_a_reasoned_verdict_on_every_claim() {
 fn seeds_are_run_side_by_side_and_spread() {
     let place = Place::new();
     let r = place.json(
-        "reproduce hro-6 --scale 0.01 --seeds 2 --seed 4",
+        "reproduce greendm-6.5a --scale 0.01 --seeds 2 --seed 4",
         "reproduce",
     );
     let e = &r["experiments"][0];
@@ -80,7 +80,7 @@ fn seeds_are_run_side_by_side_and_spread() {
     }
     let cells = e["tables"].to_string();
     assert!(cells.contains("spread"), "{cells}");
-    let said = place.ok("reproduce hro-6 --scale 0.01");
+    let said = place.ok("reproduce greendm-6.5a --scale 0.01");
     assert!(said.contains("--seeds 5"), "{said}");
 }
 

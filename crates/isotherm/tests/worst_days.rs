@@ -367,3 +367,57 @@ fn a_server_that_was_stopped_and_taken_over_writes_nothing_and_ends() {
     drop(peer);
     assert_eq!(served.terminate(), Some(0));
 }
+
+/// A server is killed while its disk is busy: its requests are still under way when an administrator starts it again.
+#[test]
+fn a_restart_after_a_kill_waits_for_what_is_under_way_and_says_so() {
+    let place = Place::in_memory();
+    place.ok("create v --slow s:64M --policy linear");
+    let Some(disk) = behind(&place, "s") else {
+        return;
+    };
+    second(&place);
+    let served = place.serve("other/v --nbd unix:n --stop-timeout 0");
+    let mut peer = Peer::connect(&place.path("n")).expect("connected");
+    peer.write(0, &[1; 4096]).expect("written");
+    assert_eq!(flush(&mut peer), 0);
+    disk.hold_writes();
+    for mib in 1..9 {
+        peer.ask(common::peer::WRITE, mib * MIB, 4096)
+            .expect("sent");
+        std::io::Write::write_all(&mut peer.0, &[2; 4096]).expect("sent");
+    }
+    wait_for("writes to be under way", || (disk.held() > 0).then_some(()));
+    let old = served.child.id();
+    served.signal("KILL");
+    let mut again = place.command("serve other/v --nbd unix:m --stop-timeout 0");
+    again
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let mut again = again.spawn().expect("the program starts");
+    // Longer than anyone would wait who is in a hurry.
+    std::thread::sleep(std::time::Duration::from_secs(11));
+    assert!(
+        again.try_wait().expect("waited").is_none(),
+        "it did not wait: {:?}",
+        again.wait_with_output()
+    );
+    assert!(disk.held() > 0);
+    disk.go_on();
+    let mut out = std::io::BufReader::new(again.stdout.take().expect("piped"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).expect("read");
+    assert_eq!(line, "ready\n");
+    served.kill();
+    let again = common::Served { child: again };
+    let mut peer = Peer::connect(&place.path("m")).expect("connected");
+    assert_eq!(peer.read(0, 4096).expect("read"), [1; 4096]);
+    drop(peer);
+    again.signal("TERM");
+    let (code, said) = again.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains(&format!("is held by process {old}, which was ended")),
+        "{said}"
+    );
+}

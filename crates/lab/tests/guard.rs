@@ -112,25 +112,61 @@ fn lasting_writes_less_to_flash() {
 
 /// Mean latency as a share of the disk's alone. The devices are those of `bench/benefit/adversary.py`, a tenth is on flash.
 fn share(kind: Kind, seed: u64, extent: u32) -> f64 {
+    let (with, alone) = both(kind, seed, extent);
+    with.latency_mean_s.expect("timed") / alone.latency_mean_s.expect("timed")
+}
+
+/// A case with `benefit` and on the disk alone.
+fn both(kind: Kind, seed: u64, extent: u32) -> (Report, Report) {
     let device = |name| Device::preset(name).expect("a sheet");
     let whole = Size::Share(1_000_000);
     let disk = Tier::new(device("exos-18tb"), whole);
     let flash = Tier::new(device("sata-enterprise"), Size::Share(100_000));
     let work = case(kind, seed);
-    let mean = |policy: &str, tiers| {
+    let report = |policy: &str, tiers| {
         let mut s = Setup::pair(policy.parse().expect("a preset"), whole).expect("sheets");
         s.tiers = tiers;
         s.extent_bytes = extent;
         s.time = TimeMode::Trace { acceleration: 1.0 };
-        let r = run(&s, &work).expect("runs");
-        r.latency_mean_s.expect("timed")
+        run(&s, &work).expect("runs")
     };
-    mean("benefit", vec![flash, disk.clone()]) / mean("linear", vec![disk])
+    let policy = std::env::var("ISOTHERM_POLICY").unwrap_or("benefit".to_owned());
+    (
+        report(&policy, vec![flash, disk.clone()]),
+        report("linear", vec![disk]),
+    )
+}
+
+/// What the disk did, for people.
+fn said(r: &Report) -> String {
+    let usage = r.usage.as_ref().expect("timed");
+    let disk = usage.members.values().last().expect("a disk");
+    format!(
+        "mean {:.2} ms, 99th percentile {:.0}; disk busy {:.0} % of {:.0} s, {} seeks over {} cylinders, {} reads of {} KiB, \
+         {} writes of {} KiB, {} KiB of them metadata, {} flushes; {:.0} % hits, {} fetches, {} written home, {} evicted",
+        1e3 * r.latency_mean_s.unwrap_or(0.0),
+        1e3 * r.latency_p99_s.unwrap_or(0.0),
+        1e2 * disk.busy_s / usage.elapsed_s,
+        usage.elapsed_s,
+        disk.seeks,
+        disk.seek_distance,
+        disk.reads,
+        disk.bytes_read >> 10,
+        disk.writes,
+        disk.bytes_written >> 10,
+        disk.meta_bytes_written >> 10,
+        disk.flushes,
+        1e2 * r.fast_hit_ratio,
+        r.fetches,
+        r.writebacks,
+        r.evictions,
+    )
 }
 
 /// The worst cases that a search found. How far over the disk they may be is half as much again as they are; the aim, not
 /// reached, is 1.02.
-/// `ISOTHERM_CASES=1000` looks at so many others, from `ISOTHERM_SEED_BASE` on, and says which are worst.
+/// `ISOTHERM_CASES=1000` looks at so many others, from `ISOTHERM_SEED_BASE` on, and says what the disk did in those over 1.02, alone
+/// and with `benefit` (or with `ISOTHERM_POLICY`, as `benefit,parts=0`).
 #[test]
 fn the_worst_cases_found() {
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
@@ -148,10 +184,19 @@ fn the_worst_cases_found() {
         let mut all: Vec<_> = (0..cases).map(of).collect();
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
         let over = all.iter().filter(|c| c.0 > 1.02).count();
+        let mean = all.iter().map(|c| c.0.ln()).sum::<f64>() / all.len() as f64;
         println!(
-            "{over} of {cases} over 1.02; the worst: {:#?}",
-            &all[..all.len().min(12)]
+            "{over} of {cases} over 1.02; geometric mean {:.3}; the worst:",
+            mean.exp()
         );
+        for (share, kind, seed, extent) in &all[..over.max(12).min(all.len())] {
+            let (with, alone) = both(*kind, *seed, *extent);
+            println!(
+                "{share:.3} {kind:?} {seed} {extent}\n  alone: {}\n  with:  {}",
+                said(&alone),
+                said(&with)
+            );
+        }
     }
     for (kind, seed, extent, most) in WORST {
         let share = share(kind, seed, extent);
@@ -159,15 +204,19 @@ fn the_worst_cases_found() {
     }
 }
 
-/// Kind, seed, extent, and the share of the disk's latency that is allowed. They are 7.99, 5.11, 2.44, 1.84, 1.28 and 1.25; all but
-/// the last two keep the disk busy nearly all of the time, and there a small change of anything is a large one of this.
-const WORST: [(Kind, u64, u32, f64); 6] = [
-    (Kind::Once, 182, 16 << 10, 12.0),
-    (Kind::Once, 260, 64 << 10, 8.0),
-    (Kind::Write, 299, 64 << 10, 4.0),
-    (Kind::Shift, 180, 64 << 10, 3.0),
-    (Kind::Thrash, 231, 16 << 10, 1.5),
-    (Kind::Thrash, 213, 64 << 10, 1.5),
+/// Kind, seed, extent, and the share of the disk's latency that is allowed. They are 2.44, 1.67, 1.62, 1.44, 1.32, 1.31 and 1.25. The
+/// first is 0.19 ms in place of 0.08: flash filled with writes that the disk would have answered as soon lacks room when the disk's
+/// cache is full. In the others reads wait for the flushes of rounds that clean. The last was 7.99 while the disk's model served a long
+/// queue by age, and is one now.
+const WORST: [(Kind, u64, u32, f64); 8] = [
+    (Kind::Write, 299, 64 << 10, 3.6),
+    (Kind::Once, 260, 64 << 10, 2.5),
+    (Kind::Once, 206, 16 << 10, 2.4),
+    (Kind::Once, 218, 16 << 10, 2.1),
+    (Kind::Burst, 256, 16 << 10, 2.0),
+    (Kind::Once, 74, 16 << 10, 2.0),
+    (Kind::Thrash, 213, 64 << 10, 1.8),
+    (Kind::Once, 182, 16 << 10, 1.5),
 ];
 
 /// 4 KiB of each of 500 extents, read twice, twenty a second.

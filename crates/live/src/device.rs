@@ -6,6 +6,7 @@ mod lock;
 mod power;
 
 pub use kind::allow_inline;
+pub(crate) use lock::lock_bytes;
 
 use crate::error::{Error, ErrorKind};
 use crate::stack;

@@ -7,14 +7,12 @@
 //! ```
 //! Facts come from `/sys/dev/block`; what it does not say is not known, and refuses nothing.
 
-use crate::device::Identity;
+use crate::device::{Identity, lock_bytes};
 use crate::error::{Error, ErrorKind};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// Deepest stack that is followed.
 const DEPTH_MAX: usize = 16;
@@ -285,10 +283,6 @@ pub fn refuse_used(path: &Path, fresh: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// A server that was killed holds its locks until the kernel has closed its files, which may be some time after it is gone. Such a
-/// lock does not name its holder, so one that stays this long is taken to be a living one's.
-const HOLDER_GONE: Duration = Duration::from_secs(3);
-
 /// Locks the bytes of the file at the bottom of a stack for as long as the result lives, so that a second server finds them
 /// taken by whatever name it comes.
 ///
@@ -320,41 +314,25 @@ pub(crate) fn lock_bottom(path: &Path, shared: bool) -> Result<Option<File>, Err
     {
         return Ok(None);
     }
-    // SAFETY: all-zero is a valid `flock`.
-    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
-    wanted.l_type = if shared { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short;
-    wanted.l_whence = libc::SEEK_SET as libc::c_short;
-    wanted.l_start = i64::try_from(start).unwrap_or(i64::MAX);
     // 0 means up to the end, however large the file becomes.
-    wanted.l_len = if end >= i64::MAX as u64 {
+    let bytes = if end >= i64::MAX as u64 {
         0
     } else {
         (end - start) as i64
     };
-    let begun = Instant::now();
-    loop {
-        // SAFETY: a valid descriptor and lock description.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut wanted) } == 0 {
-            return Ok(Some(file));
-        }
-        let e = io::Error::last_os_error();
-        match e.raw_os_error() {
-            Some(libc::EAGAIN | libc::EACCES) if begun.elapsed() < HOLDER_GONE => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Some(libc::EAGAIN | libc::EACCES) => {
-                return Err(Error::new(
-                    ErrorKind::InUse,
-                    format!(
-                        "{}: device in use under another name (its data is in {}): stop that first",
-                        path.display(),
-                        bottom.path.display()
-                    ),
-                ));
-            }
-            // File systems without such locks: as before.
-            _ => return Ok(None),
-        }
+    let start = i64::try_from(start).unwrap_or(i64::MAX);
+    match lock_bytes(&file, path, shared, (start, bytes)) {
+        Ok(Ok(())) => Ok(Some(file)),
+        Ok(Err(by)) => Err(Error::new(
+            ErrorKind::InUse,
+            format!(
+                "{}: device in use under another name{by} (its data is in {}): stop that first",
+                path.display(),
+                bottom.path.display()
+            ),
+        )),
+        // File systems without such locks: as before.
+        Err(_) => Ok(None),
     }
 }
 

@@ -25,6 +25,9 @@ struct State {
     flushes: Option<i32>,
     /// Nothing is answered until this is over.
     hangs: bool,
+    /// Writes are done, and answered when this is over.
+    holds_writes: bool,
+    held: Vec<(ReplyWrite, u32)>,
 }
 
 /// The disk, attached. Dropping it unmounts.
@@ -81,9 +84,23 @@ impl Faulty {
         locked(&self.state).hangs = true;
     }
 
+    /// From now on writes are under way, as on a disk with a long queue; everything else is answered.
+    pub fn hold_writes(&self) {
+        locked(&self.state).holds_writes = true;
+    }
+
+    /// Writes that wait for their answer.
+    pub fn held(&self) -> usize {
+        locked(&self.state).held.len()
+    }
+
     /// What was asked meanwhile is answered, and all that follows.
     pub fn go_on(&self) {
-        locked(&self.state).hangs = false;
+        let mut state = locked(&self.state);
+        (state.hangs, state.holds_writes) = (false, false);
+        for (reply, bytes) in state.held.drain(..) {
+            reply.written(bytes);
+        }
     }
 
     /// All is well again, under this name.
@@ -246,7 +263,14 @@ impl Filesystem for Drive {
         reply: ReplyWrite,
     ) {
         match self.run(|f| f.write_all_at(data, offset)) {
-            Ok(()) => reply.written(data.len() as u32),
+            Ok(()) => {
+                let mut state = locked(&self.state);
+                if state.holds_writes {
+                    state.held.push((reply, data.len() as u32));
+                } else {
+                    reply.written(data.len() as u32);
+                }
+            }
             Err(e) => reply.error(e),
         }
     }

@@ -1,4 +1,9 @@
 //! The lock on a member: one server at a time, and who has it.
+//!
+//! A server that was killed holds its locks for as long as the kernel needs to end it: until all requests that its io_uring had
+//! under way are answered, the files of the ring stay open. On a busy disk that takes many seconds, and it must be waited for:
+//! those requests write to the member. So the lock of a process that has ended, or is about to, is waited for and that is said;
+//! the lock of one that lives is refused at once.
 
 use super::fail;
 use crate::error::{Error, ErrorKind};
@@ -9,61 +14,336 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A process that just ended may hold its locks a little longer: the kernel closes the files of its io_uring in the
-/// background. So a lock is tried for this long, if its holder is gone or seems to live.
-const HOLDER_GONE: Duration = Duration::from_secs(10);
-const HOLDER_LIVES: Duration = Duration::from_millis(300);
+/// Longest wait for a process that has ended or is ending. Devices answer or fail in less than this: the kernel gives up a SCSI
+/// command after 30 s and at most five repetitions.
+const ENDED: Duration = Duration::from_secs(300);
+/// Wait for one that lives: it may be about to close.
+const LIVES: Duration = Duration::from_millis(300);
+/// Wait where no holder of a lock on bytes is seen: what is left of one that ended, or one of another user or container.
+const UNSEEN: Duration = Duration::from_secs(30);
+/// A wait is said when it takes this long, and again after every further [`REPEATED`].
+const SAID: Duration = Duration::from_secs(2);
+const REPEATED: Duration = Duration::from_secs(30);
 
-pub(super) fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> {
-    let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
-    let begun = Instant::now();
-    loop {
-        // SAFETY: flock on a descriptor that we own.
-        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-            return Ok(());
+/// Who keeps us waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Holder {
+    /// A process at work.
+    Lives(String),
+    /// A process that ended or has been killed.
+    Ended(String),
+    /// Nobody that we may see.
+    Unseen,
+}
+
+impl Holder {
+    fn of(pid: String) -> Holder {
+        if is_ending(&pid) {
+            Holder::Ended(pid)
+        } else {
+            Holder::Lives(pid)
         }
-        let e = io::Error::last_os_error();
-        if e.raw_os_error() != Some(libc::EWOULDBLOCK) {
-            return Err(fail(path, ErrorKind::Device, e));
+    }
+
+    fn patience(&self) -> Duration {
+        match self {
+            Holder::Lives(_) => LIVES,
+            Holder::Ended(_) => ENDED,
+            Holder::Unseen => UNSEEN,
         }
-        let pid = holder(file);
-        let lives = pid.as_deref().is_none_or(|pid| !has_ended(pid));
-        if begun.elapsed() >= if lives { HOLDER_LIVES } else { HOLDER_GONE } {
-            let by = pid.map_or_else(String::new, |pid| {
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Holder::Lives(pid) => {
                 let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-                format!(" by process {pid} ({})", name.trim())
-            });
-            return Err(fail(
-                path,
-                ErrorKind::InUse,
-                format!("device in use{by}: stop that first"),
-            ));
+                write!(f, " by process {pid} ({})", name.trim())
+            }
+            Holder::Ended(pid) => write!(
+                f,
+                " by process {pid}, which was ended while its requests were under way"
+            ),
+            Holder::Unseen => Ok(()),
+        }
+    }
+}
+
+/// Tries `take` until it has the lock, for as long as the holder deserves; the inner error is that holder.
+fn wait_for(
+    path: &Path,
+    mut take: impl FnMut() -> io::Result<bool>,
+    holder: impl Fn() -> Holder,
+) -> Result<Result<(), Holder>, io::Error> {
+    let begun = Instant::now();
+    let mut say_at = SAID;
+    // Looking for a holder may mean to look at all processes, so that is done less and less often.
+    let (mut look_at, mut by) = (Duration::ZERO, Holder::Unseen);
+    loop {
+        if take()? {
+            return Ok(Ok(()));
+        }
+        let waited = begun.elapsed();
+        if waited >= look_at {
+            by = holder();
+            look_at = waited + (waited / 4).max(Duration::from_millis(50));
+            if waited >= by.patience() {
+                return Ok(Err(by));
+            }
+        }
+        if waited >= say_at {
+            tracing::warn!("{}: is held{by}: waiting for that", path.display());
+            say_at = waited + REPEATED;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Gone, or a zombie that waits for its parent.
-fn has_ended(pid: &str) -> bool {
-    // "1234 (name) Z …"; the name may contain anything.
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+pub(super) fn lock(file: &File, path: &Path, shared: bool) -> Result<(), Error> {
+    let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
+    let take = || {
+        // SAFETY: flock on a descriptor that we own.
+        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+            return Ok(true);
+        }
+        let e = io::Error::last_os_error();
+        if e.raw_os_error() == Some(libc::EWOULDBLOCK) {
+            Ok(false)
+        } else {
+            Err(e)
+        }
+    };
+    // The lock is that of whoever called flock, so its number is in the list even when the process is gone.
+    let holder = || {
+        let mut all = pids_of_lock(file, "FLOCK").into_iter();
+        all.next().map_or(Holder::Unseen, Holder::of)
+    };
+    match wait_for(path, take, holder) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(by)) => Err(fail(
+            path,
+            ErrorKind::InUse,
+            match by {
+                Holder::Ended(_) => {
+                    format!(
+                        "device in use{by}: see why its disk does not answer (dmesg), and try again"
+                    )
+                }
+                _ => format!("device in use{by}: stop that first"),
+            },
+        )),
+        Err(e) => Err(fail(path, ErrorKind::Device, e)),
+    }
 }
 
-/// The process that holds a lock on this file, as far as `/proc/locks` tells.
-fn holder(file: &File) -> Option<String> {
+/// Takes the lock on bytes `start` to `start + bytes` of `file` (0 bytes: to the end, however large it becomes), which belongs to the
+/// open file and not to a process. `path` is the member whose data is in that file, for what is said while waiting.
+///
+/// # Errors
+/// What to tell people about the holder, if another has it; the outer error is of a file system without such locks.
+pub(crate) fn lock_bytes(
+    file: &File,
+    path: &Path,
+    shared: bool,
+    (start, bytes): (i64, i64),
+) -> io::Result<Result<(), String>> {
+    // SAFETY: all-zero is a valid `flock`.
+    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
+    wanted.l_type = if shared { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short;
+    wanted.l_whence = libc::SEEK_SET as libc::c_short;
+    wanted.l_start = start;
+    wanted.l_len = bytes;
+    let take = || {
+        // SAFETY: a valid descriptor and lock description.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut wanted) } == 0 {
+            return Ok(true);
+        }
+        let e = io::Error::last_os_error();
+        match e.raw_os_error() {
+            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+            _ => Err(e),
+        }
+    };
+    let taken = wait_for(path, take, || byte_holder(file))?;
+    Ok(taken.map_err(|by| by.to_string()))
+}
+
+/// The process that has a lock on bytes of this file open. The list of locks does not name it; the processes' own lists of open files do.
+fn byte_holder(file: &File) -> Holder {
+    let Some(id) = id_in_locks(file) else {
+        return Holder::Unseen;
+    };
+    let own = std::process::id().to_string();
+    let mut found = Holder::Unseen;
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes {
+        let pid = process.file_name().to_string_lossy().into_owned();
+        if !pid.bytes().all(|b| b.is_ascii_digit()) {
+            continue;
+        }
+        // Our own descriptor waits; another one of ours, opened before, is a holder like others.
+        let ours = (pid == own).then(|| file.as_raw_fd().to_string());
+        let files = fs::read_dir(process.path().join("fdinfo"));
+        let has = files.into_iter().flatten().flatten().any(|f| {
+            ours.as_deref().is_none_or(|o| f.file_name() != o)
+                && fs::read_to_string(f.path()).is_ok_and(|t| shows_lock(&t, &id))
+        });
+        match has.then(|| Holder::of(pid)) {
+            Some(Holder::Lives(pid)) => return Holder::Lives(pid),
+            Some(by) => found = by,
+            None => {}
+        }
+    }
+    found
+}
+
+/// Does this `fdinfo` show a lock on bytes of the file `id`?
+fn shows_lock(fdinfo: &str, id: &str) -> bool {
+    fdinfo
+        .lines()
+        .any(|l| l.starts_with("lock:") && l.contains(" OFDLCK ") && l.contains(&format!(" {id} ")))
+}
+
+/// Gone; a zombie that waits for its parent; or killed and on its way out.
+fn is_ending(pid: &str) -> bool {
+    /// Of `/proc/PID/stat`, since Linux 2.6.
+    const PF_EXITING: u64 = 4;
+    // "1234 (name) Z parent group session terminal its-group flags …"; the name may contain anything.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let Some((_, rest)) = stat.rsplit_once(") ") else {
+        return true;
+    };
+    let flags = rest.split(' ').nth(6).and_then(|f| f.parse::<u64>().ok());
+    rest.starts_with(['Z', 'X'])
+        || flags.is_some_and(|f| f & PF_EXITING != 0)
+        || is_killed(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
+}
+
+/// SIGKILL was sent and not yet obeyed, as a process that waits for a disk cannot.
+fn is_killed(status: &str) -> bool {
+    let bit = 1 << (libc::SIGKILL - 1);
+    status
+        .lines()
+        .filter_map(|l| {
+            l.strip_prefix("SigPnd:")
+                .or_else(|| l.strip_prefix("ShdPnd:"))
+        })
+        .any(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|m| m & bit != 0))
+}
+
+/// The file as `/proc/locks` writes it: "fe:00:131".
+fn id_in_locks(file: &File) -> Option<String> {
     let m = file.metadata().ok()?;
-    let id = format!(
+    Some(format!(
         "{:02x}:{:02x}:{}",
         libc::major(m.dev()),
         libc::minor(m.dev()),
         m.ino()
-    );
-    let locks = fs::read_to_string("/proc/locks").ok()?;
+    ))
+}
+
+/// Processes that hold locks of this kind on this file, as far as `/proc/locks` tells.
+fn pids_of_lock(file: &File, kind: &str) -> Vec<String> {
+    let Some(id) = id_in_locks(file) else {
+        return Vec::new();
+    };
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF"
-    locks.lines().filter(|l| !l.contains("->")).find_map(|l| {
+    let holds = |l: &str| {
         let f: Vec<&str> = l.split_whitespace().collect();
-        (f.get(1) == Some(&"FLOCK") && f.get(5) == Some(&id.as_str())).then(|| f[4].to_owned())
-    })
+        (f.get(1) == Some(&kind) && f.get(5) == Some(&id.as_str())).then(|| f[4].to_owned())
+    };
+    let mut pids: Vec<String> = (locks.lines())
+        .filter(|l| !l.contains("->"))
+        .filter_map(holds)
+        .collect();
+    // One that lives is the reason to name.
+    pids.sort_by_key(|p| is_ending(p));
+    pids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_lock_of_a_process_that_ended_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        fs::write(&path, [0; 4096]).unwrap();
+        let file = File::open(&path).unwrap();
+        // `flock` ends, and the open file that it locked lives on in `cat`.
+        let mut child = Command::new("sh")
+            .args(["-c", "exec 9>>\"$0\"; flock 9; exec cat"])
+            .arg(&path)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let end = child.stdin.take();
+        // In a container the list leaves out a lock whose process is gone.
+        let taken = || {
+            // SAFETY: flock on a descriptor that is open.
+            let free = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0;
+            // SAFETY: as above.
+            let _ = free && unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) } == 0;
+            !free
+        };
+        let begun = Instant::now();
+        while !taken() || pids_of_lock(&file, "FLOCK").iter().any(|p| !is_ending(p)) {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::spawn(move || {
+            std::thread::sleep(2 * LIVES);
+            drop(end);
+        });
+        lock(&file, &path, false).unwrap();
+        assert!(child.wait().unwrap().success());
+        // Now it is ours, and we live.
+        let own = std::process::id().to_string();
+        assert_eq!(pids_of_lock(&file, "FLOCK"), [own.as_str()]);
+        let other = File::open(&path).unwrap();
+        let e = lock(&other, &path, false).unwrap_err();
+        assert!(e.to_string().contains(&format!("by process {own}")), "{e}");
+    }
+
+    #[test]
+    fn a_lock_on_bytes_has_a_holder_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        fs::write(&path, [0; 4096]).unwrap();
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let (first, second) = (open(), open());
+        assert_eq!(lock_bytes(&first, &path, false, (0, 0)).unwrap(), Ok(()));
+        let own = std::process::id().to_string();
+        assert_eq!(byte_holder(&second), Holder::Lives(own.clone()));
+        let by = lock_bytes(&second, &path, false, (100, 1)).unwrap();
+        assert!(by.is_err_and(|w| w.contains(&format!("by process {own}"))));
+        drop(first);
+        assert_eq!(lock_bytes(&second, &path, false, (100, 1)).unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn a_process_that_was_killed_is_ending() {
+        let status = |mask: &str| {
+            format!(
+                "State:\tD (disk sleep)\nSigQ:\t0/1\nSigPnd:\t{mask}\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000100\n"
+            )
+        };
+        assert!(is_killed(&status("0000000000000100")));
+        assert!(!is_killed(&status("0000000000004000")));
+        assert!(!is_ending(&std::process::id().to_string()));
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id().to_string();
+        let begun = Instant::now();
+        // A zombie until it is waited for.
+        while !is_ending(&pid) {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.wait().unwrap();
+        assert!(is_ending(&pid));
+    }
 }

@@ -1,8 +1,8 @@
 //! TPC-C below its buffer pool, with the classes of DSS Table 6.
 //!
 //! Calibrated on OODT 4.3.2: 1 000 000 transactions on MySQL with default parameters; the mean request is 22 KB, and there is little
-//! metadata. The transactions, their mix and their skew (NURand) follow clauses 2 and 5.2.3 of the specification, the sizes of tables follow
-//! its clause 1. Assumed: 20 warehouses, a page of 8 KiB, read-ahead in clusters, checkpoints that write neighbouring pages together. The
+//! metadata. The transactions, their mix and their skew (NURand) follow clauses 2 and 5.2.3 of the specification, and the sizes of
+//! tables follow its clause 1. Assumed: 20 warehouses, a page of 8 KiB, read-ahead in clusters, checkpoints that write neighbouring pages together. The
 //! cluster size is chosen such that the mean is 22 KB.
 
 use rand::{RngExt, SeedableRng};

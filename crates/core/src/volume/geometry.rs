@@ -1,15 +1,15 @@
-//! Where things lie: extents, blocks, tiers, members, slots.
+//! The geometry of a volume: extents, blocks, tiers, members, slots.
 
 use crate::units::{ExtentId, MemberId, Slot, TierId};
 use alloc::vec::Vec;
 
-/// Slots at most: numbers have 32 bits, and the highest means "none". So many of 64 KiB are 256 TiB.
+/// Most slots: numbers have 32 bits, and the highest one means "none". With 64 KiB each, this is 256 TiB.
 pub const SLOTS_MAX: u32 = u32::MAX - 1;
-/// Identities of members run from 0 to this, exclusively; none is ever given to a second device.
+/// Identities of members are below this. None is ever given to a second device.
 pub const MEMBER_IDS_MAX: u16 = (1 << 12) - 1;
-/// Members at most: the superblock's member list is one block.
+/// Most members: the superblock's member list is one block.
 pub const MEMBERS_MAX: usize = 16;
-/// Tiers at most.
+/// Most tiers.
 pub const TIERS_MAX: usize = 8;
 
 /// One member device as the engine sees it.
@@ -25,7 +25,7 @@ pub struct Member {
     pub data_offset: u64,
 }
 
-/// A slot as it is on record: which member, and which slot of it. Stays true when other members come and go, which
+/// A slot in the form that records use: a member, and the number of a slot on it. It stays valid when other members come and go;
 /// volume-wide numbers do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
@@ -35,7 +35,7 @@ pub struct Spot {
     pub index: u32,
 }
 
-/// The volume's fixed shape. Slots are numbered through all members, fastest tier first, so a tier is a range.
+/// The fixed geometry of a volume. Slots are numbered through all members, fastest tier first, so a tier is a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// log2 of the extent size, 12 (4 KiB) … 22 (4 MiB).
@@ -46,13 +46,14 @@ pub struct Geometry {
     pub extents: u32,
     /// Member devices, by tier.
     pub members: Vec<Member>,
-    /// Their identities; equal to their places until somebody says otherwise.
+    /// Their identities, which equal their indexes until they are set.
     ids: Vec<u16>,
     tiers: Vec<(u32, u32)>,
 }
 
 impl Geometry {
-    /// Members must come in tier order, each tier present, slots not more than [`SLOTS_MAX`]; `first_slot` is filled in here.
+    /// Members must be in tier order, each tier must be present, and there may be at most [`SLOTS_MAX`] slots. `first_slot` is filled in
+    /// here.
     pub fn new(
         extent_shift: u32,
         block_shift: u32,
@@ -100,10 +101,10 @@ impl Geometry {
             tiers,
         })
     }
-    /// With these identities of the members, in their order.
+    /// Sets the identities of the members, in their order.
     ///
     /// # Errors
-    /// Two are equal, one is too high, or there are not as many as members.
+    /// Two are equal, one is too high, or their number differs from the number of members.
     pub fn with_ids(self, ids: Vec<u16>) -> Result<Geometry, &'static str> {
         let twice = |i: usize| ids[..i].contains(&ids[i]);
         if ids.len() != self.members.len() || (0..ids.len()).any(twice) {
@@ -114,7 +115,7 @@ impl Geometry {
         }
         Ok(Geometry { ids, ..self })
     }
-    /// A slot as records name it.
+    /// The form in which records name a slot.
     #[inline]
     pub fn spot(&self, s: Slot) -> Spot {
         let i = self.place(s);
@@ -123,7 +124,7 @@ impl Geometry {
             index: s.0 - self.members[i].first_slot,
         }
     }
-    /// The slot that a record names; `None` if there is no such member, or it has no such slot.
+    /// The slot that a record names; `None` if there is no such member, or the member has no such slot.
     #[inline]
     pub fn slot(&self, spot: Spot) -> Option<Slot> {
         let i = self.ids.iter().position(|&id| id == spot.member)?;
@@ -146,7 +147,7 @@ impl Geometry {
     pub fn volume_bytes(&self) -> u64 {
         u64::from(self.extents) << self.extent_shift
     }
-    /// Tiers.
+    /// Number of tiers.
     pub fn tiers(&self) -> u8 {
         self.tiers.len() as u8
     }
@@ -166,7 +167,7 @@ impl Geometry {
     /// The tier that a slot is on.
     #[inline]
     pub fn tier_of(&self, s: Slot) -> TierId {
-        // Two or three tiers: a scan beats a search.
+        // With two or three tiers, a scan is faster than a search.
         let t = self
             .tiers
             .iter()
@@ -174,7 +175,7 @@ impl Geometry {
             .unwrap_or(self.tiers.len() - 1);
         TierId(t as u8)
     }
-    /// Place in the list of the member that a slot is on.
+    /// Index in the list of the member of a slot.
     #[inline]
     fn place(&self, s: Slot) -> usize {
         self.members
@@ -182,7 +183,7 @@ impl Geometry {
             .position(|m| s.0 < m.first_slot + m.slots)
             .unwrap_or(self.members.len() - 1)
     }
-    /// The member that a slot is on, and the byte where it starts there.
+    /// The member of a slot, and the byte offset of the slot on it.
     #[inline]
     pub fn locate(&self, s: Slot) -> (MemberId, u64) {
         let i = self.place(s);
@@ -197,7 +198,7 @@ impl Geometry {
     pub fn extent_at(&self, offset: u64) -> ExtentId {
         ExtentId((offset >> self.extent_shift) as u32)
     }
-    /// Round down / up to whole logical blocks.
+    /// Extends a range to whole logical blocks: rounds its start down and its end up.
     pub fn align(&self, offset: u64, len: u64) -> (u64, u64) {
         let b = u64::from(self.block_bytes());
         (offset & !(b - 1), (offset + len + b - 1) & !(b - 1))
@@ -239,7 +240,7 @@ mod tests {
                 index: 1
             }
         );
-        // Another first member, of another size: what is on record of the others stays true.
+        // With another first member, of another size, records of the other members stay valid.
         let ids = |ids: Vec<u16>| Geometry::new(16, 9, 90, shape(25)).unwrap().with_ids(ids);
         let h = ids(vec![7, 1, 2]).unwrap();
         let spot = g.spot(Slot(31));

@@ -1,9 +1,9 @@
-//! The extent map: extent → home, with the statistics of that extent in the same row.
+//! The extent map: extent → home, with the statistics of the extent in the same row.
 //!
-//! One row is 12 bytes, so that an access touches one cache line; with the reverse map (4 bytes a slot of the faster tiers) a fully
-//! mapped volume costs 13 bytes an extent where a quarter is fast; the bar is 16. Which blocks of a partly written extent are valid lies
-//! in a separate bit set, read only for extents marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are bit sets
-//! of their own, which nobody looks at while no extent has the mark.
+//! A row has 12 bytes, so that an access touches one cache line. With the reverse map (4 bytes per slot of the faster tiers) a fully mapped
+//! volume takes 13 bytes per extent if a quarter is fast; the limit is 16. The valid blocks of a partly written extent are in a separate
+//! bit set, which is read only for extents that are marked partial. Slot numbers need all 32 bits, so the marks (partial, held) are bit
+//! sets of their own, which are not read while no extent has the mark.
 
 mod copies;
 mod marks;
@@ -21,8 +21,8 @@ use valid::Valid;
 /// Above every slot number.
 const UNMAPPED: u32 = u32::MAX;
 
-/// One extent: the slot of its copy, else of its home; time of last access (48-bit microseconds); 16 bits that belong to the
-/// policy. That the slot is a copy's is known by that slot's entry in `copies`.
+/// One extent: the slot of its copy, or else of its home; time of last access (48-bit microseconds); 16 bits that belong to the policy.
+/// Whether the slot is a copy's is known from that slot's entry in `copies`.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     place: u32,
@@ -43,18 +43,18 @@ const EMPTY: Row = Row {
 pub struct ExtentMap {
     rows: Vec<Row>,
     owner: Vec<u32>,
-    /// By slot of the faster tiers that holds a copy: home of its extent. Empty until the first copy, so that tiering pays
-    /// nothing for it.
+    /// For each slot of the faster tiers that holds a copy: the home of its extent. Empty until the first copy, so that tiering does not
+    /// need memory for it.
     copies: Vec<u32>,
-    /// By the same slots: the copy is dirty.
+    /// For the same slots: whether the copy is dirty.
     dirty_slots: Bits,
-    /// What of each copy counts, where somebody asks (the engine does, hit-only runs do not). See `copies.rs`.
+    /// The state of each copy's blocks, if it is needed (by the engine, and not by hit-only runs). See `copies.rs`.
     bits: CopyBits,
     copied: u32,
     dirty: u32,
     valid: Valid,
     partial: Marks,
-    /// Extents that may be partial at once, before an engine fills them with zeros instead.
+    /// Most extents that may be partial at the same time; the engine fills further ones with zeros.
     partial_max: u32,
     held: Marks,
     blocks: usize,
@@ -64,7 +64,7 @@ pub struct ExtentMap {
 const NOBODY: u32 = u32::MAX;
 
 impl ExtentMap {
-    /// An empty map of that shape.
+    /// An empty map for that shape.
     pub fn new(geo: &Geometry) -> ExtentMap {
         let blocks = geo.blocks_per_extent() as usize;
         ExtentMap {
@@ -83,20 +83,20 @@ impl ExtentMap {
             mapped: 0,
         }
     }
-    /// Extents of a volume of that shape that may be partly valid at once: all of a small one; of a large one as many as have room for
-    /// their bitmaps in one byte for each extent, or in 32 MiB if that is more.
+    /// Most extents of a volume of that shape that may be partly valid at the same time: all in a small volume; in a large one as many as
+    /// have bitmaps in one byte per extent, or in 32 MiB if that is more.
     pub fn partial_most(geo: &Geometry) -> u32 {
         Valid::most(geo.extents.into(), geo.blocks_per_extent().into()) as u32
     }
-    /// Extents of the volume.
+    /// Number of extents of the volume.
     pub fn extents(&self) -> u32 {
         self.rows.len() as u32
     }
-    /// Mapped extents.
+    /// Number of mapped extents.
     pub fn mapped(&self) -> u32 {
         self.mapped
     }
-    /// The home that the entry of a copy in slot `place` names, if there is a copy.
+    /// The home in the entry of slot `place`, if that slot holds a copy.
     #[inline]
     fn behind(&self, place: u32) -> Option<u32> {
         let home = *self.copies.get(place as usize)?;
@@ -115,13 +115,13 @@ impl ExtentMap {
         let place = self.rows[e.0 as usize].place;
         self.behind(place).map(|_| Slot(place))
     }
-    /// The copy's slot, else the home's: where the extent is read fastest.
+    /// The slot from which the extent is read fastest: the copy's, or else the home's.
     #[inline]
     pub fn fastest(&self, e: ExtentId) -> Option<Slot> {
         let s = self.rows[e.0 as usize].place;
         (s != UNMAPPED).then_some(Slot(s))
     }
-    /// Does the copy hold data that the home does not?
+    /// Whether the copy holds data that the home does not.
     #[inline]
     pub fn is_dirty(&self, e: ExtentId) -> bool {
         self.dirty > 0
@@ -129,7 +129,7 @@ impl ExtentMap {
                 .copy(e)
                 .is_some_and(|c| self.dirty_slots.get(c.0 as usize))
     }
-    /// Give a mapped extent a (clean) copy in `s`, which must be on a tier other than the slowest.
+    /// Gives a mapped extent a (clean) copy in `s`, which must be on a tier other than the slowest.
     pub fn add_copy(&mut self, e: ExtentId, s: Slot) {
         assert!(
             self.copy(e).is_none() && self.owner(s).is_none(),
@@ -146,7 +146,7 @@ impl ExtentMap {
         self.own(s, e.0);
         self.copied += 1;
     }
-    /// The extent gives up its copy. Returns its slot, and whether it was dirty.
+    /// Removes the copy of an extent. Returns its slot, and whether it was dirty.
     pub fn drop_copy(&mut self, e: ExtentId) -> Option<(Slot, bool)> {
         let s = self.copy(e)?;
         let dirty = self.dirty_slots.get(s.0 as usize);
@@ -159,7 +159,7 @@ impl ExtentMap {
         self.bits.wipe(s);
         Some((s, dirty))
     }
-    /// Mark a copy dirty or clean; true if that changed anything. Without a copy, nothing.
+    /// Marks a copy as dirty or clean. Returns whether that changed anything. Without a copy it does nothing.
     pub fn set_dirty(&mut self, e: ExtentId, on: bool) -> bool {
         let Some(c) = self.copy(e) else {
             return false;
@@ -173,22 +173,22 @@ impl ExtentMap {
         self.dirty = self.dirty + u32::from(on) - u32::from(was);
         was != on
     }
-    /// Extents with a copy.
+    /// Number of extents with a copy.
     pub fn copied(&self) -> u32 {
         self.copied
     }
-    /// Extents whose copy holds data that the home does not.
+    /// Number of extents whose copy holds data that the home does not.
     pub fn dirty(&self) -> u32 {
         self.dirty
     }
-    /// Who owns a slot. Known for the faster tiers only, where policies walk over slots; nothing asks it of the slowest,
-    /// which has most slots.
+    /// The owner of a slot. It is known for the faster tiers only, where policies walk over slots. It is not needed for the slowest tier,
+    /// which has most of the slots.
     #[inline]
     pub fn owner(&self, s: Slot) -> Option<ExtentId> {
         let e = *self.owner.get(s.0 as usize)?;
         (e != NOBODY).then_some(ExtentId(e))
     }
-    /// Give `e` a first home. With `partial`, no block is valid yet; else all are.
+    /// Gives `e` its first home. With `partial`, no block is valid yet; else all are.
     pub fn map(&mut self, e: ExtentId, s: Slot, partial: bool) {
         assert!(
             self.home(e).is_none() && self.owner(s).is_none(),
@@ -202,7 +202,7 @@ impl ExtentMap {
         self.own(s, e.0);
         self.mapped += 1;
     }
-    /// Move the home of `e` to `to`; valid blocks stay as they are. Returns the old home.
+    /// Moves the home of `e` to `to`. The valid blocks stay the same. Returns the old home.
     pub fn rehome(&mut self, e: ExtentId, to: Slot) -> Option<Slot> {
         let from = self.home(e)?;
         assert!(
@@ -214,7 +214,7 @@ impl ExtentMap {
         self.own(to, e.0);
         Some(from)
     }
-    /// Take the home away; the extent reads as zeros. Returns the old home.
+    /// Removes the home; the extent reads as zeros. Returns the old home.
     pub fn unmap(&mut self, e: ExtentId) -> Option<Slot> {
         let from = self.home(e)?;
         assert!(self.copy(e).is_none(), "the copy must go first");
@@ -224,7 +224,7 @@ impl ExtentMap {
         self.mapped -= 1;
         Some(from)
     }
-    /// For recovery: `e` lives in `slot` (or nowhere), all blocks valid, whatever was said before. Owners are not kept until
+    /// For recovery: the home of `e` is `slot` (or none), with all blocks valid, replacing any earlier state. Owners are not kept until
     /// [`ExtentMap::rebuild_owners`].
     pub fn load(&mut self, e: ExtentId, slot: Option<Slot>) {
         let r = &mut self.rows[e.0 as usize];
@@ -233,7 +233,7 @@ impl ExtentMap {
         self.become_whole(e);
         self.mapped = self.mapped + u32::from(slot.is_some()) - u32::from(was);
     }
-    /// For recovery: derive slot → extent from the rows.
+    /// For recovery: derives slot → extent from the rows.
     pub fn rebuild_owners(&mut self) {
         for e in 0..self.rows.len() as u32 {
             if let Some(s) = self.home(ExtentId(e)) {
@@ -246,22 +246,22 @@ impl ExtentMap {
             *o = e;
         }
     }
-    /// Has the extent blocks that were never written?
+    /// Whether the extent has blocks that were never written.
     #[inline]
     pub fn is_partial(&self, e: ExtentId) -> bool {
         self.partial.get(e)
     }
-    /// Is there room for the bitmap of one more extent that is partly valid? Nothing fails where there is none; it is the engine that
-    /// keeps to it, so that memory stays bounded (recovery does not: what was partial stays so).
+    /// Whether there is room for the bitmap of one more partly valid extent. Exceeding it is not an error here: the engine keeps to it, so
+    /// that memory stays bounded (recovery does not: extents that were partial stay partial).
     #[inline]
     pub fn has_bitmap_room(&self) -> bool {
         self.partial.count < self.partial_max
     }
-    /// So many extents may be partly valid at once, if that is less than the map would allow.
+    /// Lowers the number of extents that may be partly valid at the same time to `most`, if it is higher.
     pub fn limit_partial(&mut self, most: u32) {
         self.partial_max = self.partial_max.min(most);
     }
-    /// How many extents from `e` on (at most `most`) have a home, every block valid, and no copy?
+    /// The number of extents from `e` on (at most `most`) that have a home, every block valid, and no copy.
     pub fn plain_run(&self, e: ExtentId, most: u32) -> u32 {
         let to = self.rows.len().min(e.0 as usize + most as usize) as u32;
         (e.0..to)
@@ -272,16 +272,16 @@ impl ExtentMap {
             })
             .map_or(to - e.0, |n| n as u32)
     }
-    /// Something (a move, a waiting request) wants to be asked before this extent is touched.
+    /// Whether a move or a waiting request must be asked before this extent is accessed.
     #[inline]
     pub fn is_held(&self, e: ExtentId) -> bool {
         self.held.get(e)
     }
-    /// Set or clear the mark of [`ExtentMap::is_held`].
+    /// Sets or clears the mark of [`ExtentMap::is_held`].
     pub fn hold(&mut self, e: ExtentId, on: bool) {
         self.held.put(e, on);
     }
-    /// Blocks `from..to` of a mapped extent became valid; true if that changed anything.
+    /// Marks blocks `from..to` of a mapped extent as valid. Returns whether that changed anything.
     pub fn validate(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
         if !self.is_partial(e) {
             return false;
@@ -292,7 +292,7 @@ impl ExtentMap {
         }
         changed
     }
-    /// Blocks `from..to` of a mapped extent read as zeros from now on; true if that changed anything.
+    /// Marks blocks `from..to` of a mapped extent as invalid: they read as zeros. Returns whether that changed anything.
     pub fn invalidate(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
         if !self.is_partial(e) {
             self.valid.begin(e.0, true);
@@ -300,25 +300,25 @@ impl ExtentMap {
         }
         self.valid.fill(e.0, from, to, false)
     }
-    /// No bitmap is needed any more.
+    /// The extent is fully valid, so it needs no bitmap any more.
     fn become_whole(&mut self, e: ExtentId) {
         if self.partial.get(e) {
             self.partial.put(e, false);
             self.valid.end(e.0);
         }
     }
-    /// Does a mapped extent have no valid block at all?
+    /// Whether a mapped extent has no valid block at all.
     pub fn is_void(&self, e: ExtentId) -> bool {
         self.is_partial(e) && self.valid.is_all(e.0, false)
     }
-    /// From block `from` (not past `to`): how many blocks share the same state, and whether they are valid.
+    /// From block `from` (not beyond `to`): the number of blocks with the same state, and whether they are valid.
     pub fn run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         if !self.is_partial(e) {
             return (to - from, self.home(e).is_some());
         }
         self.valid.run(e.0, from, to)
     }
-    /// Are all of `from..to` valid?
+    /// Whether all blocks of `from..to` are valid.
     pub fn all_valid(&self, e: ExtentId, from: u32, to: u32) -> bool {
         self.run(e, from, to) == (to - from, true)
     }
@@ -333,7 +333,7 @@ impl ExtentMap {
             }
         }
     }
-    /// Replace the valid-block bitmap of a mapped extent.
+    /// Replaces the valid-block bitmap of a mapped extent.
     pub fn import_valid(&mut self, e: ExtentId, bytes: &[u8]) {
         if !self.is_partial(e) {
             self.valid.begin(e.0, false);
@@ -350,7 +350,7 @@ impl ExtentMap {
         let r = &self.rows[e.0 as usize];
         Nanos::from_micros(u64::from(r.last_low) | u64::from(r.last_high) << 32)
     }
-    /// Set the time of last access.
+    /// Sets the time of the last access.
     #[inline]
     pub fn set_last(&mut self, e: ExtentId, t: Nanos) {
         let us = t.0 / 1000;
@@ -373,31 +373,31 @@ impl ExtentMap {
     pub fn stat(&self, e: ExtentId) -> u16 {
         self.rows[e.0 as usize].stat
     }
-    /// Set the policy's 16 bits.
+    /// Sets the policy's 16 bits.
     #[inline]
     pub fn set_stat(&mut self, e: ExtentId, v: u16) {
         self.rows[e.0 as usize].stat = v;
     }
-    /// Another policy takes over: its 16 bits mean something else. Times of access stay.
+    /// Clears the policy's 16 bits of all extents, because another policy takes over. Times of access stay.
     pub fn forget_stats(&mut self) {
         for r in &mut self.rows {
             r.stat = 0;
         }
     }
-    /// Forget the statistics of an extent (it was discarded).
+    /// Clears the statistics of an extent, because it was discarded.
     pub fn forget(&mut self, e: ExtentId) {
         let r = &mut self.rows[e.0 as usize];
         (r.last_low, r.last_high, r.stat) = (0, 0, 0);
     }
-    /// Bytes that a map of so many extents needs, `fast` slots being on the faster tiers: before any extent is partly valid, and
-    /// with as many of them partly valid as may be and a copy in each of these slots.
+    /// Bytes of a map of `extents` extents with `fast` slots on the faster tiers: before any extent is partly valid, and with the largest
+    /// number of partly valid extents and a copy in each of these slots.
     pub fn estimate(extents: u64, fast: u64, blocks_per_extent: u64) -> (u64, u64) {
         let (least, most) = Valid::estimate(extents, blocks_per_extent);
         let rows = extents * size_of::<Row>() as u64 + extents / 8 * 2 + fast * 4;
         let copies = fast * 4 + fast / 8 * 2 + fast * blocks_per_extent / 8 * 2;
         (rows + least, rows + most + copies)
     }
-    /// Where its large tables lie, rows and reverse map (address, bytes): for the world, which may say how that memory is paged.
+    /// Address and size of its large tables (rows and reverse map), so that the world can choose how that memory is paged.
     pub fn tables(&self) -> [(usize, usize); 2] {
         [
             (self.rows.as_ptr().addr(), size_of_val(&*self.rows)),

@@ -1,8 +1,8 @@
-//! In-flight counts per slot (GreenDM 6.1.6: one counter an extent, raised per access, lowered per completion).
+//! In-flight counts per slot (GreenDM 6.1.6: one counter per extent, raised at each access, lowered at each completion).
 //!
-//! A slot number is used by few extents at a time and only while operations are in flight, so the counts live in a small
-//! open-addressing table rather than in every row. Readers and writers are counted apart: a read does not stop a copy,
-//! a write in flight does (it could land after the copy was read, and be lost).
+//! Few slots have operations in flight at a time, so the counts are in a small open-addressing table and not in every row. Readers and
+//! writers are counted separately: a read does not prevent a copy, but a write in flight does (it could arrive after the copy was read, and
+//! be lost).
 
 use crate::units::Slot;
 use alloc::vec;
@@ -38,7 +38,7 @@ impl Pins {
     }
     fn find(&self, s: Slot) -> usize {
         let mask = self.table.len() - 1;
-        // Fibonacci hashing: neighbours in slot number spread, no state, no ties to break.
+        // Fibonacci hashing spreads neighbouring slot numbers, without state and without ties.
         let mut i = (s.0.wrapping_mul(0x9e37_79b1) as usize) & mask;
         while self.table[i].slot != s.0 && self.table[i].slot != u32::MAX {
             i = (i + 1) & mask;
@@ -53,7 +53,7 @@ impl Pins {
             self.table[i] = p;
         }
     }
-    /// One more operation on `s`.
+    /// Counts one more operation on `s`.
     pub fn pin(&mut self, s: Slot, write: bool) {
         if self.used * 2 >= self.table.len() {
             self.grow();
@@ -70,7 +70,7 @@ impl Pins {
             p.readers += 1;
         }
     }
-    /// One operation on `s` ended; true if it was the last.
+    /// Counts that one operation on `s` ended. Returns whether it was the last.
     pub fn unpin(&mut self, s: Slot, write: bool) -> bool {
         let i = self.find(s);
         let p = &mut self.table[i];
@@ -89,7 +89,7 @@ impl Pins {
         self.remove(i);
         true
     }
-    /// Delete by shifting back, so that no tombstones pile up.
+    /// Deletes by shifting back, so that no tombstones accumulate.
     fn remove(&mut self, mut hole: usize) {
         let mask = self.table.len() - 1;
         self.used -= 1;
@@ -109,15 +109,15 @@ impl Pins {
         let p = &self.table[self.find(s)];
         (p.readers, p.writers)
     }
-    /// Is anything in flight on `s`?
+    /// Whether an operation is in flight on `s`.
     pub fn is_pinned(&self, s: Slot) -> bool {
         self.count(s) != (0, 0)
     }
-    /// Slots with something in flight.
+    /// Number of slots with operations in flight.
     pub fn len(&self) -> usize {
         self.used
     }
-    /// Is nothing in flight?
+    /// Whether no operation is in flight.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }

@@ -18,8 +18,8 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// So many grains of the fastest tier of `whole`; nothing belongs to it yet. Without any there is a seat all the same, which is
-    /// never given out.
+    /// A quota of `grains` grains of the fastest tier of `whole`, which has no units yet. With 0 grains there is still one seat, which is
+    /// never allocated.
     ///
     /// # Panics
     /// Never: the shape is that of a volume, with a smaller first tier.
@@ -38,7 +38,7 @@ impl Quota {
                 data_offset: 0,
             };
             let members = sizes.enumerate().map(member).collect();
-            // As many homes as the volume has need room, which the volume itself has.
+            // There must be space for as many homes as the volume has; the volume itself has that space.
             let fits = slots(geo.slowest().0).saturating_add(grains.max(1));
             let units = geo.extents;
             Geometry::new(
@@ -61,31 +61,31 @@ impl Quota {
     pub(crate) fn space(&mut self) -> &mut Space {
         &mut self.space
     }
-    /// Grains of the fastest tier that it may have.
+    /// Number of grains of the fastest tier that it may use.
     pub fn grains(&self) -> u32 {
         self.grains
     }
-    /// Those that it has.
+    /// Number of grains that it uses.
     pub fn used(&self) -> u32 {
         let all = self.space.geo.tier_slots(FAST).len() as u32;
         all - self.space.free(FAST)
     }
-    /// Those that it may still have.
+    /// Number of grains that are still free.
     pub fn free(&self) -> u32 {
         self.grains.saturating_sub(self.used())
     }
-    /// Seat of a unit's home here.
+    /// Seat of a unit's home in the quota.
     pub fn home(&self, e: UnitId) -> Option<Seat> {
         self.space.map.home(e).map(Seat::from)
     }
-    /// Seat of a unit's copy here.
+    /// Seat of a unit's copy in the quota.
     pub fn copy(&self, e: UnitId) -> Option<Seat> {
         self.space.map.copy(e).map(Seat::from)
     }
     fn weight(&self, e: UnitId) -> u32 {
         self.space.weight(e)
     }
-    /// The tier that a place here is on, if it were taken now.
+    /// The tier of a place in the quota, if it were allocated now.
     pub fn tier_for(&self, e: UnitId, place: Place) -> TierId {
         let slowest = self.space.geo.slowest();
         let t = match place {
@@ -101,13 +101,14 @@ impl Quota {
             t
         }
     }
-    /// A unit of so many bytes belongs to it, or has changed its size; it has neither home nor copy here.
+    /// A unit of `bytes` bytes is added, or changes its size; it has neither home nor copy here.
     pub fn resize(&mut self, e: UnitId, bytes: u64) {
         if self.space.is_of_units() {
             self.space.set_bytes(e, bytes);
         }
     }
-    /// A unit's home came to lie on that tier. Its seat here; on the slowest tier, and false, if there is no room on the fastest.
+    /// A unit's home was placed on that tier. Returns its seat here. If there is no room on the fastest tier, the seat is on the slowest
+    /// one and the flag is false.
     pub fn place(&mut self, e: UnitId, tier: TierId) -> (Option<Seat>, bool) {
         self.unplace(e);
         let fits = tier != FAST || self.free() >= self.weight(e);
@@ -118,14 +119,14 @@ impl Quota {
         }
         (slot.map(Seat::from), fits && slot.is_some())
     }
-    /// A unit's home is gone from here: where it was.
+    /// Removes a unit's home. Returns its former seat.
     pub fn unplace(&mut self, e: UnitId) -> Option<Seat> {
         let slot: Slot = self.space.map.home(e)?;
         self.space.map.unmap(e);
         self.space.put_back(e, slot);
         Some(slot.into())
     }
-    /// A unit gained a copy on the fastest tier: its seat here, if there is room.
+    /// Adds a copy of a unit on the fastest tier. Returns its seat, if there is room.
     pub fn add_copy(&mut self, e: UnitId) -> Option<Seat> {
         if self.free() < self.weight(e) || self.space.map.copy(e).is_some() {
             return None;
@@ -134,20 +135,20 @@ impl Quota {
         self.space.map.add_copy(e, slot);
         Some(slot.into())
     }
-    /// A unit gave up its copy: where that was.
+    /// Removes a unit's copy. Returns its former seat.
     pub fn drop_copy(&mut self, e: UnitId) -> Option<Seat> {
         let (slot, _) = self.space.map.drop_copy(e)?;
         self.space.put_back(e, slot);
         Some(slot.into())
     }
-    /// What is so of a unit in the volume is so here: its copy is dirty, something holds it.
+    /// Copies the state of a unit in the volume: whether its copy is dirty, and whether it is held.
     pub fn sync(&mut self, e: UnitId, dirty: bool, held: bool) {
         if self.space.map.copy(e).is_some() && self.space.map.is_dirty(e) != dirty {
             self.space.map.set_dirty(e, dirty);
         }
         self.space.map.hold(e, held);
     }
-    /// Nothing is known of a unit any more.
+    /// Removes all state of a unit.
     pub fn forget(&mut self, e: UnitId) {
         self.space.map.forget(e);
     }

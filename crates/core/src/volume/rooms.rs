@@ -1,18 +1,18 @@
-//! Units of unequal sizes: how many bytes each has, and how much room its size takes of a tier.
+//! Units of unequal sizes: the bytes of each unit, and the space that it takes on a tier.
 //!
-//! Room is counted in *grains*. A unit takes as many as its bytes fill, at least one, wherever they are: a store of files has an
-//! allocator of its own below. So a tier never holds more units than it has grains, and a table with one entry a grain has a
-//! seat for each of them: what policies keep by seat works unchanged. On a block volume every unit is an extent and takes
-//! one grain, a slot; there is none of this there.
+//! Space is counted in *grains*. A unit takes as many grains as its bytes fill, and at least one, in any place: a store of files has an
+//! allocator of its own below. So a tier never holds more units than it has grains, and a table with one entry per grain has a seat for
+//! each unit: tables that policies keep by seat work unchanged. On a block volume every unit is an extent and takes one grain, a slot; this
+//! module is not used there.
 
 use super::geometry::TIERS_MAX;
 use crate::units::{ExtentId, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// log2 of the bytes of a unit's own address space: 1 TiB. Requests are told at the unit's number times this.
+/// log2 of the size of a unit's own address space: 1 TiB. The address of a request is the unit's number times this, plus the offset.
 pub const SPAN_SHIFT: u32 = 40;
-/// Units at most, so that addresses fit 64 bits.
+/// Most units, so that addresses fit into 64 bits.
 pub const UNITS_MAX: u32 = 1 << (64 - SPAN_SHIFT);
 
 /// See the module.
@@ -24,7 +24,7 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// Nobody anywhere; `free` grains a tier.
+    /// No units, and `free` grains per tier.
     pub(super) fn new(grain_shift: u32, units: u32, free: [u32; TIERS_MAX]) -> Rooms {
         Rooms {
             grain_shift,
@@ -38,7 +38,7 @@ impl Rooms {
     pub(super) fn set_bytes(&mut self, e: ExtentId, bytes: u64) {
         self.bytes[e.0 as usize] = bytes;
     }
-    /// Grains that so many bytes take.
+    /// The number of grains for `bytes` bytes.
     pub(super) fn grains(&self, bytes: u64) -> u32 {
         u32::try_from(bytes.div_ceil(1 << self.grain_shift).max(1)).unwrap_or(u32::MAX)
     }
@@ -48,7 +48,7 @@ impl Rooms {
     pub(super) fn free(&self, t: TierId) -> u32 {
         self.free[usize::from(t.0)]
     }
-    /// Take `grains` of a tier; false if there are not so many.
+    /// Takes `grains` of a tier; returns false if there are not enough.
     pub(super) fn take(&mut self, t: TierId, grains: u32) -> bool {
         let free = &mut self.free[usize::from(t.0)];
         let enough = *free >= grains;

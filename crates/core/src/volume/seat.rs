@@ -1,23 +1,23 @@
-//! Units and seats: what policies speak of instead of extents and slots.
+//! Units and seats: the terms of policies, in place of extents and slots.
 
 use crate::units::Slot;
 
-/// What a policy places: an extent of a block volume, a file of a file store. Numbered from 0 without gaps.
+/// The object that a policy places: an extent of a block volume, or a file of a file store. Units are numbered from 0 without gaps.
 pub use crate::units::ExtentId as UnitId;
 
-/// Where a unit lies: a handle that the view of a policy gives out and takes back. A unit has one for its home and, where it
-/// has a copy, one for that. What its number says of the place on a device is nobody's business but the volume's.
+/// The place of a unit: a handle that the view of a policy gives out and takes back. A unit has one for its home and, if it has a copy, one
+/// for that. Only the volume knows the place on a device that belongs to the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seat(u32);
 
 impl Seat {
-    /// Its place in a table with one entry a seat: those of a tier follow each other, those of the fastest tier come first.
+    /// Its index in a table with one entry per seat. The seats of a tier are consecutive, and those of the fastest tier come first.
     #[inline]
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0
     }
-    /// The seat with that place in a table.
+    /// The seat with that index.
     #[inline]
     pub(crate) const fn at(index: u32) -> Seat {
         Seat(index)

@@ -1,22 +1,22 @@
-//! Which slots are free, and which will be once their freeing is durable.
+//! Free slots, and slots that become free once their freeing is durable.
 
 use crate::bits::BitTree;
 use crate::units::{Slot, TierId};
 use crate::volume::geometry::{Geometry, TIERS_MAX};
 
-/// Free slots by tier. The lowest-numbered one is handed out first (LNL, GreenDM 6.1.3): that packs hot data at the fast
-/// start of a disk and keeps logical neighbours, which are mostly first touched together, physical neighbours.
+/// Free slots by tier. The lowest-numbered one is allocated first (LNL, GreenDM 6.1.3): this packs hot data at the fast start of a disk and
+/// keeps logical neighbours, which are mostly first touched together, physical neighbours.
 #[derive(Clone, Debug)]
 pub struct Slots {
     free: BitTree,
     count: [u32; TIERS_MAX],
     freeing: [u32; TIERS_MAX],
-    /// Slots that no device stands behind.
+    /// Number of slots whose device is absent.
     lost: [u32; TIERS_MAX],
     tiers: [(u32, u32); TIERS_MAX],
-    /// No slot of the tier below this number is free: where the search for the lowest begins.
+    /// No slot of the tier below this number is free: the search for the lowest one begins here.
     low: [u32; TIERS_MAX],
-    /// The slot that was freed when its tier had no other: kept beside the tree, because a full cache frees one slot and
+    /// A slot that was freed when its tier had no other free slot. It is kept outside of the tree, because a full cache frees one slot and
     /// takes it again at each miss.
     pocket: [u32; TIERS_MAX],
 }
@@ -24,7 +24,7 @@ pub struct Slots {
 const NIL: u32 = u32::MAX;
 
 impl Slots {
-    /// All slots of `geo` free.
+    /// All slots of `geo` are free.
     pub fn new(geo: &Geometry) -> Slots {
         let mut s = Slots {
             free: BitTree::new(geo.slots() as usize),
@@ -49,29 +49,29 @@ impl Slots {
     fn tier(&self, s: Slot) -> usize {
         self.tiers.iter().position(|r| s.0 < r.1).unwrap_or(0)
     }
-    /// Slots of `t` that can be handed out now.
+    /// Number of slots of `t` that can be allocated now.
     pub fn free(&self, t: TierId) -> u32 {
         self.count[usize::from(t.0)]
     }
-    /// Slots of `t` given up, whose freeing is not durable yet.
+    /// Number of slots of `t` that were given up and whose freeing is not durable yet.
     pub fn freeing(&self, t: TierId) -> u32 {
         self.freeing[usize::from(t.0)]
     }
-    /// Slots of `t` on members that are missing: neither free nor anybody's.
+    /// Number of slots of `t` on absent members: they are neither free nor owned.
     pub fn lost(&self, t: TierId) -> u32 {
         self.lost[usize::from(t.0)]
     }
-    /// The device behind `s` is gone: if the slot is free, it is never handed out.
+    /// The device of `s` is absent: if the slot is free, it is never allocated.
     pub fn withdraw(&mut self, s: Slot) {
         if self.take(s) {
             self.lost[self.tier(s)] += 1;
         }
     }
-    /// Is `s` free to be handed out?
+    /// Whether `s` is free.
     pub fn is_free(&self, s: Slot) -> bool {
         self.free.contains(s.0 as usize) || self.pocket.contains(&s.0)
     }
-    /// What is in the pocket goes to the tree, where searches find it.
+    /// Moves the slot in the pocket to the tree, where searches find it.
     fn empty_pocket(&mut self, t: usize) {
         if self.pocket[t] != NIL {
             self.free.insert(self.pocket[t] as usize);
@@ -79,7 +79,7 @@ impl Slots {
             self.pocket[t] = NIL;
         }
     }
-    /// The free slot that [`Slots::take_lowest`] would give.
+    /// The free slot that [`Slots::take_lowest`] would return.
     pub fn lowest(&self, t: TierId) -> Option<Slot> {
         let t = usize::from(t.0);
         if self.count[t] == 0 {
@@ -94,7 +94,7 @@ impl Slots {
         let i = if in_tree < b { in_tree } else { NIL }.min(pocket);
         (i != NIL).then_some(Slot(i))
     }
-    /// Hand out the lowest-numbered free slot of a tier.
+    /// Allocates the lowest-numbered free slot of a tier.
     pub fn take_lowest(&mut self, t: TierId) -> Option<Slot> {
         let s = self.lowest(t)?;
         let t = usize::from(t.0);
@@ -107,7 +107,7 @@ impl Slots {
         }
         Some(s)
     }
-    /// Hand out the free slot nearest after `near` on its tier, else the lowest (logical neighbours stay together).
+    /// Allocates the first free slot after `near` on its tier, or else the lowest one (so that logical neighbours stay together).
     pub fn take_near(&mut self, near: Slot) -> Option<Slot> {
         let t = self.tier(near);
         self.empty_pocket(t);
@@ -121,7 +121,7 @@ impl Slots {
             None => self.take_lowest(TierId(t as u8)),
         }
     }
-    /// Hand out exactly `s`; false if it is not free.
+    /// Allocates exactly `s`; returns false if it is not free.
     pub fn take(&mut self, s: Slot) -> bool {
         if !self.is_free(s) {
             return false;
@@ -135,16 +135,16 @@ impl Slots {
         }
         true
     }
-    /// `s` was given up, but may be read or recovered by somebody still.
+    /// `s` was given up, but it may still be read, or recovery may still need it.
     pub fn quarantine(&mut self, s: Slot) {
         self.freeing[self.tier(s)] += 1;
     }
-    /// A quarantined slot is free.
+    /// A quarantined slot becomes free.
     pub fn release(&mut self, s: Slot) {
         self.freeing[self.tier(s)] -= 1;
         self.put_back(s);
     }
-    /// A slot that was handed out and never exposed is free again at once.
+    /// A slot that was allocated and never exposed is free again at once.
     pub fn put_back(&mut self, s: Slot) {
         assert!(!self.is_free(s), "slot freed twice");
         let t = self.tier(s);

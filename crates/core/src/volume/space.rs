@@ -1,4 +1,4 @@
-//! Shape, map, free slots and in-flight counts together, and the allocator over them.
+//! Geometry, map, free slots and in-flight counts together, and the allocator over them.
 
 use super::geometry::TIERS_MAX;
 use super::rooms::{Rooms, SPAN_SHIFT, UNITS_MAX};
@@ -8,15 +8,15 @@ use crate::load::Loads;
 use crate::units::{ExtentId, Slot, TierId};
 use alloc::vec::Vec;
 
-/// Where a unit should begin.
+/// The place at which a unit should begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Lowest free slot of this tier, else of the tiers below it, else of those above.
+    /// The lowest free slot of this tier, else of the tiers below it, else of those above.
     Tier(TierId),
     /// Exactly this seat.
     At(Seat),
-    /// The free slot of the tier of this unit's home that follows that home most closely, else as [`Place::Tier`]; without a
-    /// home, the slowest tier.
+    /// The first free slot after the home of this unit on the same tier, else as [`Place::Tier`]; if the unit has no home, the slowest
+    /// tier.
     Beside(UnitId),
 }
 
@@ -28,10 +28,10 @@ enum Target {
     Near(Slot),
 }
 
-/// Shape, map, free slots and in-flight counts: what engine and policies look at together.
+/// Geometry, map, free slots and in-flight counts: the state that engine and policies share.
 #[derive(Clone, Debug)]
 pub struct Space {
-    /// Shape.
+    /// Geometry.
     pub geo: Geometry,
     /// Extent → home.
     pub map: ExtentMap,
@@ -39,23 +39,23 @@ pub struct Space {
     pub slots: Slots,
     /// In-flight counts.
     pub pins: Pins,
-    /// What tiers cost, and what goes on on them.
+    /// The cost and the load of the tiers.
     pub loads: Loads,
-    /// Slots kept for the first touch of their extents, where there are such ([`Space::keep_own`]).
+    /// Slots that are reserved for the first touch of their extents, if there are any ([`Space::keep_own`]).
     own: Option<Bits>,
-    /// Sizes of units, where they are not all one slot.
+    /// Sizes of units, if they are not all one slot.
     rooms: Option<Rooms>,
-    /// What kind of data each unit is, where somebody said so; no memory until then.
+    /// The class of each unit, if any was set; no memory until then.
     classes: Vec<u8>,
 }
 
 impl Space {
-    /// An empty volume of that shape.
+    /// An empty volume of that geometry.
     pub fn new(geo: Geometry) -> Space {
         Space {
             map: ExtentMap::new(&geo),
             slots: Slots::new(&geo),
-            // Small, so that it stays in the nearest cache; it grows once to what is in flight.
+            // Small, so that it fits into the first-level cache; it grows once to the number of operations in flight.
             pins: Pins::new(32),
             own: None,
             loads: Loads::new(&geo),
@@ -64,8 +64,8 @@ impl Space {
             geo,
         }
     }
-    /// An empty store of units with sizes of their own: so many bytes a tier, fastest first, room counted in grains of
-    /// 2^`grain_shift` bytes, at most so many units. A unit has no bytes until [`Space::set_bytes`].
+    /// An empty store of units with sizes of their own: the bytes of each tier, fastest first; space is counted in grains of
+    /// 2^`grain_shift` bytes; at most `units` units. A unit has no bytes until [`Space::set_bytes`].
     ///
     /// # Errors
     /// A shape that [`Geometry::new`] refuses, or more than [`UNITS_MAX`] units.
@@ -95,7 +95,7 @@ impl Space {
         space.rooms = Some(Rooms::new(grain_shift, units, free));
         Ok(space)
     }
-    /// Bytes of a unit.
+    /// Size of a unit in bytes.
     #[inline]
     pub fn bytes_of(&self, e: UnitId) -> u64 {
         match &self.rooms {
@@ -103,17 +103,17 @@ impl Space {
             Some(r) => r.bytes_of(e),
         }
     }
-    /// Room that a unit takes of a tier, in grains: 1 where all units are extents.
+    /// Space of a unit on a tier, in grains: 1 if all units are extents.
     #[inline]
     pub fn weight(&self, e: UnitId) -> u32 {
         self.rooms.as_ref().map_or(1, |r| r.weight(e))
     }
-    /// Do units have sizes of their own?
+    /// Whether units have sizes of their own.
     #[inline]
     pub fn is_of_units(&self) -> bool {
         self.rooms.is_some()
     }
-    /// Room on a tier that can be given out now, in grains.
+    /// Free space on a tier, in grains.
     #[inline]
     pub fn free(&self, t: TierId) -> u32 {
         self.rooms
@@ -139,8 +139,8 @@ impl Space {
             self.geo.extent_at(offset)
         }
     }
-    /// A unit without a copy has so many bytes from now on, wherever its home is; false, and nothing is changed, if the tier of
-    /// its home has not enough room. Only for a store of units.
+    /// Sets the size of a unit without a copy, wherever its home is. If the tier of its home has not enough space, it returns false and
+    /// changes nothing. Only for a store of units.
     pub fn set_bytes(&mut self, e: UnitId, bytes: u64) -> bool {
         assert!(self.map.copy(e).is_none(), "the copy must go first");
         let tier = self.map.home(e).map(|s| self.geo.tier_of(s));
@@ -157,8 +157,8 @@ impl Space {
         r.set_bytes(e, bytes);
         true
     }
-    /// A unit without a copy has so many bytes from now on, and its home moves to a tier with room for them: the next slower one that
-    /// has, else the next faster. Where its home was and is; `None`, and nothing is changed, if no tier has the room.
+    /// Sets the size of a unit without a copy, and moves its home to a tier with enough space: the next slower one that has it, else the
+    /// next faster one. Returns the old and the new home; `None`, without any change, if no tier has the space.
     pub fn regrow(&mut self, e: UnitId, bytes: u64) -> Option<(Slot, Slot)> {
         let from = self.map.home(e)?;
         let at = self.geo.tier_of(from);
@@ -176,7 +176,7 @@ impl Space {
         self.map.rehome(e, slot);
         Some((from, slot))
     }
-    /// A slot that `e` had, which was never exposed or is free at once, is given back.
+    /// Gives back a slot of `e` that was never exposed or becomes free at once.
     #[inline]
     pub fn put_back(&mut self, e: UnitId, slot: Slot) {
         let tier = self.geo.tier_of(slot);
@@ -186,7 +186,7 @@ impl Space {
         }
         self.slots.put_back(slot);
     }
-    /// Room for `e` on tier `t`, if there is: it is taken.
+    /// Takes space for `e` on tier `t`, if there is enough.
     #[inline]
     fn reserve(&mut self, e: UnitId, t: TierId) -> bool {
         match &mut self.rooms {
@@ -197,17 +197,17 @@ impl Space {
             }
         }
     }
-    /// What kind of data a unit is, 0…63, as somebody said who knows; 0: nobody did.
+    /// The class of a unit's data, 0…63, as a classifier set it; 0 if none did.
     #[inline]
     pub fn class(&self, e: UnitId) -> u8 {
         self.classes.get(e.0 as usize).copied().unwrap_or(0)
     }
-    /// The class of an access whose request says `told`.
+    /// The class of an access whose request has class `told`.
     #[inline]
     pub fn class_of(&self, told: u8, e: UnitId) -> u8 {
         if told == 0 { self.class(e) } else { told }
     }
-    /// Say what kind of data a unit is; true if that is news.
+    /// Sets the class of a unit. Returns whether that is a change.
     pub fn set_class(&mut self, e: UnitId, class: u8) -> bool {
         if e.0 >= self.geo.extents || self.class(e) == class {
             return false;
@@ -218,12 +218,12 @@ impl Space {
         self.classes[e.0 as usize] = class;
         true
     }
-    /// Memory of sizes and classes, where there are such, bytes.
+    /// Memory of sizes and classes in bytes.
     pub fn room_bytes(&self) -> usize {
         self.rooms.as_ref().map_or(0, Rooms::memory) + self.classes.len()
     }
-    /// Until its first touch, extent *e* owns slot *e* of the slowest tier, counted from that tier's first: what was there
-    /// before anybody looked lies in the order of addresses. For an empty volume whose slowest tier has a slot for each extent.
+    /// Until its first touch, extent *e* owns slot *e* of the slowest tier, counted from that tier's first slot: existing data is in the
+    /// order of addresses. For an empty volume whose slowest tier has a slot for each extent.
     pub fn keep_own(&mut self) {
         let slow = self.geo.tier_slots(self.geo.slowest());
         let extents = self.geo.extents;
@@ -238,8 +238,8 @@ impl Space {
         }
         self.own = Some(own);
     }
-    /// Hand out a slot for an extent without home: as [`Space::take_place`], except that the extent's own slot goes
-    /// before any other of its tier. The own slot of one that begins elsewhere is free from then on.
+    /// Allocates a slot for an extent without home: as [`Space::take_place`], except that the extent's own slot precedes all others of its
+    /// tier. If the extent begins elsewhere, its own slot is free from then on.
     pub fn take_home(&mut self, e: ExtentId, place: Place) -> Option<Slot> {
         let target = self.target(place);
         let Some(own) = self.own.as_mut() else {
@@ -249,7 +249,7 @@ impl Space {
         let first = self.geo.tier_slots(slowest).start;
         let mine = own.get(e.0 as usize).then_some(Slot(first + e.0));
         own.clear(e.0 as usize);
-        // Who asks for exactly a slot that another extent would own lays out the tier himself.
+        // A caller that asks for exactly the slot that another extent would own is responsible for the layout of the tier.
         let exact = match target {
             Target::Exact(s) => s.0.checked_sub(first).filter(|o| *o < self.geo.extents),
             _ => None,
@@ -282,7 +282,7 @@ impl Space {
 }
 
 impl Space {
-    /// For recovery: owners and free slots from the loaded map. Err names an extent whose slot is another's already.
+    /// For recovery: derives owners and free slots from the loaded map. The error names an extent whose slot already belongs to another.
     pub fn rebuild(&mut self) -> Result<(), ExtentId> {
         self.map.rebuild_owners();
         for e in (0..self.map.extents()).map(ExtentId) {
@@ -292,8 +292,7 @@ impl Space {
         }
         Ok(())
     }
-    /// Hand out a slot of `tier` for `e`: the free one that follows the home of `beside` most closely, where that is on the
-    /// tier, else the lowest.
+    /// Allocates a slot of `tier` for `e`: the first free one after the home of `beside`, if that is on the tier, else the lowest one.
     #[inline]
     pub fn take_on(&mut self, e: UnitId, tier: TierId, beside: Option<UnitId>) -> Option<Slot> {
         let near = beside.filter(|b| b.0 < self.geo.extents);
@@ -321,7 +320,7 @@ impl Space {
             }
         }
     }
-    /// Hand out the slot that `place` names for `e`, or the next best: lower tiers first, then faster ones.
+    /// Allocates the slot at `place` for `e`, or the next best one: lower tiers first, then faster ones.
     pub fn take_place(&mut self, e: UnitId, place: Place) -> Option<Slot> {
         let target = self.target(place);
         self.take_target(e, target)
@@ -376,15 +375,15 @@ mod tests {
         assert_eq!(home(&mut s, 0, Place::Tier(fast)), Some(0));
         assert_eq!(home(&mut s, 1, Place::Beside(ExtentId(0))), Some(3));
         assert_eq!(home(&mut s, 5, Place::Tier(fast)), Some(1));
-        // Full: extent 2 stays where it is, and what 0 and 5 left behind is free.
+        // The tier is full: extent 2 stays, and the slots that 0 and 5 left are free.
         assert_eq!(home(&mut s, 2, Place::Tier(fast)), Some(4));
         assert_eq!(s.slots.take_lowest(slow), Some(Slot(2)));
         assert_eq!(s.slots.take_lowest(slow), Some(Slot(7)));
         assert_eq!(s.slots.take_lowest(slow), None);
-        // Home again after a discard: like any other extent.
+        // After a discard the extent gets a home like any other extent.
         s.slots.put_back(Slot(5));
         assert_eq!(home(&mut s, 3, Place::Tier(slow)), Some(5));
-        // Exactly another's slot: that one goes without later, and its own is free.
+        // This takes exactly the slot of another extent, which goes without it later; its own slot is free.
         let mut s = Space::new(s.geo.clone());
         s.keep_own();
         assert_eq!(home(&mut s, 0, Place::At(Seat::at(6))), Some(6));

@@ -1,16 +1,16 @@
-//! Flushes that begin before anybody asks for them.
+//! Flushes that begin before a FLUSH asks for them.
 //!
-//! A database, like the journal of a file system, writes, waits for the answer, and then asks for a FLUSH. Between that answer
-//! and that FLUSH lies the way out through the front end and back in, and the device has nothing to do meanwhile. Where FLUSHes have
-//! followed like this for a while, a round that flushes what was written begins as soon as the last request is answered. The FLUSH then
-//! finds it under way, and waits for its rest only, or finds it done.
+//! A database, like the journal of a file system, writes, waits for the answer, and then issues a FLUSH. Between that answer and that FLUSH
+//! the device is idle, because the answer travels through the front end and the FLUSH travels back. If FLUSHes have followed in this way
+//! for a while, a round that flushes the written data begins as soon as the last request is answered. The FLUSH then finds the round in
+//! progress and waits only for its rest, or finds it done.
 //!
-//! The cost of a wrong guess is one flush that nobody asked for, so guesses are kept rare where they are wrong: each FLUSH that a guess
-//! would have met counts one up, each change that came in its place counts [`Params::flush_ahead`] down, and there is no guess below
-//! that number. So fewer than one flush in `flush_ahead` is in vain in the long run.
+//! The cost of a wrong guess is one needless flush, so guesses become rare where they are wrong. Each FLUSH that a guess would have met
+//! adds one to a score, each change in its place subtracts [`Params::flush_ahead`], and there is no guess below that score. So in the long
+//! run less than one flush in `flush_ahead` is needless.
 //!
-//! Never false: a FLUSH is answered with such a round only if everything that was answered before the FLUSH had ended before
-//! the round's flushes were issued, and if no record and no news for the mirror is due.
+//! Invariant: a FLUSH is answered with such a round only if everything that was answered before the FLUSH had ended before the round's
+//! flushes were issued, and if no record and no news for the mirror is due.
 //!
 //! [`Params::flush_ahead`]: crate::engine::Params::flush_ahead
 
@@ -21,14 +21,15 @@ use crate::engine::mutants::Mutant;
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ahead {
-    /// How sure it is that a FLUSH comes next.
+    /// The score: how certain it is that a FLUSH comes next.
     score: u16,
-    /// A round was begun ahead, and neither a FLUSH nor a change has come since.
+    /// Whether a round was begun ahead, and neither a FLUSH nor a change has come since.
     guessed: bool,
 }
 
 impl Durability {
-    /// A request that is no read arrived, with nothing else under way if `alone`: was it the FLUSH that a guess would have met?
+    /// A request other than a read arrived; with `alone`, no other request is in progress. Updates the score: was it the FLUSH that a guess
+    /// would have met?
     pub(in crate::engine) fn came(&mut self, g: &mut Ground, is_flush: bool, alone: bool) {
         let sure = g.params.flush_ahead;
         let guessed = core::mem::take(&mut self.ahead.guessed);
@@ -44,7 +45,7 @@ impl Durability {
         g.counters.ahead_met += u64::from(guessed && is_flush);
     }
 
-    /// Should a round begin ahead? `requests` are under way.
+    /// Whether a round should begin ahead. `requests` are in progress.
     pub(super) fn ahead_due(&self, g: &Ground, requests: usize) -> bool {
         let sure = g.params.flush_ahead;
         requests == 0
@@ -61,7 +62,7 @@ impl Durability {
         g.counters.ahead += 1;
     }
 
-    /// Is all that a FLUSH which came now would ask for on its way with the round that began ahead?
+    /// Whether the round that began ahead covers everything that a FLUSH at this moment would have to make durable.
     pub(super) fn is_met_ahead(&self, g: &Ground) -> bool {
         let late = is_unflushed(g) && !g.broken(Mutant::AheadForgetsLate);
         let owed = self.owes_mirror(g) && !g.broken(Mutant::AheadForgetsMirror);
@@ -69,7 +70,7 @@ impl Durability {
     }
 }
 
-/// Has a write ended since its device's last flush was issued?
+/// Whether a write has ended since the last flush of its device was issued.
 fn is_unflushed(g: &Ground) -> bool {
     g.devices.members.iter().any(|m| m.unflushed)
 }

@@ -1,7 +1,7 @@
-//! Checkpoints: the last durable one, and the one being built, a piece a round.
+//! Checkpoints: the last durable one, and the one that is being built, one piece per round.
 //!
-//! They are fuzzy: each piece is encoded like the records of its round, so everything in it is durable when it is written. What changes
-//! later is in the journal after the checkpoint's start.
+//! They are fuzzy: each piece is encoded like the records of its round, so everything in it is durable when it is written. Later changes
+//! are in the journal after the checkpoint's start.
 
 use super::follow::Follow;
 use super::records::mark_recorded;
@@ -16,9 +16,9 @@ use crate::volume::Space;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Checkpoint blocks a round may add at most: 1 MiB.
+/// Most checkpoint blocks that a round may add: 1 MiB.
 const PIECE_BLOCKS_MAX: u32 = 256;
-/// Rows that a round may look at for a checkpoint: about 2 ms.
+/// Most rows that a round may read for a checkpoint: about 2 ms.
 const PIECE_ROWS: u32 = 1 << 20;
 
 /// A checkpoint being written.
@@ -27,7 +27,7 @@ pub(super) struct Building {
     header: Header,
     /// The next row.
     cursor: u32,
-    /// All blocks are durable; the header goes with the next round.
+    /// Whether all blocks are durable, so that the header is written in the next round.
     header_due: bool,
 }
 
@@ -38,20 +38,20 @@ pub(super) struct Checkpoints {
     extents: u32,
     durable: Header,
     building: Option<Building>,
-    /// Number of the next checkpoint: higher than any header seen, in the region that `durable` is not in.
+    /// Number of the next checkpoint. It is higher than that of any header found, and selects the region that does not hold `durable`.
     next_number: u64,
-    /// The last one of this session was begun.
+    /// Whether the last checkpoint of this session was begun.
     final_begun: bool,
     piece: Vec<u8>,
-    /// Blocks of `piece` in this round, and the index of the first.
+    /// Number of blocks of `piece` in this round, and the index of the first one.
     piece_blocks: u32,
     piece_first: u32,
     header_block: Vec<u8>,
-    /// Nobody reads the bytes of metadata: see [`Params::unread_metadata`].
+    /// Whether the bytes of metadata are never read: see [`Params::unread_metadata`].
     unread: bool,
-    /// Records are not remembered (a mutant).
+    /// Records are not kept (a mutant).
     pub(super) forgetful: bool,
-    /// Rows at the ends of blocks are left out (a mutant).
+    /// Rows at the ends of blocks are omitted (a mutant).
     skips_rows: bool,
     /// Replay begins where it ended (a mutant).
     starts_late: bool,
@@ -83,14 +83,14 @@ impl Checkpoints {
             starts_late: chosen(p, Mutant::StartCheckpointLate),
         }
     }
-    /// The last durable one: its number, and where its records begin.
+    /// The last durable checkpoint: its number, and the start of its records.
     pub(super) fn number(&self) -> u64 {
         self.durable.number
     }
     pub(super) fn start(&self) -> u64 {
         self.durable.start.next_seq
     }
-    /// What was used since then it may not tell.
+    /// The time of its start. It may lack the statistics of extents that were used since then.
     pub(super) fn since(&self) -> Nanos {
         self.durable.time
     }
@@ -103,11 +103,11 @@ impl Checkpoints {
     pub(super) fn final_begun(&self) -> bool {
         self.final_begun
     }
-    /// Was the last one of this session written?
+    /// Whether the last checkpoint of this session was written.
     pub(super) fn is_final(&self) -> bool {
         self.building.is_none() && self.final_begun
     }
-    /// Begin one after the records before `start`; `lazy`: the session, if its mirror may lag.
+    /// Begins a checkpoint after the records before `start`. `lazy` is the session, if its mirror may lag.
     pub(super) fn begin(&mut self, start: Tip, time: Nanos, lazy: Option<u64>, last: bool) {
         let header = Header {
             number: self.next_number,
@@ -123,25 +123,25 @@ impl Checkpoints {
         });
         self.final_begun = last;
     }
-    /// Is its header part of this round?
+    /// Whether its header is part of this round.
     pub(super) fn header_due(&self) -> bool {
         self.building.is_some_and(|b| b.header_due)
     }
-    /// Let the header go with the last piece (a mutant).
+    /// Writes the header together with the last piece (a mutant).
     pub(super) fn hurry(&mut self) {
         let extents = self.extents;
         if let Some(b) = &mut self.building {
             b.header_due = b.cursor >= extents;
         }
     }
-    /// This round adds nothing.
+    /// This round adds no piece.
     pub(super) fn skip(&mut self) {
         self.piece_blocks = 0;
     }
     pub(super) fn adds(&self) -> bool {
         self.piece_blocks > 0
     }
-    /// The writes of this round: region, byte offset there, bytes, and whether it is the header.
+    /// The writes of this round: region, byte offset in it, bytes, and whether it is the header.
     pub(super) fn writes(&self) -> impl Iterator<Item = (u8, u64, u32, bool)> {
         let (first, blocks) = (u64::from(self.piece_first), self.piece_blocks);
         self.building.into_iter().flat_map(move |b| {
@@ -156,7 +156,7 @@ impl Checkpoints {
             piece.into_iter().chain(header)
         })
     }
-    /// The header goes out as it is now, with what is known of members' counters.
+    /// Encodes the header, with the known values of members' counters.
     pub(super) fn encode_header(&mut self, counters: &Known, tip: Tip) {
         if let Some(b) = &mut self.building
             && b.header_due
@@ -168,7 +168,7 @@ impl Checkpoints {
                 .copy_from_slice(&b.header.encode(&self.uuid, counters));
         }
     }
-    /// What this round added is durable; true if that completes a checkpoint.
+    /// The blocks that this round added are durable. Returns whether that completes a checkpoint.
     pub(super) fn landed(&mut self) -> bool {
         let Some(b) = &mut self.building else {
             return false;
@@ -192,7 +192,8 @@ impl Checkpoints {
         self.piece.len()
     }
 
-    /// Add to the checkpoint being built, from the map as it is now; `tell`: what copies hold clean may be told.
+    /// Adds a piece to the checkpoint that is being built, from the present map. `tell` is set if the clean blocks of copies may be
+    /// recorded.
     pub(super) fn add_piece(&mut self, space: &mut Space, tell: Option<u64>, follow: &mut Follow) {
         self.piece_blocks = 0;
         let Some(mut b) = self.building.filter(|b| !b.header_due) else {
@@ -212,7 +213,7 @@ impl Checkpoints {
         self.building = Some(b);
     }
 
-    /// Encode rows into the piece, from the cursor on; how many blocks that makes.
+    /// Encodes rows into the piece, from the cursor on. Returns the number of blocks.
     fn fill_piece(
         &mut self,
         space: &mut Space,
@@ -227,7 +228,7 @@ impl Checkpoints {
         while b.cursor < stop && n < room {
             let e = ExtentId(b.cursor);
             if self.unread {
-                // One unit each, whatever they say.
+                // One unit each, whatever their content.
                 let units = ((BLOCK - at) / 16) as u32;
                 let plain = map.plain_run(e, units.min(stop - b.cursor));
                 if plain > 0 {

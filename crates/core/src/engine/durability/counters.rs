@@ -1,8 +1,8 @@
 //! Members' counters while a volume runs (`store/counter.rs`).
 //!
-//! A round that writes to a member raises its counter, at most every `Params::counter_every`: the counter's block goes
-//! out while data is flushed, and the record that names it with the round's others, behind. A member that nobody writes to is left
-//! alone, and sleeps on.
+//! A round that writes to a member raises its counter, at most once every `Params::counter_every`. The counter's block is written while
+//! data is flushed, and the record that names it follows with the other records of the round. A member without writes is left alone, so
+//! that it can stay asleep.
 
 use crate::store::counter::{self, Counter, Known};
 use crate::store::{BLOCK, Opened, Superblock, record};
@@ -15,11 +15,11 @@ use alloc::vec::Vec;
 pub(super) struct Raising {
     sb: Superblock,
     every: Option<Nanos>,
-    /// What is durable.
+    /// The durable values.
     known: Known,
-    /// By member: when it was raised last.
+    /// By member: the time at which it was last raised.
     last: Vec<Nanos>,
-    /// Of the round under way.
+    /// The counters that the round in progress raises.
     raised: Vec<(MemberId, u64)>,
     blocks: Vec<u8>,
 }
@@ -40,14 +40,14 @@ impl Raising {
             },
         }
     }
-    /// Which of the members in the bit set `written` are due.
+    /// Those members of the bit set `written` whose counters are due.
     pub(super) fn due(&self, now: Nanos, written: u32) -> u32 {
         let Some(every) = self.every else { return 0 };
         (0..self.last.len())
             .filter(|&i| written >> i & 1 == 1 && now.since(self.last[i]) >= every)
             .fold(0, |set, i| set | 1 << i)
     }
-    /// Raise the counter of `member` in the round that begins; the unit that names it.
+    /// Raises the counter of `member` in the round that begins. Returns the unit that names it.
     pub(super) fn raise(&mut self, now: Nanos, member: MemberId, last_flushed: u64) -> [u8; 16] {
         let i = usize::from(member.0);
         let id = self.sb.members[i].id;
@@ -59,24 +59,24 @@ impl Raising {
         self.raised.push((member, value));
         record::encode_counter(id, value)
     }
-    /// Members raised in this round, and the byte of the block each.
+    /// The members whose counters this round raises, with the byte offset of each block.
     pub(super) fn writes(&self) -> impl ExactSizeIterator<Item = (MemberId, u64)> + '_ {
         let at = |&(m, value): &(MemberId, u64)| (m, counter::offset(value));
         self.raised.iter().map(at)
     }
-    /// The block of `member`.
+    /// The counter block of `member`.
     pub(super) fn bytes(&self, member: MemberId) -> &[u8] {
         let at = usize::from(member.0) * BLOCK;
         &self.blocks[at..at + BLOCK]
     }
-    /// What was raised in this round is durable.
+    /// The values that this round raised are durable.
     pub(super) fn durable(&mut self) {
         for (m, value) in self.raised.drain(..) {
             let id = self.sb.members[usize::from(m.0)].id;
             counter::learn(&mut self.known, id, value);
         }
     }
-    /// What is durable.
+    /// The durable values.
     pub(super) fn known(&self) -> &Known {
         &self.known
     }

@@ -1,33 +1,33 @@
-//! A clean close in proportion to what changed.
+//! A clean close whose cost is proportional to the changes.
 //!
-//! At the end of a session three things are in memory alone: which blocks copies hold clean, and of the extents used since the last
-//! checkpoint when that was and what the policy keeps for them. A checkpoint of all extents says it, at 16 bytes or more for each
-//! extent of the volume: 1.5 GB twice for 100 TB. So, where the journal has room, records of just these extents are written instead,
-//! the way a checkpoint would write them. They count by the same rule: what they call clean, only if every member says *clean* and this
-//! session was the last.
+//! At the end of a session, three things are only in memory: the clean blocks of copies, and, for the extents that were used since the last
+//! checkpoint, the time of that use and the policy's statistics. A checkpoint of all extents would record them, with at least 16 bytes for
+//! each extent of the volume: 1.5 GB twice for 100 TB. So, if the journal has space, records of just these extents are written, in the form
+//! in which a checkpoint would hold them. The same rule applies to them: their clean blocks are valid only if every member says *clean* and
+//! this session was the last one.
 //!
-//! What a policy changed about extents that nobody used meanwhile (it may let all of them grow old at once) stays as the checkpoint has
-//! it. That costs speed at most, as after a crash.
+//! Changes of a policy's statistics for extents that were not used since (a policy may age all of them at once) are not recorded; the
+//! checkpoint's values stay. At most this costs speed, as after a crash.
 
 use super::Durability;
 use crate::engine::ground::Ground;
 use crate::store::{BLOCK, HEADER, record};
 use crate::units::ExtentId;
 
-/// How far it has come.
+/// The progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Farewell {
     /// The session is not at its end, or a checkpoint ends it.
     #[default]
     Not,
-    /// All before this extent are told.
+    /// All extents before this one are recorded.
     Telling(ExtentId),
-    /// All are.
+    /// All are recorded.
     Told,
 }
 
 impl Durability {
-    /// Begin to tell, if that leaves half of the ring free, as much as a checkpoint may need of it in the next session.
+    /// Begins to write these records, if that leaves half of the ring free, which a checkpoint of the next session may need.
     pub(super) fn begin_farewell(&mut self, g: &Ground) -> bool {
         if g.params.end_with_checkpoint || self.half_full() || !self.farewell_fits(g) {
             return false;
@@ -36,7 +36,7 @@ impl Durability {
         true
     }
 
-    /// Is it under way, or done?
+    /// Whether this is in progress, or done.
     pub(super) fn says_farewell(&self) -> bool {
         self.farewell != Farewell::Not
     }
@@ -44,11 +44,11 @@ impl Durability {
     fn farewell_fits(&self, g: &Ground) -> bool {
         let (map, geo) = (&g.space.map, &g.space.geo);
         let ring = u64::from(self.layout.area.ring_blocks);
-        // One block more for a round that ends in the middle of one.
+        // One more block, for a round that ends within one.
         let room = self.ring_room().saturating_sub(ring.div_ceil(2) + 1);
         let each = ((BLOCK - HEADER) / 16) as u64;
         let longest = record::max_copy_units(geo.blocks_per_extent()) as u64;
-        // Records do not cross blocks, and rounds end with a block of their own.
+        // Records do not cross blocks, and each round ends with a block of its own.
         let most = room.saturating_sub(room / 64 + 1) * each.saturating_sub(longest - 1);
         let mut scratch = [0; BLOCK];
         let (mut units, mut at) = (0, ExtentId(0));
@@ -63,7 +63,7 @@ impl Durability {
         true
     }
 
-    /// What a round has room for.
+    /// Writes as many records as a round has space for.
     pub(super) fn tell_farewell(&mut self, g: &mut Ground, limit: u64) {
         let Farewell::Telling(mut at) = self.farewell else {
             return;

@@ -1,13 +1,13 @@
-//! What the mirror must know before anything is acknowledged, so that the volume can go on without its primary.
+//! What the mirror must know before anything is acknowledged, so that the volume can be used without its primary.
 //!
-//! A caching volume has all homes on the slow tier, and its primary on the device that is most likely to be lost: the cache.
-//! So, under a caching policy, a FLUSH that makes a change of homes durable (a first write, valid blocks, a discard) tells
-//! the mirror, too, before it is answered. The slow disk is awake then: most of these changes come with data for it. Dirty
-//! copies are another matter, since they are there to let that disk sleep: the mirror need not know which there are, but
-//! it must know of one as long as there is any. Then whoever finds the mirror alone can tell a clean cache from a dirty one.
+//! A caching volume has all homes on the slow tier, and its primary on the device that is most likely to be lost: the cache. So, under a
+//! caching policy, a FLUSH that makes a change of homes durable (a first write, valid blocks, a discard) is recorded on the mirror, too,
+//! before it is answered. The slow disk is awake at that time, because most of these changes come with data for it. Dirty copies are
+//! different, since their purpose is to let that disk sleep. The mirror need not know all of them, but it must know one as long as there
+//! are any. Then a server that finds only the mirror can distinguish a clean cache from a dirty one.
 //!
-//! Under other policies the mirror follows lazily. The blocks of such a session say so, and the first of them is on the
-//! mirror before anything is acknowledged that the mirror lacks. From then on nothing is claimed until the next session.
+//! Under other policies the mirror follows lazily. The blocks of such a session say so, and the first of them is on the mirror before
+//! anything is acknowledged that the mirror lacks. From then on nothing is claimed until the next session.
 
 use super::Durability;
 use crate::bits::Bits;
@@ -19,20 +19,20 @@ use crate::units::{ExtentId, Slot};
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
-    /// The durable metadata of this session says that the mirror follows.
+    /// Whether the durable metadata of this session says that the mirror follows.
     claimed: bool,
-    /// Homes or valid blocks changed since the mirror was last told of all changes.
+    /// Whether homes or valid blocks changed since the mirror last received all changes.
     homes: bool,
-    /// By extent: the last record says that its copy is dirty. No bits until the first such record.
+    /// By extent: whether its last record says that its copy is dirty. No bits until the first such record.
     told: Bits,
     count: u32,
-    /// How many such extents the mirror knew of when it was last told.
+    /// The number of such extents that the mirror knew when it was last updated.
     mirrored: u32,
     extents: u32,
 }
 
 impl Follow {
-    /// For a session that begins with primary and mirror alike, and this map.
+    /// For a session that begins with primary and mirror equal, and with this map.
     pub(super) fn new(claimed: bool, map: &ExtentMap, fast: u32) -> Follow {
         let mut f = Follow {
             claimed,
@@ -68,7 +68,7 @@ impl Follow {
             self.count -= 1;
         }
     }
-    /// A round that tells the mirror everything has its records; `all`: no change is left for a later one.
+    /// The records of a round that updates the mirror completely are encoded. With `all`, no change is left for a later round.
     pub(super) fn told(&mut self, all: bool) {
         self.homes &= !all;
         self.mirrored = self.count;
@@ -77,7 +77,7 @@ impl Follow {
     pub(super) fn disclaimed(&mut self) {
         *self = Follow::default();
     }
-    /// Does the durable metadata claim that the mirror follows?
+    /// Whether the durable metadata claims that the mirror follows.
     pub(super) fn is_claimed(&self) -> bool {
         self.claimed
     }
@@ -88,7 +88,7 @@ impl Follow {
 }
 
 impl Durability {
-    /// Must the mirror be told something before anything more is acknowledged as durable?
+    /// Whether the mirror must be updated before anything more is acknowledged as durable.
     pub(super) fn owes_mirror(&self, g: &Ground) -> bool {
         let f = &self.follow;
         let homes = f.homes && !g.broken(Mutant::MirrorForgetsHomes);

@@ -1,12 +1,12 @@
-//! Slots between "given up" and "free".
+//! Slots that are given up and not yet free.
 //!
-//! A slot freed by discard or move is handed out again only when (1) the record that frees it is durable, else a crash would
-//! bring the old owner back to find somebody else's bytes; (2) the mirror knows, too, since degraded service goes by the mirror
-//! alone, and since the newest blocks of the primary's journal, should the medium spoil them, look like a torn tail: the mirror
-//! must tell then that the slot changed hands; (3) nobody reads it any more; (4) a discard passed down has ended, or it could hit
-//! the new owner's data.
+//! A slot that a discard or move has freed is allocated again only when: (1) the record that frees it is durable; otherwise, after a crash,
+//! the old owner would find another extent's bytes. (2) The mirror has that record, too. Degraded service uses the mirror alone; and if the
+//! medium damages the newest blocks of the primary's journal, they look like a torn tail, and the mirror must then show that the slot has a
+//! new owner. (3) No read uses the slot any more. (4) A discard that was passed to the device has ended; otherwise it could hit the new
+//! owner's data.
 //!
-//! A copy's slot that no durable record names as dirty is not of these: caches take and give slots without waiting for a disk.
+//! This does not apply to a copy's slot that no durable record names as dirty: caches allocate and free slots without waiting for a disk.
 
 use super::Durability;
 use crate::engine::devices::{Cause, What};
@@ -21,50 +21,50 @@ use alloc::vec::Vec;
 struct Entry {
     slot: Slot,
     trim: bool,
-    /// Durable once this many pending records were committed.
+    /// The number of pending records after whose commit it is durable.
     mark: u64,
 }
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Freeing {
-    /// Waiting for the record on primary and mirror.
+    /// Slots that wait for the record on primary and mirror.
     waiting: VecDeque<Entry>,
-    /// Waiting for the primary's alone (a mutant).
+    /// Slots that wait for the record on the primary only (a mutant).
     hasty: VecDeque<Entry>,
-    /// Durable, but pinned.
+    /// Slots whose freeing is durable, but which are pinned.
     pinned: Vec<Entry>,
-    /// Being discarded on the device.
+    /// Slots that are being discarded on the device.
     trimming: Vec<Slot>,
 }
 
 impl Freeing {
-    /// Is nothing on its way?
+    /// Whether there is no such slot.
     pub(super) fn is_empty(&self) -> bool {
         !self.wants_round() && self.pinned.is_empty() && self.trimming.is_empty()
     }
-    /// Is `s` on its way to be free?
+    /// Whether `s` will become free.
     pub(super) fn contains(&self, s: Slot) -> bool {
         let mut entries = self.waiting.iter().chain(&self.hasty).chain(&self.pinned);
         entries.any(|e| e.slot == s) || self.trimming.contains(&s)
     }
-    /// Does any slot wait for a record? Not for the primary's alone.
+    /// Whether a slot waits for a record. Slots that wait for the primary only do not count.
     pub(super) fn wants_round(&self) -> bool {
         !self.waiting.is_empty() || !self.hasty.is_empty()
     }
 }
 
 impl Durability {
-    /// Is no slot on its way to be free?
+    /// Whether no slot will become free.
     pub(in crate::engine) fn frees_nothing(&self) -> bool {
         self.freeing.is_empty()
     }
-    /// Is `s` on its way to be free?
+    /// Whether `s` will become free.
     pub(in crate::engine) fn frees(&self, s: Slot) -> bool {
         self.freeing.contains(s)
     }
 
-    /// `slot` was given up; the record that says so is pending.
+    /// `slot` was given up; the record of that is pending.
     pub(in crate::engine) fn free_slot(&mut self, g: &mut Ground, slot: Slot, trim: bool) {
         g.space.slots.quarantine(slot);
         let entry = Entry {
@@ -75,7 +75,7 @@ impl Durability {
         if g.broken(Mutant::ReuseBeforeDurable) {
             return self.freeing.release(g, entry);
         }
-        // (Without a mirror both queues wait for the same.)
+        // (Without a mirror both queues wait for the same records.)
         let on_primary = g.space.geo.locate(slot).0 == self.layout.primary;
         let hasty = if on_primary {
             Mutant::ReusePrimaryBeforeMirror
@@ -100,7 +100,7 @@ impl Durability {
         self.freeing.release(g, entry);
     }
 
-    /// After a round: let go of what is durable now.
+    /// After a round: frees the slots whose freeing is durable now.
     pub(in crate::engine) fn release_durable(&mut self, g: &mut Ground) {
         let (primary, everywhere) = self.pending.committed(self.has_mirror());
         while let Some(e) = pop_durable(&mut self.freeing.hasty, primary) {
@@ -155,7 +155,7 @@ impl Freeing {
     }
 }
 
-/// The first of these, if so many committed records are enough for it.
+/// The first of these, if the committed records are enough for it.
 fn pop_durable(waiting: &mut VecDeque<Entry>, committed: u64) -> Option<Entry> {
     waiting.front().filter(|e| e.mark <= committed)?;
     waiting.pop_front()

@@ -1,18 +1,18 @@
-//! Durability: how anything becomes durable, and when a slot that was given up may be used again.
+//! Durability: how changes become durable, and when a slot that was given up may be used again.
 //!
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
-//! | `ahead.rs` | flushes that begin before they are asked for |
-//! | `round.rs` | rounds: why one begins, flush data, write records, flush journal, and what comes of it |
-//! | `records.rs` | the records of a round: of what changed, of moves; where the bytes of metadata are |
-//! | `pending.rs` | extents whose durable state differs from the map, and who waits for theirs |
+//! | `ahead.rs` | flushes that begin before a FLUSH asks for them |
+//! | `round.rs` | rounds: their reasons, flush of data, writing of records, flush of the journal, and the outcome |
+//! | `records.rs` | the records of a round: of changes, of moves; the place of the bytes of metadata |
+//! | `pending.rs` | extents whose durable state differs from the map, and the requests that wait for them |
 //! | `checkpoints.rs` | the checkpoint being built, the last durable one |
-//! | `counters.rs` | members' counters, raised by rounds |
+//! | `counters.rs` | members' counters, which rounds raise |
 //! | `farewell.rs` | the end of a session without a checkpoint |
 //! | `follow.rs` | what the mirror must know before anything is acknowledged |
-//! | `free.rs` | slots between "given up" and "free" |
+//! | `free.rs` | slots that are given up and not yet free |
 //!
-//! Others ask it to note a change, to let go of a slot, to answer a request when a round is through; only the engine lets rounds begin.
+//! Other parts ask it to note a change, to free a slot, or to answer a request when a round is done; only the engine starts rounds.
 
 mod ahead;
 mod checkpoints;
@@ -64,9 +64,9 @@ pub(super) struct Durability {
     freeing: Freeing,
     /// Members' counters.
     raising: Raising,
-    /// Room for the metadata writes of a round; empty between rounds.
+    /// Buffer for the metadata writes of a round; empty between rounds.
     writes: Vec<MetaWrite>,
-    /// Tell what copies hold clean in every record, not only at the end (a mutant).
+    /// Record the clean blocks of copies in every record, not only at the end (a mutant).
     always_tell: Option<u64>,
     /// Whether the session ends without a checkpoint.
     farewell: Farewell,
@@ -76,7 +76,7 @@ impl Durability {
     /// For an opened volume under a policy that makes that of the faster tiers.
     pub(super) fn new(opened: &Opened, p: &Params, uses: Uses) -> Durability {
         let (sb, space) = (&opened.superblock, &opened.space);
-        // Nobody recovers a volume that keeps no bytes: it need not say that its mirror lags.
+        // A volume without payload is never recovered, so it need not say that its mirror lags.
         let claimed = sb.follow == Claim::Mirror
             && opened.layout.mirror.is_some()
             && !(p.unread_metadata && uses != Uses::Copies);
@@ -103,12 +103,12 @@ impl Durability {
     pub(super) fn note(&mut self, g: &Ground, e: ExtentId) {
         self.pending.note(e, g.clock + g.params.commit_interval);
     }
-    /// As [`Durability::note`], for a change of the home or of what is valid there.
+    /// As [`Durability::note`], for a change of the home or of its valid blocks.
     pub(super) fn note_home(&mut self, g: &Ground, e: ExtentId) {
         self.follow.homes_changed();
         self.note(g, e);
     }
-    /// Request `r` is answered when a round that starts from now on is durable, or one that began ahead and has all that it needs.
+    /// Request `r` is answered when a round that starts from now on is durable, or one that began ahead and covers all that it needs.
     pub(super) fn join(&mut self, g: &Ground, r: u32) {
         let mark = self.pending.mark();
         if self.is_met_ahead(g) {
@@ -118,17 +118,17 @@ impl Durability {
             self.callers.join(r, mark);
         }
     }
-    /// Is everything needed to find `e` durable now, on whoever must know?
+    /// Whether all metadata that is needed to find `e` is durable now, on every member that must have it.
     pub(super) fn is_known(&self, g: &Ground, e: ExtentId) -> bool {
         // A round that began ahead carries no records of changes.
         let settled = self.round.is_idle() || self.round.is_ahead();
         settled && !self.pending.contains(e) && !self.owes_mirror(g)
     }
-    /// Is metadata being written or flushed?
+    /// Whether metadata is being written or flushed.
     pub(super) fn writing_metadata(&self) -> bool {
         self.round.writes_metadata()
     }
-    /// Is no round under way?
+    /// Whether no round is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.round.is_idle()
     }
@@ -142,11 +142,11 @@ impl Durability {
     fn mirror_awake(&self, g: &Ground) -> bool {
         self.mirror().is_some_and(|m| !g.devices.is_asleep(m))
     }
-    /// Does that member, the mirror, lack blocks of the journal?
+    /// Whether the mirror is that member, and lacks blocks of the journal.
     pub(super) fn lags_on(&self, member: usize) -> bool {
         self.staging.lag() > 0 && self.mirror().is_some_and(|m| usize::from(m.0) == member)
     }
-    /// Is nothing left to write?
+    /// Whether nothing is left to write.
     pub(super) fn is_settled(&self) -> bool {
         self.round.is_idle()
             && self.callers.is_empty()
@@ -154,7 +154,7 @@ impl Durability {
             && (self.checkpoints.is_final() || self.farewell == Farewell::Told)
             && (!self.has_mirror() || self.staging.lag() == 0)
     }
-    /// What is to be said on the members once everything is written.
+    /// The values for the superblocks once everything is written.
     pub(super) fn closing(&self) -> Closing {
         Closing {
             next_seq: self.staging.tip().next_seq,
@@ -168,7 +168,7 @@ impl Durability {
             + self.pending.bytes()
             + self.follow.bytes()
     }
-    /// Lag of the mirror in blocks, checkpoint number.
+    /// Lag of the mirror in blocks, and the checkpoint number.
     pub(super) fn progress(&self) -> (u64, u64) {
         let lag = if self.has_mirror() {
             self.staging.lag()

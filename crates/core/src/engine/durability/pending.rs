@@ -1,4 +1,4 @@
-//! Extents whose durable state differs from the map, in the order in which they came to, and the requests that wait for records.
+//! Extents whose durable state differs from the map, in the order in which that became so, and the requests that wait for records.
 
 use crate::bits::Bits;
 use crate::units::{ExtentId, Nanos};
@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 pub(super) struct Pending {
     order: VecDeque<ExtentId>,
     members: Bits,
-    /// Extents that ever came, and those that ever went into a round.
+    /// Number of extents that were ever added, and of those that ever went into a round.
     pushed: u64,
     taken: u64,
-    /// Records committed, and of these the ones that the mirror has.
+    /// Number of records that are committed, and of those that the mirror has.
     committed: u64,
     mirrored: u64,
     due: Option<Nanos>,
@@ -31,7 +31,7 @@ impl Pending {
             due: None,
         }
     }
-    /// A record of `e` is due, at `by` at the latest if it is the first.
+    /// A record of `e` is due. If it is the first one, it is due by `by` at the latest.
     pub(super) fn note(&mut self, e: ExtentId, by: Nanos) {
         if self.members.set(e.0 as usize) {
             self.order.push_back(e);
@@ -39,7 +39,7 @@ impl Pending {
         }
         self.due.get_or_insert(by);
     }
-    /// Everything noted so far is durable once this many records were committed.
+    /// The number of committed records after which everything that is noted so far is durable.
     pub(super) fn mark(&self) -> u64 {
         self.pushed
     }
@@ -52,35 +52,35 @@ impl Pending {
     pub(super) fn len(&self) -> usize {
         self.order.len()
     }
-    /// When a round should carry them that nobody waits for.
+    /// The time at which a round should write them even if no request waits.
     pub(super) fn due(&self) -> Option<Nanos> {
         self.due
     }
     pub(super) fn first(&self) -> Option<ExtentId> {
         self.order.front().copied()
     }
-    /// The round has the record of the first.
+    /// The round has the record of the first extent.
     pub(super) fn take_first(&mut self) {
         if let Some(e) = self.order.pop_front() {
             self.members.clear(e.0 as usize);
             self.taken += 1;
         }
     }
-    /// The round has what it has room for; how many records that makes since the start.
+    /// The round has as many records as it has space for. Returns their number since the start.
     pub(super) fn taken(&mut self) -> u64 {
         if self.order.is_empty() {
             self.due = None;
         }
         self.taken
     }
-    /// So many records are durable, `everywhere` on the mirror as well.
+    /// This number of records is durable; with `everywhere`, on the mirror as well.
     pub(super) fn commit(&mut self, taken: u64, everywhere: bool) {
         self.committed = taken;
         if everywhere {
             self.mirrored = taken;
         }
     }
-    /// Records that are durable, and those that all who must know have.
+    /// The number of records that are durable, and of those that are on every member that must have them.
     pub(super) fn committed(&self, has_mirror: bool) -> (u64, u64) {
         let everywhere = if has_mirror {
             self.mirrored
@@ -94,11 +94,11 @@ impl Pending {
     }
 }
 
-/// Requests that wait for a round, with the number of records that they need.
+/// Requests that wait for a round, each with the number of records that it needs.
 #[derive(Clone, Debug)]
 pub(super) struct Callers {
     queue: Vec<(u32, u64)>,
-    /// Those of the round under way.
+    /// The requests that the round in progress serves.
     serving: Vec<(u32, u64)>,
 }
 
@@ -115,30 +115,31 @@ impl Callers {
     pub(super) fn join(&mut self, r: u32, mark: u64) {
         self.queue.push((r, mark));
     }
-    /// The round under way serves this one too.
+    /// The round in progress serves this request, too.
     pub(super) fn board_late(&mut self, r: u32, mark: u64) {
         self.serving.push((r, mark));
     }
-    /// Does nobody wait for a round to begin?
+    /// Whether no request waits for a round to begin.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
     pub(super) fn len(&self) -> usize {
         self.queue.len()
     }
-    /// The round that begins is for those who wait.
+    /// The round that begins serves the waiting requests.
     pub(super) fn board(&mut self) {
         core::mem::swap(&mut self.queue, &mut self.serving);
     }
     pub(super) fn are_served(&self) -> bool {
         !self.serving.is_empty()
     }
-    /// Whoever came since counts as one of those of the round (a mutant).
+    /// Requests that came since count as served by the round (a mutant).
     pub(super) fn hurry(&mut self) {
         let late = self.queue.drain(..).map(|(r, _)| (r, 0));
         self.serving.extend(late);
     }
-    /// So many records are durable: who is served; the others wait on, since there were more changes than one round carries.
+    /// This number of records is durable. Calls `served` for the requests that need no more; the others continue to wait, because there
+    /// were more changes than one round can write.
     pub(super) fn land(&mut self, committed: u64, mut served: impl FnMut(u32)) {
         let mut serving = core::mem::take(&mut self.serving);
         for (r, mark) in serving.drain(..) {
@@ -150,7 +151,7 @@ impl Callers {
         }
         self.serving = serving;
     }
-    /// No round will come for anybody.
+    /// No round will come any more: calls `each` for every request.
     pub(super) fn dismiss(&mut self, mut each: impl FnMut(u32)) {
         let mut all = core::mem::take(&mut self.serving);
         all.append(&mut self.queue);

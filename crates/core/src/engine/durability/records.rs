@@ -1,4 +1,4 @@
-//! The records of a round: of extents that changed, and of moves whose copies are complete; and where the bytes of metadata are.
+//! The records of a round: of extents that changed, and of moves whose copies are complete; and the place of the bytes of metadata.
 
 use super::Durability;
 use crate::engine::ground::Ground;
@@ -8,10 +8,10 @@ use crate::map::ExtentMap;
 use crate::store::{BLOCK, record};
 use crate::units::{ExtentId, MemberId, Slot};
 
-/// Journal blocks a round may write.
+/// Most journal blocks that a round may write.
 const ROUND_BLOCKS: u64 = 256;
 
-/// Where the bytes of a metadata write are.
+/// The place of the bytes of a metadata write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum MetaSource {
     None,
@@ -36,7 +36,7 @@ pub(in crate::engine) enum MetaSource {
 }
 
 impl MetaSource {
-    /// The first `n` bytes are written.
+    /// The first `n` bytes are already written.
     pub(in crate::engine) fn skip(&mut self, n: u32) {
         match self {
             MetaSource::None => {}
@@ -64,7 +64,7 @@ impl Durability {
         &bytes[skip as usize..(skip + len) as usize]
     }
 
-    /// Journal blocks that may be written before the last durable checkpoint's start would be overrun.
+    /// Number of journal blocks that can be written before they would overrun the start of the last durable checkpoint.
     pub(super) fn ring_room(&self) -> u64 {
         let used = self.staging.tip().next_seq - self.checkpoints.start();
         u64::from(self.layout.area.ring_blocks).saturating_sub(used)
@@ -74,18 +74,18 @@ impl Durability {
         self.ring_room() * 2 < u64::from(self.layout.area.ring_blocks)
     }
 
-    /// Journal blocks before this one may be written in the round that begins.
+    /// The round that begins may write journal blocks before this one.
     pub(super) fn block_limit(&self, g: &Ground) -> u64 {
         let ring = if g.broken(Mutant::OverrunJournal) {
             u64::MAX / 2
         } else {
             self.ring_room()
         };
-        // Without a room in the staging ring, this round only lets the mirror catch up.
+        // If the staging ring is full, this round only brings the mirror up to date.
         self.staging.tip().next_seq + ring.min(self.staging.room()).min(ROUND_BLOCKS)
     }
 
-    /// What changed: its records, as many as there is room for, and a piece of the checkpoint.
+    /// Encodes the records of changes, as many as there is space for, and a piece of the checkpoint.
     pub(super) fn encode_changes(&mut self, g: &mut Ground, limit: u64) {
         while let Some(e) = self.pending.first() {
             let home = g.space.map.home(e);
@@ -96,18 +96,19 @@ impl Durability {
         }
         self.callers.board();
         self.tell_farewell(g, limit);
-        // Nothing changes any more while the last checkpoint is written: what copies hold clean may be told.
+        // Nothing changes any more while the last checkpoint is written, so the clean blocks of copies may be recorded.
         let closing = self.checkpoints.final_begun().then_some(self.epoch);
         self.checkpoints
             .add_piece(&mut g.space, closing.or(self.always_tell), &mut self.follow);
         self.checkpoints.forgetful = g.broken(Mutant::PieceForgetsRecorded);
         if g.broken(Mutant::CheckpointWithoutBarrier) {
-            // The mutant: header and blocks together, and no flush behind them.
+            // The mutant: header and blocks together, without a flush in between.
             self.checkpoints.hurry();
         }
     }
 
-    /// Raise the counters that are due of members that this round writes to: those whose data it flushes (`targets`), the primary if
+    /// Raises the due counters of members to which this round writes: those whose data it flushes (`targets`), the primary if there are
+    /// records for the journal, the mirror if it is updated.
     /// there is news for the journal, the mirror if it is told.
     pub(super) fn raise_counters(&mut self, g: &Ground, targets: u32, mirror: bool, limit: u64) {
         if g.broken(Mutant::NeverRaise) {
@@ -116,7 +117,7 @@ impl Durability {
         let bit = |m: MemberId| 1u32 << m.0;
         let told = self.layout.mirror.filter(|_| mirror).map_or(0, bit);
         let mut due = self.raising.due(g.clock, targets | told);
-        // Whoever is raised is named in the journal, which is on the primary.
+        // The journal, which is on the primary, names each counter that is raised.
         let news = self.staging.is_open()
             || self.staging.tip().next_seq > self.staging.last_flushed + 1
             || self.checkpoints.adds()
@@ -138,12 +139,12 @@ impl Durability {
         }
     }
 
-    /// The records of moves whose copies are complete; how many.
+    /// Encodes the records of moves whose copies are complete. Returns their number.
     pub(super) fn encode_moves(&mut self, g: &mut Ground, r: &mut Relocation, limit: u64) -> u32 {
         let mut moves = 0;
         while let Some((index, m)) = r.first_copied() {
             if m.is_clean() && !r.apply_clean(g, index, &m) {
-                // Overtaken block by block.
+                // Every block was overwritten since.
                 r.mark_stale(index);
                 continue;
             }
@@ -159,7 +160,8 @@ impl Durability {
         moves
     }
 
-    /// Encode one extent's record with its home in `slot`, `tell`ing what its copy holds clean or not; false if this round has no room
+    /// Encodes one extent's record with its home in `slot`; `tell` decides whether the clean blocks of its copy are recorded. Returns false
+    /// if this round has no space for it.
     /// for it.
     pub(super) fn encode(
         &mut self,
@@ -189,7 +191,7 @@ impl Durability {
     }
 }
 
-/// A record of `e` is on its way that names its copy, if that is dirty.
+/// A record of `e` that names its copy, if that is dirty, is about to be written.
 pub(super) fn mark_recorded(map: &mut ExtentMap, e: ExtentId) {
     if let Some(s) = map.copy(e).filter(|_| map.is_dirty(e)) {
         map.set_recorded(s, true);

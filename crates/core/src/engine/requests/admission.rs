@@ -1,7 +1,7 @@
-//! Requests that may not begin yet, because of what classes are promised ([`crate::qos`]).
+//! Requests that may not begin yet because of promises to classes ([`crate::qos`]).
 //!
-//! A held request is admitted, numbered and unanswered, and nothing else: it holds no extent, no slot and no operation. So whoever
-//! waits for requests at work never waits for it, and a FLUSH, which covers what was answered before, is not touched by it.
+//! A held request is admitted, numbered and unanswered, and nothing else: it holds no extent, no slot and no operation. So no request in
+//! progress ever waits for it, and a FLUSH, which covers everything that was answered before it, is not affected.
 
 use super::{Requests, is_refused_now};
 use crate::engine::ground::{Ground, Parts};
@@ -11,16 +11,16 @@ use crate::units::{Nanos, TierId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// It is judged again after half a second, if requests come; without any, moves need not yield for long.
+/// Promises are judged again after half a second if requests come; without requests, moves need not yield for long.
 const PRESSED: Nanos = Nanos::from_secs(1);
 
-/// The scheduler, where anything is promised.
+/// The scheduler, if there are promises.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     scheduler: Option<Box<Scheduler>>,
 }
 
-/// Does it move data for somebody outside? Only such requests are scheduled.
+/// Whether it moves data for a client. Only such requests are scheduled.
 fn is_scheduled(op: RequestOp, class: u8) -> bool {
     class & QUIET == 0
         && matches!(
@@ -37,7 +37,7 @@ fn tier_of(g: &Ground, offset: u64) -> TierId {
 }
 
 impl Admission {
-    /// May the request that arrives begin? Else it comes out of [`Requests::begin_held`].
+    /// Whether the arriving request may begin. If not, [`Requests::begin_held`] begins it later.
     #[inline]
     pub(super) fn admits(&mut self, g: &Ground, number: u32, req: &Request) -> bool {
         match &mut self.scheduler {
@@ -46,7 +46,7 @@ impl Admission {
         }
     }
 
-    /// A request is answered.
+    /// A request was answered.
     #[inline]
     pub(super) fn ended(&mut self, g: &mut Ground, number: u32, op: RequestOp, class: u8) {
         if let Some(s) = &mut self.scheduler
@@ -58,7 +58,7 @@ impl Admission {
     }
 }
 
-/// Somebody is behind what was promised: moves go one at a time meanwhile.
+/// If a promise is missed, moves go one at a time until it is kept.
 fn press(g: &mut Ground, s: &Scheduler) {
     if s.is_pressed() {
         g.pressed_until = g.clock + PRESSED;
@@ -85,10 +85,10 @@ fn schedule(s: &mut Scheduler, g: &Ground, number: u32, req: &Request) -> bool {
 }
 
 impl Requests {
-    /// Promise that from now on; requests that are here already are scheduled by it too.
+    /// Sets the promises. Requests that have already arrived are scheduled by them, too.
     pub(in crate::engine) fn promise(&mut self, g: &Ground, spec: Spec) {
         match &mut self.admission.scheduler {
-            // Those at work are nobody's from then on.
+            // Requests in progress are no longer counted from then on.
             Some(s) if spec.is_empty() && s.held() == 0 => self.admission.scheduler = None,
             Some(s) => s.replace(spec, g.clock),
             None if spec.is_empty() => {}
@@ -99,31 +99,31 @@ impl Requests {
         }
     }
 
-    /// What is promised.
+    /// The promises.
     pub(in crate::engine) fn promised(&self) -> Option<&Spec> {
         self.admission.scheduler.as_ref().map(|s| s.spec())
     }
 
-    /// How it is kept.
+    /// How well they are kept.
     pub(in crate::engine) fn standing(&self, now: Nanos) -> Vec<Standing> {
         let s = self.admission.scheduler.as_ref();
         s.map_or_else(Vec::new, |s| s.standing(now))
     }
 
-    /// Hold nothing any more: the volume closes.
+    /// Releases all held requests, because the volume closes.
     pub(in crate::engine) fn hold_nothing(&mut self) {
         if let Some(s) = &mut self.admission.scheduler {
             s.open();
         }
     }
 
-    /// When [`Requests::begin_held`] is due.
+    /// The time at which [`Requests::begin_held`] is due.
     #[inline]
     pub(in crate::engine) fn held_due(&self) -> Option<Nanos> {
         self.admission.scheduler.as_ref().and_then(|s| s.wake())
     }
 
-    /// Begin the requests that may, in the order that the scheduler says.
+    /// Begins the requests that may begin, in the order of the scheduler.
     pub(in crate::engine) fn begin_held(&mut self, p: &mut Parts<'_>) {
         while let Some(s) = &mut self.admission.scheduler {
             let Some(number) = s.next(p.g.clock) else {
@@ -136,7 +136,7 @@ impl Requests {
             };
             let op = self.list.at(number).op;
             match is_refused_now(p.g, op) {
-                // It arrived before that was so.
+                // It arrived before that was the case.
                 Some(error) => {
                     self.fail(number, error);
                     self.piece_done(p, number);

@@ -1,7 +1,7 @@
 //! The life of a discard, and of write-zeroes that may free.
 //!
-//! Both change only the map: whole extents lose their home, parts lose valid blocks. What was discarded reads as zeros at
-//! once; that it stays so after a crash is a record's business, like any other change.
+//! Both change the map only: whole extents lose their home, parts lose valid blocks. Discarded data reads as zeros at once. A record makes
+//! this durable, as for any other change.
 
 use super::{Requests, Waiter};
 use crate::engine::ground::Parts;
@@ -9,7 +9,7 @@ use crate::engine::mutants::Mutant;
 use crate::units::{ExtentId, Slot};
 
 impl Requests {
-    /// Hand out the pieces of a discard (or of write-zeroes that may free).
+    /// Processes the pieces of a discard (or of write-zeroes that may free).
     pub(super) fn hand_out_discard(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = *self.list.at(r);
         let shift = p.g.space.geo.extent_shift;
@@ -58,7 +58,7 @@ impl Requests {
         }
     }
 
-    /// May this piece of a discard go on, though something holds its extent?
+    /// Whether this piece of a discard may proceed although its extent is in use.
     fn may_discard(&self, p: &mut Parts<'_>, w: &Waiter) -> bool {
         if self.is_behind_changer(p, w) || p.g.waiting.edges.blocks(w.extent, w.req) {
             return false;
@@ -71,7 +71,7 @@ impl Requests {
             return false;
         }
         p.r.mark_stale(index);
-        // What it writes in place must have landed before somebody writes there anew.
+        // Its writes in place must have ended before a new write to the same place.
         !m.writes_in_place() || p.g.broken(Mutant::DiscardUnderClean)
     }
 }

@@ -1,9 +1,9 @@
-//! Odd writes: those that do not start and end on a logical block.
+//! Odd writes: writes that do not start and end on a logical block.
 //!
-//! The edge blocks are read into the request's aligned buffer, the payload is laid over them ([`Effect::Patch`]), and whole
-//! blocks are written. Between reading and writing nobody else may change those blocks, or that change would be undone: the
-//! request locks its extents, waits for writers in flight there, and later writers wait for it. It locks all of them, in one
-//! step: with the edges' alone two overlapping requests could each hold what the other needs (found by racing writers).
+//! The edge blocks are read into the request's aligned buffer, the payload is overlaid ([`Effect::Patch`]), and whole blocks are written.
+//! Between reading and writing, no other request may change those blocks; otherwise that change would be undone. So the request locks its
+//! extents and waits for writers in flight there, and later writers wait for it. It locks all of its extents in one step: if it locked only
+//! those of the edges, two overlapping requests could each hold what the other needs (found by racing writers).
 
 use super::{Requests, Waiter, drop_edges};
 use crate::engine::ground::Parts;
@@ -20,31 +20,31 @@ pub(in crate::engine) struct Edges {
 }
 
 impl Edges {
-    /// Is `e` locked by another request than `r`?
+    /// Whether a request other than `r` locks `e`.
     pub(super) fn blocks(&self, e: ExtentId, r: u32) -> bool {
         self.locked.iter().any(|&(x, by)| x == e && by != r)
     }
-    /// Is `e` locked by `r`?
+    /// Whether `r` locks `e`.
     pub(super) fn locked_by(&self, e: ExtentId, r: u32) -> bool {
         self.locked.contains(&(e, r))
     }
-    /// Is `e` locked?
+    /// Whether `e` is locked.
     pub(super) fn holds(&self, e: ExtentId) -> bool {
         self.locked.iter().any(|&(x, _)| x == e)
     }
-    /// Does `r` wait for its locks?
+    /// Whether `r` waits for its locks.
     pub(super) fn is_queued(&self, r: u32) -> bool {
         self.queued.iter().any(|q| q.0 == r)
     }
-    /// `e` is locked by `r`.
+    /// Locks `e` for `r`.
     pub(super) fn lock(&mut self, e: ExtentId, r: u32) {
         self.locked.push((e, r));
     }
-    /// `e` is no longer locked by `r`.
+    /// Unlocks `e`, which `r` has locked.
     pub(super) fn unlock_one(&mut self, e: ExtentId, r: u32) {
         self.locked.retain(|&l| l != (e, r));
     }
-    /// Unlock an extent of `r`, if it locks any.
+    /// Unlocks one extent of `r`, if it has locked any.
     pub(super) fn unlock(&mut self, r: u32) -> Option<ExtentId> {
         let i = self.locked.iter().position(|l| l.1 == r)?;
         Some(self.locked.swap_remove(i).0)
@@ -68,18 +68,18 @@ impl Requests {
         self.piece_done(p, r);
     }
 
-    /// The blocks that an odd write covers in part: (first byte of block) of head and tail.
+    /// The first bytes of the head and tail blocks that an odd write covers in part.
     fn edge_blocks(&mut self, p: &Parts<'_>, r: u32, offset: u64) -> [Option<u64>; 2] {
         let req = *self.list.at(r);
         let b = u64::from(p.g.space.geo.block_bytes());
         let end = offset + u64::from(req.bytes);
         let head = (offset != req.start || end < req.start + b).then_some(req.start);
-        // Not the head block again: a request within one block reads it once.
+        // The head block is not read twice by a request within one block.
         let tail = (end != req.end && req.end - b != req.start).then_some(req.end - b);
         [head, tail]
     }
 
-    /// Lock the extents and read the edge blocks, or wait.
+    /// Locks the extents and reads the edge blocks, or waits.
     pub(super) fn retry_odd_write(&mut self, p: &mut Parts<'_>, w: Waiter) {
         let r = w.req;
         let edges = &p.g.waiting.edges;
@@ -112,7 +112,7 @@ impl Requests {
         }
     }
 
-    /// All edge blocks are in the buffer: patch and write.
+    /// All edge blocks are in the buffer: patches and writes.
     pub(super) fn edges_read(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = self.list.at(r);
         req.reading_edges = false;

@@ -1,15 +1,15 @@
-//! Zeros instead of a bitmap, where the volume's room for bitmaps is used up.
+//! Zeros in place of a bitmap, when the volume's memory for bitmaps is used up.
 //!
-//! Which blocks of an extent were written is known by a bitmap for as long as not all of them were, and a volume has memory for so
-//! many bitmaps ([`crate::map::ExtentMap::has_bitmap_room`]). Where that is used up,
+//! A bitmap records the written blocks of an extent as long as not all of them are written, and a volume has memory for a limited number of
+//! bitmaps ([`crate::map::ExtentMap::has_bitmap_room`]). When the limit is reached,
 //!
-//! - the slot of an extent whose first write covers a part of it is filled with zeros before anything of it is exposed. The write, and
-//!   whoever else wants to change the extent, waits. Then the extent is whole, a record says so, and a round flushes the zeros
-//!   before that record is written, like any other data;
-//! - a discard of a part of an extent that is whole writes zeros over it.
+//! - the slot of an extent whose first write covers only a part of it is filled with zeros before any of it is exposed. That write, and
+//!   every other change of the extent, waits. Then the extent is fully valid, a record says so, and a round flushes the zeros before that
+//!   record is written, as for any other data;
+//! - a discard of a part of a fully valid extent writes zeros over it.
 //!
-//! A fill that fails leaves the extent as it was, without a valid block and with its bitmap: the write that waited goes on and is told
-//! what the device says to it. So the bound on memory is exceeded by failed fills only, and no request fails because of it.
+//! If a fill fails, the extent stays as it was, without a valid block and with its bitmap. The write that waited proceeds and gets the
+//! device's result. So only failed fills can exceed the memory limit, and no request fails because of it.
 
 use super::{Req, Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
@@ -19,16 +19,16 @@ use crate::engine::relocation::Relocation;
 use crate::io::{BufRef, DeviceOp, IoError, OpId, OpKind, QUIET, RequestOp};
 use crate::units::{ExtentId, Slot};
 
-/// In the place of a request, in the list of locked extents: a fill has this one.
+/// The number that stands for a fill, in place of a request, in the list of locked extents.
 const FILLER: u32 = u32::MAX;
 
 impl Requests {
-    /// Fill the new home `slot` of `e`, of which nothing was written yet, with zeros.
+    /// Fills the new home `slot` of `e`, in which nothing was written yet, with zeros.
     pub(super) fn fill(p: &mut Parts<'_>, e: ExtentId, slot: Slot) {
         let g = &mut *p.g;
         let (member, offset) = g.space.geo.locate(slot);
         if g.devices.of(member).missing {
-            // The write itself will be told.
+            // The write itself will get the error.
             return;
         }
         if !g.broken(Mutant::WriteDuringFill) {
@@ -59,7 +59,7 @@ impl Requests {
         g.start(Cause::plain(what), op);
     }
 
-    /// Such a fill ended.
+    /// A fill of a new home ended.
     pub(in crate::engine) fn filled(p: &mut Parts<'_>, op: &Op, result: Result<(), IoError>) {
         let What::Fill { ext, slot, .. } = op.what else {
             return;
@@ -69,7 +69,7 @@ impl Requests {
         let g = &mut *p.g;
         g.devices.members[op.member()].unflushed |= !g.broken(Mutant::ForgetFilled);
         let blocks = g.space.geo.blocks_per_extent();
-        // Only now: a round that starts while the zeros are on their way must not expose what was in the slot before.
+        // This is done only now: a round that starts while the zeros are being written must not expose the slot's former contents.
         let own = result.is_ok() && g.space.map.home(e) == Some(slot);
         if own && g.space.map.validate(e, 0, blocks) {
             p.d.note_home(g, e);
@@ -79,8 +79,7 @@ impl Requests {
         p.g.waiting.try_queue();
     }
 
-    /// Bytes of an extent that is whole are discarded, and there is no room for a bitmap: they are written as zeros, on account of the
-    /// discard.
+    /// A part of a fully valid extent is discarded, and there is no room for a bitmap: writes zeros there on behalf of the discard.
     pub(super) fn zero_instead(&mut self, p: &mut Parts<'_>, w: Waiter) {
         if p.g.broken(Mutant::DiscardKeepsBytes) {
             return;
@@ -93,7 +92,7 @@ impl Requests {
             end: w.to,
             bytes: (w.to - w.from) as u32,
             fua: false,
-            // It is no access, as little as a discard is.
+            // Like a discard, it is not an access.
             class: by.class | QUIET,
             left: 1,
             error: None,

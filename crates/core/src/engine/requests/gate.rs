@@ -1,11 +1,11 @@
-//! The gate: may a piece of a request go on, though something (a move, a waiting discard) holds its extent?
+//! The gate: decides whether a piece of a request may proceed although its extent is in use by a move or a waiting discard.
 
 use super::{Req, Requests, Waiter};
 use crate::engine::ground::Parts;
 use crate::engine::mutants::Mutant;
 use crate::io::RequestOp;
 
-/// What the gate says to a piece on a held extent.
+/// The decision for a piece on an extent in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
     Go,
@@ -15,7 +15,7 @@ pub(super) enum Gate {
 }
 
 impl Requests {
-    /// May this piece touch its extent now? Asked only when the extent is held.
+    /// Decides whether this piece may access its extent now. Only called if the extent is in use.
     pub(super) fn gate(&mut self, p: &mut Parts<'_>, req: &Req, w: &Waiter) -> Gate {
         let write = req.is_write();
         let waiting = &p.g.waiting;
@@ -23,7 +23,7 @@ impl Requests {
         {
             return Gate::Wait;
         }
-        // Writers queue behind a discard (or an odd write) that waits, or it would wait for ever.
+        // Writers queue behind a waiting discard (or odd write); otherwise it would wait for ever.
         if write && !waiting.edges.locked_by(w.extent, w.req) && self.is_behind_changer(p, w) {
             return Gate::Wait;
         }
@@ -37,7 +37,7 @@ impl Requests {
         }
     }
 
-    /// Does another request wait for this extent that will change it?
+    /// Whether another request that will change this extent waits for it.
     pub(super) fn is_behind_changer(&self, p: &Parts<'_>, w: &Waiter) -> bool {
         let changes = |r| {
             let req = self.list.get(r);
@@ -55,7 +55,7 @@ fn gate_read(p: &Parts<'_>, w: &Waiter, index: u16) -> Gate {
     } else if m.has_buffer() {
         Gate::FromMove(index)
     } else if m.is_promotion() {
-        // The whole extent is on its way into memory: waiting for it beats a second seek.
+        // The whole extent is being read into memory: waiting for it is faster than a second seek.
         Gate::Wait
     } else {
         Gate::Go
@@ -65,24 +65,24 @@ fn gate_read(p: &Parts<'_>, w: &Waiter, index: u16) -> Gate {
 fn gate_write(p: &mut Parts<'_>, index: u16) -> Gate {
     let m = p.r.get(index);
     if m.is_clean() {
-        // It is told when the write is issued: what is written anew stays dirty. A volume that gives up its copies
-        // comes to an end of it only if writers wait.
+        // The move is told when the write is issued, so newly written blocks stay dirty. A volume that gives up its copies can finish only
+        // if writers wait.
         if p.g.background.gives_up_copies() && !m.stale {
             Gate::Wait
         } else {
             Gate::Go
         }
     } else if m.writes_in_place() {
-        // Even if it is stale: its own writes must not land on this one.
+        // This holds even for a stale move: its own writes must not overwrite this one.
         Gate::Wait
     } else if p.g.broken(Mutant::ForgetStaleMark) || m.stale {
         Gate::Go
     } else if m.is_promotion() || m.is_committing() {
-        // Upwards the writer waits (the copy takes no longer than the slow write would, and the data ends up on fast);
-        // while the record is being written it waits in any case, for a flush.
+        // In a promotion the writer waits (the copy takes no longer than the slow write would, and the data ends up on fast). While the
+        // record is being written, it waits in any case, for a flush.
         Gate::Wait
     } else {
-        // Downwards the writer wins: the extent is not cold after all. The mark is set before the write is issued.
+        // In a demotion the writer has precedence: the extent is not cold after all. The mark is set before the write is issued.
         p.r.mark_stale(index);
         Gate::Go
     }

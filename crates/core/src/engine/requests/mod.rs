@@ -1,15 +1,15 @@
 //! Requests: reads, writes, discards, from their arrival to their reply.
 //!
-//! | file | what it owns |
+//! | file | content |
 //! |---|---|
-//! | `mod.rs` | what is taken in; replies |
-//! | `admission.rs` | requests that may not begin yet: what classes are promised |
-//! | `pieces.rs` | the pieces of a read or write, one an extent: home, policy, gate |
-//! | `runs.rs` | pieces side by side as one device operation, and its end |
-//! | `reads.rs`, `replicas.rs` | what a read finds; reads and writes of extents with a copy |
-//! | `gate.rs`, `waiting.rs` | whether a piece may touch an extent that something holds; who waits |
+//! | `mod.rs` | arrival; replies |
+//! | `admission.rs` | requests that may not begin yet because of promises to classes |
+//! | `pieces.rs` | the pieces of a read or write, one per extent: home, policy, gate |
+//! | `runs.rs` | neighbouring pieces as one device operation, and its end |
+//! | `reads.rs`, `replicas.rs` | the source of each block of a read; reads and writes of extents with a copy |
+//! | `gate.rs`, `waiting.rs` | whether a piece may access an extent in use; pieces that wait |
 //! | `discard.rs`, `edges.rs` | discards; requests that are not whole blocks |
-//! | `fill.rs` | zeros instead of bitmaps, where there is no room for these |
+//! | `fill.rs` | zeros in place of bitmaps, if there is no memory for these |
 
 mod admission;
 mod discard;
@@ -49,18 +49,18 @@ struct Req {
     /// Bytes between `start` and the request's own first byte.
     head: u32,
     fua: bool,
-    /// Durable, or at least to be found by the next server: not answered before a record says where it is.
+    /// Durable, or at least found by the next server: not answered before a record has the place of the data.
     found: bool,
     class: u8,
     arrived: Nanos,
-    /// Device operations and waiting pieces, plus one while pieces are being handed out.
+    /// Device operations and waiting pieces, plus one while pieces are being processed.
     left: u32,
     error: Option<IoError>,
     /// The reply must wait for a commit round.
     needs_round: bool,
-    /// An odd write that still reads its edge blocks.
+    /// Whether it is an odd write that is still reading its edge blocks.
     reading_edges: bool,
-    /// It is part of this other request, which is answered when it has ended.
+    /// If it is part of another request: that request, which is answered when this one has ended.
     on_behalf: Option<u32>,
 }
 
@@ -78,7 +78,7 @@ impl Req {
 pub(super) struct Requests {
     list: Slab<Req>,
     replicas: Replicas,
-    /// Unmapped extents must not be read as zeros (degraded, mirror not complete).
+    /// Whether unmapped extents must not be read as zeros (degraded, mirror not complete).
     incomplete: bool,
     admission: Admission,
 }
@@ -92,15 +92,15 @@ impl Requests {
             admission: Admission::default(),
         }
     }
-    /// Requests that are not answered.
+    /// Number of requests that are not answered.
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
-    /// Are all answered?
+    /// Whether all requests are answered.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
-    /// Is a request of that number under way?
+    /// Whether a request of that number is in progress.
     pub(super) fn is_known(&self, r: u32) -> bool {
         self.list.get(r).is_some()
     }
@@ -117,7 +117,7 @@ impl Requests {
             return;
         }
         let (start, end) = match req.op {
-            // A discard is advice: it covers the whole blocks inside.
+            // A discard is advisory: it covers only whole blocks.
             RequestOp::Discard => {
                 let b = u64::from(g.space.geo.block_bytes());
                 let (a, z) = (
@@ -158,7 +158,7 @@ impl Requests {
         }
     }
 
-    /// An admitted request begins: whatever it waits for from now on is the volume's.
+    /// An admitted request begins: from now on it waits only for the volume.
     fn begin(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = *self.list.at(r);
         let offset = req.start + u64::from(req.head);
@@ -179,12 +179,12 @@ impl Requests {
         }
     }
 
-    /// Note an error; the reply comes when all pieces have ended.
+    /// Records an error; the reply is sent when all pieces have ended.
     fn fail(&mut self, r: u32, error: IoError) {
         self.list.at(r).error.get_or_insert(error);
     }
 
-    /// One piece (or the handing-out itself) ended.
+    /// One piece (or the processing of pieces itself) has ended.
     fn piece_done(&mut self, p: &mut Parts<'_>, r: u32) {
         let req = self.list.at(r);
         req.left -= 1;
@@ -207,7 +207,7 @@ impl Requests {
         }
     }
 
-    /// Answer a request and forget it. How long it took, for [`super::relocation::Relocation::heard`].
+    /// Answers a request and removes it. Its duration is reported to [`super::relocation::Relocation::heard`].
     pub(super) fn reply(&mut self, g: &mut Ground, r: u32, result: Result<(), IoError>) -> Nanos {
         let req = self.list.remove(r);
         self.admission.ended(g, r, req.op, req.class);
@@ -252,7 +252,7 @@ impl Requests {
     }
 }
 
-/// Give up the locks of a request that ended.
+/// Releases the locks of a request that has ended.
 fn drop_edges(p: &mut Parts<'_>, r: u32) {
     while let Some(e) = p.g.waiting.edges.unlock(r) {
         p.r.release_hold(p.g, e);
@@ -262,7 +262,7 @@ fn drop_edges(p: &mut Parts<'_>, r: u32) {
 
 fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
     if req.op == RequestOp::Flush {
-        // A failed flush is sticky: no later one pretends success.
+        // A failed flush is permanent: no later flush may succeed.
         return if g.phase == Phase::Closed {
             Err(IoError::Gone)
         } else {
@@ -295,7 +295,7 @@ fn admissible(g: &Ground, req: &Request) -> Result<(), IoError> {
     is_refused_now(g, req.op).map_or(Ok(()), Err)
 }
 
-/// Is a request refused because nothing can be promised any more?
+/// The error with which a request is refused because nothing can be guaranteed any more.
 fn is_refused_now(g: &Ground, op: RequestOp) -> Option<IoError> {
     let failed = g.failed && !g.broken(Mutant::ForgetFailedFlush);
     (failed && op != RequestOp::Read).then_some(IoError::Io)

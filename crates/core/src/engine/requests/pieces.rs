@@ -1,8 +1,7 @@
 //! The life of a read and of a write.
 //!
-//! A request is cut at extent borders. Each piece asks the map, lets the policy see the access, passes the gate if something
-//! (a move, a waiting discard) holds the extent, and joins a *run*: pieces that lie next to each other on one device become
-//! one operation.
+//! A request is split at extent borders. Each piece is looked up in the map, is shown to the policy, passes the gate if its extent is in
+//! use by a move or a waiting discard, and joins a *run*: neighbouring pieces on one device become one operation.
 
 use super::gate::Gate;
 use super::runs::Runs;
@@ -16,7 +15,7 @@ use crate::stats::CLASSES;
 use crate::units::{ExtentId, Slot, TierId};
 
 impl Requests {
-    /// Hand out the pieces of `from..to` of a read or write.
+    /// Processes the pieces of `from..to` of a read or write.
     pub(super) fn hand_out(&mut self, p: &mut Parts<'_>, r: u32, from: u64, to: u64) {
         let shift = p.g.space.geo.extent_shift;
         let mut runs = Runs::default();
@@ -81,7 +80,7 @@ impl Requests {
         }
     }
 
-    /// A first home for the extent of a piece; without one the piece waits for a slot, or has failed.
+    /// Finds a first home for the extent of a piece. Without one, the piece waits for a slot, or has failed.
     fn find_home(&mut self, p: &mut Parts<'_>, req: &Req, w: Waiter) -> Option<Slot> {
         make_room(p, req, w.extent);
         let mut placed = place(p, w.extent);
@@ -93,7 +92,7 @@ impl Requests {
         }
         let g = &mut *p.g;
         if g.failed {
-            // After a failed flush no slot is ever let go of.
+            // After a failed flush no slot is ever freed.
             self.fail(w.req, IoError::Io);
         } else if p.d.frees_nothing() && p.r.active() == 0 && g.space.map.copied() == 0 {
             self.fail(w.req, IoError::NoSpace);
@@ -116,7 +115,7 @@ impl Requests {
     /// Let every waiting piece try again, in order of arrival.
     pub(in crate::engine) fn retry_waiting(&mut self, p: &mut Parts<'_>) {
         p.g.waiting.trying_queue();
-        // Who waits again goes to a new queue: only those in it are ahead of a piece.
+        // A piece that waits again goes to a new queue: only pieces in that queue are ahead of others.
         let mut trying = core::mem::take(&mut p.g.waiting.spare);
         core::mem::swap(&mut trying, &mut p.g.waiting.queue);
         while let Some(w) = trying.pop_front() {
@@ -154,14 +153,14 @@ impl Requests {
     }
 }
 
-/// Must the slot of an extent that a piece is the first to write to be filled with zeros, for want of a bitmap?
+/// Whether the slot must be filled with zeros because the extent's first write is partial and there is no room for a bitmap.
 fn wants_fill(g: &Ground, w: &Waiter) -> bool {
     !g.space.map.has_bitmap_room()
         && !g.params.map_on_read
         && w.to - w.from < u64::from(g.space.geo.extent_bytes())
 }
 
-/// Let the policy make room for a first home. What it starts is through later: this extent does not wait for it.
+/// Lets the policy make room for a first home. The moves that it starts end later: this extent does not wait for them.
 fn make_room(p: &mut Parts<'_>, req: &Req, extent: ExtentId) {
     let access = access(p.g, req, extent, None, None);
     let (policy, mut view, wanted) = p.r.ask(p.g, p.d, SCAN_BUDGET);
@@ -171,13 +170,13 @@ fn make_room(p: &mut Parts<'_>, req: &Req, extent: ExtentId) {
     }
 }
 
-/// Give an extent its first home.
+/// Gives an extent its first home.
 fn place(p: &mut Parts<'_>, e: ExtentId) -> Option<Slot> {
     let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
     let place = policy.first_touch(&mut view, e);
     let g = &mut *p.g;
     if let Place::At(seat) = place {
-        // On its way to be free: `linear` means this slot and no other, so the extent waits for it.
+        // The slot will become free: `linear` wants exactly this slot, so the extent waits for it.
         if p.d.frees(seat.slot()) {
             return None;
         }
@@ -196,8 +195,8 @@ fn place(p: &mut Parts<'_>, e: ExtentId) -> Option<Slot> {
     Some(slot)
 }
 
-/// Let the policy see an access, and start what it wants before the piece goes on: a read that triggers a promotion is
-/// then served from the move's buffer, one disk access instead of two (GreenDM 6.1.3, "serving directly from RAM").
+/// Shows an access to the policy, and starts the moves that it proposes before the piece proceeds. So a read that triggers a promotion is
+/// served from the move's buffer: one disk access in place of two (GreenDM 6.1.3, "serving directly from RAM").
 fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
     let g = &mut *p.g;
     let access = access(g, req, extent, home, g.space.map.copy(extent));
@@ -224,14 +223,14 @@ fn touch(p: &mut Parts<'_>, req: &Req, extent: ExtentId, home: Option<Slot>) {
     let (policy, mut view, wanted) = p.r.ask(g, p.d, SCAN_BUDGET);
     policy.on_access(&mut view, &told, wanted);
     if !wanted.is_empty() {
-        // Served at the home, it wakes the disk whatever the policy wants.
+        // An access that is served at the home wakes the disk, whatever the policy proposes.
         g.wake_with(home.filter(|_| access.copy.is_none()));
         p.r.try_wanted(g, p.d);
         g.wake_with(None);
     }
 }
 
-/// What a policy is told of a request's touch of an extent.
+/// The description of a request's access to an extent for the policy.
 #[inline]
 pub(super) fn access(
     g: &Ground,

@@ -1,4 +1,4 @@
-//! What a read finds: blocks on a device, in a move's buffer, or nothing.
+//! The source of each block of a read: a device, a move's buffer, or none.
 
 use super::runs::Runs;
 use super::{Req, Requests, Waiter};
@@ -7,14 +7,14 @@ use crate::io::{Effect, IoError};
 use crate::units::Slot;
 
 impl Req {
-    /// Where byte `at` of the volume is in the request's aligned buffer.
+    /// The offset of byte `at` of the volume in the request's aligned buffer.
     pub(super) fn buffer_offset(&self, at: u64) -> u32 {
         (at - self.start) as u32
     }
 }
 
 impl Requests {
-    /// Unwritten data reads as zeros, unless the map may have lost where it is.
+    /// Unwritten data reads as zeros, unless the map may have lost its place.
     pub(super) fn read_nothing(
         &mut self,
         g: &mut Ground,
@@ -32,7 +32,7 @@ impl Requests {
         });
     }
 
-    /// Call `f` for each stretch of a piece whose blocks are all valid (true) or all unwritten (false).
+    /// Calls `f` for each run of a piece whose blocks are all valid (true) or all unwritten (false).
     fn stretches(
         &mut self,
         g: &mut Ground,

@@ -1,9 +1,9 @@
 //! Reads and writes of extents that have a copy.
 //!
-//! A block is read in the copy if it is valid there, else at the home. A write goes where the policy says, with one rule on
-//! top: blocks that are dirty stay so until a clean has taken them home, so a write that would pass the copy by goes to both
-//! instead. Writes to the same blocks of such an extent take turns: two replicas written by two writers at once could end up
-//! with one of them each, and nobody would know.
+//! A block is read from the copy if it is valid there, else from the home. The policy decides where a write goes, with one additional rule:
+//! dirty blocks stay dirty until a clean has written them home, so a write that would bypass the copy goes to both. Writes to the same
+//! blocks of such an extent are serialised: if two writers wrote both replicas concurrently, each replica could end up with a different
+//! writer's data, and nothing would detect it.
 
 use super::pieces::access;
 use super::runs::Runs;
@@ -22,7 +22,7 @@ struct Writing {
     /// Device operations that have not ended.
     left: u8,
     failed: bool,
-    /// The policy wants the copy gone.
+    /// Whether the policy wants the copy evicted.
     evict: bool,
 }
 
@@ -33,12 +33,12 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
-    /// Is nothing in flight? (The question of a volume without copies.)
+    /// Whether nothing is in flight. (A volume without copies asks only this.)
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.writing.is_empty()
     }
-    /// Is a write in flight to any of these blocks?
+    /// Whether a write to any of these blocks is in flight.
     fn overlaps(&self, e: ExtentId, from: u32, to: u32) -> bool {
         self.writing
             .range((e.0, 0)..(e.0, to))
@@ -48,7 +48,7 @@ impl Replicas {
 }
 
 impl Requests {
-    /// Read each stretch where it is valid.
+    /// Reads each run from where it is valid.
     pub(super) fn read_copied(
         &mut self,
         g: &mut Ground,
@@ -105,12 +105,13 @@ impl Requests {
                 p.r.own_eviction(p.g, p.d, e);
                 return self.write_piece(p, w, home, runs);
             }
-            // Before the write is issued, or a read would find the old bytes after one that found the new ones.
+            // This is done before the write is issued; otherwise a read could return the old bytes after another read returned the new
+            // ones.
             if !stale {
                 p.g.space.map.copy_forget(e, from, to);
             }
         } else if held && let Some(i) = p.r.of(e).filter(|&i| p.r.get(i).is_clean()) {
-            // What the clean has read of these blocks is old from now on: they stay dirty.
+            // The bytes of these blocks that the clean has read are outdated from now on, so the blocks stay dirty.
             p.r.overtake(i, from, to);
         }
         let fua = self.is_forced(p, w.req, e, (from, to), mode);
@@ -125,7 +126,7 @@ impl Requests {
             },
         );
         if mode != WriteTo::Home {
-            // Write-through forces the home, which is the truth after a crash.
+            // Write-through forces the write to the home, which is the valid data after a crash.
             let fua = fua && mode == WriteTo::Copy;
             self.join_run(p.g, w, copy, (w.from, w.to), fua, &mut runs.copy);
         }
@@ -134,8 +135,8 @@ impl Requests {
         }
     }
 
-    /// Is a FUA write durable by itself, because every record needed to find it is durable already? If not, it ends with a
-    /// round, and so does one that need only be found.
+    /// Whether a FUA write is durable by itself, because every record that is needed to find it is already durable. If not, it ends with a
+    /// round, and so does a write that need only be found.
     fn is_forced(
         &mut self,
         p: &Parts<'_>,
@@ -160,7 +161,7 @@ impl Requests {
         found && req.fua
     }
 
-    /// A device write to blocks from `from` on of `e`, in `slot`, ended. False if it is none of an extent with a copy.
+    /// A device write to blocks from `from` on of `e`, in `slot`, ended. Returns false if the extent has no copy.
     pub(super) fn replica_written(
         &mut self,
         p: &mut Parts<'_>,
@@ -187,7 +188,7 @@ impl Requests {
         if w.evict {
             p.r.evict_behind(p.g, e);
         }
-        // A piece that wants a slot may find one to make free now.
+        // A piece that waits for a slot may now find one that can be freed.
         if p.g.waiting.is_starving() {
             p.g.waiting.slot_freed();
         }
@@ -195,7 +196,7 @@ impl Requests {
     }
 }
 
-/// Where the policy wants a write to go.
+/// The policy's choice of where a write goes.
 fn wish(p: &mut Parts<'_>, req: &Req, e: ExtentId, (home, copy): (Slot, Slot)) -> WriteTo {
     let access = access(p.g, req, e, Some(home), Some(copy));
     let (policy, mut view, _) = p.r.ask(p.g, p.d, 0);
@@ -214,7 +215,7 @@ fn settle_replicas(p: &mut Parts<'_>, e: ExtentId, (from, to): (u32, u32), w: Wr
     }
     match w.mode {
         WriteTo::Home => {}
-        // Old or new bytes, nobody knows: what the home has is read there.
+        // It is unknown whether the blocks hold old or new bytes. Blocks that the home has are read there.
         _ if w.failed => {
             if !g.broken(Mutant::TrustOneReplica) {
                 g.space.map.copy_doubt(e, from, to);

@@ -1,4 +1,4 @@
-//! Runs: pieces that lie next to each other on one device become one operation.
+//! Runs: neighbouring pieces on one device become one operation.
 
 use super::{Requests, Waiter};
 use crate::engine::devices::{Cause, Op, What};
@@ -21,7 +21,7 @@ pub(super) struct Run {
     fua: bool,
 }
 
-/// Runs being gathered: one on each replica, since pieces of a write-through alternate between the two.
+/// Runs that are being collected: one per replica, because pieces of a write-through alternate between the two.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Runs {
     pub(super) home: Option<Run>,
@@ -44,7 +44,7 @@ impl Requests {
         let mut fua = false;
         let req = *self.list.at(w.req);
         if req.found {
-            // Durable by itself only if every record needed to find it is durable already.
+            // It is durable by itself only if every record that is needed to find it is already durable.
             let (from, to) = p.g.blocks_of(w);
             // After a failed round either of two records may be the durable one.
             let found = !p.g.failed
@@ -56,7 +56,7 @@ impl Requests {
         self.join_run(p.g, w, slot, (w.from, w.to), fua, &mut runs.home);
     }
 
-    /// Pin the slot and add bytes `from..to` of the volume, which lie in it, to the run.
+    /// Pins the slot, and adds bytes `from..to` of the volume, which are in it, to the run.
     pub(super) fn join_run(
         &mut self,
         g: &mut Ground,
@@ -185,7 +185,7 @@ impl Requests {
         self.piece_done(p, req);
     }
 
-    /// A device write of bytes `start…` of the volume, as far as they lie in `e`, to its slot `s` ended.
+    /// A device write of bytes `start…` of the volume, limited to those in `e`, to its slot `s` ended.
     fn written(
         &mut self,
         p: &mut Parts<'_>,
@@ -202,7 +202,7 @@ impl Requests {
         if !self.replicas.is_empty() && self.replica_written(p, e, s, (from, to), ok) {
             return;
         }
-        // Only now are the blocks valid: a round that starts while the write is in flight must not expose them.
+        // The blocks become valid only now: a round that starts while the write is in flight must not expose them.
         let g = &mut *p.g;
         let ok = ok || g.broken(Mutant::TrustFailedWrite);
         if ok && g.space.map.home(e) == Some(s) && g.space.map.validate(e, from, to) {

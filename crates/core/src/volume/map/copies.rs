@@ -1,9 +1,9 @@
-//! Which blocks of a copy count, and which of them the home lacks.
+//! The valid blocks of each copy, and which of them are dirty.
 //!
-//! Two bits a block of every slot of the faster tiers, allocated with the first copy, so that tiering pays nothing for
-//! them. Invariants: a dirty block is valid in the copy; a valid block that is not dirty is valid at the home, with the same
-//! bytes (apart from writes in flight). A third bit, one a slot, remembers that a record which names the slot as a dirty
-//! copy may be durable: such a slot must not be given out before a record that contradicts it is.
+//! There are two bits per block of every slot of the faster tiers. They are allocated with the first copy, so that tiering does not need
+//! memory for them. Invariants: a dirty block is valid in the copy; a valid block that is not dirty is valid at the home, with the same
+//! bytes (apart from writes in flight). A third bit, one per slot, records that a record that names the slot as a dirty copy may be
+//! durable: such a slot must not be allocated before a record that contradicts it is durable.
 
 use super::ExtentMap;
 use crate::bits::Bits;
@@ -16,7 +16,7 @@ pub(super) struct CopyBits {
     dirty: Bits,
     recorded: Bits,
     blocks: usize,
-    /// Bits that are set in `dirty`.
+    /// Number of bits that are set in `dirty`.
     dirty_blocks: u64,
 }
 
@@ -33,7 +33,7 @@ impl CopyBits {
             self.recorded.clear(s.0 as usize);
         }
     }
-    /// Set or clear a range of dirty bits, and keep their number; true if that changed anything.
+    /// Sets or clears a range of dirty bits and keeps count. Returns whether anything changed.
     fn fill_dirty(&mut self, from: usize, to: usize, on: bool) -> bool {
         let set = u64::from(count(&self.dirty, from, (to - from) as u32));
         self.dirty_blocks = self.dirty_blocks - set + if on { (to - from) as u64 } else { 0 };
@@ -45,9 +45,9 @@ impl CopyBits {
     }
 }
 
-/// Block by block. All of these take an extent that has a copy; `from..to` are blocks of the extent.
+/// Operations on blocks. All of these take an extent that has a copy; `from..to` are blocks of the extent.
 impl ExtentMap {
-    /// Give a mapped extent a copy in `s` of which no block is valid yet.
+    /// Gives a mapped extent a copy in `s`, in which no block is valid yet.
     pub fn add_empty_copy(&mut self, e: ExtentId, s: Slot) {
         if self.bits.blocks == 0 {
             let n = self.owner.len() * self.blocks;
@@ -65,11 +65,12 @@ impl ExtentMap {
         let s = self.copy(e).expect("the extent has no copy");
         self.bits.base(s)
     }
-    /// From block `from` (not past `to`): how many blocks are alike in the copy, and whether they are valid there.
+    /// From block `from` (not beyond `to`): the number of blocks with the same state in the copy, and whether they are valid there.
     pub fn copy_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         run(&self.bits.valid, self.copy_base(e), from, to)
     }
-    /// From block `from` (not past `to`) of any extent: a stretch of which all blocks hold data, wherever, or none does.
+    /// From block `from` (not beyond `to`) of any extent: a run of blocks that all hold data (in the home or in the copy), or that all hold
+    /// none.
     pub fn data_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         if self.copy(e).is_none() {
             return self.run(e, from, to);
@@ -79,7 +80,8 @@ impl ExtentMap {
             (n, false) => self.run(e, from, from + n),
         }
     }
-    /// Are all of `from..to` that count valid in the copy? Where no copy has blocks of its own, each holds all of its extent.
+    /// Whether all blocks of `from..to` that hold data are valid in the copy. If copies have no bits of their own, each copy holds all of
+    /// its extent.
     pub fn copy_serves(&self, e: ExtentId, from: u32, to: u32) -> bool {
         if self.bits.blocks == 0 {
             return true;
@@ -98,26 +100,26 @@ impl ExtentMap {
         }
         true
     }
-    /// The same for dirty.
+    /// As [`ExtentMap::copy_run`], for dirty blocks.
     pub fn dirty_run(&self, e: ExtentId, from: u32, to: u32) -> (u32, bool) {
         run(&self.bits.dirty, self.copy_base(e), from, to)
     }
-    /// Is any of `from..to` dirty?
+    /// Whether any block of `from..to` is dirty.
     pub fn any_dirty(&self, e: ExtentId, from: u32, to: u32) -> bool {
         self.is_dirty(e) && self.dirty_run(e, from, to) != (to - from, false)
     }
-    /// Are all of `from..to` dirty?
+    /// Whether all blocks of `from..to` are dirty.
     pub fn all_dirty(&self, e: ExtentId, from: u32, to: u32) -> bool {
         self.is_dirty(e) && self.dirty_run(e, from, to) == (to - from, true)
     }
-    /// Blocks of the copy became valid.
+    /// Marks blocks of the copy as valid.
     pub fn copy_validate(&mut self, e: ExtentId, from: u32, to: u32) {
         let b = self.copy_base(e);
         self.bits
             .valid
             .fill(b + from as usize, b + to as usize, true);
     }
-    /// Blocks of the copy became valid and dirty; true if any was not dirty before.
+    /// Marks blocks of the copy as valid and dirty. Returns whether any of them was not dirty before.
     pub fn copy_dirty(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
         let b = self.copy_base(e);
         self.copy_validate(e, from, to);
@@ -125,7 +127,7 @@ impl ExtentMap {
         self.set_dirty(e, true);
         changed
     }
-    /// Blocks of the copy hold nothing any more, dirty or not; true if any was dirty.
+    /// Marks blocks of the copy as invalid, dirty or not. Returns whether any of them was dirty.
     pub fn copy_forget(&mut self, e: ExtentId, from: u32, to: u32) -> bool {
         let b = self.copy_base(e);
         let (a, z) = (b + from as usize, b + to as usize);
@@ -134,7 +136,7 @@ impl ExtentMap {
         self.renew_dirty(e);
         changed
     }
-    /// Blocks of the copy are doubtful: those that the home has are read there from now on, dirty ones stay.
+    /// Marks blocks of the copy as doubtful: from now on, blocks that the home has are read there; dirty ones stay.
     pub fn copy_doubt(&mut self, e: ExtentId, from: u32, to: u32) {
         let b = self.copy_base(e);
         let mut at = from;
@@ -148,7 +150,7 @@ impl ExtentMap {
             at += n;
         }
     }
-    /// Blocks were written home, durably: valid there, and no longer dirty.
+    /// Blocks were written back durably: they are valid at the home, and no longer dirty.
     pub fn copy_cleaned(&mut self, e: ExtentId, from: u32, to: u32) {
         let b = self.copy_base(e);
         (self.bits).fill_dirty(b + from as usize, b + to as usize, false);
@@ -160,23 +162,23 @@ impl ExtentMap {
         let on = !self.bits.dirty.all(b, b + self.blocks, false);
         self.set_dirty(e, on);
     }
-    /// Does the copy hold no valid block?
+    /// Whether the copy holds no valid block.
     pub fn copy_is_empty(&self, e: ExtentId) -> bool {
         let b = self.copy_base(e);
         self.bits.valid.all(b, b + self.blocks, false)
     }
-    /// Dirty blocks of an extent; 0 without a copy.
+    /// Number of dirty blocks of an extent; 0 without a copy.
     pub fn dirty_blocks(&self, e: ExtentId) -> u32 {
         if !self.is_dirty(e) || self.bits.blocks == 0 {
             return 0;
         }
         count(&self.bits.dirty, self.copy_base(e), self.blocks as u32)
     }
-    /// Dirty blocks of all copies.
+    /// Number of dirty blocks of all copies.
     pub fn all_dirty_blocks(&self) -> u64 {
         self.bits.dirty_blocks
     }
-    /// Blocks of an extent that its copy holds; 0 without one.
+    /// Number of valid blocks in the copy of an extent; 0 without one.
     pub fn copied_blocks(&self, e: ExtentId) -> u32 {
         if self.copy(e).is_none() || self.bits.blocks == 0 {
             return 0;
@@ -191,11 +193,11 @@ impl ExtentMap {
     pub fn export_copied(&self, e: ExtentId, out: &mut [u8]) {
         self.bits.valid.export(self.copy_base(e), self.blocks, out);
     }
-    /// May a durable record say that `s` holds somebody's dirty blocks?
+    /// Whether a durable record may say that `s` holds dirty blocks of an extent.
     pub fn is_recorded(&self, s: Slot) -> bool {
         self.bits.blocks > 0 && self.bits.recorded.get(s.0 as usize)
     }
-    /// A record that says so is being written (or, with `false`, one that says otherwise is durable wherever it must be).
+    /// Records that such a record is being written (or, with `false`, that a record that contradicts it is durable wherever needed).
     pub fn set_recorded(&mut self, s: Slot, on: bool) {
         if on {
             self.bits.recorded.set(s.0 as usize);
@@ -203,7 +205,8 @@ impl ExtentMap {
             self.bits.recorded.clear(s.0 as usize);
         }
     }
-    /// Does nothing of the extent count, at its home or in a dirty copy? Durably such an extent is none.
+    /// Whether the extent has no valid block, neither at its home nor in a dirty copy. Its durable state is then that of an extent without
+    /// a home.
     pub fn is_gone(&self, e: ExtentId) -> bool {
         self.is_void(e) && !self.is_dirty(e)
     }
@@ -254,10 +257,10 @@ mod tests {
         m.copy_validate(e, 0, 2);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (6, 4));
         assert_eq!(m.all_dirty_blocks(), 4);
-        // Doubt takes the clean ones only.
+        // Only clean blocks become doubtful.
         m.copy_doubt(e, 0, 16);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (4, 4));
-        // Written home: still valid in the copy, valid at home now.
+        // After write-back, the blocks are still valid in the copy, and valid at the home now.
         m.copy_cleaned(e, 4, 6);
         assert_eq!((m.copied_blocks(e), m.dirty_blocks(e)), (4, 2));
         assert_eq!((m.run(e, 4, 16), m.dirty()), ((2, true), 1));

@@ -3,7 +3,7 @@
 use crate::bits::Bits;
 use crate::units::ExtentId;
 
-/// A mark that few extents have, or none: no memory until the first, then 1/8 byte an extent.
+/// A mark that few extents have, or none. It needs no memory until the first one, then 1/8 byte per extent.
 #[derive(Clone, Debug)]
 pub(super) struct Marks {
     pub(super) bits: Bits,

@@ -1,14 +1,14 @@
-//! Which blocks of the extents that are partly valid are valid.
+//! The valid blocks of extents that are partly valid.
 //!
-//! A small volume has one flat bit set, a bit for each block. In a large one that would be gigabytes, nearly all of it for
-//! extents that are whole or unmapped: 100 TB in extents of 1 MiB would take 3 GB. There an extent has a bitmap only while it is
-//! partly valid:
+//! A small volume has one flat bit set with a bit per block. In a large one this would be gigabytes, almost all of it for extents that are
+//! fully valid or unmapped: 100 TB in extents of 1 MiB would need 3 GB. There an extent has a bitmap only while it is partly valid:
 //!
 //! ```text
-//! extent ─► number of its bitmap (a tree of those that have one) ─► chunk of 1024 bitmaps, allocated when the first of them is needed
+//! extent ─► number of its bitmap (a tree of the extents that have one) ─► chunk of 1024 bitmaps, allocated when the first of them is
+//! needed
 //! ```
-//! So the cost is one bitmap and about 28 bytes for each partly valid extent, wherever it lies. How many there may be at once is
-//! bounded: see [`Valid::most`].
+//! So the memory is one bitmap and about 28 bytes for each partly valid extent, wherever it is. Their number is bounded: see
+//! [`Valid::most`].
 
 use crate::bits::Bits;
 use alloc::collections::BTreeMap;
@@ -16,10 +16,10 @@ use alloc::vec::Vec;
 
 /// Largest flat bit set, in bits: 32 MiB.
 const FLAT_MAX: usize = 1 << 28;
-/// Bytes that a large volume may spend on bitmaps in any case, however few extents it has.
+/// Bytes that a large volume may use for bitmaps in any case, however few extents it has.
 const RESERVE_MIN: u64 = FLAT_MAX as u64 / 8;
-/// Beside its bits, what a bitmap costs: 20 bytes in the tree (8 in a node that is two thirds full, and the nodes above), and up to 8
-/// in the list of free numbers once it is given back.
+/// Memory of a bitmap in addition to its bits: 20 bytes in the tree (8 in a node that is two thirds full, and the nodes above), and up to 8
+/// in the list of free numbers after it is given back.
 const BESIDE: u64 = 28;
 const CHUNK: usize = 1024;
 
@@ -41,7 +41,7 @@ struct Sparse {
     numbers: BTreeMap<u32, u32>,
     chunks: Vec<Bits>,
     free: Vec<u32>,
-    /// Bits from one bitmap to the next.
+    /// Number of bits from one bitmap to the next.
     stride: usize,
 }
 
@@ -86,15 +86,15 @@ impl Valid {
     fn with_limit(extents: usize, blocks: usize, flat_max: usize) -> Valid {
         let flat = extents.checked_mul(blocks).filter(|&n| n <= flat_max);
         let kind = match flat {
-            // One block an extent cannot be partial for long enough to be seen: its bit is still kept, it is 1/8 byte.
+            // With one block per extent, an extent is partial only for an instant, but its bit is kept: it is 1/8 byte.
             Some(n) => Kind::Flat(Bits::new(n)),
             None => Kind::Sparse(Sparse::new(blocks)),
         };
         Valid { blocks, kind }
     }
-    /// Extents that may be partly valid at once, of so many with so many blocks each. A small volume bears all of them (32 MiB of bitmaps
-    /// at most). In a large one their bitmaps take one byte for each extent of the volume, or 32 MiB if that is more: 95 MB for 100 TB
-    /// in extents of 1 MiB, where 1.6 million extents may be partly valid then.
+    /// The largest number of extents that may be partly valid at the same time, out of `extents` with `blocks` blocks each. In a small
+    /// volume all of them may be (at most 32 MiB of bitmaps). In a large one their bitmaps may take one byte per extent of the volume, or
+    /// 32 MiB if that is more: 95 MB for 100 TB in extents of 1 MiB, which is enough for 1.6 million partly valid extents.
     pub(super) fn most(extents: u64, blocks: u64) -> u64 {
         if is_small(extents, blocks) {
             return extents;
@@ -102,7 +102,7 @@ impl Valid {
         let each = BESIDE + blocks.next_multiple_of(64) / 8;
         (extents.max(RESERVE_MIN) / each).min(extents)
     }
-    /// Bytes that a map of that shape needs for this: without partial extents, and with as many as there may be.
+    /// Memory in bytes of this structure for a map of that shape: without partial extents, and with the largest number of them.
     pub(super) fn estimate(extents: u64, blocks: u64) -> (u64, u64) {
         if is_small(extents, blocks) {
             let flat = extents * blocks / 8;
@@ -111,14 +111,14 @@ impl Valid {
         let each = BESIDE + blocks.next_multiple_of(64) / 8;
         (0, Valid::most(extents, blocks) * each)
     }
-    /// The extent becomes partly valid: all of its blocks are, or none.
+    /// The extent becomes partly valid. Initially all of its blocks are valid (`on`), or none.
     pub(super) fn begin(&mut self, e: u32, on: bool) {
         if let Kind::Sparse(s) = &mut self.kind {
             s.add(e);
         }
         self.fill(e, 0, self.blocks as u32, on);
     }
-    /// It is whole, or has no home any more.
+    /// The extent is fully valid, or has no home any more.
     pub(super) fn end(&mut self, e: u32) {
         if let Kind::Sparse(s) = &mut self.kind {
             s.remove(e);
@@ -142,7 +142,7 @@ impl Valid {
             }
         }
     }
-    /// All of these are about an extent that has begun and not ended.
+    /// The following are for an extent between `begin` and `end`.
     pub(super) fn fill(&mut self, e: u32, from: u32, to: u32, on: bool) -> bool {
         let (bits, b) = self.place_mut(e);
         bits.fill(b + from as usize, b + to as usize, on)
@@ -177,7 +177,7 @@ impl Valid {
     }
 }
 
-/// Is one flat bit set small enough?
+/// Whether one flat bit set is small enough.
 fn is_small(extents: u64, blocks: u64) -> bool {
     extents.saturating_mul(blocks) <= FLAT_MAX as u64
 }
@@ -207,7 +207,7 @@ mod tests {
                     sparse.begin(e, on);
                     begun[e as usize] = true;
                 }
-                // In long waves, so that pages and bitmaps come and go.
+                // In long waves, so that pages and bitmaps are allocated and freed.
                 (true, 0..=5) if step / 3000 % 2 == 1 => {
                     flat.end(e);
                     sparse.end(e);
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(Valid::most(1000, 16), 1000);
     }
 
-    /// As many partial extents as there may be, as far from each other as they can be: the bound holds.
+    /// With the largest number of partial extents, as far from one another as possible, the bound holds.
     #[test]
     fn bitmaps_stay_within_their_reserve() {
         let (extents, blocks) = (1 << 22, 256);
@@ -263,7 +263,7 @@ mod tests {
         let most = Valid::most(extents as u64, blocks as u64) as usize;
         assert!(most < extents && bound <= RESERVE_MIN);
         for i in 0..most {
-            // A permutation: neighbours in time lie far apart.
+            // A permutation: neighbours in time are far apart.
             let e = (i * 2_654_435_761) as u32 % extents as u32;
             v.begin(e, false);
             v.fill(e, 7, 8, true);

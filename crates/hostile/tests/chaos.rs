@@ -9,7 +9,7 @@ use isotherm_hostile::run::{Did, Scenario, Shape, run};
 use isotherm_hostile::world::Faults;
 
 /// Time of a scenario after which no further seed is begun, unless seeds were asked for.
-const SECONDS: u64 = 6;
+const SECONDS: u64 = 12;
 
 fn var(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|v| v.parse().ok())
@@ -82,7 +82,7 @@ fn all(name: &str, default: u64, make: impl Fn(u64) -> Scenario + Sync) -> Did {
 
 #[test]
 fn crashes_lose_nothing_that_was_flushed() {
-    let did = all("crashes", 1600, Scenario::new);
+    let did = all("crashes", 3000, Scenario::new);
     assert!(
         did.moves > 0
             && did.fetches > 0
@@ -107,7 +107,7 @@ fn copies_lose_nothing_that_was_flushed() {
         short: 12,
         meta_errors: 0,
     };
-    let did = all("copies", 1200, |seed| Scenario {
+    let did = all("copies", 2000, |seed| Scenario {
         copies: true,
         faults: if seed % 4 == 3 {
             faults
@@ -133,7 +133,7 @@ fn failing_devices_never_serve_wrong_bytes() {
         short: 12,
         meta_errors: 0,
     };
-    all("data errors", 600, |seed| Scenario {
+    all("data errors", 1000, |seed| Scenario {
         faults,
         ..Scenario::new(seed)
     });
@@ -146,7 +146,7 @@ fn a_failed_flush_is_never_forgotten() {
         short: 15,
         meta_errors: 60,
     };
-    all("flush errors", 600, |seed| Scenario {
+    all("flush errors", 1000, |seed| Scenario {
         faults,
         ..Scenario::new(seed)
     });
@@ -154,7 +154,7 @@ fn a_failed_flush_is_never_forgotten() {
 
 #[test]
 fn losing_the_fast_member_shows_nobody_elses_bytes() {
-    all("lost fast", 600, |seed| Scenario {
+    all("lost fast", 1000, |seed| Scenario {
         lose_fast: true,
         ..Scenario::new(seed)
     });
@@ -163,7 +163,7 @@ fn losing_the_fast_member_shows_nobody_elses_bytes() {
 #[test]
 fn other_shapes_are_as_safe() {
     for shape in [Shape::TwoFast, Shape::ThreeTiers] {
-        all("shapes", 400, |seed| Scenario {
+        all("shapes", 600, |seed| Scenario {
             shape,
             lose_fast: seed % 2 == 0,
             ..Scenario::new(seed)
@@ -180,7 +180,7 @@ fn other_shapes_are_as_safe() {
 #[test]
 fn presets_are_as_safe_as_chaos() {
     for policy in isotherm_core::policy::PRESETS.iter().map(|p| p.name) {
-        all(policy, 40, |seed| Scenario {
+        all(policy, 60, |seed| Scenario {
             policy: Some(policy),
             ..Scenario::new(seed)
         });
@@ -189,7 +189,7 @@ fn presets_are_as_safe_as_chaos() {
 
 #[test]
 fn a_change_of_policy_loses_nothing() {
-    let did = all("switches", 600, |seed| Scenario {
+    let did = all("switches", 1000, |seed| Scenario {
         switch: true,
         shape: if seed % 4 == 0 {
             Shape::ThreeTiers
@@ -207,7 +207,7 @@ fn caching_presets_are_as_safe_as_chaos() {
     let mut busy = 0;
     for preset in isotherm_core::policy::PRESETS {
         if preset.is_caching() {
-            let did = all(preset.name, 120, |seed| Scenario {
+            let did = all(preset.name, 200, |seed| Scenario {
                 policy: Some(preset.name),
                 shape: Shape::Roomy,
                 lose_fast: seed % 3 == 0,
@@ -225,7 +225,7 @@ fn caching_presets_are_as_safe_as_chaos() {
 
 #[test]
 fn a_clean_cache_may_be_lost() {
-    let did = all("clean cache lost", 1000, |seed| Scenario {
+    let did = all("clean cache lost", 1500, |seed| Scenario {
         cache: Some(true),
         lose_cache: true,
         lives: 5,
@@ -237,7 +237,7 @@ fn a_clean_cache_may_be_lost() {
 
 #[test]
 fn a_dirty_cache_is_lost_only_with_consent() {
-    let did = all("dirty cache lost", 1000, |seed| Scenario {
+    let did = all("dirty cache lost", 1500, |seed| Scenario {
         cache: Some(false),
         lose_cache: true,
         lives: 5,
@@ -255,7 +255,7 @@ fn a_dirty_cache_is_lost_only_with_consent() {
 #[test]
 fn a_mirror_that_may_lag_is_not_trusted() {
     // Policies that move homes, or that change while the volume runs.
-    let did = all("lazy mirror", 1000, |seed| Scenario {
+    let did = all("lazy mirror", 1500, |seed| Scenario {
         copies: seed % 2 == 0,
         switch: seed % 2 == 1,
         lose_cache: true,
@@ -286,7 +286,7 @@ fn failing_devices_without_a_cache() {
 
 #[test]
 fn an_older_copy_of_a_member_is_refused() {
-    let did = all("older copies", 600, |seed| Scenario {
+    let did = all("older copies", 1000, |seed| Scenario {
         rollback: true,
         ring: Some(64),
         shape: [

@@ -86,11 +86,11 @@ fn a_disk_whose_work_waits_sleeps_longer_and_uses_less() {
         let (a, b) = (slow(&without), slow(&with));
         nothing_lost(&with);
         assert_eq!(without.bytes_written, with.bytes_written);
-        // lru hardly writes home by itself, so it has nothing to save; what it holds is cleaned all the same, and the disk sleeps sooner
-        // and stops more often.
-        let allowed = if policy == "lru" { 1.06 } else { 0.9 };
+        // lru hardly writes home by itself, so it has little to save, and sleeping sooner it stops more often. A further stop costs no more
+        // than to wake up (11 s, 165 J), and to be idle (8.4 W) for the 20 s until the disk is sent to sleep and the 5 s of that.
+        let further = b.start_stops.saturating_sub(a.start_stops) as f64;
         assert!(
-            b.energy_j < a.energy_j * allowed,
+            b.energy_j < a.energy_j * 1.001 + further * (165.0 + 25.0 * 8.4),
             "{policy}: {} of {} J",
             b.energy_j,
             a.energy_j
@@ -104,9 +104,8 @@ fn a_disk_whose_work_waits_sleeps_longer_and_uses_less() {
                 a.start_stops
             );
         }
-        let at_least = if policy == "lru" { 0.98 } else { 1.0 };
         assert!(
-            b.standby_s >= a.standby_s * at_least,
+            b.standby_s >= a.standby_s * 0.999 - further * (11.0 + 25.0),
             "{policy}: {} of {} s",
             b.standby_s,
             a.standby_s
@@ -114,6 +113,15 @@ fn a_disk_whose_work_waits_sleeps_longer_and_uses_less() {
         assert!(with.sleep_batches > Some(0));
         // What was held was done in the end: seven lulls of eight are followed by work, and so by another sleep.
         assert!(with.writebacks > 0, "{policy}");
+        // These write home now and then by themselves.
+        if policy != "lru" {
+            assert!(
+                b.energy_j < a.energy_j * 0.9,
+                "{policy}: {} of {} J",
+                b.energy_j,
+                a.energy_j
+            );
+        }
         if policy == "smq" {
             assert!(
                 b.start_stops * 2 < a.start_stops,

@@ -3,7 +3,6 @@
 use crate::mover::Outcome;
 use crate::store::Store;
 use crate::tree::Tier;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of files that are tried to find one to move.
 const LOOK: usize = 64;
@@ -16,13 +15,13 @@ pub fn next(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// Moves files at random until `stop`. Returns the number of moved files.
-pub fn run(store: &Store, seed: u64, stop: &AtomicBool) -> u64 {
+/// Moves files at random until `stopped`. Returns the number of moved files.
+pub fn run(store: &Store, seed: u64, stopped: impl Fn() -> bool) -> u64 {
     let mut seed = seed.wrapping_mul(2).wrapping_add(1);
     let tiers = store.roots.len() as u64;
     let mut done = 0;
     // With one tier there is no other tier to move to.
-    while tiers > 1 && !stop.load(Ordering::SeqCst) {
+    while tiers > 1 && !stopped() {
         let numbers = store.cat().numbers() as u64;
         let found = (0..LOOK).find_map(|_| {
             let id = (next(&mut seed) % numbers.max(1)) as u32;

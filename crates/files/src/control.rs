@@ -82,7 +82,7 @@ pub fn order(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), 
         }),
         ("policy", text) => policy(store, id, &path()?, text),
         ("migrate", "now") => {
-            store.placement.hurry.store(true, Ordering::SeqCst);
+            store.placement.hurry();
             Ok(())
         }
         ("check", "repair") => {
@@ -178,7 +178,7 @@ fn status(store: &Store) -> Value {
     json!({
         "state": state(store),
         "policy": policy, "moves": store.placement.moves,
-        "migrating": store.placement.hurry.load(Ordering::SeqCst),
+        "migrating": store.placement.is_hurried(),
         "marks_percent": [store.marks.0, store.marks.1],
         "tiers": tiers(store), "moving": moving, "in_use": store.lives.count(),
         "pins": remembered.pins, "policies": remembered.policies,

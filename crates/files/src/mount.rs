@@ -5,7 +5,7 @@ use crate::store::{Refused, Settings, Store, refuse};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub struct Mounted {
     pub store: Arc<Store>,
     /// The mount point.
     pub dir: PathBuf,
+    ended: Sender<()>,
+    over: Receiver<()>,
     session: Option<BackgroundSession>,
     mover: Option<JoinHandle<()>>,
 }
@@ -39,8 +41,59 @@ pub struct Mounted {
 ///
 /// # Errors
 /// A message in words.
-#[expect(clippy::too_many_lines, reason = "to be divided")]
 pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
+    let dir = mount_point(dir, &settings.tiers)?;
+    // The kernel sends the final permissions of new files.
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let store = Arc::new(Store::open(settings)?);
+    for (i, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
+        if store.roots[..i].iter().any(|r| r.dev == root.dev) {
+            store.say(&format!(
+                "{}: lies on the same file system as another tier: moving files there gains nothing",
+                root.path.display()
+            ));
+        }
+    }
+    let (ended, over) = std::sync::mpsc::channel();
+    let served = Served::new(
+        Arc::clone(&store),
+        options.io,
+        rustix::process::getuid().as_raw(),
+        ended.clone(),
+    );
+    let session = Session::new(served, &dir, &config(&store, options)).map_err(|e| {
+        Refused(format!(
+            "{}: cannot mount: {e} (is /dev/fuse there, and fusermount3 for users?)",
+            dir.display()
+        ))
+    })?;
+    let notifier = session.notifier();
+    let session = session
+        .spawn()
+        .map_err(|e| Refused(format!("{}: {e}", dir.display())))?;
+    let _ = store.notifier.set(notifier);
+    let (for_mover, chaos) = (Arc::clone(&store), settings.chaos);
+    let mover = std::thread::Builder::new()
+        .name("mover".into())
+        .spawn(move || match chaos {
+            Some(seed) => {
+                crate::chaos::run(&for_mover, seed, || for_mover.placement.is_stopped());
+            }
+            None => for_mover.attend(),
+        })
+        .map_err(|e| Refused(e.to_string()))?;
+    Ok(Mounted {
+        store,
+        dir,
+        ended,
+        over,
+        session: Some(session),
+        mover: Some(mover),
+    })
+}
+
+/// The real path of an empty directory that neither contains a tier nor lies in one.
+fn mount_point(dir: &Path, tiers: &[PathBuf]) -> Result<PathBuf, Refused> {
     let shown = dir.display();
     let dir = match dir.canonicalize() {
         Ok(dir) => dir,
@@ -58,7 +111,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
             "{shown}: is not empty: mount on an empty directory"
         ));
     }
-    for tier in &settings.tiers {
+    for tier in tiers {
         if let Ok(tier) = tier.canonicalize()
             && (dir.starts_with(&tier) || tier.starts_with(&dir))
         {
@@ -68,22 +121,11 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
             ));
         }
     }
-    // The kernel sends the final permissions of new files.
-    rustix::process::umask(rustix::fs::Mode::empty());
-    let store = Arc::new(Store::open(settings)?);
-    for (i, root) in store.roots.iter().enumerate().filter(|r| !r.1.absent) {
-        if store.roots[..i].iter().any(|r| r.dev == root.dev) {
-            store.say(&format!(
-                "{}: lies on the same file system as another tier: moving files there gains nothing",
-                root.path.display()
-            ));
-        }
-    }
-    let served = Served::new(
-        Arc::clone(&store),
-        options.io,
-        rustix::process::getuid().as_raw(),
-    );
+    Ok(dir)
+}
+
+/// The options of the FUSE session.
+fn config(store: &Store, options: &Options) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(format!("isotherm:{}", store.tier_name(0))),
@@ -105,35 +147,19 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
     };
     config.n_threads = Some(options.threads.clamp(1, 64));
     config.clone_fd = true;
-    let session = Session::new(served, &dir, &config).map_err(|e| {
-        Refused(format!(
-            "{shown}: cannot mount: {e} (is /dev/fuse there, and fusermount3 for users?)"
-        ))
-    })?;
-    let notifier = session.notifier();
-    let session = session
-        .spawn()
-        .map_err(|e| Refused(format!("{shown}: {e}")))?;
-    let _ = store.notifier.set(notifier);
-    let (for_mover, chaos) = (Arc::clone(&store), settings.chaos);
-    let mover = std::thread::Builder::new()
-        .name("mover".into())
-        .spawn(move || match chaos {
-            Some(seed) => {
-                crate::chaos::run(&for_mover, seed, &for_mover.placement.stop);
-            }
-            None => for_mover.attend(),
-        })
-        .map_err(|e| Refused(e.to_string()))?;
-    Ok(Mounted {
-        store,
-        dir,
-        session: Some(session),
-        mover: Some(mover),
-    })
+    config
 }
 
 impl Mounted {
+    /// A sender with which another thread, for example one that waits for signals, ends [`Mounted::wait`].
+    pub fn ender(&self) -> Sender<()> {
+        self.ended.clone()
+    }
+    /// Waits, without waking up in between, until someone unmounts it or a message comes from [`Mounted::ender`].
+    pub fn wait(&self) {
+        // `self` has a sender, so the channel cannot be closed.
+        let _ = self.over.recv();
+    }
     /// Whether it was unmounted by someone else.
     pub fn is_over(&self) -> bool {
         self.session.as_ref().is_none_or(|s| s.guard.is_finished())
@@ -162,7 +188,7 @@ impl Mounted {
         Ok(())
     }
     fn end(&mut self) {
-        self.store.placement.stop.store(true, Ordering::SeqCst);
+        self.store.placement.stop();
         if let Some(mover) = self.mover.take() {
             // It ends after its current file.
             let _ = mover.join();

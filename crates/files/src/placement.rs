@@ -15,8 +15,8 @@ use crate::store::{Refused, Settings, refuse};
 use crate::tree::{Facts, Tier};
 use isotherm_core::Nanos;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The default preset.
@@ -62,6 +62,14 @@ pub struct Wanted {
     pub why: &'static str,
 }
 
+/// Orders to the thread that moves files.
+#[derive(Default)]
+struct Orders {
+    /// All wanted moves are requested now.
+    hurry: bool,
+    stop: bool,
+}
+
 /// See the module.
 pub struct Placement {
     seen: Mutex<Vec<Seen>>,
@@ -80,10 +88,8 @@ pub struct Placement {
     pub accesses: AtomicU64,
     /// Whether files are moved automatically.
     pub moves: bool,
-    /// Whether all wanted moves are requested now.
-    pub hurry: AtomicBool,
-    /// Set to stop.
-    pub stop: AtomicBool,
+    orders: Mutex<Orders>,
+    ordered: Condvar,
     start: Instant,
 }
 
@@ -136,10 +142,38 @@ impl Placement {
             done: Default::default(),
             accesses: AtomicU64::new(0),
             moves: settings.moves,
-            hurry: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
+            orders: Mutex::default(),
+            ordered: Condvar::new(),
             start: Instant::now(),
         })
+    }
+    /// Requests all wanted moves now; the thread that moves files wakes up.
+    pub fn hurry(&self) {
+        lock(&self.orders).hurry = true;
+        self.ordered.notify_all();
+    }
+    /// Whether all wanted moves were requested and are not done yet.
+    pub fn is_hurried(&self) -> bool {
+        lock(&self.orders).hurry
+    }
+    /// The requested moves are done.
+    pub(crate) fn hurried(&self) {
+        lock(&self.orders).hurry = false;
+    }
+    /// Stops the thread that moves files; it ends after its current file.
+    pub fn stop(&self) {
+        lock(&self.orders).stop = true;
+        self.ordered.notify_all();
+    }
+    /// Whether it should stop.
+    pub fn is_stopped(&self) -> bool {
+        lock(&self.orders).stop
+    }
+    /// Waits for `time`, or until [`Placement::hurry`] or [`Placement::stop`] is called.
+    pub(crate) fn rest(&self, time: Duration) {
+        let orders = lock(&self.orders);
+        let idle = |o: &mut Orders| !o.hurry && !o.stop;
+        drop(self.ordered.wait_timeout_while(orders, time, idle));
     }
     /// Records an access.
     pub fn see(&self, seen: Seen) {

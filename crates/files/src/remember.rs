@@ -109,9 +109,7 @@ impl Store {
     pub fn carry_out(&self, wanted: &[Wanted], until: Option<Instant>) -> usize {
         let mut done = 0;
         for w in wanted {
-            if self.placement.stop.load(Ordering::SeqCst)
-                || until.is_some_and(|u| Instant::now() >= u)
-            {
+            if self.placement.is_stopped() || until.is_some_and(|u| Instant::now() >= u) {
                 break;
             }
             let fits = |tier: Tier| {
@@ -163,11 +161,11 @@ impl Store {
         let mut before = Instant::now();
         let start = before;
         let (mut saved, mut numbers) = (None::<Instant>, 0);
-        while !self.placement.stop.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(50));
-            if self.placement.hurry.load(Ordering::SeqCst) {
+        while !self.placement.is_stopped() {
+            self.placement.rest(TURN.saturating_sub(before.elapsed()));
+            if self.placement.is_hurried() {
                 self.migrate_now();
-                self.placement.hurry.store(false, Ordering::SeqCst);
+                self.placement.hurried();
             }
             if before.elapsed() < TURN {
                 continue;

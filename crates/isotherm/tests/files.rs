@@ -7,6 +7,19 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+/// How often the threads of a process went to sleep so far.
+fn sleeps(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
+    let status = tasks.filter_map(|t| fs::read_to_string(t.ok()?.path().join("status")).ok());
+    let count = |s: String| {
+        let line = s
+            .lines()
+            .find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|n| n.trim().parse::<u64>().ok())
+    };
+    status.filter_map(count).sum()
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 fn a_mounted_pair_of_directories_answers_and_obeys() {
@@ -74,6 +87,11 @@ fn a_mounted_pair_of_directories_answers_and_obeys() {
             place.json("files stats mnt", "files-stats")["moves"]["done"],
             2
         );
+        // While nothing happens, only the thread that moves files wakes up, once a second.
+        let before = sleeps(server.id());
+        std::thread::sleep(Duration::from_secs(2));
+        let woke = sleeps(server.id()) - before;
+        assert!(woke <= 20, "{woke} wake-ups in two idle seconds");
     }));
     let pid = server.id().to_string();
     place.tool("kill", &["-TERM", &pid]);

@@ -13,12 +13,13 @@ use crate::names::Maker;
 use crate::store::Store;
 use crate::tree::{Facts, Time};
 use fuser::{
-    BackingId, Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyEmpty,
-    ReplyEntry, ReplyXattr, Request, TimeOrNow,
+    BackingId, Errno as FuseErrno, FileAttr, FileHandle, FileType, Generation, INodeNo, InitFlags,
+    KernelConfig, ReplyEmpty, ReplyEntry, ReplyXattr, Request, TimeOrNow,
 };
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -48,6 +49,8 @@ pub struct Served {
     store: Arc<Store>,
     io: Io,
     owner: u32,
+    /// Gets a message when the kernel has unmounted it.
+    ended: Sender<()>,
     next: AtomicU64,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     lists: Mutex<HashMap<u64, Listing>>,
@@ -147,13 +150,40 @@ fn nobody() -> FileAttr {
     }
 }
 
+/// Asks the kernel for what this file system can do.
+fn ask_for(io: Io, config: &mut KernelConfig) {
+    for flag in [
+        InitFlags::FUSE_PARALLEL_DIROPS,
+        InitFlags::FUSE_DO_READDIRPLUS,
+        InitFlags::FUSE_READDIRPLUS_AUTO,
+        InitFlags::FUSE_POSIX_ACL,
+        InitFlags::FUSE_DONT_MASK,
+        InitFlags::FUSE_CACHE_SYMLINKS,
+        InitFlags::FUSE_ASYNC_DIO,
+        InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+    ] {
+        // A kernel without this capability works without it.
+        let _ = config.add_capabilities(flag);
+    }
+    // If the kernel itself writes, it must also remove rights itself.
+    if io == Io::Cached {
+        let _ = config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
+    }
+    if io == Io::Passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
+        let _ = config.set_max_stack_depth(1);
+    }
+    let _ = config.set_max_write(1 << 20);
+    let _ = config.set_max_background(64);
+}
+
 impl Served {
     /// Serves a store. Besides root, `owner` may give commands.
-    pub fn new(store: Arc<Store>, io: Io, owner: u32) -> Served {
+    pub fn new(store: Arc<Store>, io: Io, owner: u32, ended: Sender<()>) -> Served {
         Served {
             store,
             io,
             owner,
+            ended,
             next: AtomicU64::new(1),
             handles: RwLock::default(),
             lists: Mutex::default(),

@@ -1,11 +1,11 @@
 //! Each request of the kernel, and its answer from the store.
 
-use super::{Served, TTL, attr, errno, kind, nobody, node, number, set_time};
+use super::{Served, TTL, ask_for, attr, errno, kind, nobody, node, number, set_time};
 use crate::data::SetAttr;
 use crate::placement::Seen;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -17,35 +17,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use super::Io;
-
 impl Filesystem for Served {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        for flag in [
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_POSIX_ACL,
-            InitFlags::FUSE_DONT_MASK,
-            InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-        ] {
-            // A kernel without this capability works without it.
-            let _ = config.add_capabilities(flag);
-        }
-        // If the kernel itself writes, it must also remove rights itself.
-        if self.io == Io::Cached {
-            let _ = config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
-        }
-        if self.io == Io::Passthrough
-            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
-        {
-            let _ = config.set_max_stack_depth(1);
-        }
-        let _ = config.set_max_write(1 << 20);
-        let _ = config.set_max_background(64);
+        ask_for(self.io, config);
         Ok(())
+    }
+    fn destroy(&mut self) {
+        // If nobody waits, nobody needs to know.
+        let _ = self.ended.send(());
     }
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if name.len() > crate::names::NAME_MAX {

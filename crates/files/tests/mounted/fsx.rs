@@ -118,7 +118,7 @@ fn a_file_holds_what_was_written_while_it_moves() {
         copied: Vec::new(),
     };
     let moved = std::thread::scope(|scope| {
-        let mover = scope.spawn(|| chaos::run(&store, base, &stop));
+        let mover = scope.spawn(|| chaos::run(&store, base, || stop.load(Ordering::SeqCst)));
         let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for _ in 0..STEPS {
                 tried.step(&mut seed, &path);

@@ -69,12 +69,14 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     println!("ready");
     // The program that started this one may not read its output.
     let _ = std::io::stdout().flush();
-    while !mounted.is_over() {
-        if signals.pending().next().is_some() {
-            break;
+    let end = mounted.ender();
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            // It may have ended by itself.
+            let _ = end.send(());
         }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    });
+    mounted.wait();
     mounted.unmount(LEAVE).map_err(|e| Failure::failed(e.0))
 }
 

@@ -1,21 +1,23 @@
-//! The access queue (OODT III-B, 3.2.1; docs/policy-rules.md section 4): what the I/O scheduler will probably merge counts as one request.
+//! The access queue (OODT III-B, 3.2.1; docs/policy-rules.md section 4): accesses that the I/O scheduler will probably merge count as
+//! one request.
 //!
 //! It holds pending requests (first block, last block, operation, metadata flag). A block access merges with the oldest pending
-//! request of its operation and flag that it lies in or extends at either end by exactly one block; else it is appended, and
-//! a full queue lets its oldest go first. A merge does not change the order, and neighbours grown together do not join.
+//! request of its operation and flag that contains it or that it extends at either end by exactly one block. Otherwise it is
+//! appended; a full queue first releases its oldest request. A merge does not change the order, and requests that have become
+//! adjacent are not joined.
 
 use alloc::collections::VecDeque;
 
-/// A request on its way through the queue; blocks are extents.
+/// A request in the queue; blocks are extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
     /// Its first block.
     pub start: u32,
     /// Its last block.
     pub end: u32,
-    /// Write, or read.
+    /// Whether it is a write (otherwise a read).
     pub write: bool,
-    /// Of metadata.
+    /// Whether it is an access to metadata.
     pub metadata: bool,
 }
 
@@ -27,29 +29,29 @@ pub struct AccessQueue {
 }
 
 impl Default for AccessQueue {
-    /// Eight pending requests, as published.
+    /// Creates a queue of eight pending requests, as published.
     fn default() -> AccessQueue {
         AccessQueue::new(8)
     }
 }
 
 impl AccessQueue {
-    /// Of that many pending requests, at least one.
+    /// Creates a queue of that many pending requests, at least one.
     pub fn new(size: usize) -> AccessQueue {
         AccessQueue {
             pending: VecDeque::new(),
             size: size.max(1),
         }
     }
-    /// Pending requests at most.
+    /// Maximum number of pending requests.
     pub fn size(&self) -> usize {
         self.size
     }
-    /// Pending requests at most, from the next access on. Above that, one leaves with every access that does not merge.
+    /// Sets the maximum number of pending requests. While there are more, each access that does not merge releases one.
     pub fn resize(&mut self, size: usize) {
         self.size = size.max(1);
     }
-    /// Block `b` is accessed; the request that leaves, if one does.
+    /// Block `b` is accessed. Returns the request that leaves the queue, if any.
     pub fn access(&mut self, b: u32, write: bool, metadata: bool) -> Option<Pending> {
         for r in &mut self.pending {
             if (r.write, r.metadata) == (write, metadata)
@@ -72,7 +74,7 @@ impl AccessQueue {
         });
         oldest
     }
-    /// The oldest leaves.
+    /// Removes the oldest request.
     pub fn pop(&mut self) -> Option<Pending> {
         self.pending.pop_front()
     }

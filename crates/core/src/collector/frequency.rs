@@ -1,6 +1,6 @@
 //! `frequency`: least frequently used goes first, with ageing: every `AGE_EVERY` × (fast slots) accesses all counts halve.
 //!
-//! Counts are ordered by their power of two, least recently used first within one: exact order among equals of that size
+//! Counts are ordered by their power of two, least recently used first within one: an exact order of counts within a power of two
 //! is not worth a heap. Halving moves every ring one power down, an O(1) splice each; a unit's own count is brought up to
 //! date when it is next touched. The policy's 16 bits hold count (11 bits, saturating) and the age it was valid at (5 bits).
 //!
@@ -52,8 +52,8 @@ impl Frequency {
         self.age = (self.age + 1) & 31;
         for t in 0..self.tiers {
             for b in 1..RINGS {
-                // Halved units are colder than nobody who was in the lower ring for longer: they go behind it in worth,
-                // but the ring is a recency order and both parts are; older ones first.
+                // The units of ring b go before the head of the ring below, so they are evicted first there. Only ring 0 can
+                // hold units at this point, since each other ring was just emptied. Each part keeps its order of recency.
                 self.lists.prepend(t * RINGS + b, t * RINGS + b - 1);
             }
         }

@@ -1,11 +1,12 @@
-//! `azor`, **reconstructed**: its paper is not at hand; this follows what Loris II–IV and OODT II say of it (docs/policy-rules.md section 6).
+//! `azor`, **reconstructed**: its paper is not at hand; this follows what Loris II–IV and OODT II say of it (docs/policy-rules.md
+//! section 6).
 //!
 //! F lines, direct-mapped: unit u may only be in line u mod F. On a miss the newcomer takes the line if the line is free, if the
 //! newcomer is metadata and the resident is not, or if both are of the same kind and the newcomer's access count is higher.
-//! Write-through: writes update copy
-//! and home. A unit is metadata if its last access was (classes 1…7).
+//! Write-through: a write updates the copy
+//! and the home. A unit counts as metadata if its last access had a metadata class (1…7).
 //!
-//! Parameters: none. 4 bytes and 1 bit an extent, 4 bytes a fast slot. In the lab units are numbered by the touched extents.
+//! Parameters: none. 4 bytes and 1 bit an extent, 4 bytes a fast slot. In the lab only the extents that are touched are numbered.
 //! When not to use it: direct mapping wastes lines where hot units collide; counts never age.
 
 use super::classes::is_metadata;
@@ -33,7 +34,7 @@ impl Azor {
     fn line(&self, e: UnitId) -> usize {
         e.0 as usize % self.lines.len().max(1)
     }
-    /// What is compared: metadata first, then the access count.
+    /// The key by which two units are compared: metadata first, then the access count.
     fn rank(&self, e: u32) -> (bool, u32) {
         (self.metadata.get(e as usize), self.counts[e as usize])
     }

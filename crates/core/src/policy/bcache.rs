@@ -1,10 +1,10 @@
 //! `bcache-like`: how the kernel's bcache decides, as its documentation describes it (admin-guide/bcache.rst; no code was taken).
 //!
 //! A miss gets a copy unless it belongs to a stream that has reached `sequential_cutoff`; least recently used copies go first.
-//! Writes go to the copy while at most 40 % of the cache is dirty, else to copy and home. Every `update_seconds` a controller
+//! A write goes to the copy while at most 40 % of the cache is dirty, otherwise to copy and home. Every `update_seconds` a controller
 //! steers dirty data to `writeback_percent` of the cache: the rate of cleaning, in sectors of 512 bytes a second, changes by
-//! (error · update_seconds + d_term · growth) / p_term_inverse, error being dirty less target sectors and growth the change of dirty
-//! since the last time, and is at least `rate_minimum`. What the rate allows is cleaned in address order, going round.
+//! (error · update_seconds + d_term · growth) / p_term_inverse, where error is dirty minus target sectors and growth is the change of dirty
+//! sectors since the last update; it is at least `rate_minimum`. Copies are cleaned at that rate, in circular address order.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -15,8 +15,9 @@
 //! | p_term_inverse | 1…10⁶ | 6000 | divisor of a correction |
 //! | rate_minimum | 1…10⁶ | 8 | sectors a second |
 //!
-//! 9 bytes a fast slot, 1/8 byte an extent. It is like bcache in its decisions only: no buckets, no log, no congestion test, one stream table for
-//! all. When not to use it: it copies everything once; see `raf` or `opencas-like` where flash wear matters.
+//! 9 bytes a fast slot, 1/8 byte an extent. Only the decisions are those of bcache: there are no buckets, no log and no congestion test,
+//! and one stream table serves all processes. When not to use it: it copies everything once; see `raf` or `opencas-like` where flash
+//! wear matters.
 
 use super::hold::{FAST, make_room};
 use super::shares::Shares;
@@ -30,9 +31,9 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Per cent of dirty data over which writes go to the home as well.
+/// Percentage of dirty data above which writes go to the home as well.
 const CUTOFF_WRITEBACK: u32 = 40;
-/// Cleanings asked for in one call, live.
+/// Maximum number of cleanings that one call proposes in a live volume.
 const AT_ONCE: usize = 16;
 
 /// See the module.
@@ -49,11 +50,11 @@ pub struct Bcache {
     dirty: BitTree,
     dirty_count: u32,
     next: Option<Nanos>,
-    /// Sectors a second; sectors that may be cleaned now.
+    /// Cleaning rate in sectors per second, and the number of sectors that may be cleaned now.
     rate: i64,
     budget: i64,
     dirty_then: i64,
-    /// Where cleaning goes on.
+    /// Position at which the next cleaning continues.
     at: u32,
     sectors: i64,
 }
@@ -93,7 +94,7 @@ impl Bcache {
             }
         }
     }
-    /// Correct the rate at an updating instant.
+    /// Corrects the rate; called every `update_seconds`.
     fn correct(&mut self) {
         let dirty = i64::from(self.dirty_count) * self.sectors;
         let all = i64::from(self.shares.limit(0)) * self.sectors;

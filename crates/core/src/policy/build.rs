@@ -1,4 +1,4 @@
-//! A policy from its name and parameters.
+//! Builds a policy from its name and parameters.
 
 use super::registry::{PRESETS, WRITE_MODE};
 use super::write_mode::{Moded, RANGE, WriteMode};
@@ -7,10 +7,10 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Why a policy could not be built.
+/// Reason why a policy could not be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError {
-    /// No preset of that name; the nearest one.
+    /// There is no preset of that name; holds the nearest name.
     UnknownPolicy(String),
     /// A parameter is wrong.
     Param(String, ParamError),
@@ -21,11 +21,11 @@ pub enum BuildError {
 pub enum ParamValue<'a> {
     /// A number.
     Number(f64),
-    /// A name, as of a write mode, or a rule.
+    /// A name (for example of a write mode) or a rule.
     Name(&'a str),
 }
 
-/// Build a preset with parameters that are numbers.
+/// Builds a preset with numeric parameters.
 pub fn build<'a>(
     name: &str,
     params: impl Iterator<Item = (&'a str, f64)>,
@@ -33,7 +33,7 @@ pub fn build<'a>(
     build_with(name, params.map(|(k, v)| (k, ParamValue::Number(v))))
 }
 
-/// Build a preset with parameters. Every caching preset also takes `write-mode`.
+/// Builds a preset with parameters. Every caching preset also takes `write-mode`.
 pub fn build_with<'a>(
     name: &str,
     params: impl Iterator<Item = (&'a str, ParamValue<'a>)>,
@@ -62,7 +62,7 @@ pub fn build_with<'a>(
             ParamValue::Name(n) => policy.set_name(k, n),
         };
         set.map_err(|e| match e {
-            // Policies know their own; there are those that all of a kind have.
+            // The policy suggests only its own parameters. The suggestion here includes those that all caching presets share.
             ParamError::Unknown(_) => {
                 ParamError::Unknown(nearest(k, preset.parameters().map(|p| p.name)))
             }
@@ -73,7 +73,7 @@ pub fn build_with<'a>(
     Ok(policy)
 }
 
-/// The valid name with the smallest edit distance to `name`, letters compared without case.
+/// The valid name with the smallest edit distance to `name`, ignoring case.
 pub fn nearest<'a>(name: &str, valid: impl Iterator<Item = &'a str>) -> String {
     valid
         .min_by_key(|v| distance(name, v))
@@ -117,7 +117,7 @@ mod tests {
             let (numbers, names) = (policy.params(), policy.names());
             for q in p.params {
                 let named = names.iter().any(|x| x.0 == q.name);
-                // There is none until one is given.
+                // The parameter has no value until one is given.
                 let rows = ["rule", "class"].contains(&q.name);
                 let known = numbers.iter().any(|x| x.0 == q.name) || named || rows;
                 assert!(known, "{} lists {}", p.name, q.name);

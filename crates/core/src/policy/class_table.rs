@@ -1,14 +1,14 @@
-//! What each class of data is worth and may have: DSS' tables, and what an administrator makes of them.
+//! Priority and limits of each class of data: the tables of DSS, and the changes that an administrator makes to them.
 //!
-//! A row is `CLASSES+KEY=VALUE+…`, CLASSES a number or N-M: `1-7+pin`, `13-18+admit=never`, `8+priority=0+min=5+max=30`.
+//! A row is `CLASSES+KEY=VALUE+…`, where CLASSES is a number or a range N-M: `1-7+pin`, `13-18+admit=never`, `8+priority=0+min=5+max=30`.
 //!
 //! | key | values | default | meaning |
 //! |---|---|---|---|
-//! | priority | 0…12 | DSS Table 3 and 5.7 | 0 leaves last |
-//! | admit | always, calm, never | calm for 0 and 13…18, else always | whether a miss is copied; calm: not while the syncer works |
-//! | pin | | no | never leaves to make room |
-//! | min | per cent of the entries | 0 | does not leave to make room while its class has no more |
-//! | max | per cent of the entries | 100 | a miss of a class that has as much replaces one of its own, or bypasses |
+//! | priority | 0…12 | DSS Table 3 and 5.7 | entries of priority 0 are evicted last |
+//! | admit | always, calm, never | calm for 0 and 13…18, else always | whether a miss is copied; calm: only while the syncer sleeps |
+//! | pin | | no | entries are never evicted to make room |
+//! | min | per cent of the entries | 0 | entries are not evicted to make room while the class has at most this share |
+//! | max | per cent of the entries | 100 | if the class has this share, a miss replaces an entry of the same class, or bypasses |
 
 use super::classes::{LOWEST, priority};
 use super::hold::is_large;
@@ -27,7 +27,7 @@ pub(super) enum Admit {
     Never,
 }
 
-/// What a class is worth and may have.
+/// Priority, admission and limits of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub priority: u8,
@@ -38,7 +38,7 @@ pub(super) struct Row {
     pub max: u8,
 }
 
-/// All rows, and as what they were given.
+/// All rows, and the text with which they were given.
 #[derive(Clone, Debug)]
 pub(super) struct ClassTable {
     rows: [Row; CLASSES],
@@ -69,14 +69,14 @@ impl ClassTable {
     pub fn row(&self, class: u8) -> &Row {
         &self.rows[usize::from(class) % CLASSES]
     }
-    /// Does any row bound how much its class may have, or pin it?
+    /// Whether any row pins its class or limits its share.
     pub fn counts(&self) -> bool {
         self.rows.iter().any(|r| r.pin || r.min > 0 || r.max < 100)
     }
     pub fn texts(&self) -> &[String] {
         &self.texts
     }
-    /// Takes a row in; `None` if it makes no sense, and then nothing is changed.
+    /// Adds a row. Returns `None` and changes nothing if the row is invalid.
     pub fn set(&mut self, text: &str) -> Option<()> {
         let mut parts = text.split('+');
         let (a, b) = {

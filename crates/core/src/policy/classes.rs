@@ -1,9 +1,9 @@
-//! Kinds of data and what they are worth (DSS, Tables 3 and 6; docs/policy-rules.md section 9).
+//! Classes of data and their priorities (DSS, Tables 3 and 6; docs/policy-rules.md section 9).
 
-/// The lowest priority that is given; 0 is the highest.
+/// The lowest priority; 0 is the highest.
 pub const LOWEST: u8 = 12;
 
-/// Priority of a class. Database classes: DSS 5.7 gives tables, logs and temporary tables the priority of metadata, and
+/// Priority of a class. For database classes, DSS 5.7 gives tables, logs and temporary tables the priority of metadata, and
 /// indexes the lowest; classes that no table names count as unclassified.
 pub fn priority(class: u8) -> u8 {
     match class {

@@ -1,16 +1,16 @@
 //! `cold-dst-plain`, `cold-dst-dynamic`, `cold-dst-dynamic-bgclean` (Loris IV-B; docs/policy-rules.md section 5): new extents go to the
-//! fastest tier, the coldest there making room first.
+//! fastest tier; the coldest extents there are demoted first if there is no room.
 //!
-//! *plain*: what was demoted never returns. *dynamic*: a read that a slower tier serves promotes, as in `hot-dst-dynamic`, if
-//! the extent is worth more than the last one evicted was. *bgclean*: the same with a cleaner: E counts the evictions that a
+//! *plain*: a demoted extent never returns. *dynamic*: a read that a slower tier serves promotes its extent, as in `hot-dst-dynamic`, if
+//! the extent is worth more than the extent that was evicted last. *bgclean*: the same with a cleaner: E counts the evictions that a
 //! newcomer had to wait for; after each of them up to min(E, F/64) of the coldest leave in the background.
 //!
-//! Parameters: none. The cleaner's victims count as evicted for the admission rule: the cleaner is the same one, run by
-//! another thread. Extents of files over 1 MiB (classes 13…18) start on the slowest tier.
+//! Parameters: none. The cleaner's victims count as evicted for the admission rule, because the paper's cleaner is the same code
+//! in another thread. Extents of files over 1 MiB (classes 13…18) start on the slowest tier.
 //! Over more than two tiers: `middle.rs`.
-//! Live, a newcomer does not wait for room: it goes to a slower tier and the room made serves the next one.
+//! In a live volume a new extent does not wait for room: it goes to a slower tier, and the room that is made serves a later one.
 //!
-//! When not to use it: fast tiers much smaller than what is written once and not read soon; each new extent then costs
+//! When not to use it: a fast tier much smaller than the data that is written once and not read soon; each new extent then costs
 //! a demotion. Loris found background cleaning to gain little (VI).
 
 use super::hold::{FAST, Hold, is_fast, is_large_file};
@@ -27,14 +27,14 @@ use alloc::vec::Vec;
 /// The cleaner takes at most this share of the fast tier after one eviction (docs/policy-rules.md section 5).
 const CLEAN_SHARE: u32 = 64;
 
-/// What happens beyond first placement.
+/// What the policy does besides the first placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cold {
-    /// Nothing comes back.
+    /// A demoted extent never returns.
     Plain,
-    /// Reads promote.
+    /// A read promotes its extent.
     Dynamic,
-    /// Reads promote and a cleaner works ahead.
+    /// A read promotes its extent, and a cleaner makes room in advance.
     BackgroundClean,
 }
 
@@ -42,15 +42,15 @@ pub enum Cold {
 pub struct ColdDst {
     base: HotDst,
     kind: Cold,
-    /// The extent being placed is one of a large file.
+    /// Whether the extent that is being placed belongs to a large file.
     large: bool,
-    /// Left to clean, and the evictions it was last reckoned from.
+    /// Number of extents that are still to be cleaned, and the number of evictions from which it was computed last.
     to_clean: u64,
     seen: u64,
 }
 
 impl ColdDst {
-    /// With that collector.
+    /// Creates the policy with the given collector.
     pub fn new(name: &'static str, collector: Box<dyn Collector>, kind: Cold) -> ColdDst {
         ColdDst {
             base: HotDst::new(name, collector),
@@ -109,7 +109,7 @@ impl Policy for ColdDst {
         wanted: &mut Vec<Action>,
     ) {
         if how != Outcome::Done && !Hold::is_up(action) {
-            // A cleaning that is refused is not tried again until the next eviction that somebody waits for.
+            // A refused cleaning is not tried again until the next eviction for which a newcomer waits.
             self.to_clean = 0;
         }
         self.base.on_settled(view, action, how, wanted);
@@ -124,7 +124,7 @@ impl Policy for ColdDst {
             let share = view.seats(FAST).end / CLEAN_SHARE;
             self.to_clean = self.seen.min(u64::from(share));
         }
-        // One at a time: who is coldest is known when the one before has left.
+        // One at a time, because the coldest extent is known only when the one before has left.
         if self.to_clean > 0 && wanted.is_empty() {
             self.to_clean = if self.base.evict(view, wanted) {
                 self.to_clean - 1

@@ -1,26 +1,27 @@
 //! `dss-lru` and `dss-lru-s` (Differentiated Storage Services 4.4; docs/policy-rules.md section 8): a write-back LRU cache with a syncer.
 //!
 //! A *free list* holds unused entries, then clean ones, least recently used first: its head is reused for a miss. A *dirty
-//! list* holds the others. Fewer than low entries on the free list wake the syncer, which after every access cleans from the
-//! head of the dirty list, each entry to the tail of the free list, until there are high. With an empty free list an access
-//! goes to the slow device and leaves no copy.
+//! list* holds the others. If the free list has fewer than `low` entries, the syncer wakes, cleans from the
+//! head of the dirty list after every access, and moves each cleaned entry to the tail of the free list, until the free list has `high`
+//! entries. With an empty free list an access goes to the slow device and leaves no copy.
 //!
-//! `dss-lru-s` keeps a dirty and a clean list per priority: lowest priority is cleaned and reused first, least recently used
-//! within (*selective eviction*; the paper names the dirty lists only, but without clean ones a clean journal block would
+//! `dss-lru-s` keeps a dirty and a clean list per priority: entries of the lowest priority are cleaned and reused first, in LRU order
+//! within a priority (*selective eviction*; the paper names the dirty lists only, but without clean ones a clean journal block would
 //! leave before a dirty movie). While the syncer is active, misses of files over 1 MiB (classes 13…18) and of unclassified
-//! requests bypass (*selective allocation*). A hit under another class files the entry anew.
+//! requests bypass (*selective allocation*). A hit under another class moves the entry to the list of that class.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
 //! | low | 1…slots | max(1, ⌊F/10⌋) | entries on the free list under which the syncer wakes |
 //! | high | low…slots | max(2, ⌊F/5⌋) | entries at which it sleeps |
 //! | sync_per_access | 1…1024 | 1 | entries cleaned after an access while it is awake (the paper gives no rate) |
-//! | sync_batch | 1…128 | 1 | entries that it waits for before it cleans: on a disk each time is a seek there and back |
+//! | sync_batch | 1…128 | 1 | number of entries that it collects before it cleans them together; on a disk each cleaning costs two seeks |
 //!
-//! `class=ROW` (`dss-lru-s` only, several times) changes priorities, and lets classes be pinned, bounded and kept out: see
+//! `class=ROW` (`dss-lru-s` only, may be repeated) changes priorities, and can pin, limit or exclude classes: see
 //! `class_table.rs`. Without it the tables are those of DSS.
 //!
-//! 9 bytes a fast slot, 1 more where a row pins or bounds. When not to use it: `dss-lru-s` without classes is `dss-lru` that caches nothing under pressure.
+//! 9 bytes a fast slot, 1 more if a row pins or limits a class. When not to use it: without classes, `dss-lru-s` is a `dss-lru` that
+//! caches nothing while the syncer works.
 
 use super::class_table::{Admit, ClassTable, FORM};
 use super::classes::LOWEST;
@@ -33,16 +34,16 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// One a priority, and the last for what is pinned.
+/// One ring for each priority, and one for pinned entries.
 const RINGS: u32 = LOWEST as u32 + 2;
 const PINNED: u8 = LOWEST + 1;
-/// Entries looked at for one that may leave: a class that has its minimum is passed over no further.
+/// Maximum number of entries that a search for a victim examines, so that a class at its minimum is not skipped without end.
 const LOOK: u32 = 64;
 const DIRTY: u8 = 1 << 7;
 const CLASSES: usize = crate::stats::CLASSES;
 /// The class of an unused entry.
 const UNUSED: u8 = CLASSES as u8;
-/// Moves at once at most, and of these cleans: misses keep some.
+/// Maximum number of concurrent moves, and how many of them may be cleans. The rest is left for misses.
 const AT_ONCE: u32 = 256;
 const CLEANS: u32 = AT_ONCE / 2;
 
@@ -60,21 +61,21 @@ pub struct Dss {
     state: Vec<u8>,
     clean: u32,
     active: bool,
-    /// Entries that the syncer may still clean for the accesses so far: requests of many extents are one tick.
+    /// Number of entries that the syncer may still clean for the accesses so far. A request of many extents is followed by only one tick.
     owed: u32,
     /// Entries being cleaned.
     cleaning: u32,
-    /// Copies asked for: what they will be, and of what class.
+    /// Copies that were proposed: unit, future state and class.
     coming: Vec<(UnitId, u8, u8)>,
     table: ClassTable,
-    /// By slot: its class. Empty unless the table pins or bounds.
+    /// Class of each slot's entry. Empty unless the table pins or limits a class.
     class: Vec<u8>,
-    /// By class, and of none: entries.
+    /// Number of entries of each class; the last number counts unused entries.
     held: [u32; CLASSES + 1],
 }
 
 impl Dss {
-    /// `dss-lru`, or with `selective` `dss-lru-s`.
+    /// Creates `dss-lru`, or `dss-lru-s` if `selective` is true.
     pub fn new(selective: bool) -> Dss {
         Dss {
             selective,
@@ -99,7 +100,7 @@ impl Dss {
         let low = self.low.unwrap_or((f / 10).max(1));
         (low, self.high.unwrap_or((f / 5).max(2)).max(low))
     }
-    /// The priority that a class is filed under.
+    /// The priority whose list holds the entries of a class.
     fn file(&self, class: u8) -> u8 {
         if !self.selective {
             return 0;
@@ -107,7 +108,7 @@ impl Dss {
         let row = self.table.row(class);
         if row.pin { PINNED } else { row.priority }
     }
-    /// The class of a slot is news.
+    /// Records the new class of a slot's entry.
     fn note_class(&mut self, s: u32, class: u8) {
         if let Some(old) = self.class.get_mut(s as usize) {
             self.held[usize::from(*old)] -= 1;
@@ -115,7 +116,7 @@ impl Dss {
             self.held[usize::from(*old)] += 1;
         }
     }
-    /// May an entry leave to make room for one of `newcomer`?
+    /// Whether the entry in slot `s` may be evicted to make room for an entry of class `newcomer`.
     fn may_leave(&self, s: u32, newcomer: u8) -> bool {
         let Some(&class) = self.class.get(s as usize) else {
             return true;
@@ -144,27 +145,27 @@ impl Dss {
             self.lists.unlink(s);
         }
     }
-    /// To the tail of the list of that priority and state.
+    /// Appends the entry to the list of that priority and state.
     fn append(&mut self, s: u32, state: u8) {
         self.take_out(s);
         self.state[s as usize] = state;
         let p = u32::from(state & !DIRTY);
         if state & DIRTY == 0 {
-            // What is pinned is on no free list.
+            // A pinned entry is on no free list.
             self.clean += u32::from(state != PINNED);
             self.lists.push_tail(p, s);
         } else {
             self.lists.push_tail(RINGS + p, s);
         }
     }
-    /// The first dirty entry that is not busy, of the lowest priority that has one; what is pinned is cleaned last.
+    /// The first dirty entry that is not busy, of the lowest priority that has one; pinned entries are cleaned last.
     fn first_dirty(&self, view: &View<'_>) -> Option<UnitId> {
         let rings = (0..u32::from(PINNED)).rev().chain([u32::from(PINNED)]);
         rings
             .into_iter()
             .find_map(|p| self.first(view, RINGS + p, &[], None))
     }
-    /// The first clean one that may leave for one of class `newcomer`.
+    /// The first clean entry that may be evicted for an entry of class `newcomer`.
     fn victim(&self, view: &View<'_>, leaving: &[Action], newcomer: u8) -> Option<UnitId> {
         let rings = (0..u32::from(PINNED)).rev();
         let newcomer = (!self.class.is_empty()).then_some(newcomer);
@@ -200,7 +201,7 @@ impl Dss {
         let (low, high) = self.watermarks();
         let mut free = view.free(FAST) + view.freeing(FAST) + self.clean + self.cleaning;
         self.active |= free < low;
-        // What it did not need it does not save up.
+        // Cleaning credit does not accumulate while the syncer sleeps.
         if !self.active {
             self.owed = 0;
         }
@@ -253,8 +254,8 @@ impl Policy for Dss {
         }
     }
     fn move_rules(&self) -> MoveRules {
-        // The paper's cache takes in a request of 512 KB whole: 128 entries at once, and the syncer beside them. A volume
-        // with fewer buffers for moves has its own limit.
+        // The paper's cache admits a whole request of 512 KB, which is 128 entries at once, while the syncer works. A volume
+        // with fewer buffers for moves applies its own limit.
         MoveRules {
             limit: Some(AT_ONCE),
             ..MoveRules::default()
@@ -283,7 +284,7 @@ impl Policy for Dss {
         class: u8,
         _wanted: &mut Vec<Action>,
     ) {
-        // Filed anew, as by a hit under another class.
+        // The entry moves to the list of its new class, as after a hit under another class.
         if let Some(s) = view.copy(extent).filter(|&s| view.tier_of(s) == FAST) {
             let dirty = self.state[s.index() as usize] & DIRTY;
             self.append(s.index(), self.file(class) | dirty);
@@ -310,7 +311,7 @@ impl Policy for Dss {
             return;
         }
         if self.is_full(class) {
-            // It may only take the place of one of its own, which is free at the next miss.
+            // It may only replace an entry of its own class. The slot of that entry is free at the next miss.
             if let Some(extent) = self.victim(view, &[], class) {
                 wanted.push(Action::Evict { extent });
             }
@@ -383,7 +384,7 @@ impl Policy for Dss {
                 "low, high, sync_per_access, sync_batch or, of dss-lru-s, class",
             )));
         }
-        // Entries are filed by it: a policy that serves is built anew instead.
+        // The entries are sorted by the table, so the table of a policy in use cannot change; a new policy is built instead.
         if !self.state.is_empty() {
             return Err(ParamError::Range(FORM));
         }

@@ -17,8 +17,8 @@
 //! | fast_bandwidth, slow_bandwidth | 0, 1…10¹² | 0 | bytes/s of the tier; 0: as measured |
 //! | price_ratio | 0.001…10⁶ | 20 | price of a fast slot over that of a slow one |
 //!
-//! 8 bytes and 1 bit per extent. When not to use it: for bursts shorter than the interval; and an idle extent leaves the fast tier
-//! even if its space is not needed.
+//! 8 bytes and 1 bit per extent. When not to use it: for bursts shorter than the interval; also where idle extents should stay: an idle
+//! extent leaves the fast tier even if its space is not needed.
 
 use super::hold::{FAST, is_fast};
 use super::{Access, Action, Outcome, ParamError, Place, Policy, View, matrix, param};
@@ -31,10 +31,10 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Moves under way at once, live.
+/// Maximum number of concurrent moves in a live volume.
 const AT_ONCE: u32 = 8;
 
-/// What a tier can do, and what all of it costs. As a setting: rates of 0 are to be measured.
+/// Performance of a tier, and the price of the whole tier. In settings, a rate of 0 means that the measured rate is used.
 #[derive(Clone, Copy, Debug)]
 struct Capacity {
     iops: f64,
@@ -47,10 +47,10 @@ struct Capacity {
 pub struct Edt {
     interval: Nanos,
     next: Option<Nanos>,
-    /// Fastest, slowest.
+    /// Settings of the fastest and of the slowest tier.
     tiers: [Capacity; 2],
     streams: Streams,
-    /// (random requests, sequential bytes / 512) of this interval.
+    /// Per extent: random requests and sequential bytes / 512 of this interval.
     units: Vec<(u32, u32)>,
     raised: Raised,
     cells: VecDeque<(UnitId, TierId)>,
@@ -78,7 +78,7 @@ impl Default for Edt {
 }
 
 impl Edt {
-    /// What `tier` can do.
+    /// Performance and price of `tier`.
     fn capacity(&self, view: &View<'_>, tier: TierId) -> Capacity {
         let (fast, slow) = (self.tiers[0], self.tiers[1]);
         let steps = view.slowest().0;
@@ -86,7 +86,7 @@ impl Edt {
             0 => fast,
             t if t == steps => slow,
             t => {
-                // Where one end is measured, so is what lies in between.
+                // If the rate of either end is to be measured (0), so is the rate of a tier in between.
                 let on_line = |a: f64, b: f64| {
                     let both = a > 0.0 && b > 0.0;
                     if both { between(a, b, t, steps) } else { 0.0 }
@@ -112,7 +112,7 @@ impl Edt {
             price: set.price,
         }
     }
-    /// What the extent saves by being on `tier`, in prices of slow slots; negative if it does not.
+    /// Saving if the extent is on `tier`, in prices of slow slots; negative if being there costs more.
     fn saving(
         &self,
         view: &View<'_>,
@@ -180,7 +180,7 @@ impl Edt {
 }
 
 impl Edt {
-    /// A plan over more than two tiers.
+    /// Makes a plan over more than two tiers.
     fn begin_all(&mut self, view: &View<'_>, touched: Vec<UnitId>) {
         let slowest = view.slowest();
         let at = |e: UnitId| view.home(e).map(|s| view.tier_of(s));
@@ -196,7 +196,7 @@ impl Edt {
         let slow = can[usize::from(slowest.0)];
         let saving = |e, t: u8| self.saving(view, e, TierId(t), &can[usize::from(t)], &slow);
         for t in (0..slowest.0).map(TierId) {
-            // Those for whom this tier is the cheapest of those that are left to choose from.
+            // The extents for which this tier is the cheapest of the remaining tiers.
             let wants = |e: UnitId| {
                 let here = saving(e, t.0);
                 let cheapest = (t.0 + 1..slowest.0).all(|l| saving(e, l) <= here);
@@ -225,7 +225,7 @@ impl Edt {
     }
 }
 
-/// Of these, best first, leave those that fit the tier together.
+/// Keeps the best of these extents, as many as fit the tier together.
 fn take_what_fits(view: &View<'_>, all: &mut Vec<(f64, bool, UnitId)>, tier: TierId) {
     let mut room = view.seats(tier).len() as u32;
     all.retain(|x| {
@@ -236,8 +236,8 @@ fn take_what_fits(view: &View<'_>, all: &mut Vec<(f64, bool, UnitId)>, tier: Tie
     });
 }
 
-/// The number `i` of `n` steps from `a` to `b` on the geometric line between them, by halving: no `powf` without the standard
-/// library, and 2^-40 of the way is near enough.
+/// The number `i` of `n` steps from `a` to `b` on the geometric line between them, by bisection, because `powf` needs the standard
+/// library. The precision is 2^-40 of the line.
 fn between(a: f64, b: f64, i: u8, n: u8) -> f64 {
     let (mut lo, mut hi) = ((a, 0.0), (b, 1.0));
     let wanted = f64::from(i) / f64::from(n);

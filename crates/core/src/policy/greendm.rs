@@ -2,7 +2,7 @@
 //!
 //! A lazy map; the first touch fills the lowest fast slot; an extent on a slower tier is promoted after PT misses whose gaps
 //! are within TW; demotion keeps between LT and HT fast slots free, in the background, victims by WSClock. Promotion and
-//! demotion know nothing of each other but the number of free slots.
+//! demotion share only the number of free slots.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -10,14 +10,14 @@
 //! | TW | 0…10⁶ | 60 | seconds between accesses that count together, and the working-set window (Table 6.1) |
 //! | LT | 1…slots | 64 | free fast slots below which demotion starts; max(1, ⌊F/16⌋) when F < 1024 |
 //! | HT | LT…slots | 128 | free fast slots at which it stops; min(F, max(2, ⌊F/8⌋)) when F < 1024 |
-//! | MCML | 1…256 | 16 | moves under way at once |
+//! | MCML | 1…256 | 16 | maximum number of concurrent moves |
 //!
 //! `greendm-cache` (chapter 8): homes stay on the slowest tier, promotion becomes a copy ("pre-fetch"), demotion its eviction.
 //! The first touch is a miss like any other and counts, as do write misses, so that PT = 1 copies at the first touch. Writes
 //! that hit go to the copy and queue a write-back, one entry an extent, at most max(1, ⌊F/8⌋): the oldest is written home when
-//! the queue overflows, any when its copy leaves. Write misses go to the home.
+//! the queue overflows, and any entry when its copy is evicted. Write misses go to the home.
 //!
-//! When not to use it: uniform access (it promotes what will not come back; PT = 1 writes an extent to flash per miss), or
+//! When not to use it: uniform access (it promotes extents that are not used again; with PT = 1 every miss writes an extent to flash), or
 //! scans longer than the fast tier.
 
 use super::hold::{FAST, Hold};
@@ -40,9 +40,9 @@ pub struct GreenDm {
     low: Option<u32>,
     high: Option<u32>,
     move_limit: u32,
-    /// Per tier: is demotion running from LT up to HT, and how many are under way.
+    /// Per tier: whether demotion is running (from LT up to HT), and the number of demotions in progress.
     demoting: Vec<(bool, u32)>,
-    /// A scan was cut short or a demotion refused: come back soon.
+    /// Time of the next tick if a scan was cut short or a demotion was refused.
     wake: Option<Nanos>,
     /// Slots of dirty copies that wait to be written home, longest first.
     dirty: Lists,
@@ -67,14 +67,14 @@ impl Default for GreenDm {
 }
 
 impl GreenDm {
-    /// `greendm-cache`.
+    /// Creates `greendm-cache`.
     pub fn caching() -> GreenDm {
         GreenDm {
             hold: Hold::Copy,
             ..GreenDm::default()
         }
     }
-    /// Write home what the write-back queue cannot hold.
+    /// Writes home the copies that the write-back queue has no room for.
     fn drain(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         let limit = (view.seats(FAST).end / 8).max(1);
         while self.dirty_count > limit
@@ -107,7 +107,7 @@ impl GreenDm {
         let low = self.low.unwrap_or(lt).min(slots);
         (low, self.high.unwrap_or(ht).clamp(low, slots))
     }
-    /// Where a victim goes: to `next`, or, if it takes more room than that has, to a slower tier that has it.
+    /// The tier to which a victim goes: `next`, or a slower tier if `next` has too little room for it.
     fn target(view: &View<'_>, copies: bool, next: TierId, extent: UnitId) -> Option<TierId> {
         if copies || view.weight(extent) == 1 {
             return Some(next);
@@ -147,7 +147,7 @@ impl GreenDm {
             match self.clock.victim(view, tier, wanted) {
                 Some(extent) => {
                     let Some(to) = Self::target(view, copies, to, extent) else {
-                        // No slower tier has room for one of that size.
+                        // No slower tier has room for a unit of that size.
                         self.wake = Some(view.now() + Nanos::from_millis(100));
                         return;
                     };
@@ -245,7 +245,7 @@ impl Policy for GreenDm {
             Action::Move { extent, to } => (extent, to),
             Action::Evict { extent } => (extent, TierId(1)),
             Action::Clean { extent } => {
-                // What could not be written home now is still dirty.
+                // A copy that could not be written home now is still dirty.
                 if let Some(s) = view.copy(extent).filter(|_| view.is_dirty(extent)) {
                     self.queue(s.index());
                 }
@@ -253,7 +253,7 @@ impl Policy for GreenDm {
             }
             Action::Fetch { .. } | Action::FetchPart { .. } | Action::Allocate { .. } => return,
         };
-        // A demotion comes from the nearest faster tier that counts one under way.
+        // The demotion belongs to the nearest faster tier that counts one in progress.
         let Some(i) = (0..usize::from(to.0))
             .rev()
             .find(|&i| self.demoting[i].1 > 0)
@@ -284,7 +284,7 @@ impl Policy for GreenDm {
         self.wake
     }
     fn write_to(&mut self, _view: &mut View<'_>, access: &Access) -> WriteTo {
-        // A write that missed went to the home; the copy that it made holds it already.
+        // A write miss went to the home, and the copy that it caused holds the same data.
         match access.copy {
             Some(_) => WriteTo::Copy,
             None => WriteTo::Both,

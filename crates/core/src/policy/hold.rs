@@ -1,5 +1,5 @@
-//! Tiering moves the home, caching keeps a copy beside it (Loris III-C). An architecture written against [`Hold`] serves
-//! both: Loris' on-demand caching is its dynamic hot-DST with copies, and decides alike.
+//! Tiering moves the home, caching keeps a copy beside it (Loris III-C). An architecture that is written against [`Hold`] serves
+//! both: on-demand caching in Loris is dynamic hot-DST with copies, and decides in the same way.
 
 use super::middle::Middle;
 use super::{Access, Action, Uses, View};
@@ -7,34 +7,34 @@ use crate::units::TierId;
 use crate::volume::UnitId;
 use alloc::vec::Vec;
 
-/// The tier that everything competes for.
+/// The tier for which all units compete.
 pub const FAST: TierId = TierId(0);
 
-/// What an architecture keeps on the fast tier.
+/// Whether an architecture keeps homes or copies on the fast tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Homes: a unit is on one tier.
+    /// Homes: each unit is on exactly one tier.
     Home,
     /// Copies: the home stays on the slowest tier.
     Copy,
 }
 
 impl Hold {
-    /// What a policy with it makes of the faster tiers.
+    /// How a policy with this kind uses the faster tiers.
     pub fn uses(self) -> Uses {
         match self {
             Hold::Home => Uses::Homes,
             Hold::Copy => Uses::Copies,
         }
     }
-    /// Bring a unit to the fast tier.
+    /// The action that brings a unit to the fast tier.
     pub fn up(self, extent: UnitId) -> Action {
         match self {
             Hold::Home => Action::Move { extent, to: FAST },
             Hold::Copy => Action::Fetch { extent, to: FAST },
         }
     }
-    /// Make a unit leave the tier that it is on, to make room: a home goes to the next slower tier that has room.
+    /// The action that makes room on the unit's tier: a home goes to the next slower tier that has room.
     pub fn down(self, view: &View<'_>, extent: UnitId) -> Action {
         let from = view.home(extent).map_or(FAST, |s| view.tier_of(s));
         match self {
@@ -45,7 +45,7 @@ impl Hold {
             Hold::Copy => Action::Evict { extent },
         }
     }
-    /// Make a unit leave because it should not be on any faster tier.
+    /// The action for a unit that should not be on any faster tier.
     pub fn out(self, view: &View<'_>, extent: UnitId) -> Action {
         match self {
             Hold::Home => Action::Move {
@@ -55,7 +55,7 @@ impl Hold {
             Hold::Copy => Action::Evict { extent },
         }
     }
-    /// Does this action bring a unit to the fast tier (or does it make one leave)?
+    /// Whether this action brings a unit to the fast tier (otherwise it makes one leave).
     pub fn is_up(action: Action) -> bool {
         matches!(
             action,
@@ -67,8 +67,8 @@ impl Hold {
     }
 }
 
-/// Ask copies to leave the fast tier until `unit` fits there; `next` names one after the other, knowing which leave already. False,
-/// and nothing is asked, if there are not enough. Where units are extents, that is one or none.
+/// Proposes evictions from the fast tier until `unit` fits there. `next` names the victims one after the other; it is told which
+/// units leave already. If there are not enough victims, it proposes nothing and returns false. If units are extents, one is enough.
 #[inline]
 pub fn make_room(
     view: &View<'_>,
@@ -80,7 +80,7 @@ pub fn make_room(
     lacks == 0 || (view.could_fit(FAST, unit) && clear(view, lacks, wanted, next))
 }
 
-/// The same for a number of grains.
+/// Like [`make_room`], for a number of grains.
 #[inline]
 pub fn clear(
     view: &View<'_>,
@@ -100,26 +100,26 @@ pub fn clear(
     true
 }
 
-/// Is the unit asked to leave by one of these?
+/// Whether one of these actions makes the unit leave.
 #[inline]
 pub fn leaves(leaving: &[Action], e: UnitId) -> bool {
     leaving.iter().any(|a| a.extent() == e)
 }
 
-/// Is the unit served from the fast tier now?
+/// Whether the unit is served from the fast tier now.
 pub fn is_fast(view: &View<'_>, e: UnitId) -> bool {
     view.copy(e)
         .or(view.home(e))
         .is_some_and(|s| view.tier_of(s) == FAST)
 }
 
-/// Does the access belong to a file over 1 MiB, where classes tell? (Loris III-E, type-aware sieving; classes 13…18 of
-/// docs/policy-rules.md section 9.)
+/// Whether the class of the access says that it belongs to a file over 1 MiB (Loris III-E, type-aware sieving; classes 13…18 of
+/// docs/policy-rules.md section 9).
 pub fn is_large_file(access: &Access) -> bool {
     is_large(access.class)
 }
 
-/// The same of a class.
+/// Whether the class is that of a file over 1 MiB.
 pub fn is_large(class: u8) -> bool {
     (13..=18).contains(&class)
 }

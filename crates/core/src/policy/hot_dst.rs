@@ -1,16 +1,16 @@
 //! `hot-dst-dynamic`, `cache-ondemand` and `hot-dst-recency | -frequency | -wsclock`: on demand (Loris IV-A 1 and IV-C 1;
 //! docs/policy-rules.md section 5). Homes start on the slowest tier; a read that a slower tier serves brings the extent to the fastest
-//! one, the coldest extent there making room first. Under `cache-ondemand` it is copied instead, eviction only drops the
+//! one; if that is full, the coldest extent there is evicted first. Under `cache-ondemand` it is copied instead, eviction only drops the
 //! copy, and writes that hit update copy and home.
 //!
-//! Any collector decides what is coldest. Admission: the newcomer must be worth more than the extent last evicted was at
-//! its eviction. With `recency`, everything just read qualifies. Where the class tells the size of the file, extents of
-//! files over 1 MiB (classes 13…18) are kept out, and leave when the file grows past it; that leaving is no eviction in
-//! the sense of the admission rule ("evicted … during cleanup").
+//! A collector, which can be any, decides which extent is coldest. Admission: the newcomer must be worth more than the extent
+//! evicted last was at its eviction. With `recency`, every extent that is read qualifies. If the class tells the size of the file,
+//! extents of files over 1 MiB (classes 13…18) are kept out, and are removed when the file grows beyond that size. Such a removal does not
+//! count as an eviction for the admission rule ("evicted … during cleanup").
 //!
 //! Over more than two tiers: `middle.rs`.
 //!
-//! Parameters: none of its own. When not to use it: write-mostly work (writes do not promote), scans.
+//! Parameters: none of its own. When not to use it: mostly writes (writes do not promote), and scans.
 
 use super::hold::{FAST, Hold, is_fast, is_large, is_large_file};
 use super::middle::Middle;
@@ -24,7 +24,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Promotions that wait for room at most; older ones are forgotten (the next read asks again).
+/// Maximum number of promotions that wait for room. Older ones are dropped (the next read proposes them again).
 const WAITING_MAX: usize = 16;
 
 /// See the module.
@@ -34,19 +34,19 @@ pub struct HotDst {
     hold: Hold,
     pub(super) last_evicted: u64,
     waiting: VecDeque<UnitId>,
-    /// Extents of large files on their way out.
+    /// Extents of large files that are being removed.
     sieved: Vec<UnitId>,
-    /// Evictions asked for because a newcomer needed the room.
+    /// Number of evictions that were proposed because a newcomer needed the room.
     pub(super) forced: u64,
     pub(super) middle: Middle,
 }
 
 impl HotDst {
-    /// Move homes, with that collector.
+    /// Creates the policy that moves homes, with the given collector.
     pub fn new(name: &'static str, collector: Box<dyn Collector>) -> HotDst {
         HotDst::holding(name, collector, Hold::Home)
     }
-    /// Move homes or make copies.
+    /// Creates the policy; `hold` says whether it moves homes or makes copies.
     pub fn holding(name: &'static str, collector: Box<dyn Collector>, hold: Hold) -> HotDst {
         HotDst {
             name,
@@ -59,13 +59,13 @@ impl HotDst {
             middle: Middle::default(),
         }
     }
-    /// Ask for the coldest to leave; false if there is none to take.
+    /// Proposes the eviction of the coldest extent; false if there is no victim.
     pub(super) fn evict(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) -> bool {
         let cold = self.collector.coldest(view, FAST);
         wanted.extend(cold.map(|e| self.hold.down(view, e)));
         cold.is_some()
     }
-    /// Count the access; true if the extent is one that must not be on fast (and is asked to leave).
+    /// Counts the access. True if the extent must not be on the fast tier (its removal is proposed then).
     pub(super) fn note(
         &mut self,
         view: &mut View<'_>,
@@ -79,7 +79,7 @@ impl HotDst {
         }
         large
     }
-    /// The unit is one of a large file: if it is on fast, it is asked to leave.
+    /// The unit belongs to a large file: proposes its removal if it is on the fast tier.
     fn sift(&mut self, view: &View<'_>, e: UnitId, wanted: &mut Vec<Action>) {
         if is_fast(view, e) && !self.sieved.contains(&e) {
             self.sieved.push(e);
@@ -141,7 +141,7 @@ impl Policy for HotDst {
             wanted.push(self.hold.up(access.extent));
         } else if view.could_fit(FAST, access.extent) && self.evict(view, wanted) {
             self.forced += 1;
-            // It follows when the room is there: at once without devices, a while later with them.
+            // The promotion follows when there is room: at once without devices, later with devices.
             if self.waiting.len() == WAITING_MAX {
                 self.waiting.pop_front();
             }
@@ -168,7 +168,7 @@ impl Policy for HotDst {
         if how == Outcome::Done {
             let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
             match next {
-                // One that takes more room than the last one left.
+                // The unit takes more room than the evicted one left.
                 Some(e) if view.weight(e) > 1 && view.lacks(FAST, e) > 0 => {
                     if self.evict(view, wanted) {
                         self.waiting.push_front(e);

@@ -2,8 +2,8 @@
 //! (docs/policy-rules.md section 6). Homes stay on the slowest tier; the fast one is divided.
 //!
 //! *Remap share* (80 %): every `window` seconds from the first access, the extents with the highest worth get their copies there.
-//! The worth of an extent is its inverse-bitmap counter (see `inverse-bitmap`), or a quarter of a neighbour's if that is more. An
-//! extent with metadata requests (classes 1…7) is worth more than any without. On ties the residents stay, then the lower number
+//! The worth of an extent is its inverse-bitmap counter (see `inverse-bitmap`), or a quarter of a neighbour's counter if that is more. An
+//! extent that had metadata requests (classes 1…7) is worth more than any extent without. On ties the residents stay, then the lower number
 //! wins. *Write-back share* (20 %): every write miss gets a copy; the least recently used one is evicted, and written back then.
 //! Counters are halved after each window.
 //!
@@ -12,8 +12,8 @@
 //! | window | 0.001…10⁹ | 60 | seconds between plans |
 //! | remap_share | 0…1 | 0.8 | part of the fast tier that plans fill; at least one slot is left for writes |
 //!
-//! 8 bytes and 1 bit an extent, 33 bytes a fast slot. When not to use it: reads whose hot set moves within a window: no read brings its
-//! extent in by itself.
+//! 8 bytes and 1 bit an extent, 33 bytes a fast slot. When not to use it: reads whose hot set changes within a window, because
+//! a read alone never brings its extent in.
 
 use super::classes::is_metadata;
 use super::hold::FAST;
@@ -27,14 +27,14 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A plan that takes longer than a window is looked at so often; moves that settle go on with it in any case.
+/// Interval at which a plan that takes longer than a window is continued. Each move that settles continues it, too.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(10);
-/// In the word that says when a counter was valid.
+/// Bit for metadata in the word that holds the window of a counter.
 const METADATA: u32 = 1 << 31;
 const REMAP: u8 = 0;
 const WRITES: u8 = 1;
 
-/// Whether there is room in the remap share, or will be.
+/// How a unit fits in the remap share.
 enum Exchange {
     Fits,
     TooBig,
@@ -46,16 +46,16 @@ enum Exchange {
 pub struct Hystor {
     window: Nanos,
     remap_share: f64,
-    /// (counter, window it was valid in; the highest bit of that says that metadata were asked for).
+    /// Per unit: the counter and the window in which it was valid. The highest bit of the window says that metadata was accessed.
     units: Vec<(u32, u32)>,
     raised: Raised,
     now: u32,
     next: Option<Nanos>,
     shares: Shares,
-    /// Slots of the remap share, worth least on top.
+    /// Slots of the remap share; the slot of lowest worth is on top.
     remap: Heap,
     queue: Vec<(Rank, UnitId)>,
-    /// If a plan is in progress: the number of windows that end with it.
+    /// The number of windows that end with the plan in progress, if there is one.
     planning: Option<u32>,
     /// Time of the last step of the plan in progress.
     looked: Nanos,
@@ -87,7 +87,7 @@ impl Hystor {
     fn has_metadata(&self, e: UnitId) -> bool {
         self.units[e.0 as usize].1 & METADATA != 0
     }
-    /// Lower numbers first among equals.
+    /// The rank of an extent; on ties, lower numbers come first.
     fn rank(&self, e: UnitId) -> Rank {
         let n = self.units.len() as u32;
         let near = [e.0.checked_sub(1), (e.0 + 1 < n).then_some(e.0 + 1)];
@@ -112,7 +112,7 @@ impl Hystor {
             }
         }
         self.queue.sort_unstable();
-        // Ranks have changed both ways since the last plan.
+        // Since the last plan, ranks have risen and fallen.
         for s in 0..view.seats(FAST).end {
             let here = view
                 .owner(view.seat(s))
@@ -124,7 +124,7 @@ impl Hystor {
             }
         }
     }
-    /// The coldest of the remap share leave for `extent`, if all of them are worth less.
+    /// Evicts the coldest units of the remap share for `extent`, if all of them are worth less.
     fn exchange(
         &mut self,
         view: &View<'_>,
@@ -150,7 +150,7 @@ impl Hystor {
         }
         Exchange::Fits
     }
-    /// The next exchange; the plan ends when there is none.
+    /// Proposes the next exchange; the plan ends if there is none.
     fn step(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         while let Some((rank, extent)) = self.queue.pop() {
             if rank.0 == 0 || self.shares.limit(REMAP) == 0 {
@@ -162,7 +162,7 @@ impl Hystor {
                 Exchange::NotWorth => break,
             }
             if let Some(s) = view.copy(extent) {
-                // It is here for its writes: no data moves.
+                // The copy is already on the fast tier, in the write-back share: no data moves.
                 self.shares.assign(s.index(), REMAP);
                 self.remap.set(s.index(), rank);
                 if wanted.is_empty() {
@@ -174,8 +174,8 @@ impl Hystor {
             }
             return;
         }
-        self.queue = Vec::new(); // a plan is rare, and may be long
-        // Halved when all is in place: the plan compares what was counted in its window.
+        self.queue = Vec::new(); // frees the memory: plans are rare, and the queue may be long
+        // The counters are halved only after the plan, because it compares the counts of its window.
         let windows = self.planning.take().unwrap_or(0);
         self.now = self.now.saturating_add(windows).min(!METADATA);
     }
@@ -257,7 +257,7 @@ impl Policy for Hystor {
             && let Some(next) = self.next.filter(|&t| t <= view.now())
         {
             self.begin(view);
-            // The windows without an access between them change nothing but the counters.
+            // Windows without an access change only the counters.
             let missed = (view.now().0 - next.0) / self.window.0;
             self.next = Some(Nanos(next.0 + (missed + 1) * self.window.0));
             self.planning = Some(missed as u32 + 1);
@@ -268,7 +268,8 @@ impl Policy for Hystor {
         self.looked = view.now();
     }
     fn next_wake(&self) -> Option<Nanos> {
-        // The next plan waits for this one, however long it is due: its time would wake for nothing, without end.
+        // The next plan waits until this one ends, even if it is overdue. A wake-up time in the past would call `tick` in vain, again
+        // and again.
         let planning = self.planning.is_some();
         self.next.map(|t| {
             if planning {

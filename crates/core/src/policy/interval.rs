@@ -1,18 +1,18 @@
-//! `hot-dst-5s`, `hot-dst-80s`, `cache-interval` (Loris IV-A 2 and IV-C 2; docs/policy-rules.md section 5): homes start on the slowest tier;
-//! every `period` seconds from the first access, the hottest units on slow change places with the coldest on fast.
+//! `hot-dst-5s`, `hot-dst-80s`, `cache-interval` (Loris IV-A 2 and IV-C 2; docs/policy-rules.md section 5): homes start on the slowest
+//! tier; every `period` seconds from the first access, the hottest units on the slow tier are exchanged with the coldest on the fast tier.
 //!
-//! A plan takes candidates hottest first, and ends at the first that is not worth more than the unit last evicted was (where
-//! admission applies), or, with fast full, not worth more than the coldest there. Only units whose worth grew since the
-//! last plan can qualify, because the lowest worth on fast never falls: a plan costs O(k log k) for k of them.
-//! Where files are sieved, room that a large one or a discard leaves is offered to the units only just passed over as well.
+//! A plan takes the hottest candidates first. It ends at the first candidate that is not worth more than the unit evicted last
+//! was (where admission applies) or, if the fast tier is full, than the coldest unit there. Only units whose worth grew since the
+//! last plan can qualify, because the lowest worth on the fast tier never falls. So a plan costs O(k log k) for k such units.
+//! With sieving, the room that a large file or a discard leaves is also offered to units that the last plan narrowly rejected.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
 //! | period | 0.001…10⁹ | by preset | seconds between plans |
 //!
-//! Over more than two tiers: `middle.rs`; what a plan does not take to the fastest tier it offers to the next.
+//! Over more than two tiers: `middle.rs`. Units that a plan does not move to the fastest tier are offered to the next one.
 //!
-//! When not to use it: working sets that live shorter than the period.
+//! When not to use it: working sets that last less than a period.
 
 mod policy;
 
@@ -27,21 +27,21 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Exchanges under way at once, live.
+/// Maximum number of concurrent exchanges in a live volume.
 const AT_ONCE: u32 = 8;
-/// Moves of a migration under way at once: as many as a live volume has buffers for. They share the flushes of their
-/// commits, which is what a migration takes most of its time for on a disk.
+/// Maximum number of concurrent moves of a migration: the number for which a live volume has buffers. Concurrent moves share the
+/// flushes of their commits, and on a disk a migration spends most of its time in those.
 const MATRIX_AT_ONCE: u32 = 16;
 
-/// A plan under way is looked at again after so long without any event.
+/// Interval at which a plan in progress is continued if no event continues it.
 const LOOK_AGAIN: Nanos = Nanos(10_000_000);
 
 /// When plans are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Every {
-    /// So long after each other, from the first access on.
+    /// At this interval, beginning with the first access.
     Time(Nanos),
-    /// Before every so-many-th request but the first.
+    /// Before every n-th request except the first.
     Requests(u64),
 }
 
@@ -49,7 +49,7 @@ pub enum Every {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     No,
-    /// The last access of a request is under way: due once it is over.
+    /// The last access of a request is in progress; the plan is due after it.
     AfterThis,
     Now,
 }
@@ -57,20 +57,20 @@ enum Due {
 /// What differs between the presets that plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Homes or copies.
+    /// Whether the preset moves homes or makes copies.
     pub hold: Hold,
-    /// Period.
+    /// Interval between plans.
     pub every: Every,
-    /// Its parameter's name.
+    /// Name of the parameter that sets the interval.
     pub every_name: &'static str,
-    /// A candidate must be worth more than the unit last evicted was.
+    /// Whether a candidate must be worth more than the unit evicted last was.
     pub admission: bool,
-    /// Units of large files stay off fast.
+    /// Whether units of large files are kept off the fast tier.
     pub sieve: bool,
-    /// A plan is a migration matrix (OODT III-A): made as a whole, demotions first, each cell by address, over all tiers.
-    /// Otherwise exchanges with the fastest tier are made one by one, the hottest first.
+    /// Whether a plan is a migration matrix (OODT III-A): computed as a whole over all tiers, demotions first, each cell in address
+    /// order. Otherwise units are exchanged with the fastest tier one by one, the hottest first.
     pub matrix: bool,
-    /// On slower tiers logical neighbours lie next to each other, where there is room (OODT III-C).
+    /// Whether logical neighbours are placed next to each other on slower tiers, if there is room (OODT III-C).
     pub neighbours: bool,
 }
 
@@ -84,29 +84,29 @@ pub struct Interval {
     planned: u64,
     due: Due,
     plans: u64,
-    /// Candidates of the plan under way, hottest last.
+    /// Candidates of the plan in progress, hottest last.
     queue: Vec<UnitId>,
-    /// When a tick last left a plan under way.
+    /// Time of the last tick that left a plan unfinished.
     busy: Option<Nanos>,
-    /// What is left of the migration matrix.
+    /// The remaining moves of the migration matrix.
     cells: VecDeque<(UnitId, TierId)>,
     last_evicted: u64,
     waiting: VecDeque<UnitId>,
     sieved: Vec<UnitId>,
     /// Extents of large files.
     large: Bits,
-    /// Units that were good enough but for the coldest, kept for when room is made outside a plan.
+    /// Units that were worth admitting but not worth more than the coldest. They are kept for room that is made outside a plan.
     passed: Raised,
-    /// Passed units when they were last looked through, and whether that is needed.
+    /// Number of passed units at their last examination, and whether a new examination is needed.
     passed_then: usize,
     room: bool,
     middle: Middle,
-    /// The tier that the plan under way fills.
+    /// The tier that the plan in progress fills.
     level: TierId,
 }
 
 impl Interval {
-    /// With that collector.
+    /// Creates the policy with the given collector.
     pub fn new(name: &'static str, collector: Box<dyn Collector>, rules: Rules) -> Interval {
         Interval {
             name,
@@ -136,11 +136,11 @@ impl Interval {
         let valid = numbers.iter().map(|p| p.0);
         ParamError::Unknown(super::nearest(key, valid.chain(names.iter().map(|n| n.0))))
     }
-    /// Plans made so far.
+    /// Number of plans so far.
     pub fn plans(&self) -> u64 {
         self.plans
     }
-    /// Note the access for the planning instants.
+    /// Updates the time of the next plan after an access.
     fn count(&mut self, view: &View<'_>, access: &Access) {
         match self.rules.every {
             Every::Time(period) => {
@@ -165,7 +165,7 @@ impl Interval {
                 let Some(next) = self.next.filter(|&n| n <= now) else {
                     return false;
                 };
-                // Instants without an access between them would find nothing to do.
+                // A plan without an access since the last one would find nothing to do.
                 let missed = (now.0 - next.0) / period.0;
                 self.next = Some(Nanos(next.0 + (missed + 1) * period.0));
                 true
@@ -197,7 +197,7 @@ impl Interval {
         let large = self.rules.sieve && self.large.get(e.0 as usize);
         view.home(e).is_some() && !is_fast(view, e) && !large
     }
-    /// Line up the candidates.
+    /// Collects and sorts the candidates.
     fn begin(&mut self, view: &mut View<'_>) {
         self.plans += 1;
         self.level = FAST;
@@ -218,9 +218,9 @@ impl Interval {
             0
         };
         let bar = match self.collector.coldest(view, FAST) {
-            // What is not for the fastest tier may be for the next.
+            // A unit that does not belong on the fastest tier may belong on the next.
             _ if self.fills_middle(view) => 0,
-            // What is worth no more than the coldest now will not be later in this plan.
+            // A unit that is not worth more than the coldest now will not be worth more later in this plan.
             Some(cold) if view.free(FAST) == 0 => bar.max(self.collector.worth(view, cold)),
             _ => bar,
         };
@@ -238,7 +238,7 @@ impl Interval {
             self.exchange_all(view);
         }
     }
-    /// The matrix of two tiers, from the candidates: as many of the coldest go down as the hottest need room.
+    /// Computes the matrix of two tiers from the candidates: as many of the coldest units are demoted as the hottest need room.
     fn exchange_all(&mut self, view: &mut View<'_>) {
         let (mut up, mut down) = (Vec::new(), Vec::new());
         let mut free = view.free(FAST);
@@ -253,7 +253,7 @@ impl Interval {
                 let Some((cold, seat)) = cold.and_then(|c| Some((c, view.home(c)?))) else {
                     break;
                 };
-                // Out of the order, so that the next coldest is found; it returns if it does not leave.
+                // Removed from the order, so that the next coldest is found. It is inserted again if it is not demoted.
                 self.collector.left(view, cold, seat);
                 down.push(cold);
                 free += view.weight(cold);
@@ -271,7 +271,7 @@ impl Interval {
         self.cells.extend(down.into_iter().map(|e| (e, slowest)));
         self.cells.extend(up.into_iter().map(|e| (e, FAST)));
     }
-    /// The next moves of the matrix: of those up, no more than there are free slots.
+    /// Proposes the next moves of the matrix, with no more promotions than there are free slots.
     fn cells(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         let mut up = 0;
         while view.moves() + (wanted.len() as u32) < MATRIX_AT_ONCE
@@ -282,7 +282,7 @@ impl Interval {
                     if view.moves() + view.freeing(FAST) > 0 || !wanted.is_empty() {
                         return;
                     }
-                    // Nobody will make room any more: not every demotion came about.
+                    // No further room will be made, because some demotions failed.
                     self.cells.pop_front();
                     continue;
                 }
@@ -295,7 +295,7 @@ impl Interval {
             self.cells = VecDeque::new();
         }
     }
-    /// A large file that leaves makes room outside a plan: then those count too that were only just not good enough.
+    /// Keeps the units that were narrowly rejected. They become candidates when a large file leaves and makes room outside a plan.
     fn keep_passed(&mut self, view: &View<'_>) {
         let mut known = Vec::new();
         if self.room || self.passed.len() > 2 * self.passed_then + 1024 {
@@ -314,11 +314,11 @@ impl Interval {
         }
         self.passed_then = self.passed.len();
     }
-    /// Are there tiers in between, and does this preset fill them by and by?
+    /// Whether there are tiers in between that this preset fills gradually.
     fn fills_middle(&self, view: &View<'_>) -> bool {
         self.rules.hold == Hold::Home && !self.rules.matrix && view.tiers() > 2
     }
-    /// The next exchange of the plan under way.
+    /// Proposes the next exchange of the plan in progress.
     fn step(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
         if self.level != FAST {
             return self.step_below(view, wanted);
@@ -353,7 +353,7 @@ impl Interval {
         }
         self.queue = Vec::new(); // a plan is rare, and may be long
     }
-    /// The same for the tiers below the fastest, one after the other: who was not worth that is worth this, perhaps.
+    /// Like [`Interval::step`] for the tiers below the fastest, one after the other. A unit that was rejected there may be admitted here.
     fn step_below(&mut self, view: &mut View<'_>, wanted: &mut Vec<Action>) {
         while self.level < view.slowest()
             && let Some(&e) = self.queue.last()

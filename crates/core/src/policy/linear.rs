@@ -17,7 +17,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// As `linear` or `mylinear`.
+    /// Creates the policy under the name `linear` or `mylinear`.
     pub fn new(name: &'static str) -> Linear {
         Linear { name }
     }
@@ -28,7 +28,7 @@ impl Policy for Linear {
         self.name
     }
     fn minds_gaps(&self) -> bool {
-        false // it goes by the address, gaps and all
+        false // the place follows from the address, including gaps
     }
     fn attach(&mut self, _view: &mut View<'_>) {}
     fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place {

@@ -1,12 +1,12 @@
-//! The migration matrix over three tiers and more (OODT III-C; docs/policy-rules.md section 4): who belongs where, and in which order
-//! the cells are carried out.
+//! The migration matrix over three tiers and more (OODT III-C; docs/policy-rules.md section 4): the tier of each unit, and the order in
+//! which the cells are executed.
 //!
-//! The fastest tier takes the units worth most; the rest is ranked again, without the weight of reads, for the next tier, and so
-//! on. Equals already on the tier stay, then the lower number comes first. This looks at every unit that has a score,
-//! O(n log n) a plan; over two tiers the plan is incremental instead (`interval.rs`).
+//! The fastest tier takes the units of highest worth. The others are ranked again for the next tier, without the weight of reads,
+//! and so on. On ties, units that are already on the tier stay; then the lower number comes first. A plan examines every unit
+//! that has a score, so it costs O(n log n). Over two tiers the plan is incremental instead (`interval.rs`).
 //!
-//! Demotions come before promotions, into the slowest tier first. Where full tiers exchange units with each other, one of
-//! them waits on the slowest tier meanwhile: a move more than the matrix has.
+//! Demotions come before promotions, into the slowest tier first. If full tiers exchange units with each other, one of the
+//! units waits on the slowest tier meanwhile, which costs one move more than the matrix has.
 
 use super::View;
 use crate::collector::Collector;
@@ -52,7 +52,7 @@ pub fn plan(view: &View<'_>, collector: &dyn Collector) -> VecDeque<(UnitId, Tie
     order(to, (0..tiers).map(|t| view.free(TierId(t))).collect())
 }
 
-/// These moves (extent, from, to), in an order in which every target has a free slot; those for which there is none are left out.
+/// Sorts these moves (extent, from, to) so that every target has a free slot. Moves for which no slot becomes free are left out.
 pub fn in_order(
     view: &View<'_>,
     moves: impl Iterator<Item = (UnitId, TierId, TierId)>,
@@ -66,7 +66,7 @@ pub fn in_order(
     order(to, (0..tiers).map(|t| view.free(TierId(t))).collect())
 }
 
-/// Put the moves of a matrix, given by target, into an order in which every target has a free slot.
+/// Sorts the moves of a matrix, given by target, so that every target has a free slot.
 fn order(mut to: Vec<Vec<Cell>>, mut free: Vec<u32>) -> VecDeque<(UnitId, TierId)> {
     let slowest = to.len() - 1;
     let mut out = VecDeque::new();
@@ -94,7 +94,7 @@ fn order(mut to: Vec<Vec<Cell>>, mut free: Vec<u32>) -> VecDeque<(UnitId, TierId
         if out.len() > before {
             continue;
         }
-        // Full tiers that exchange units: one steps aside.
+        // Full tiers exchange units: one unit goes to the slowest tier for the time being.
         let aside = (0..slowest).find_map(|t| {
             to[t]
                 .iter()

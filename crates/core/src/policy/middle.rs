@@ -1,10 +1,10 @@
 //! Homes on the tiers between the fastest and the slowest, for architectures that were published for two (`hot-dst-*`, `cold-dst-*`,
 //! `type-aware`, `hro`, `hot`).
 //!
-//! Each of these tiers is to the slower ones what the fastest is to all: what leaves a tier goes to the next slower one that has
-//! room ([`crate::policy::hold::Hold::down`]), some slots of each are kept free for that (a sixteenth, 1 to 16), the coldest making room;
-//! and what is not worth enough for the fastest tier may rise to one of these, by the same rule: it must be worth more than
-//! what left there last. Over two tiers there is nothing of all this.
+//! Each of these tiers relates to the slower ones as the fastest tier does to all others. A unit that leaves a tier goes to the next
+//! slower one that has room ([`crate::policy::hold::Hold::down`]), For that, some slots of each tier are kept free (a sixteenth, 1 to
+//! 16) by demoting the coldest units. A unit that is not worth enough for the fastest tier may rise to one of these tiers by the same
+//! rule: it must be worth more than the unit that left there last. With only two tiers, this module does nothing.
 
 use super::{Action, Outcome, View};
 use crate::collector::Collector;
@@ -13,23 +13,23 @@ use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Own moves under way at once.
+/// Maximum number of concurrent moves of this module.
 const AT_ONCE: usize = 16;
-/// A demotion that was refused is not tried again before this.
+/// Time before a refused demotion is tried again.
 const AGAIN: Nanos = Nanos::from_millis(5);
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Middle {
-    /// By tier: what the last home that left was worth then. That of the fastest tier is the architecture's own.
+    /// By tier: the worth of the last home that left, at that time. For the fastest tier the architecture keeps it.
     left: Vec<u64>,
-    /// Own moves under way, and the tier that each leaves, if it makes room there.
+    /// This module's moves in progress, and the tier on which each one makes room, if any.
     own: Vec<(UnitId, Option<TierId>)>,
     wake: Option<Nanos>,
 }
 
 impl Middle {
-    /// The shape is known.
+    /// Called when the shape of the volume is known.
     pub fn attach(&mut self, view: &View<'_>) {
         *self = Middle {
             left: vec![0; usize::from(view.tiers())],
@@ -46,11 +46,11 @@ impl Middle {
             .map(TierId)
             .find(|&t| view.free(t) > 0)
     }
-    /// Is room being made on `tier`?
+    /// Whether room is being made on `tier`.
     pub fn is_clearing(&self, tier: TierId) -> bool {
         self.own.iter().any(|o| o.1 == Some(tier))
     }
-    /// Send the home of `extent`, on `from`, down to make room. False if that cannot be now.
+    /// Demotes the home of `extent` from `from` to make room. False if that is impossible now.
     pub fn clear(
         &mut self,
         view: &View<'_>,
@@ -67,12 +67,12 @@ impl Middle {
         }
         to.is_some()
     }
-    /// Let `extent` rise to `to`, which has room.
+    /// Promotes `extent` to `to`, which has room.
     pub fn raise(&mut self, extent: UnitId, to: TierId, wanted: &mut Vec<Action>) {
         self.own.push((extent, None));
         wanted.push(Action::Move { extent, to });
     }
-    /// May something worth that much rise to `tier`?
+    /// Whether a unit of this worth may rise to `tier`.
     pub fn admits(&self, tier: TierId, worth: u64) -> bool {
         self.own.len() < AT_ONCE && worth > self.left[usize::from(tier.0)]
     }
@@ -89,7 +89,7 @@ impl Middle {
             self.raise(extent, to, wanted);
         }
     }
-    /// Keep some slots of each tier free. True if something is on its way now that was not before.
+    /// Keeps some slots of each tier free. True if a move was proposed.
     pub fn keep_room(
         &mut self,
         view: &mut View<'_>,
@@ -97,12 +97,12 @@ impl Middle {
         wanted: &mut Vec<Action>,
     ) -> bool {
         self.wake = self.wake.filter(|&t| t > view.now());
-        // The slowest of them first, so that the others have somewhere to go.
+        // The slowest of these tiers first, so that units of the others find room.
         for t in (1..view.slowest().0).rev().map(TierId) {
             let slots = view.seats(t).len() as u32;
             let going = self.own.iter().filter(|o| o.1 == Some(t)).count() as u32;
             let room = view.free(t) + view.freeing(t) + going;
-            // A tier of one slot would never hold anything.
+            // With one slot kept free, a tier of one slot would never hold anything.
             if slots == 1 || room >= (slots / 16).clamp(1, 16) {
                 continue;
             }
@@ -115,7 +115,7 @@ impl Middle {
         }
         false
     }
-    /// An action ended; true if it was one of these, and no eviction of the architecture's.
+    /// An action ended. True if this module proposed it, not the architecture.
     pub fn settled(
         &mut self,
         view: &View<'_>,
@@ -140,7 +140,7 @@ impl Middle {
         }
         true
     }
-    /// When to try again.
+    /// Time of the next attempt.
     pub fn next_wake(&self) -> Option<Nanos> {
         self.wake
     }

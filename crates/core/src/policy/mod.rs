@@ -1,8 +1,8 @@
-//! Policies: what is worth most, and how data moves. A policy proposes, the engine disposes.
+//! Policies: they rank data and propose moves. The engine decides which proposals it carries out.
 //!
-//! A policy sees the volume through a [`View`], keeps its statistics (16 bits and a time stamp ride in the extent map's
-//! own rows, anything larger is its own), and pushes [`Action`]s. It can move nothing by itself: the engine refuses what
-//! is unsafe, impossible or over budget and reports how each action ended. A bad policy may cost speed, never data.
+//! A policy sees the volume through a [`View`], keeps its statistics (16 bits and a time stamp per extent are stored in
+//! the extent map; a policy allocates anything larger itself), and pushes [`Action`]s. It cannot move anything itself: the engine
+//! refuses actions that are unsafe, impossible or over budget, and reports how each action ended. A bad policy may cost speed, never data.
 
 mod azor;
 mod bcache;
@@ -63,60 +63,61 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// One extent-sized touch, after splitting. All touches of a request carry its time, operation, class and whole size.
+/// One access to one extent, after requests are split at extent boundaries. All accesses of a request carry the time,
+/// operation, class and whole size of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// When.
+    /// Time of the request.
     pub now: Nanos,
     /// Which extent.
     pub extent: UnitId,
-    /// Where its home was before anything that this access triggers; `None` at the first touch.
+    /// Seat of the home before any action that this access triggers; `None` at the first touch.
     pub home: Option<Seat>,
-    /// Where its copy was before anything that this access triggers.
+    /// Seat of the copy before any action that this access triggers.
     pub copy: Option<Seat>,
-    /// Write (or read).
+    /// Whether it is a write (otherwise a read).
     pub write: bool,
-    /// What kind of data, 0…63: what the request says, else what is known of the extent ([`View::class`]).
+    /// Class of the data, 0…63: that of the request, otherwise the registered class of the extent ([`View::class`]).
     pub class: u8,
     /// Bytes of the whole request.
     pub request_bytes: u32,
     /// First byte of the whole request on the volume.
     pub request_offset: u64,
-    /// This is the request's first extent.
+    /// Whether this is the first extent of the request.
     pub first: bool,
 }
 
-/// What a policy makes of the faster tiers.
+/// How a policy uses the faster tiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uses {
-    /// Homes lie on all tiers (tiering). Copies that a former policy left are given up.
+    /// Homes lie on all tiers (tiering). Copies that a previous policy left are evicted.
     Homes,
     /// Homes belong on the slowest tier, copies on the faster ones (caching). Homes that lie on a faster tier are moved down.
     Copies,
-    /// Both.
+    /// Both homes and copies lie on the faster tiers.
     Both,
 }
 
 impl Access {
-    /// Where the data was served from before anything that this access triggers: the copy, else the home.
+    /// Seat from which the data was served before any action that this access triggers: the copy, otherwise the home.
     pub fn served(&self) -> Option<Seat> {
         self.copy.or(self.home)
     }
 }
 
-/// Where a write to an extent that has a copy goes.
+/// The destination of a write to an extent that has a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteTo {
     /// To the copy, which is dirty from then on (write-back).
     Copy,
     /// To both (write-through-update): the copy stays as clean as it was.
     Both,
-    /// To the home; the copy is given up (write-around). What it held dirty is written home first.
+    /// To the home; the copy is evicted (write-around). Its dirty blocks are written home first.
     Home,
 }
 
 impl Uses {
-    /// As configuration and reports say it: `tiering` adds capacity, for `caching` the slowest tier holds everything.
+    /// The word for it in configuration and reports: `tiering` adds capacity; with `caching` the slowest tier holds everything.
     pub fn kind(self) -> &'static str {
         match self {
             Uses::Homes => "tiering",
@@ -125,7 +126,7 @@ impl Uses {
     }
 }
 
-/// What a policy wants.
+/// A proposal of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Move the home of an extent to another tier.
@@ -142,8 +143,8 @@ pub enum Action {
         /// Where to.
         to: TierId,
     },
-    /// Bring `bytes` from byte `from` of the extent on, rounded outwards to whole blocks, into its copy on a faster tier; an
-    /// extent without a copy gets one, of which nothing else is valid. What the copy holds already is not read again.
+    /// Fetch `bytes` bytes of the extent, starting at byte `from` and rounded outwards to whole blocks, into its copy on a faster
+    /// tier. An extent without a copy gets one in which only these blocks are valid. Valid blocks of a copy are not read again.
     FetchPart {
         /// Which extent.
         extent: UnitId,
@@ -151,7 +152,7 @@ pub enum Action {
         to: TierId,
         /// First byte, counted from the extent's first.
         from: u32,
-        /// How many; at least 1.
+        /// Number of bytes; at least 1.
         bytes: u32,
     },
     /// Give the extent an empty copy on a faster tier for the write that is being served (write-allocate): blocks become
@@ -162,12 +163,12 @@ pub enum Action {
         /// Where to.
         to: TierId,
     },
-    /// Write what the copy holds dirty to the home; the copy stays, clean.
+    /// Write the dirty blocks of the copy to the home; the copy stays and is clean.
     Clean {
         /// Which extent.
         extent: UnitId,
     },
-    /// Give up the copy; what it holds dirty is written home first.
+    /// Give up the copy; its dirty blocks are written home first.
     Evict {
         /// Which extent.
         extent: UnitId,
@@ -175,7 +176,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The extent that it is about.
+    /// The extent that the action concerns.
     pub fn extent(&self) -> UnitId {
         match *self {
             Action::Move { extent, .. }
@@ -188,20 +189,20 @@ impl Action {
     }
 }
 
-/// Why the engine refused an action.
+/// Reason why the engine refused an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// The extent has no home, is there already, or the tier does not exist.
     Pointless,
-    /// The extent moves already, or requests are in flight on it.
+    /// The extent is moving already, or requests to it are in flight.
     Busy,
     /// The target tier has no free slot.
     Full,
-    /// As many moves as allowed are under way (MCML).
+    /// The maximum number of concurrent moves (MCML) is reached.
     Limit,
     /// Metadata is being flushed.
     MetadataFlush,
-    /// The bandwidth budget for moves is spent, or foreground latency is over its target.
+    /// The bandwidth budget for moves is exhausted, or foreground latency exceeds its target.
     Throttled,
     /// The volume is closing, read-only or failed.
     Closed,
@@ -209,7 +210,7 @@ pub enum Refusal {
     NoCopies,
     /// The wear budget of the fastest tier does not allow it now.
     WearBudget,
-    /// It needs a disk that sleeps, and waits until that is awake or a limit is reached.
+    /// The action needs a disk that sleeps, and is held until the disk is awake or a limit is reached.
     Asleep,
 }
 
@@ -227,85 +228,85 @@ pub const REFUSALS: [&str; 10] = [
     "asleep",
 ];
 
-/// A policy's own limits on moves; the engine's safety rules come on top.
+/// A policy's own limits on moves. The engine's safety rules apply in addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoveRules {
-    /// Moves under way at once at most (MCML).
+    /// Maximum number of concurrent moves (MCML).
     pub limit: Option<u32>,
-    /// Cancel a promotion while metadata is being written (GreenDM 6.1.3, condition 2).
+    /// Whether a promotion is cancelled while metadata is being written (GreenDM 6.1.3, condition 2).
     pub yield_to_metadata: bool,
-    /// Cancel a move when any request, reads included, is in flight on the extent (GreenDM 6.1.6).
+    /// Whether a move is cancelled if any request to the extent, including a read, is in flight (GreenDM 6.1.6).
     pub idle_extents_only: bool,
 }
 
 /// How an action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The home is where it was wanted.
+    /// The action was carried out.
     Done,
     /// Not started.
     Refused(Refusal),
-    /// Started, then overtaken by a write or a discard.
+    /// Started, then cancelled because of a write or a discard.
     Stale,
-    /// Started, then a device failed.
+    /// Started, but a device failed.
     Failed,
 }
 
-/// A parameter could not be set.
+/// Reason why a parameter could not be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParamError {
-    /// No parameter of that name; the nearest one.
+    /// There is no parameter of that name; holds the nearest name.
     Unknown(String),
-    /// The value is not in range; what is.
+    /// The value is out of range; holds the valid range.
     Range(&'static str),
-    /// No value of that name; what there is, and the nearest.
+    /// There is no value of that name; holds the valid names and the nearest one.
     Value(&'static str, String),
 }
 
-/// A placement policy. Deterministic: same calls, same wants.
+/// A placement policy. It is deterministic: the same calls give the same proposals.
 pub trait Policy: Send {
-    /// The policy that this one is wrapped around. A wrapper names it here and in [`Policy::inner_mut`]; then every method
-    /// that it does not write itself is that policy's. (Those without a default it must write: the compiler asks for them.)
+    /// The policy that this one is wrapped around. A wrapper names it here and in [`Policy::inner_mut`]; then the default
+    /// of every method calls that policy. (Methods without a default must be written; the compiler demands them.)
     fn inner(&self) -> Option<&dyn Policy> {
         None
     }
-    /// The same, to be changed.
+    /// Mutable access to the policy that [`Policy::inner`] names.
     fn inner_mut(&mut self) -> Option<&mut dyn Policy> {
         None
     }
-    /// The preset's name.
+    /// Name of the preset.
     fn name(&self) -> &'static str;
-    /// What it makes of the faster tiers.
+    /// How it uses the faster tiers.
     fn uses(&self) -> Uses {
         self.inner().map_or(Uses::Homes, Policy::uses)
     }
-    /// May copies stay dirty? If not, the engine writes home in the background what a policy before left dirty.
+    /// Whether copies may stay dirty. If not, the engine cleans in the background the copies that a previous policy left dirty.
     fn keeps_dirty(&self) -> bool {
         self.inner().is_none_or(Policy::keeps_dirty)
     }
-    /// Are writes to copies written through as published, without a say of its own in where they go? Under a write mode that writes
+    /// Whether the published policy always writes through to the home and makes no choice per write. Under a write mode that writes
     /// back ([`WriteMode`]), such a policy is not asked [`Policy::write_to`].
     fn writes_through(&self) -> bool {
         self.inner().is_some_and(Policy::writes_through)
     }
-    /// Does it matter to its decisions which extents are neighbours? Then a lab that keeps rows for touched extents only
-    /// must not lay together what lies apart on the volume.
+    /// Whether its decisions depend on which extents are neighbours. If so, a lab that keeps rows only for touched extents
+    /// must not number them as neighbours if they are apart on the volume.
     fn minds_gaps(&self) -> bool {
         self.inner().is_none_or(Policy::minds_gaps)
     }
-    /// The view's shape is known: size what depends on it. Called once, before anything else.
+    /// The shape of the volume is known: allocates what depends on it. Called once, before any other call.
     fn attach(&mut self, view: &mut View<'_>);
-    /// The extent of `access` is about to get its first home: push what must leave before. Without devices it has left when
-    /// [`Policy::first_touch`] is asked; with them it is on its way.
+    /// The extent of `access` is about to get its first home: push the evictions and demotions that must come before. Without devices
+    /// they are complete when [`Policy::first_touch`] is called; with devices they are in progress.
     fn make_room(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         if let Some(p) = self.inner_mut() {
             p.make_room(view, access, wanted);
         }
     }
-    /// Where the first touch of `extent` should go.
+    /// The place for `extent` at its first touch.
     fn first_touch(&mut self, view: &mut View<'_>, extent: UnitId) -> Place;
-    /// The home of `extent` is about to move to `to`: the unit whose home, if that is there, it should follow closely. `None`:
-    /// wherever room is first.
+    /// The home of `extent` is about to move to `to`. Returns the unit next to whose home it should be placed, if that home is on
+    /// `to`; `None`: in the first free place.
     fn beside(&self, view: &View<'_>, extent: UnitId, to: TierId) -> Option<UnitId> {
         self.inner().and_then(|p| p.beside(view, extent, to))
     }
@@ -315,13 +316,13 @@ pub trait Policy: Send {
             p.on_placed(view, extent, seat);
         }
     }
-    /// A unit of a store changed its size; it took `before` grains and has no copy. Only where units have sizes of their own.
+    /// A unit of a store changed its size; it took `before` grains and has no copy. Only called if units differ in size.
     fn on_resized(&mut self, view: &mut View<'_>, extent: UnitId, before: u32) {
         if let Some(p) = self.inner_mut() {
             p.on_resized(view, extent, before);
         }
     }
-    /// Somebody who knows says that a unit is of that class from now on ([`View::class`]); no access tells.
+    /// A classifier registered a new class for a unit ([`View::class`]), without an access.
     fn on_reclassified(
         &mut self,
         view: &mut View<'_>,
@@ -339,10 +340,10 @@ pub trait Policy: Send {
             p.on_discarded(view, extent, seat);
         }
     }
-    /// An extent is touched. Push what should happen; it is tried, in order, before the request goes on.
+    /// An extent is accessed. Push the proposals; they are tried in order before the request continues.
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>);
-    /// `extent` now has a copy in `seat`. A policy's lists of what is cached follow this and
-    /// [`Policy::on_uncopied`], not its own wishes: those may be refused.
+    /// `extent` now has a copy in `seat`. A policy must update its lists of cached units here and in
+    /// [`Policy::on_uncopied`], not when it proposes an action, because the engine may refuse that.
     fn on_copied(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat) {
         if let Some(p) = self.inner_mut() {
             p.on_copied(view, extent, seat);
@@ -354,7 +355,7 @@ pub trait Policy: Send {
             p.on_uncopied(view, extent, seat);
         }
     }
-    /// Where this write to an extent with a copy goes; asked after [`Policy::on_access`] and what it wanted.
+    /// The destination of this write to an extent with a copy. Called after [`Policy::on_access`] and its proposals.
     fn write_to(&mut self, view: &mut View<'_>, access: &Access) -> WriteTo {
         match self.inner_mut() {
             Some(p) => p.write_to(view, access),
@@ -383,7 +384,7 @@ pub trait Policy: Send {
     fn next_wake(&self) -> Option<Nanos> {
         self.inner().and_then(Policy::next_wake)
     }
-    /// What this policy wants the engine to refuse on its behalf.
+    /// Limits that the engine applies to the moves of this policy.
     fn move_rules(&self) -> MoveRules {
         self.inner()
             .map_or_else(MoveRules::default, Policy::move_rules)
@@ -402,19 +403,19 @@ pub trait Policy: Send {
         let valid = self.params();
         Err(ParamError::Unknown(nearest(key, valid.iter().map(|p| p.0))))
     }
-    /// Parameters and their values now.
+    /// Parameters and their present values.
     fn params(&self) -> Vec<(&'static str, f64)>;
-    /// Parameters whose values are names, and their values now; one that is given several times is there as often.
+    /// Parameters whose values are names, with their present values. A parameter that was given several times is listed as often.
     fn names(&self) -> Vec<(&'static str, String)> {
         self.inner().map_or_else(Vec::new, Policy::names)
     }
-    /// What this policy knows of an extent and what would move it, in words.
+    /// Describes in words what this policy knows about an extent and which event would move it.
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String;
-    /// What the user should know at the end of a run: that nothing could be decided, for instance.
+    /// A remark for the user at the end of a run, for instance that the policy could decide nothing.
     fn warning(&self) -> Option<String> {
         self.inner().and_then(Policy::warning)
     }
-    /// Memory of its own, bytes.
+    /// Memory that the policy allocated, in bytes.
     fn bytes(&self) -> usize {
         self.inner().map_or(0, Policy::bytes)
     }
@@ -440,7 +441,7 @@ impl Policy for Box<dyn Policy> {
     fn on_access(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         (**self).on_access(view, access, wanted);
     }
-    // What every access asks is not worth the way round.
+    // Methods that are called for every access avoid the indirection through `inner`.
     #[inline]
     fn on_settled(
         &mut self,

@@ -1,12 +1,13 @@
 //! `opencas-like`: how Open CAS decides, as its guide describes it (no code was taken).
 //!
-//! *Promotion* (nhit): while at least `trigger` per cent of the cache are taken, a unit gets a copy at its `insertion`-th access
-//! without one; else at the first. *Sequential cutoff*: with a full cache, a stream that has reached `seq_cutoff` bytes bypasses.
+//! *Promotion* (nhit): while at least `trigger` per cent of the cache are in use, a unit gets a copy at its `insertion`-th access
+//! without one; otherwise at the first. *Sequential cutoff*: if the cache is full, a stream that has reached `seq_cutoff` bytes
+//! bypasses it.
 //! Least recently used copies go first. Write-back.
 //!
 //! *Cleaning* alru: every `wake_up` seconds, if nothing was accessed for `activity` seconds, dirty copies not accessed for
 //! `staleness` seconds are written home, least recently used first, `flush_max` at a time until none is left. *Cleaning* acp:
-//! every 10 ms, `flush_max` dirty copies of the 100 MiB of addresses that have most of them (lower addresses among equals), least
+//! every 10 ms, `flush_max` dirty copies of the 100 MiB of addresses that have most of them (lower addresses on ties), least
 //! recently dirtied first.
 //!
 //! | parameter | range | default | unit |
@@ -20,8 +21,8 @@
 //! | activity | 0…3600 | 10 | seconds without access after which alru works |
 //! | flush_max | 1…10000 | 100 | copies cleaned at a time |
 //!
-//! 21 bytes a fast slot; the access count rides in the map's row and is forgotten when the copy is made. When not to use it: work that
-//! touches everything once or twice under full load: nothing comes in (that is nhit's purpose), nothing is cleaned (alru).
+//! 21 bytes a fast slot; the access count is stored in the map's row and is reset when the copy is made. When not to use it: work that
+//! accesses everything once or twice under full load, because then nothing is admitted (the purpose of nhit) or cleaned (alru).
 
 use super::hold::{FAST, make_room};
 use super::shares::Shares;
@@ -50,7 +51,7 @@ pub struct OpenCas {
     flush_max: u32,
     streams: Streams,
     shares: Shares,
-    /// acp: by chunk, slots of dirty copies, least recently dirtied first; most dirty chunk on top.
+    /// For acp: per chunk, the slots of dirty copies, least recently dirtied first. The chunk with the most dirty copies is on top.
     chunks: Lists,
     chunk_units: u32,
     counts: Vec<u32>,
@@ -221,7 +222,7 @@ impl Policy for OpenCas {
         if let Action::Clean { .. } = action {
             if let Some(s) = view.copy(extent).filter(|_| view.is_dirty(extent)) {
                 self.dirtied(extent, s.index());
-                // Not now: the next round tries again, not the next moment.
+                // Refused: the next round tries again.
                 self.next = Some(view.now() + self.wake_up);
             }
         } else if how != Outcome::Done {
@@ -238,11 +239,11 @@ impl Policy for OpenCas {
         } else if next.since(self.last) >= self.activity {
             self.clean_stale(view, next, wanted);
             if !wanted.is_empty() {
-                return; // as many again at once, until none is stale
+                return; // the next batch follows at once, until no copy is stale
             }
         }
         self.next = Some(if self.acp && wanted.is_empty() {
-            // Nothing is dirty: the next rounds before the next access have nothing to do.
+            // Nothing is dirty, so rounds before the next access have nothing to do.
             Nanos(next.0 + ((view.now().0 - next.0) / every.0 + 1) * every.0)
         } else {
             next + every

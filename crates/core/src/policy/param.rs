@@ -1,8 +1,8 @@
-//! Parameters: range checks that every policy makes alike.
+//! Range checks of parameters, shared by all policies.
 
 use super::ParamError;
 
-/// `value` if it lies in `lo..=hi`; else the error says `what` does.
+/// Returns `value` if it lies in `lo..=hi`; otherwise an error that gives the range as `what`.
 pub fn within(value: f64, lo: f64, hi: f64, what: &'static str) -> Result<f64, ParamError> {
     if (lo..=hi).contains(&value) {
         Ok(value)
@@ -11,7 +11,7 @@ pub fn within(value: f64, lo: f64, hi: f64, what: &'static str) -> Result<f64, P
     }
 }
 
-/// The same for whole numbers.
+/// Like [`within`], for whole numbers.
 pub fn whole(value: f64, lo: f64, hi: f64, what: &'static str) -> Result<u64, ParamError> {
     within(value, lo, hi, what).and_then(|v| {
         if v % 1.0 == 0.0 {

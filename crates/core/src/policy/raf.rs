@@ -1,9 +1,9 @@
 //! `raf` (random access first), **reconstructed**: its paper is not at hand; this follows what OODT II–IV and Loris II–IV say of
 //! it (docs/policy-rules.md section 6).
 //!
-//! A request is sequential if it continues one of the last 32 streams or is at least `sequential` bytes: it leaves no copy.
-//! Random reads get a copy at their second touch, least recently used first out; random writes go to a write share, which
-//! is cleaned to the home, least recently used first, when it is full.
+//! A request is sequential if it continues one of the last 32 streams or is at least `sequential` bytes: it gets no copy.
+//! A unit that is read at random gets a copy at its second access; the least recently used copy is evicted first. Random writes go
+//! to a write share; when it is full, its least recently used copies are written home.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
@@ -33,7 +33,7 @@ pub struct Raf {
     write_share: f64,
     streams: Streams,
     shares: Shares,
-    /// Extents that had a random access before.
+    /// Extents that have had a random access.
     seen: Bits,
 }
 
@@ -49,7 +49,7 @@ impl Default for Raf {
     }
 }
 
-/// Slots for writes: that part of `f`, at least one, and not all if there are two.
+/// Number of slots for writes: the share of `f`, at least one, and not all if there are two or more.
 pub(super) fn part(f: u32, share: f64) -> u32 {
     let whole = (f64::from(f) * share) as u32;
     whole.clamp(1, f.saturating_sub(1).max(1))

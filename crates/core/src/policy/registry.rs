@@ -14,21 +14,21 @@ use crate::collector::{Frequency, Hro, InverseBitmap, Oodt, Recency, WsClock};
 use crate::units::Nanos;
 use alloc::boxed::Box;
 
-/// The preset where none is named, for two tiers: of all presets the one that was slower than the disk alone least often
+/// The default preset for two tiers: of all presets, it was slower than the disk alone least often
 /// (`docs/policies-compared.md`).
 pub const DEFAULT: &str = "benefit";
 
-/// The preset where none is named and there are not just two tiers: a cache needs two, and leaves those in the middle empty.
+/// The default preset for other numbers of tiers: a cache needs two tiers, and leaves those in the middle empty.
 pub const DEFAULT_TIERS: &str = "greendm";
 
-/// A parameter, for `isotherm policies`.
+/// A parameter as `isotherm policies` lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamInfo {
     /// Published name.
     pub name: &'static str,
-    /// What it does, with unit and range.
+    /// Meaning, with unit and range.
     pub what: &'static str,
-    /// Default, in words where it depends on the volume.
+    /// Default; in words if it depends on the volume.
     pub default: &'static str,
 }
 
@@ -36,16 +36,16 @@ pub struct ParamInfo {
 pub struct Preset {
     /// Name in configuration.
     pub name: &'static str,
-    /// One line.
+    /// Description of one line.
     pub what: &'static str,
-    /// Where it is published.
+    /// Publication.
     pub source: &'static str,
     /// Parameters.
     pub params: &'static [ParamInfo],
     pub(super) make: fn() -> Box<dyn Policy>,
 }
 
-/// Loris' plan every so many seconds.
+/// A Loris preset that plans at a fixed interval in seconds.
 fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Policy> {
     Box::new(Interval::new(
         name,
@@ -62,7 +62,7 @@ fn loris_interval(name: &'static str, hold: Hold, seconds: u64) -> Box<dyn Polic
     ))
 }
 
-/// HRO's plan once a day.
+/// An HRO preset, which plans once a day.
 fn hro(name: &'static str, collector: Hro) -> Box<dyn Policy> {
     Box::new(Interval::new(
         name,
@@ -385,16 +385,16 @@ const WRITE_MODE_INFO: ParamInfo = ParamInfo {
 };
 
 impl Preset {
-    /// `tiering` (adds capacity) or `caching`: what the policy itself says that it makes of the faster tiers. With homes and copies there
+    /// `tiering` (adds capacity) or `caching`: as the policy itself says. With homes and copies on the faster tiers
     /// (`type-aware`), the slowest tier must hold everything, as for caching.
     pub fn kind(&self) -> &'static str {
         (self.make)().uses().kind()
     }
-    /// Does it keep copies?
+    /// Whether it keeps copies.
     pub fn is_caching(&self) -> bool {
         (self.make)().uses() != Uses::Homes
     }
-    /// Its parameters, with those that all of its kind have.
+    /// Its parameters, including those that all caching presets have.
     pub fn parameters(&self) -> impl Iterator<Item = &ParamInfo> {
         let common = self.is_caching().then_some(&WRITE_MODE_INFO);
         self.params.iter().chain(common)

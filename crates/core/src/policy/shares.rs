@@ -1,4 +1,4 @@
-//! A fast tier that is divided: copies belong to one of several shares, each with an LRU order of its own and a limit.
+//! Divides a fast tier: each copy belongs to one of several shares, and each share has its own LRU order and limit.
 
 use super::hold::{FAST, clear, leaves};
 use super::{Action, View};
@@ -7,17 +7,17 @@ use crate::volume::UnitId;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Which share a copy belongs to, and in which order they were used. 9 bytes a fast slot.
+/// The share of each copy, and the LRU order in each share. 9 bytes per fast slot.
 #[derive(Clone, Debug)]
 pub struct Shares {
     lists: Lists,
     of: Vec<u8>,
-    /// By share: copies it has, copies it may have.
+    /// Per share: size of its copies, and its limit.
     have: Vec<u32>,
     limit: Vec<u32>,
-    /// By seat, where units have sizes of their own: grains that the copy there takes.
+    /// Per seat: grains that the copy there takes. Only used if units differ in size.
     grains: Vec<u32>,
-    /// Copies asked for, and for which share.
+    /// Copies that were proposed, with their shares.
     coming: Vec<(UnitId, u8)>,
 }
 
@@ -35,7 +35,7 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// Shares of those sizes; copies that are there already belong to the first.
+    /// Creates shares of these sizes; existing copies belong to the first share.
     pub fn new(view: &View<'_>, limit: Vec<u32>) -> Shares {
         let f = view.seats(FAST).end;
         let mut s = Shares {
@@ -70,22 +70,22 @@ impl Shares {
         self.have[usize::from(share)] += self.weight(seat);
         self.lists.push_tail(u32::from(share), seat);
     }
-    /// The copy in that seat is gone.
+    /// The copy in that seat was removed.
     pub fn remove(&mut self, seat: u32) {
         if self.lists.contains(seat) {
             self.have[usize::from(self.of[seat as usize])] -= self.weight(seat);
             self.lists.unlink(seat);
         }
     }
-    /// Was a copy asked for that is not there yet?
+    /// Whether a copy was proposed and is not there yet.
     pub fn is_coming(&self, extent: UnitId) -> bool {
         self.coming.iter().any(|c| c.0 == extent)
     }
-    /// A copy for that share was asked for.
+    /// A copy for that share was proposed.
     pub fn expect(&mut self, extent: UnitId, share: u8) {
         self.coming.push((extent, share));
     }
-    /// It was not made.
+    /// The copy was not made.
     pub fn failed(&mut self, extent: UnitId) {
         self.coming.retain(|c| c.0 != extent);
     }
@@ -105,7 +105,7 @@ impl Shares {
     pub fn assign(&mut self, seat: u32, share: u8) {
         self.insert(seat, share);
     }
-    /// Which share the copy in that seat belongs to.
+    /// The share to which the copy in that seat belongs.
     pub fn of(&self, seat: u32) -> u8 {
         self.of[seat as usize]
     }
@@ -113,14 +113,14 @@ impl Shares {
     pub fn have(&self, share: u8) -> u32 {
         self.have[usize::from(share)]
     }
-    /// Grains that the share lacks for a copy that takes `weight`: no more than that, since copies that are over the limit
-    /// while others leave were paid for by those who asked for them.
+    /// Grains that the share lacks for a copy of size `weight`, at most `weight`: if the share exceeds its limit while evictions are in
+    /// progress, room for that excess was already requested.
     pub fn lacks(&self, share: u8, weight: u32) -> u32 {
         let over = self.have[usize::from(share)] + weight;
         over.saturating_sub(self.limit[usize::from(share)])
             .min(weight)
     }
-    /// Ask the least recently used of the share to leave until `unit` fits; false if there are not enough, or it never would.
+    /// Proposes to evict the least recently used copies of the share until `unit` fits; false if there are too few, or if it never fits.
     pub fn make_room(
         &self,
         view: &View<'_>,
@@ -134,7 +134,7 @@ impl Shares {
                 self.oldest(view, share, leaving)
             })
     }
-    /// Are the sizes known yet?
+    /// Whether the sizes are known.
     pub fn limit_is_set(&self) -> bool {
         !self.limit.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a policy may see.
+//! A policy's view of the volume.
 
 use super::Access;
 use crate::load::{Answers, Cost, Load, Loads, MemberLoad};
@@ -12,7 +12,7 @@ pub struct View<'a> {
     moves: u32,
     metadata_flushing: bool,
     budget: u32,
-    /// What tiers cost, where that is measured elsewhere: in a view of a part.
+    /// Costs of the tiers in a view of a part, where they are measured elsewhere.
     loads: Option<&'a Loads>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> View<'a> {
     pub fn quota(&self, grains: u32) -> Quota {
         Quota::of(self.space, grains)
     }
-    /// The view of a part, now: with its seats and units, and the tiers as busy as they are.
+    /// The present view of a part: with its seats and units, and with the real load of the tiers.
     pub fn within<'b>(&'b self, quota: &'b mut Quota) -> View<'b> {
         View {
             space: quota.space(),
@@ -52,8 +52,8 @@ impl<'a> View<'a> {
     fn loads(&self) -> &Loads {
         self.loads.unwrap_or(&self.space.loads)
     }
-    /// Seats that may still be looked at in this call. A long scan goes on at the next tick, so that it never stalls
-    /// I/O; in hit-only runs there is no limit.
+    /// Number of seats that this call may still examine. A long scan continues at the next tick, so that it never stalls
+    /// I/O. Hit-only runs have no limit.
     pub fn budget(&mut self) -> &mut u32 {
         &mut self.budget
     }
@@ -81,12 +81,12 @@ impl<'a> View<'a> {
     pub fn unit_bytes(&self, e: UnitId) -> u64 {
         self.space.bytes_of(e)
     }
-    /// Bytes in which room is counted: those of an extent, where all units are extents.
+    /// Bytes of a grain, in which room is counted: the size of an extent if all units are extents.
     #[inline]
     pub fn grain(&self) -> u32 {
         self.space.geo.extent_bytes()
     }
-    /// Room that a unit takes of a tier, in grains: 1 where all units are extents.
+    /// Room that a unit takes on a tier, in grains: 1 if all units are extents.
     #[inline]
     pub fn weight(&self, e: UnitId) -> u32 {
         self.space.weight(e)
@@ -97,17 +97,17 @@ impl<'a> View<'a> {
     pub fn class(&self, e: UnitId) -> u8 {
         self.space.class(e)
     }
-    /// Do all units take one grain?
+    /// Whether all units take one grain.
     #[inline]
     pub fn is_uniform(&self) -> bool {
         !self.space.is_of_units()
     }
-    /// Grains that a tier lacks for a unit to come there.
+    /// Number of grains that a tier lacks to take a unit.
     #[inline]
     pub fn lacks(&self, t: TierId, e: UnitId) -> u32 {
         self.weight(e).saturating_sub(self.free(t))
     }
-    /// Can a unit come to a tier at all, however empty that is?
+    /// Whether a unit fits on a tier that is empty.
     #[inline]
     pub fn could_fit(&self, t: TierId, e: UnitId) -> bool {
         self.weight(e) as usize <= self.seats(t).len()
@@ -122,7 +122,7 @@ impl<'a> View<'a> {
     pub fn unit_at(&self, offset: u64) -> UnitId {
         self.space.unit_at(offset)
     }
-    /// The seats of a tier, as places in a table ([`Seat::index`]): as many as it has grains.
+    /// The range of table indices of a tier's seats ([`Seat::index`]): one per grain.
     #[inline]
     pub fn seats(&self, t: TierId) -> core::ops::Range<u32> {
         self.space.geo.tier_slots(t)
@@ -132,7 +132,7 @@ impl<'a> View<'a> {
     pub fn faster_seats(&self) -> u32 {
         self.seats(self.slowest()).start
     }
-    /// The seat with that place in a table.
+    /// The seat with that index in a table.
     #[inline]
     pub fn seat(&self, index: u32) -> Seat {
         Seat::at(index)
@@ -154,8 +154,8 @@ impl<'a> View<'a> {
         let slot = self.space.map.copy(e)?;
         (self.space.geo.tier_of(slot) == TierId(0)).then(|| Seat::from(slot))
     }
-    /// Does the copy on the fastest tier hold all blocks of its unit that `access` is about? What is neither there nor anywhere else
-    /// (it was never written) counts as held. False without a copy.
+    /// Whether the copy on the fastest tier holds all blocks of its unit that `access` covers. Blocks that were never written count
+    /// as held. False without a copy.
     pub fn holds(&self, access: &Access) -> bool {
         let e = access.extent;
         if self.copy(e).is_none() {
@@ -166,7 +166,7 @@ impl<'a> View<'a> {
         let blocks = (from >> shift, (from + bytes).div_ceil(1 << shift));
         self.space.map.copy_serves(e, blocks.0, blocks.1)
     }
-    /// The part of its unit that `access` is about: first byte, counted from the unit's first, and how many.
+    /// The part of its unit that `access` covers: offset from the start of the unit, and number of bytes.
     pub fn part(&self, access: &Access) -> (u32, u32) {
         let (first, size) = (self.start(access.extent), self.unit_bytes(access.extent));
         let (begin, bytes) = (access.request_offset, u64::from(access.request_bytes));
@@ -174,7 +174,7 @@ impl<'a> View<'a> {
         let end = (begin + bytes).saturating_sub(first).min(size).max(from);
         (from as u32, (end - from) as u32)
     }
-    /// Does the copy hold data that the home does not?
+    /// Whether the copy is dirty, that is, holds data that the home does not.
     #[inline]
     pub fn is_dirty(&self, e: UnitId) -> bool {
         self.space.map.is_dirty(e)
@@ -194,12 +194,12 @@ impl<'a> View<'a> {
     pub fn free(&self, t: TierId) -> u32 {
         self.space.free(t)
     }
-    /// Room on a tier that is on its way to be free, in grains.
+    /// Room on a tier that is being freed, in grains.
     #[inline]
     pub fn freeing(&self, t: TierId) -> u32 {
         self.space.slots.freeing(t)
     }
-    /// Is something (a move, a waiting request) going on with this unit?
+    /// Whether a move or a waiting request concerns this unit.
     pub fn is_held(&self, e: UnitId) -> bool {
         self.space.map.is_held(e)
     }
@@ -212,27 +212,27 @@ impl<'a> View<'a> {
         };
         map.home(e).map_or(0, on) + map.copy(e).map_or(0, on)
     }
-    /// Moves that read or write just now; those that only wait for their record do not count.
+    /// Number of moves that read or write now. Moves that only wait for their record do not count.
     pub fn moves(&self) -> u32 {
         self.moves
     }
-    /// Is the engine writing metadata just now (GreenDM 6.1.3, cancel condition 2)?
+    /// Whether the engine is writing metadata (GreenDM 6.1.3, cancel condition 2).
     pub fn metadata_flushing(&self) -> bool {
         self.metadata_flushing
     }
-    /// What a tier's devices cost, as measured lately and as their sheets say.
+    /// Costs of a tier's devices: recent measurements, and data-sheet values.
     pub fn cost(&self, t: TierId) -> Cost {
         self.loads().cost(t)
     }
-    /// How long requests waited for a tier's operations lately.
+    /// Recent waiting times of requests for a tier's operations.
     pub fn answers(&self, t: TierId) -> Answers {
         self.loads().answers(t)
     }
-    /// What goes on on a tier now.
+    /// Present load of a tier.
     pub fn load(&self, t: TierId) -> Load {
         self.loads().load(t, self.now)
     }
-    /// What goes on on a member now; `None` beyond the last one.
+    /// Present load of a member; `None` beyond the last one.
     pub fn member_load(&self, m: MemberId) -> Option<MemberLoad> {
         self.loads().member(m, self.now)
     }
@@ -240,7 +240,7 @@ impl<'a> View<'a> {
     pub fn last(&self, e: UnitId) -> Nanos {
         self.space.map.last(e)
     }
-    /// Note an access at `t`.
+    /// Records an access at `t`.
     pub fn set_last(&mut self, e: UnitId, t: Nanos) {
         self.space.map.set_last(e, t);
     }

@@ -1,20 +1,20 @@
-//! A preset as its own type, for loops that are worth compiling per policy (hit-only runs: one dynamic call fewer a step).
+//! Presets as concrete types, for loops that are compiled per policy. Hit-only runs save one dynamic call per step.
 
 use super::build::{BuildError, ParamValue, build_with};
 use alloc::string::String;
 
 use super::{Arc, Cache, Fifo, Lfu, Lru, Policy, S3Fifo, Sieve, Smq, WTinyLfu};
 
-/// What to do with a policy, whatever its type.
+/// An operation on a policy of any type.
 pub trait Visitor {
-    /// What comes of it.
+    /// Result of the operation.
     type Out;
     /// Called once.
     fn visit<P: Policy + 'static>(self, policy: P) -> Self::Out;
 }
 
-/// Build a preset with parameters and hand it to the visitor: the plain caches as their own types, the others (and plain
-/// caches with a write mode of their own) boxed.
+/// Builds a preset with parameters and passes it to the visitor: plain caches as concrete types, the others (and plain
+/// caches with another write mode) boxed.
 ///
 /// # Errors
 /// As [`build_with`].

@@ -1,8 +1,8 @@
-//! What a cache does with writes, as a parameter of every caching preset: `write-mode=NAME`.
+//! The write mode of a cache, a parameter of every caching preset: `write-mode=NAME`.
 //!
 //! | name | write that hits | write that misses | read that misses |
 //! |---|---|---|---|
-//! | write-back | to the copy | as the preset: a copy, where it makes one | as the preset |
+//! | write-back | to the copy | as the preset: a copy, if it makes one | as the preset |
 //! | write-through-update | to both | to the home, no copy | as the preset |
 //! | write-through-all | to both | to the home, and a copy as for a read | as the preset |
 //! | write-around | to the home; the copy is given up | to the home, no copy | as the preset |
@@ -12,7 +12,8 @@
 //!
 //! (Loris II-B names the write-through and write-around modes; the others are those of the kernel's caches and Open CAS.) Without the
 //! parameter a preset writes as published. Under modes that leave nothing dirty the preset sees writes as reads: its dirty lists stay
-//! empty; and what is dirty when such a mode takes over a volume is written home in the background ([`Policy::keeps_dirty`]). Presets that fill their cache at intervals go on doing so.
+//! empty; and what is dirty when such a mode takes over a volume is written home in the background ([`Policy::keeps_dirty`]). Presets
+//! that fill their cache at intervals go on doing so.
 
 use super::{Access, Action, Outcome, ParamError, Place, Policy, Refusal, View, WriteTo, nearest};
 use crate::volume::UnitId;
@@ -29,11 +30,11 @@ pub enum WriteMode {
     WriteThroughUpdate,
     /// Hits to both, misses to both.
     WriteThroughAll,
-    /// All to the home; the copy goes.
+    /// All to the home; the copy is evicted.
     WriteAround,
     /// Only writes make copies.
     WriteOnly,
-    /// Only reads make copies, and writes are not looked at.
+    /// Only reads make copies, and the preset does not see writes.
     ReadOnly,
     /// Nothing makes copies.
     PassThrough,
@@ -71,7 +72,7 @@ impl WriteMode {
     /// By name.
     ///
     /// # Errors
-    /// There is none of that name; the nearest.
+    /// There is no mode of that name; holds the nearest one.
     pub fn parse(name: &str) -> Result<WriteMode, ParamError> {
         WriteMode::from_name(name)
             .ok_or_else(|| ParamError::Value(RANGE, nearest(name, WRITE_MODES.into_iter())))
@@ -93,7 +94,7 @@ impl Moded {
     pub fn new(inner: Box<dyn Policy>, mode: WriteMode) -> Moded {
         Moded { inner, mode }
     }
-    /// Let the preset see an access, and take back what it wants.
+    /// Passes an access to the preset, and removes the proposals that the mode forbids.
     fn shown(&mut self, view: &mut View<'_>, access: &Access, wanted: &mut Vec<Action>) {
         let before = wanted.len();
         self.inner.on_access(view, access, wanted);
@@ -144,7 +145,7 @@ impl Policy for Moded {
         match self.mode {
             WriteThroughUpdate | WriteThroughAll => WriteTo::Both,
             WriteAround | ReadOnly | PassThrough => WriteTo::Home,
-            // Presets that write back have a say in it (a limit on dirty data); the others do not.
+            // A preset that writes back decides (it may limit dirty data). The mode decides for the others.
             WriteBack | WriteOnly if self.inner.writes_through() => WriteTo::Copy,
             WriteBack | WriteOnly => self.inner.write_to(view, access),
         }
@@ -172,5 +173,5 @@ impl Policy for Moded {
     }
 }
 
-/// What `write-mode` must be.
+/// Description of the valid values of `write-mode`.
 pub const RANGE: &str = "one of write-back, write-through-update, write-through-all, write-around, write-only, read-only, pass-through";

@@ -1,12 +1,13 @@
 //! `arc`: adaptive replacement (Megiddo and Modha, FAST '03, figure 4; docs/policy-rules.md section 1).
 //!
-//! T1 holds what was seen once lately, T2 what was seen more often; the ghosts B1 and B2 remember what each lost. A miss
+//! T1 holds units that were accessed once recently, T2 those accessed more often. The ghost lists B1 and B2 remember the units that
+//! each of them evicted. A miss
 //! found in B1 says that T1 was too small, one found in B2 that T2 was; the target p for T1 follows. p is real, the
-//! quotients are unrounded and taken before the unit leaves its ghost list.
+//! quotients are not rounded and are computed before the unit leaves its ghost list.
 //!
 //! 9 bytes a fast slot, and one ghost a fast slot at 23 to 38 bytes.
 //!
-//! Parameters: none. When not to use it: where memory is short, or when loops are a little longer than the fast tier.
+//! Parameters: none. When not to use it: with little memory, or for loops that are a little longer than the fast tier.
 
 use super::{Ghosts, Replacement};
 use crate::collector::Lists;
@@ -28,7 +29,7 @@ pub struct Arc {
     /// Target size of T1.
     p: f64,
     slots: u32,
-    /// Newcomers found in a ghost list, on their way.
+    /// Newcomers that were found in a ghost list and whose fetch is in progress.
     returning: Vec<(u32, u8)>,
 }
 
@@ -68,8 +69,8 @@ impl Arc {
         let i = self.returning.iter().position(|r| r.0 == extent.0)?;
         Some(self.returning.swap_remove(i).1)
     }
-    /// The paper trims ghosts before it evicts. Trimming after the insertion leaves the same lists: what case IV A with a
-    /// full T1 never remembers is here the oldest, and only, ghost of B1.
+    /// The paper trims ghosts before it evicts. Trimming after the insertion leaves the same lists: the unit that case IV A
+    /// with a full T1 never remembers is here the oldest (and only) ghost of B1.
     fn trim(&mut self) {
         let (l1, l2) = (
             self.len[0] + self.ghosts.count(ONCE),
@@ -93,7 +94,7 @@ impl Replacement for Arc {
         self.lists = Lists::new(slots, 2);
         self.list = vec![0; slots as usize];
         self.len = [0; 2];
-        // One more: a victim's ghost is there before trimming.
+        // One ghost more than slots, because a victim's ghost is added before trimming.
         self.ghosts = Ghosts::new(slots + 1, 2);
         self.p = 0.0;
     }
@@ -124,7 +125,7 @@ impl Replacement for Arc {
         let from_b2 = self.origin(newcomer) == Some(OFTEN);
         #[expect(clippy::float_cmp, reason = "the paper's |T1| = p with real p")]
         let once = self.len[0] > 0 && (t1 > self.p || (from_b2 && t1 == self.p));
-        // Case IV A: T1 fills L1 by itself, so T1 gives whatever p says.
+        // Case IV A: T1 alone fills L1, so the victim is from T1 whatever p is.
         let full_l1 = self.origin(newcomer).is_none() && self.len[0] >= self.slots;
         let (first, second) = if once || full_l1 {
             (ONCE, OFTEN)

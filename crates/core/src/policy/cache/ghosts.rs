@@ -1,6 +1,6 @@
-//! Ghost lists: units that lost their copy, remembered by number alone, in the order in which they went.
+//! Ghost lists: numbers of units whose copy was evicted, in the order of eviction.
 //!
-//! Memory is fixed when the shape is known: a node is 12 bytes and its index entry 11 to 21, so 23 to 33 bytes a ghost.
+//! Memory is fixed when the shape is known: a node is 12 bytes and its index entry 11 to 21, so a ghost takes 23 to 33 bytes.
 
 use super::Index;
 use crate::collector::Lists;
@@ -19,9 +19,9 @@ pub struct Ghosts {
 }
 
 impl Ghosts {
-    /// At most `most` ghosts in all.
+    /// Creates lists for at most `most` ghosts in total.
     pub fn new(most: u32, rings: u8) -> Ghosts {
-        // One list more: the free nodes.
+        // One more list, for the free nodes.
         let free = u32::from(rings);
         let mut lists = Lists::new(most, free + 1);
         for n in 0..most {
@@ -36,17 +36,17 @@ impl Ghosts {
             free,
         }
     }
-    /// Ghosts in a list.
+    /// Number of ghosts in a list.
     #[inline]
     pub fn count(&self, ring: u8) -> u32 {
         self.len[usize::from(ring)]
     }
-    /// The list that remembers an extent.
+    /// The list that contains an extent.
     #[inline]
     pub fn find(&self, extent: u32) -> Option<u8> {
         self.index.get(extent).map(|n| self.ring[n as usize])
     }
-    /// Forget an extent; the list that it was in.
+    /// Removes an extent; returns the list that contained it.
     pub fn take(&mut self, extent: u32) -> Option<u8> {
         let n = self.index.remove(extent)?;
         let ring = self.ring[n as usize];
@@ -55,14 +55,15 @@ impl Ghosts {
         self.lists.push_tail(self.free, n);
         Some(ring)
     }
-    /// Forget the oldest of a list.
+    /// Removes the oldest ghost of a list.
     pub fn drop_oldest(&mut self, ring: u8) -> bool {
         match self.lists.head(u32::from(ring)) {
             Some(n) => self.take(self.extent[n as usize]).is_some(),
             None => false,
         }
     }
-    /// Remember an extent as the newest of a list. Without room, the oldest of that list goes, else it is not remembered.
+    /// Adds an extent as the newest of a list. If there is no room, the oldest ghost of that list is removed; if the list is empty,
+    /// the extent is not added.
     pub fn push(&mut self, ring: u8, extent: u32) {
         self.take(extent);
         if self.lists.head(self.free).is_none() {

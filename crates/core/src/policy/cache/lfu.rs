@@ -1,10 +1,10 @@
-//! `lfu`: the least frequently used copy goes, the one touched longest ago among equals (docs/policy-rules.md section 1).
+//! `lfu`: evicts the least frequently used copy; on ties, the one accessed longest ago (docs/policy-rules.md section 1).
 //!
 //! The count is 1 at the fetch and forgotten at the eviction; it saturates at 2^32 − 1. Copies of one count form a list in
 //! the order of their last access, and the lists stand in the order of their counts, so every step is O(1). 32 bytes a
 //! fast slot.
 //!
-//! Parameters: none. When not to use it: when what is popular changes. Counts never age, so yesterday's favourites stay and
+//! Parameters: none. When not to use it: when the popular data changes. Counts never age, so formerly popular units stay and
 //! new data passes through one slot; `hot-dst-frequency` and `w-tinylfu` age.
 
 use super::Replacement;
@@ -23,7 +23,7 @@ pub struct Lfu {
     bucket: Vec<u32>,
     /// Bucket → count.
     count: Vec<u32>,
-    /// Buckets in use by rising count, and unused ones.
+    /// Buckets in use, by rising count, and unused buckets.
     buckets: Lists,
 }
 
@@ -42,7 +42,7 @@ impl Default for Lfu {
 }
 
 impl Lfu {
-    /// An unused bucket for `count`, put after `before` (first without).
+    /// Takes an unused bucket for `count` and inserts it after `before` (at the front if `None`).
     fn open(&mut self, before: Option<u32>, count: u32) -> u32 {
         let b = self.buckets.head(UNUSED).unwrap_or(0);
         debug_assert!(self.buckets.head(UNUSED).is_some(), "a bucket a slot");
@@ -70,7 +70,7 @@ impl Lfu {
 
 impl Replacement for Lfu {
     fn attach(&mut self, slots: u32, _extents: u32) {
-        // One bucket more than slots: a slot's new bucket is opened before its old one closes.
+        // One bucket more than slots, because a slot's new bucket is opened before its old one is closed.
         let buckets = slots + 1;
         self.slots = Lists::new(slots, buckets);
         self.bucket = vec![0; slots as usize];

@@ -1,9 +1,9 @@
 //! `cache`: homes on the slowest tier, copies on the fastest (Loris III, caching as an architecture).
 //!
-//! The architecture knows when data moves: a miss that the replacement admits gains a copy, one victim making room; what a
-//! write does is the write mode's business. A [`Replacement`] knows what is worth keeping. Neither knows the other's state.
+//! The architecture decides when data moves: a miss that the replacement admits gets a copy, and one victim makes room. The write
+//! mode decides where writes go. A [`Replacement`] decides which copies to keep. Neither knows the other's state.
 //!
-//! When not to use it: where capacity matters. Copies take fast space and give none; the tiering presets add it.
+//! When not to use it: where capacity matters. Copies add no capacity; under the tiering presets the fast tier does.
 
 mod arc;
 mod fifo;
@@ -37,28 +37,28 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Which cached unit goes first, and which newcomer is let in.
+/// Chooses the cached unit to evict, and the newcomers to admit.
 ///
-/// Its lists follow what happened (`hit`, `inserted`, `removed`), not what was asked for: the engine may refuse or be late.
-/// So `victim` only names a slot, which leaves the lists when `removed` says so; and what `admit` found out about a newcomer
-/// is kept aside until `inserted` or `refused` ends the wait.
+/// Its lists follow events (`hit`, `inserted`, `removed`), not proposals, because the engine may refuse or delay these.
+/// So `victim` only names a slot, which leaves the lists at `removed`; and what `admit` learned about a newcomer
+/// is kept separately until `inserted` or `refused`.
 pub trait Replacement: Send {
     /// There are `slots` fast slots and `extents` extents.
     fn attach(&mut self, slots: u32, extents: u32);
-    /// The copy in `slot` was touched by that access, of which class and size are known.
+    /// This access touched the copy in `slot`. Its class and size are known.
     fn hit(&mut self, slot: u32, access: &Access);
-    /// A unit without a copy was touched by that access, which happens once until `inserted` or `refused`: may it have one?
-    /// `full`: a victim would have to go.
+    /// Whether a unit without a copy, which this access touched, may have one. Called once until `inserted` or `refused`.
+    /// `full`: a victim would have to be evicted.
     fn admit(&mut self, access: &Access, full: bool) -> bool;
-    /// The slot whose copy should go to make room for `newcomer`; `busy` ones are passed over.
+    /// The slot whose copy should be evicted to make room for `newcomer`; slots that are `busy` are skipped.
     fn victim(&mut self, newcomer: UnitId, busy: impl FnMut(u32) -> bool) -> Option<u32>;
-    /// `extent` has its copy in `slot` now; `write` if a write brought it.
+    /// `extent` now has its copy in `slot`; `write` if a write caused it.
     fn inserted(&mut self, slot: u32, extent: UnitId, write: bool);
-    /// An admitted extent gets no copy after all.
+    /// The copy of an admitted extent was not made.
     fn refused(&mut self, _extent: UnitId) {}
-    /// The copy in `slot` is gone.
+    /// The copy in `slot` was removed.
     fn removed(&mut self, slot: u32, extent: UnitId);
-    /// A dirty copy that should be written home now; asked after each access.
+    /// A dirty copy that should be written home now. Called after each access.
     fn to_clean(&mut self, _busy: impl FnMut(u32) -> bool) -> Option<u32> {
         None
     }
@@ -81,14 +81,14 @@ pub trait Replacement: Send {
 pub struct Cache<R> {
     name: &'static str,
     replacement: R,
-    /// Copies asked for and not settled: extent, and whether a write asked. As many as the engine has moves at most.
+    /// Proposed copies that are not settled: extent, and whether a write caused it. At most as many as the engine has moves.
     coming: Vec<(UnitId, bool)>,
     /// Fast slots.
     fast: u32,
 }
 
 impl<R: Replacement> Cache<R> {
-    /// With that replacement.
+    /// Creates the policy with the given replacement.
     pub fn new(name: &'static str, replacement: R) -> Cache<R> {
         Cache {
             name,
@@ -134,7 +134,7 @@ impl<R: Replacement> Cache<R> {
     }
     #[inline]
     fn clean(&mut self, view: &View<'_>, access: &Access, wanted: &mut Vec<Action>) {
-        // What is touched just now may be about to be written.
+        // The unit that is being accessed may be about to be written.
         let busy = |s| {
             let owner = view.owner(view.seat(s));
             owner.is_none_or(|e| e == access.extent || view.is_held(e))
@@ -153,10 +153,10 @@ impl<R: Replacement> Policy for Cache<R> {
     fn attach(&mut self, view: &mut View<'_>) {
         self.fast = view.seats(FAST).end;
         self.replacement.attach(self.fast, view.units());
-        // After a restart, the time stamps that survived give the order back.
+        // After a restart, the order is restored from the time stamps that survived.
         let mut known: Vec<(u64, u32, UnitId)> = (0..self.fast)
             .filter_map(|s| view.owner(view.seat(s)).map(|e| (view.last(e).0, s, e)))
-            // A former policy may have left homes on the fast tier; those are not ours to replace.
+            // A previous policy may have left homes on the fast tier. This policy does not replace those.
             .filter(|&(_, s, e)| view.copy(e) == Some(view.seat(s)))
             .collect();
         known.sort_unstable();
@@ -206,7 +206,7 @@ impl<R: Replacement> Policy for Cache<R> {
                     self.replacement.refused(extent);
                 }
             }
-            // However it ended: what counts is whether the copy is clean now.
+            // Whatever the outcome was, only the present state of the copy matters.
             Action::Clean { extent } => {
                 if let Some(s) = view.copy(extent).filter(|_| !view.is_dirty(extent)) {
                     self.replacement.cleaned(s.index());

@@ -1,4 +1,4 @@
-//! The multiqueue of `smq`: levels of equal size, in which a hit swaps a node with the least recent one of a level above.
+//! The multiqueue of `smq`: levels of equal size, in which a hit exchanges a node with the least recently used node of a higher level.
 
 use crate::collector::Lists;
 use alloc::vec;
@@ -59,7 +59,7 @@ impl Levels {
         self.total[queue as usize] -= 1;
         self.balance(queue);
     }
-    /// A hit: up by `step` levels, in exchange for the least recent node there.
+    /// A hit: moves the node up by `step` levels, in exchange for the least recently used node there.
     pub(super) fn rise(&mut self, node: u32, step: u32) {
         let from = u32::from(self.ring[node as usize]);
         let level = from % self.height;
@@ -78,14 +78,14 @@ impl Levels {
         self.put(to, node);
         self.balance(from / self.height);
     }
-    /// The least recent node of the lowest level that has one which `skip` does not name.
+    /// The least recently used node for which `skip` is false, of the lowest level that has such a node.
     pub(super) fn lowest(&self, queue: u32, mut skip: impl FnMut(u32) -> bool) -> Option<u32> {
         let first = queue * self.height;
         (first..first + self.height)
             .filter(|r| self.count[*r as usize] > 0)
             .find_map(|r| self.lists.first(r, &mut skip))
     }
-    /// One border between two levels, in turn, is brought nearer to levels of equal size, by one node: O(1) a step.
+    /// Moves one node over the next border between two levels, towards levels of equal size: O(1) per step.
     fn balance(&mut self, queue: u32) {
         if self.height < 2 {
             return;

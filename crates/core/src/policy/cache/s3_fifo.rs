@@ -1,11 +1,12 @@
 //! `s3-fifo`: three first-in-first-out queues (Yang et al., SOSP '23; docs/policy-rules.md section 1, the variant that libCacheSim
 //! names S3FIFO-0.1000-2).
 //!
-//! Newcomers enter a small queue of max(1, ⌊F/10⌋) units. One that was hit twice since its fetch moves on to the main queue,
-//! the others leave a ghost. A miss found among the ghosts, of which there are as many as main has places, enters main at
-//! once. In main a hit unit goes round with min(hits, 3) − 1 hits left; main's victims leave no ghost. Until the first
-//! eviction, newcomers that find small full enter main: libCacheSim fills an empty cache so (found by comparing miss ratios
-//! over sizes; docs/policy-rules.md is silent about it).
+//! Newcomers enter a small queue of max(1, ⌊F/10⌋) units. At the end of that queue, a unit that was hit twice since its
+//! fetch moves to the main queue; the others are evicted and leave a ghost. There are as many ghosts as main has places. A miss found
+//! among the ghosts enters main at once. In main, a unit that was hit is inserted again with min(hits, 3) − 1 hits left; units evicted
+//! from main leave no ghost. Until the first
+//! eviction, newcomers enter main if the small queue is full: libCacheSim fills an empty cache in this way (found by
+//! comparing miss ratios over sizes; docs/policy-rules.md does not mention it).
 //!
 //! 9 bytes a fast slot, and 0.9 ghosts a fast slot at 23 to 38 bytes.
 //!
@@ -22,14 +23,14 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug)]
 pub struct S3Fifo {
     lists: Lists,
-    /// Hits since the fetch or since main was entered, at most [`HITS_MAX`]; [`IN_MAIN`].
+    /// Hits since the fetch or since the unit entered main, at most [`HITS_MAX`]; and the bit [`IN_MAIN`].
     marks: Vec<u8>,
     len: [u32; 2],
     main_most: u32,
-    /// Nothing had to go yet.
+    /// Whether there has been no eviction yet.
     filling: bool,
     ghosts: Ghosts,
-    /// Newcomers found among the ghosts, on their way.
+    /// Newcomers that were found among the ghosts and whose fetch is in progress.
     returning: Vec<u32>,
 }
 
@@ -37,7 +38,7 @@ const SMALL: u32 = 0;
 const MAIN: u32 = 1;
 const IN_MAIN: u8 = 0x80;
 const HITS_MAX: u8 = 3;
-/// Hits in small that open main.
+/// Number of hits in the small queue after which a unit moves to main.
 const HITS_TO_MOVE: u8 = 2;
 
 impl Default for S3Fifo {
@@ -69,7 +70,7 @@ impl S3Fifo {
         self.len[list as usize] -= 1;
         list
     }
-    /// The oldest of small that was not hit twice; those that were move on.
+    /// The oldest unit of the small queue that was not hit twice. Units that were hit twice move to main.
     fn small_victim(&mut self, busy: &mut impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = self.lists.head(SMALL);
         while let Some(s) = at {
@@ -85,9 +86,9 @@ impl S3Fifo {
         }
         None
     }
-    /// The oldest of main without hits left; the others go round.
+    /// The oldest unit of main without hits left. Units with hits left are inserted again.
     fn main_victim(&mut self, busy: &mut impl FnMut(u32) -> bool) -> Option<u32> {
-        // A unit has three hits at most, so the fourth turn finds one unless all are busy.
+        // A unit has at most three hits, so the fourth round finds a victim unless all are busy.
         for _ in 0..=HITS_MAX {
             let mut left = self.len[MAIN as usize];
             let mut at = self.lists.head(MAIN);
@@ -141,7 +142,7 @@ impl Replacement for S3Fifo {
         {
             return Some(s);
         }
-        // Main is over its size, or small has nothing to give.
+        // Main exceeds its size, or the small queue has no victim.
         match self.main_victim(&mut busy) {
             Some(s) => Some(s),
             None => self.small_victim(&mut busy),

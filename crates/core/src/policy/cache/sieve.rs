@@ -18,7 +18,7 @@ pub struct Sieve {
     /// Oldest at the head.
     list: Lists,
     visited: Bits,
-    /// Where the hand stands; the old end without.
+    /// Position of the hand; `None` is the old end.
     hand: Option<u32>,
     len: u32,
 }
@@ -49,7 +49,7 @@ impl Replacement for Sieve {
         true
     }
     fn victim(&mut self, _newcomer: UnitId, mut busy: impl FnMut(u32) -> bool) -> Option<u32> {
-        // The first turn clears bits; the second finds one unless all are busy.
+        // The first round clears bits; the second finds a victim unless all are busy.
         for _ in 0..2 * u64::from(self.len) {
             let s = self.hand.or_else(|| self.list.head(0))?;
             if !busy(s) {

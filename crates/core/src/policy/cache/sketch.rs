@@ -1,8 +1,8 @@
-//! How often an extent was touched lately, estimated: a count-min sketch of 4-bit counters with ageing.
+//! Estimates how often an extent was accessed recently: a count-min sketch of 4-bit counters with ageing.
 //!
 //! Four rows in one table of 64-bit words, sixteen counters each; next power of two ≥ F words, so 8 to 16 bytes a fast slot.
-//! After the first 10 · F touches, ageing halves every counter once in as many, one word at a time, so that no touch pays
-//! for a sweep.
+//! After the first 10 · F touches, ageing halves every counter once per 10 · F touches, one word at a time, so that no single
+//! touch pays for a pass over the table.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug)]
 pub(super) struct Sketch {
     words: Vec<u64>,
-    /// Touches between two halvings of a word, as a sum that overflows: `10 · F` touches make a turn.
+    /// Accumulator that gives the touches between two halvings: all words are halved once in `10 · F` touches.
     rate: u64,
     owed: u64,
     /// Touches until ageing begins.
@@ -18,7 +18,7 @@ pub(super) struct Sketch {
     hand: usize,
 }
 
-/// Touches per fast slot in which every counter is halved once.
+/// Number of touches per fast slot in which every counter is halved once.
 pub(super) const AGE: u64 = 10;
 const SEEDS: [u64; 4] = [
     0xc3a5_c85c_97cb_3127,
@@ -38,7 +38,7 @@ impl Sketch {
             hand: 0,
         }
     }
-    /// Word and shift of the extent's counter in a row.
+    /// Word and bit position of the extent's counter in a row.
     #[inline]
     fn place(&self, extent: u32, row: usize) -> (usize, u32) {
         let h = (u64::from(extent) + 1).wrapping_mul(SEEDS[row]);
@@ -47,7 +47,7 @@ impl Sketch {
         let shift = (row as u32 * 4 + ((h >> 60) as u32 & 3)) * 4;
         ((h >> 24) as usize & (self.words.len() - 1), shift)
     }
-    /// The least of its four counters, 0 to 15.
+    /// The lowest of the extent's four counters, 0 to 15.
     #[inline]
     pub(super) fn count(&self, extent: u32) -> u64 {
         let row = |r| {
@@ -56,7 +56,7 @@ impl Sketch {
         };
         row(0).min(row(1)).min(row(2)).min(row(3))
     }
-    /// One touch more.
+    /// Counts a touch.
     #[inline]
     pub(super) fn touch(&mut self, extent: u32) {
         for r in 0..4 {

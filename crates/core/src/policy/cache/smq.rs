@@ -2,22 +2,22 @@
 //! (Documentation/admin-guide/device-mapper/cache-policies.rst); docs/policy-rules.md section 1.
 //!
 //! No hit counts: entries stand in levels of equal size, and a hit swaps an entry with the least recently used one of a
-//! level above. Misses go through such a queue of their own, the hotspot queue, and are let in once they have risen far
-//! enough in it. When that queue works badly (few misses are found in it), its entries rise faster. Clean and dirty copies
-//! have a queue each; the lowest clean copy goes first, and while more than `dirty` of the fast slots are dirty the lowest
+//! level above. Misses go through such a queue of their own, the hotspot queue, and are admitted once they have risen far
+//! enough in it. If that queue works badly (few misses are found in it), its entries rise faster. Clean and dirty copies
+//! have a queue each; the lowest clean copy is evicted first, and while more than `dirty` of the fast slots are dirty the lowest
 //! dirty one is written home after each access.
 //!
 //! Written from that description alone. What differs from the kernel, or is our choice where the text is silent: hotspot
-//! entries are extents, one a fast slot; there are min(64, max(2, F/8)) levels; free slots take every miss; an entry is let
-//! in at an eighth of the levels and enters the cache at the level that it reached; a hit in the hotspot queue rises by 1/32,
+//! entries are extents, one a fast slot; there are min(64, max(2, F/8)) levels; free slots take every miss; an entry is admitted
+//! at an eighth of the levels and enters the cache at the level that it reached; a hit in the hotspot queue rises by 1/32,
 //! 1/16 or 1/8 of the levels, judged every max(64, F) misses by whether three quarters, half or fewer of them were found;
-//! levels are evened out one node at a time instead of periodically; reads and writes are let in alike; background
-//! write-back has a share instead of an idle timer. No published hit ratios exist to compare with.
+//! levels are balanced one node at a time instead of periodically; reads and writes are admitted in the same way; background
+//! write-back is controlled by the share of dirty slots instead of an idle timer. There are no published hit ratios to compare with.
 //!
 //! 41 to 53 bytes a fast slot, hotspot queue included.
 //!
 //! Parameters: `dirty` (share of the fast slots that may be dirty before cleaning starts, 0 to 1, default 0.1). When not to
-//! use it: short runs and small fast tiers: a unit must be seen several times before it is let in.
+//! use it: for short runs and small fast tiers, because a unit must be accessed several times before it is admitted.
 
 use super::multiqueue::Levels;
 use super::{Index, Replacement};
@@ -37,7 +37,7 @@ pub struct Smq {
     used: u32,
     levels: u32,
     step: u32,
-    /// Misses, and those found in the hotspot queue, since the last judgement.
+    /// Number of misses, and of misses found in the hotspot queue, since the last adjustment.
     seen: u32,
     found: u32,
     slots: u32,
@@ -68,11 +68,11 @@ impl Default for Smq {
 }
 
 impl Smq {
-    /// Level of the hotspot queue from which on a miss is let in.
+    /// Lowest level of the hotspot queue at which a miss is admitted.
     fn bar(&self) -> u32 {
         (self.levels / 8).max(1)
     }
-    /// The miss rises in the hotspot queue or enters it; its level.
+    /// Moves a miss up in the hotspot queue, or inserts it; returns its level.
     fn note(&mut self, extent: u32) -> u32 {
         self.seen += 1;
         if self.seen >= self.slots.max(PERIOD_LEAST) {

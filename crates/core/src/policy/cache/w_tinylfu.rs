@@ -4,14 +4,14 @@
 //! Newcomers enter the window (LRU, max(1, ⌊F/100⌋) units). When a slot is needed, the window's oldest unit is compared with the
 //! oldest one of probation: the one with the higher recent frequency stays; on ties it is the resident. If the window's unit stays,
 //! it goes to probation. A hit there moves a unit to protected (80 % of main), whose overflow returns to probation.
-//! Frequencies are those of a count-min sketch of 4-bit counters that halves all once in 10 · F touches.
+//! Frequencies are those of a count-min sketch of 4-bit counters that halves all counters once in 10 · F touches.
 //!
 //! Differs from the reference implementations in hash functions, in ageing bit by bit instead of all at once, and in
-//! leaving out the doorkeeper and random admission; hit ratios are near theirs, not equal. 21 to 29 bytes a fast slot.
+//! leaving out the doorkeeper and random admission; so hit ratios are close to theirs, but not equal. 21 to 29 bytes a fast slot.
 //!
 //! Parameters: `window` (share of the fast slots, 0.001 to 1, default 0.01), `protected` (share of main, 0 to 1, default
-//! 0.8), both read when the volume is opened. When not to use it: when new data is used soon and then never more (mail
-//! spools, builds): it is kept waiting outside.
+//! 0.8), both read when the volume is opened. When not to use it: when new data is used soon and then never again (mail
+//! spools, builds), because such data is not admitted to main.
 
 use super::Replacement;
 use super::sketch::Sketch;
@@ -67,7 +67,7 @@ impl WTinyLfu {
         self.len[usize::from(list)] -= 1;
         list
     }
-    /// The oldest of `from` go to the young end of `to` until at most `most` are left.
+    /// Moves the oldest units of `from` to the young end of `to` until at most `most` are left.
     fn overflow(&mut self, from: u8, to: u8, most: u32) {
         while self.len[usize::from(from)] > most {
             let Some(s) = self.lists.head(u32::from(from)) else {
@@ -85,7 +85,7 @@ impl Replacement for WTinyLfu {
         self.list = vec![0; slots as usize];
         self.extent = vec![0; slots as usize];
         self.len = [0; 3];
-        // Truncation is the floor of the specification.
+        // The cast truncates, which is the floor in the specification.
         self.window_most = ((f64::from(slots) * self.window) as u32).clamp(1, slots.max(1));
         let main = slots - self.window_most.min(slots);
         self.protected_most = (f64::from(main) * self.protected) as u32;
@@ -111,7 +111,7 @@ impl Replacement for WTinyLfu {
         match (candidate, resident) {
             (Some(c), Some(r)) => {
                 let count = |s: u32| self.sketch.count(self.extent[s as usize]);
-                // A window with room keeps its oldest: then nobody competes.
+                // A window with room keeps its oldest unit, so there is no comparison.
                 let stays = self.len[0] < self.window_most || count(c) > count(r);
                 Some(if stays { r } else { c })
             }

@@ -1,4 +1,4 @@
-//! [`Interval`] as a policy: what it is told, and when it plans.
+//! [`Interval`] as a policy: its reactions to events, and the times of its plans.
 
 use super::super::hold::{FAST, Hold, is_fast, is_large, is_large_file};
 use super::super::{
@@ -105,7 +105,7 @@ impl Policy for Interval {
             self.last_evicted = self.collector.worth(view, extent);
             let next = next.filter(|&e| self.may_come(view, e));
             match next {
-                // One that takes more room than the last one left: the next coldest goes, too, if it is worth less.
+                // The unit takes more room than the evicted one left: the next coldest is evicted, too, if it is worth less.
                 Some(e) if view.weight(e) > 1 && view.lacks(FAST, e) > 0 => {
                     let worth = self.collector.worth(view, e);
                     let cold = self.collector.coldest(view, FAST);
@@ -131,7 +131,7 @@ impl Policy for Interval {
         self.cells(view, wanted);
         let makes_room =
             self.fills_middle(view) && self.middle.keep_room(view, &mut *self.collector, wanted);
-        // One exchange a call: the next one depends on how this one ends.
+        // One exchange per call, because the next one depends on the outcome of this one.
         if !makes_room && view.moves() < AT_ONCE && wanted.is_empty() {
             self.step(view, wanted);
         }
@@ -140,8 +140,8 @@ impl Policy for Interval {
     }
     fn next_wake(&self) -> Option<Nanos> {
         if let Some(last) = self.busy {
-            // The next plan waits for this one, however long it is due: its time would wake for nothing, without end.
-            // Moves that settle go on with this one; a look now and then covers those that were all refused.
+            // The next plan waits until this one ends, even if it is overdue. A wake-up time in the past would call `tick` in vain,
+            // again and again. Moves that settle continue this plan. The periodic wake-up covers the case that all moves were refused.
             let look = Some(last + LOOK_AGAIN);
             look.into_iter().chain(self.middle.next_wake()).min()
         } else if self.due == Due::Now {

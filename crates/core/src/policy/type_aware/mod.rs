@@ -1,18 +1,20 @@
 //! `type-aware` (Loris V; docs/policy-rules.md section 5): rules send classes or address ranges to sub-policies that share the fast tier.
 //!
 //! A rule is `SELECTOR:POLICY:SHARE`. Selectors: `class/N-M` (or `class/N`), `bytes/FROM-TO` (of the volume, with K, M, G or T;
-//! TO is not part of it), `all`. Policies: `hot-dst-dynamic`, `cache-ondemand`, `cold-dst-plain`, `cold-dst-dynamic`, and `slow`, which keeps
-//! off fast; or any other preset (`NAME`, or `NAME/KEY=VALUE/…`). Share: per cent of the fast tier. The first rule that matches counts; what no rule matches is under `hot-dst-dynamic`
-//! with the share that is left. As in `type-aware,rule=class/1-7:cache-ondemand:20,rule=bytes/0-8G:slow:0`.
+//! TO is not part of it), `all`. Policies: `hot-dst-dynamic`, `cache-ondemand`, `cold-dst-plain`, `cold-dst-dynamic`, and `slow`, which
+//! keeps off fast; or any other preset (`NAME`, or `NAME/KEY=VALUE/…`). Share: per cent of the fast tier.
+//! The first rule that matches applies. Units that no rule matches are under `hot-dst-dynamic` with the remaining share. Example:
+//! `type-aware,rule=class/1-7:cache-ondemand:20,rule=bytes/0-8G:slow:0`.
 //!
 //! Every sub-policy has its own order and its own "last evicted". A free slot goes to the sub-policy that asks. If there
 //! is none, a sub-policy below its share takes a slot from the one that exceeds its own share most (on ties the first), coldest extent
 //! first; a sub-policy at or above its share takes a slot from itself. An extent whose class changes moves to its new sub-policy with
 //! its counter; if its old sub-policy was `slow`, it may return to fast.
 //!
-//! The five above are Loris' own and share as it says. A preset is a policy of its own over a fixed quota: it sees its share of the fast
-//! tier as a small volume (`preset.rs`) and only the units of its rule. It takes no slot from other sub-policies, and they take none from
-//! it; the five share the slots that are in no quota. A unit that has no room on fast any more after a change of rules or class is demoted.
+//! The five sub-policies above are those of Loris and share the fast tier as it describes. A preset is an independent policy with a
+//! fixed quota: it sees its share of the fast tier as a small volume (`preset.rs`) and only the units of its rule. It takes no slot from
+//! other sub-policies, and they take none from it; the five share the slots that are in no quota. A unit that has no room on fast any
+//! more after a change of rules or class is demoted.
 //!
 //! Over more than two tiers: `middle.rs`.
 //!
@@ -20,9 +22,9 @@
 //! |---|---|---|
 //! | rule | see above, up to 16 times | none |
 //!
-//! 8 bytes an extent, 24 a fast slot and 4 more for each rule; the rule in force rides in the map's row. 12 more an extent for each rule with a preset,
-//! and what that needs. When not to use it: without classes or a known layout there is nothing to tell
-//! apart, and one of its sub-policies alone does the same.
+//! 8 bytes per extent, 24 per fast slot and 4 more for each rule; the rule of each extent is stored in the map's row. A rule with a preset
+//! takes 12 bytes more per extent, and the memory of the preset. When not to use it: without classes or a known layout all data looks
+//! alike, and one of the sub-policies alone does the same.
 
 mod preset;
 mod rules;
@@ -42,20 +44,20 @@ use alloc::vec::Vec;
 use rules::{FORM, KINDS, Kind, RULES_MAX, Rule, Selector};
 use subs::{Away, Sub};
 
-/// Units that are moved away at a time, since they are not where they belong.
+/// Maximum number of misplaced units that are moved away at a time.
 const AWAY_MAX: usize = 16;
-/// Promotions that wait for room at most.
+/// Maximum number of promotions that wait for room.
 const WAITING_MAX: usize = 16;
-/// In the row: sub-policy + 1, and whether the extent counts as being on fast.
+/// Bits of the map's row: sub-policy + 1, and whether the extent is counted as being on the fast tier.
 const SUB: u16 = 0xff;
 const COUNTED: u16 = 1 << 8;
 
 /// See the module.
 pub struct TypeAware {
     counters: InverseBitmap,
-    /// The rules, then the one for what is left.
+    /// The rules, then the default rule.
     subs: Vec<Sub>,
-    /// Grains of the fast tier that no quota has.
+    /// Grains of the fast tier that belong to no quota.
     pool: u32,
     waiting: VecDeque<UnitId>,
     leaving: Vec<UnitId>,
@@ -115,7 +117,7 @@ impl Policy for TypeAware {
         } else {
             u32::MAX
         };
-        // Rows may hold what another policy, or this one before a crash, left in them.
+        // Rows may hold values of another policy, or of this one from before a crash.
         let presets = self.has_presets();
         for e in (0..view.units()).map(UnitId) {
             view.set_stat(e, view.stat(e) & !COUNTED);
@@ -288,7 +290,7 @@ impl Policy for TypeAware {
     ) {
         let extent = action.extent();
         let sub = self.sub_of(view, extent);
-        // The one that asked, else the one that the unit is under.
+        // The sub-policy that proposed the action, otherwise that of the unit.
         let asked = |s: &Sub| s.preset.as_ref().is_some_and(|p| p.asked(action));
         let asker = self.subs.iter().position(asked).unwrap_or(sub);
         let away = self.leaving.iter().position(|&e| e == extent);
@@ -314,7 +316,7 @@ impl Policy for TypeAware {
         if how == Outcome::Done {
             let next = next.filter(|&e| view.home(e).is_some() && !is_fast(view, e));
             match next {
-                // One that takes more room than the last one left.
+                // The unit takes more room than the evicted one left.
                 Some(e) if view.weight(e) > 1 && self.lacks(view, e) > 0 => {
                     let sub = self.sub_of(view, e);
                     if let Some(cold) = self.victim(view, sub) {

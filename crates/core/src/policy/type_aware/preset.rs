@@ -15,21 +15,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// Times that it may answer refusals with new wants at once.
+/// Maximum number of times that the preset may answer refusals with new proposals in one call.
 const TURNS: usize = 8;
 
 pub(super) struct Sub {
     policy: Box<dyn Policy>,
     quota: RefCell<Quota>,
-    /// Passed on and not settled: what comes to fast, what leaves it.
+    /// Actions that were passed on and are not settled: those that bring data to the fast tier, and those that remove it.
     coming: Vec<Action>,
     leaving: Vec<Action>,
-    /// Comes to fast once something has left.
+    /// Actions that wait until a unit has left the fast tier.
     held: VecDeque<Action>,
     wants: Vec<Action>,
 }
 
-/// What the real volume is now, for the quota.
+/// Copies the present state of a unit from the real volume to the quota.
 fn sync(quota: &mut Quota, view: &View<'_>, e: UnitId) {
     quota.sync(e, view.is_dirty(e), view.is_held(e));
 }
@@ -67,13 +67,13 @@ impl Sub {
         let quota = &mut *self.quota.borrow_mut();
         self.policy.explain(&view.within(quota), e)
     }
-    /// Everything that is there was put in: begin.
+    /// Attaches the policy after all existing units were added.
     pub(super) fn attach(&mut self, view: &View<'_>) {
         let quota = self.quota.get_mut();
         self.policy.attach(&mut view.within(quota));
     }
 
-    /// A unit with a home belongs here from now on. False if it is on the fast tier and should not be: there is no room, or the
+    /// Adds a unit with a home. False if the unit is on the fast tier and should not be, because there is no room or the
     /// policy has no use for it there. `tell`: the policy is attached already.
     pub(super) fn take_in(&mut self, view: &View<'_>, e: UnitId, tell: bool) -> bool {
         let quota = self.quota.get_mut();
@@ -103,7 +103,7 @@ impl Sub {
             Uses::Both => true,
         }
     }
-    /// It does not any more.
+    /// Removes a unit.
     pub(super) fn let_go(&mut self, view: &View<'_>, e: UnitId) {
         self.uncopied(view, e);
         let quota = self.quota.get_mut();
@@ -114,7 +114,7 @@ impl Sub {
         quota.sync(e, false, false);
         quota.forget(e);
     }
-    /// A unit of it has its home on that tier now; false if it should not be there.
+    /// The home of a unit is now on that tier; false if it should not be there.
     pub(super) fn placed(&mut self, view: &View<'_>, e: UnitId, tier: TierId) -> bool {
         let quota = self.quota.get_mut();
         quota.unplace(e);
@@ -125,7 +125,7 @@ impl Sub {
         }
         fits
     }
-    /// A unit of it has a copy now; false if there is no room.
+    /// A unit now has a copy; false if the quota has no room for it.
     pub(super) fn copied(&mut self, view: &View<'_>, e: UnitId) -> bool {
         let quota = self.quota.get_mut();
         let seat = quota.add_copy(e);
@@ -212,7 +212,7 @@ impl Sub {
         self.pass_on(view, wanted);
     }
 
-    /// Was it this sub-policy that asked for that?
+    /// Whether this sub-policy proposed that action.
     pub(super) fn asked(&self, action: Action) -> bool {
         self.coming.contains(&action) || self.leaving.contains(&action)
     }
@@ -230,7 +230,7 @@ impl Sub {
         }
         self.tell(view, action, how);
         self.pass_on(view, wanted);
-        // What waited may come now; if nothing leaves any more, it never will.
+        // Waiting actions may start now. If no unit is leaving any more, they never can, and are refused.
         while let Some(&up) = self.held.front() {
             if self.room(view) >= view.weight(up.extent()) {
                 self.coming.push(up);
@@ -251,13 +251,13 @@ impl Sub {
             .on_settled(&mut view.within(quota), action, how, &mut self.wants);
     }
 
-    /// Grains that are neither taken nor promised.
+    /// Grains that are neither in use nor reserved.
     fn room(&self, view: &View<'_>) -> u32 {
         let promised: u32 = self.coming.iter().map(|a| view.weight(a.extent())).sum();
         self.quota.borrow().free().saturating_sub(promised)
     }
 
-    /// Pass on what it wants, as far as there is room.
+    /// Passes on its proposals as far as there is room.
     fn pass_on(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         for _ in 0..TURNS {
             if self.wants.is_empty() {

@@ -1,4 +1,4 @@
-//! Rules: which accesses go to which sub-policy, with how much of the fast tier.
+//! Rules: they assign accesses to sub-policies, and shares of the fast tier to these.
 
 use super::super::Policy;
 use super::super::build::{ParamValue, build_with};
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 pub(super) const RULES_MAX: usize = 16;
 pub(super) const FORM: &str = "SELECTOR:POLICY:SHARE, as class/1-7:cache-ondemand:20, bytes/0-8G:slow:0, all:hot-dst-dynamic:50 or class/8:greendm/PT=2:10, up to 16 times and 100 % together";
 
-/// Which accesses a rule is for.
+/// The accesses to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selector {
     All,
@@ -16,7 +16,7 @@ pub(super) enum Selector {
     Bytes(u64, u64),
 }
 
-/// What is done with them: one of Loris' sub-policies, which share, or a preset with a quota of its own.
+/// The sub-policy of a rule: one of those of Loris, which share slots, or a preset with its own quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     HotDst,
@@ -35,12 +35,12 @@ pub(super) const KINDS: [(&str, Kind); 5] = [
     ("slow", Kind::Slow),
 ];
 
-/// A rule as it is written.
+/// A rule in its textual form.
 pub(super) struct Rule {
     pub(super) selector: Selector,
     pub(super) kind: Kind,
     pub(super) percent: u32,
-    /// The preset, for that kind.
+    /// The preset, if the sub-policy is one.
     pub(super) policy: Option<Box<dyn Policy>>,
 }
 

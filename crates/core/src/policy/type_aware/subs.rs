@@ -1,4 +1,4 @@
-//! Sub-policies: which unit is under which, how those that share take from one another, and what must leave.
+//! Sub-policies: the assignment of units, the exchange of slots between sub-policies that share, and evictions.
 
 use super::super::hold::{FAST, Hold, is_fast};
 use super::super::{Action, Policy, View};
@@ -18,12 +18,12 @@ pub(super) struct Sub {
     pub(super) selector: Selector,
     pub(super) kind: Kind,
     pub(super) percent: u32,
-    /// Slots it may have, slots it has.
+    /// Its limit and its present number of slots.
     pub(super) share: u32,
     pub(super) have: u32,
     pub(super) last_evicted: u64,
     pub(super) coldest: Coldest,
-    /// For a preset: the policy, until it is attached; then as a sub-policy.
+    /// For a preset: the policy until it is attached, and then the sub-policy.
     pub(super) policy: Option<Box<dyn Policy>>,
     pub(super) preset: Option<preset::Sub>,
 }
@@ -46,7 +46,7 @@ impl Sub {
     pub(super) fn is_preset(&self) -> bool {
         self.kind == Kind::Preset
     }
-    /// Where a preset's unit is not where it belongs, it goes to `away`.
+    /// If a preset's unit is not where it belongs, it is added to `away`.
     pub(super) fn told(
         &mut self,
         tell: impl FnOnce(&mut preset::Sub) -> bool,
@@ -61,11 +61,11 @@ impl Sub {
     }
 }
 
-/// Units on fast that do not belong there: their sub-policy has no room for them, or no use.
+/// Units on the fast tier for which their sub-policy has no room or no use there.
 #[derive(Default)]
 pub(super) struct Away {
     pub(super) units: VecDeque<UnitId>,
-    /// One was refused at that time: the reason still holds.
+    /// Time at which a demotion of one was refused; at that time the reason still holds.
     pub(super) refused: Option<Nanos>,
 }
 
@@ -78,7 +78,7 @@ impl Away {
 }
 
 impl TypeAware {
-    /// The sub-policy that an extent is under: its number + 1 rides in the row, so that a fresh row is under none.
+    /// The sub-policy of an extent. The row holds its number + 1, so that a fresh row has none.
     pub(super) fn sub_of(&self, view: &View<'_>, e: UnitId) -> usize {
         usize::from(view.stat(e) & SUB).clamp(1, self.subs.len()) - 1
     }
@@ -90,7 +90,7 @@ impl TypeAware {
             .position(|s| s.selector.matches(class, start));
         found.unwrap_or(self.subs.len() - 1)
     }
-    /// The extent is on fast, in `slot`, and counts for its sub-policy.
+    /// The extent is on the fast tier, in `slot`, and is counted for its sub-policy.
     pub(super) fn enter(&mut self, view: &mut View<'_>, e: UnitId, seat: Seat) {
         let (i, stat) = (self.sub_of(view, e), view.stat(e));
         self.subs[i].coldest.enter(FAST, seat);
@@ -99,7 +99,7 @@ impl TypeAware {
         }
         view.set_stat(e, stat | COUNTED);
     }
-    /// It is not any more. Its slot is taken out of the order when it surfaces there.
+    /// The extent left the fast tier. Its slot is removed from the order when it surfaces there.
     pub(super) fn leave(&mut self, view: &mut View<'_>, e: UnitId) {
         let (i, stat) = (self.sub_of(view, e), view.stat(e));
         if stat & COUNTED != 0 {
@@ -107,7 +107,7 @@ impl TypeAware {
         }
         view.set_stat(e, stat & !COUNTED);
     }
-    /// Put an extent under the rule that it matches.
+    /// Assigns an extent to the rule that it matches.
     pub(super) fn assign(&mut self, view: &mut View<'_>, e: UnitId, class: u8) -> usize {
         let to = self.rule_for(view, e, class);
         let before = view.stat(e) & SUB;
@@ -134,37 +134,37 @@ impl TypeAware {
         }
         to
     }
-    /// A unit that was there before this policy: under the rule that it matches, as far as is known.
+    /// Assigns a unit that existed before this policy to the rule that it matches, as far as that is known.
     pub(super) fn settle_in(&mut self, view: &mut View<'_>, e: UnitId, class: u8) {
         let to = self.rule_for(view, e, class);
         view.set_stat(e, to as u16 + 1);
         self.subs[to].told(|p| p.take_in(view, e, false), e, &mut self.away);
     }
-    /// Is any rule one of a preset?
+    /// Whether any rule has a preset.
     pub(super) fn has_presets(&self) -> bool {
         self.subs.iter().any(Sub::is_preset)
     }
-    /// Grains that those who share may have, and that they have; no limit but the tier's where no quota is set aside.
+    /// Limit and present size, in grains, of the sub-policies that share. Without quotas the only limit is the size of the tier.
     pub(super) fn shared(&self) -> (u32, u32) {
         let sum = |f: fn(&Sub) -> u32| self.subs.iter().filter(|s| !s.is_preset()).map(f).sum();
         (self.pool, sum(|s| s.have))
     }
-    /// Grains that those who share have beyond that.
+    /// Grains by which the sub-policies that share exceed their limit.
     pub(super) fn over(&self) -> u32 {
         let (pool, have) = self.shared();
         have.saturating_sub(pool)
     }
-    /// Grains that the fast tier lacks for a unit of those who share.
+    /// Grains that the fast tier lacks for a unit of the sub-policies that share.
     pub(super) fn lacks(&self, view: &View<'_>, e: UnitId) -> u32 {
         let (pool, have) = self.shared();
         let over = (have + view.weight(e)).saturating_sub(pool);
         view.lacks(FAST, e).max(over.min(view.weight(e)))
     }
-    /// Does it not belong on fast, where it is?
+    /// Whether a unit is on the fast tier and does not belong there.
     pub(super) fn strays(&self, view: &View<'_>, e: UnitId) -> bool {
         is_fast(view, e) && self.has_presets()
     }
-    /// Ask some of those to leave that are not where they belong.
+    /// Proposes to move away some of the misplaced units.
     pub(super) fn send_away(&mut self, view: &View<'_>, wanted: &mut Vec<Action>) {
         if self.away.units.is_empty() || self.away.refused.is_some_and(|t| view.now() <= t) {
             return;

@@ -1,6 +1,6 @@
-//! An order over the faster tiers' slots for counters that mostly grow: who is worth least?
+//! Finds the unit of lowest worth on the faster tiers, for counters that mostly grow.
 //!
-//! A unit's rank is looked at only when it surfaces. A hit costs the heap nothing, because a stored rank that is too low
+//! A unit's rank is read only when the unit reaches the top. A hit costs the heap nothing, because a stored rank that is too low
 //! merely surfaces too early and is then stored anew: at most one O(log n) repair for each access that raised it. 24 bytes a
 //! slot of the faster tiers, and an eighth of 20 at most for room to grow.
 
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 const OUT: u32 = u32::MAX;
 
-/// A node and its key, as five words: kept as they are, padding would take a sixth.
+/// A node and its key, stored as five words, because a struct of both would have a sixth word of padding.
 #[derive(Clone, Copy, Debug)]
 struct Item([u32; 5]);
 
@@ -44,37 +44,37 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Empty, for nodes below `n`.
+    /// Creates an empty heap for nodes below `n`.
     pub fn new(n: u32) -> Heap {
         Heap {
             items: Vec::new(),
             at: alloc::vec![OUT; n as usize],
         }
     }
-    /// The same, with room for `most` of them to be in at once.
+    /// Like `new`, with room for `most` nodes at the same time.
     pub fn with_room(n: u32, most: u32) -> Heap {
         let mut h = Heap::new(n);
         h.items.reserve_exact(most.min(n) as usize);
         h
     }
-    /// Node and key on top.
+    /// The node and key on top.
     pub fn top(&self) -> Option<(Rank, u32)> {
         self.items.first().map(|i| i.order())
     }
-    /// How many nodes are in.
+    /// Number of nodes in the heap.
     pub fn len(&self) -> usize {
         self.items.len()
     }
-    /// Is no node in?
+    /// Whether the heap is empty.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
-    /// Put a node in, or change its key.
+    /// Inserts a node, or changes its key.
     pub fn set(&mut self, node: u32, key: Rank) {
         let i = self.at[node as usize];
         if i == OUT {
             if self.items.len() == self.items.capacity() {
-                // By an eighth: what a doubling leaves unused would cost more than the slots' owners.
+                // Grow by an eighth: the unused half after a doubling would take more memory than the table of the slots' owners.
                 let most = self.at.len() - self.items.len();
                 self.items
                     .reserve_exact((self.items.len() / 8 + 16).min(most));
@@ -88,7 +88,7 @@ impl Heap {
             self.down(i);
         }
     }
-    /// Take a node out, if it is in.
+    /// Removes a node, if it is in the heap.
     pub fn remove(&mut self, node: u32) {
         let i = self.at[node as usize];
         if i == OUT {
@@ -153,7 +153,7 @@ pub struct Coldest {
 }
 
 impl Coldest {
-    /// For that shape, with nobody in.
+    /// Creates empty heaps for that shape.
     pub fn empty(view: &View<'_>) -> Coldest {
         Coldest {
             tiers: (0..view.slowest().0)
@@ -163,7 +163,7 @@ impl Coldest {
             aside: Vec::new(),
         }
     }
-    /// For that shape; whoever lives on the faster tiers already is in, to be ranked when it surfaces.
+    /// Creates the heaps for that shape. Units that are on the faster tiers already are inserted, and ranked when they reach the top.
     pub fn new(view: &View<'_>) -> Coldest {
         let mut c = Coldest::empty(view);
         for t in (0..view.slowest().0).map(TierId) {
@@ -173,20 +173,20 @@ impl Coldest {
         }
         c
     }
-    /// Somebody lives in `slot` now.
+    /// A unit was placed in `slot`.
     pub fn enter(&mut self, tier: TierId, seat: Seat) {
         if let Some((start, heap)) = self.tiers.get_mut(usize::from(tier.0)) {
             heap.set(seat.index() - *start, (0, 0));
         }
     }
-    /// Nobody lives in `slot` any more.
+    /// The unit in `slot` left.
     pub fn leave(&mut self, tier: TierId, seat: Seat) {
         if let Some((start, heap)) = self.tiers.get_mut(usize::from(tier.0)) {
             heap.remove(seat.index() - *start);
         }
     }
-    /// Whose rank is lowest on `tier`, of those that are not busy. `rank` may have grown since it was last asked, not
-    /// shrunk (else: [`Coldest::again`]).
+    /// The unit with the lowest rank on `tier` that is not busy. Since the last call, ranks may have grown, but not
+    /// shrunk (after that, call [`Coldest::again`]).
     pub fn find(
         &mut self,
         view: &View<'_>,
@@ -216,10 +216,10 @@ impl Coldest {
         }
         found
     }
-    /// Ranks have shrunk: look at everybody again.
+    /// Ranks have shrunk: all units are ranked again.
     pub fn again(&mut self) {
         for (_, heap) in &mut self.tiers {
-            // Equal keys tie by node, so the heap has to be made anew, not just overwritten.
+            // Ties between equal keys are broken by node, so the heap must be rebuilt, not just overwritten.
             let nodes: Vec<u32> = heap.items.iter().map(|x| x.node()).collect();
             for n in nodes {
                 heap.set(n, (0, 0));

@@ -1,15 +1,15 @@
 //! `hro` and `hot`: hot random off-loading (HRO III, Algorithm 1; docs/policy-rules.md section 7).
 //!
-//! Per unit, requests are clipped to it. A request that has the last one's type, comes less than 0.5 s after it and starts
-//! where it ended extends it; any other adds 1 to the randomness count R and becomes the last one. Both add 1 to the
-//! frequency f. Value v = (f / s) · R; units of one size are ranked by v / s, which orders as the whole number f · R does.
-//! `hot` ranks by f only. Units already on fast come first among equals, then lower numbers.
+//! Requests are clipped to the unit. A request that has the type of the last one, comes less than 0.5 s after it and starts
+//! where it ended extends it. Any other request adds 1 to the randomness count R and becomes the last one. Both kinds add 1 to
+//! the frequency f. Value v = (f / s) · R; units of one size are ranked by v / s, which orders as the whole number f · R does.
+//! `hot` ranks by f only. On ties, units that are already on the fast tier come first, then lower numbers.
 //!
-//! The printed algorithm hangs its `else` on the first test only; its text and examples need all three tests. Counters are
-//! kept from one period to the next, which the paper leaves open.
+//! In the printed algorithm the `else` belongs to the first test only; its text and examples need all three tests. Counters are
+//! kept from one period to the next; the paper does not say.
 //!
-//! Where and when the last request ended matters for half a second only, so it is kept of the units touched within that time
-//! ([`Recent`]) and not of all.
+//! Where and when the last request ended matters for half a second only, so it is stored only for the units
+//! that were accessed within that time ([`Recent`]).
 //!
 //! Memory: 8 bytes and 1 bit an extent, 24 bytes a fast slot, at most 80 bytes a unit touched within the last half second.
 
@@ -21,11 +21,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Requests further apart never belong together (Algorithm 1).
+/// Requests that are further apart in time are never sequential (Algorithm 1).
 const WINDOW: Nanos = Nanos::from_millis(500);
 const WRITE: u32 = 1 << 31;
 
-/// What is kept of a unit.
+/// Counters of a unit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
     frequency: u32,
@@ -37,25 +37,25 @@ struct Unit {
 pub struct Hro {
     by_frequency: bool,
     units: Vec<Unit>,
-    /// The last requests; the highest bit of their end says that it was a write.
+    /// The last requests. The highest bit of a request's end says that it was a write.
     recent: Recent,
     coldest: Coldest,
     raised: Raised,
 }
 
 impl Hro {
-    /// Ranked by f · R.
+    /// Creates `hro`, which ranks by f · R.
     pub fn new() -> Hro {
         Hro::default()
     }
-    /// Ranked by f (`hot`).
+    /// Creates `hot`, which ranks by f.
     pub fn by_frequency() -> Hro {
         Hro {
             by_frequency: true,
             ..Hro::default()
         }
     }
-    /// f and R of a unit.
+    /// The counters f and R of a unit.
     pub fn counts(&self, e: UnitId) -> (u32, u32) {
         let u = self.units[e.0 as usize];
         (u.frequency, u.randomness)

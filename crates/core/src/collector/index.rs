@@ -1,11 +1,12 @@
-//! Extent number → node, for the few extents that a policy remembers besides what is cached.
+//! Maps extent numbers to nodes, for the few extents that a policy remembers besides the cached ones.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// An open-addressed table of fixed size: 8 bytes an entry, filled to three quarters at most, so 11 to 21 bytes a key.
 ///
-/// Nothing walks over it, so its order decides nothing. Removal shifts followers back: no marks pile up.
+/// Nothing iterates over it, so its order has no effect on decisions. Removal shifts the following entries back, so there are no
+/// tombstones.
 #[derive(Clone, Debug)]
 pub struct Index {
     /// (extent, node); node [`NONE`] where empty.
@@ -16,7 +17,7 @@ pub struct Index {
 const NONE: u32 = u32::MAX;
 
 impl Index {
-    /// For `keys` keys at most.
+    /// Creates an index for at most `keys` keys.
     pub fn new(keys: u32) -> Index {
         let bits = (keys as usize * 4 / 3 + 2).next_power_of_two().ilog2();
         Index {
@@ -32,7 +33,7 @@ impl Index {
     fn after(&self, at: usize) -> usize {
         (at + 1) & (self.table.len() - 1)
     }
-    /// Where the key is, or the empty place where it would go.
+    /// The position of the key, or the empty position where it would be inserted.
     #[inline]
     fn find(&self, key: u32) -> usize {
         let mut at = self.start(key);
@@ -52,7 +53,7 @@ impl Index {
         let at = self.find(key);
         self.table[at] = (key, node);
     }
-    /// Forget a key; its node.
+    /// Removes a key; returns its node.
     pub fn remove(&mut self, key: u32) -> Option<u32> {
         let mut hole = self.find(key);
         let node = self.table[hole].1;
@@ -65,7 +66,7 @@ impl Index {
             if self.table[at].1 == NONE {
                 break;
             }
-            // May it move back to the hole? Only if it starts at or before the hole, going round.
+            // The entry may move back to the hole only if its search starts at or before the hole (circularly).
             let start = self.start(self.table[at].0);
             let mask = self.table.len() - 1;
             if (at.wrapping_sub(start) & mask) >= (at.wrapping_sub(hole) & mask) {

@@ -1,8 +1,8 @@
 //! `inverse-bitmap`: small requests weigh more (Loris III-D, after Hystor; docs/policy-rules.md section 5).
 //!
 //! Every access adds b(N) = 2^(6 − ⌊log2 N⌋) to the unit's 32-bit counter, 1 for N > 64, where N is the whole request in
-//! 4 KiB pages, rounded up. Worth is the counter; among equals the least recently used is coldest, the most recently used
-//! hottest, in the order of accesses and not of clock readings. Counters saturate.
+//! 4 KiB pages, rounded up. The worth is the counter; on ties the least recently used unit is coldest and the most recently
+//! used hottest, in the order of accesses, not of time stamps. Counters saturate.
 //!
 //! Cost: O(1) a hit, O(log fast slots) a victim. Memory: 8 bytes an extent (counter, stamp), 24 a fast slot, and 1 bit an
 //! extent for a planner.
@@ -18,7 +18,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What an access of a request of that many bytes adds.
+/// The amount that an access adds, for a request of that many bytes.
 pub fn weight(request_bytes: u32) -> u32 {
     match request_bytes.div_ceil(4096) {
         n @ 1..=64 => 64 >> n.ilog2(),
@@ -39,14 +39,14 @@ pub struct InverseBitmap {
 }
 
 impl InverseBitmap {
-    /// With a list of what grew, for a planner.
+    /// Creates the collector with a list of the units whose counter grew, for a planner.
     pub fn for_plans() -> InverseBitmap {
         InverseBitmap {
             plans: true,
             ..InverseBitmap::default()
         }
     }
-    /// The access number ran out: number the units anew, in the same order. Once in 2^32 accesses.
+    /// The access number would overflow: numbers the units anew, in the same order. Once in 2^32 accesses.
     fn renumber(&mut self) {
         let mut order: Vec<u32> = (0..self.units.len() as u32)
             .filter(|&e| self.units[e as usize].1 != 0)

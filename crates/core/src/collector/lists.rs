@@ -13,19 +13,19 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// `rings` empty rings over `nodes` nodes.
+    /// Creates `rings` empty rings over `nodes` nodes.
     pub fn new(nodes: u32, rings: u32) -> Lists {
         let mut links = Vec::with_capacity((nodes + rings) as usize);
         links.resize(nodes as usize, (NIL, NIL));
         links.extend((0..rings).map(|r| (nodes + r, nodes + r)));
         Lists { links, nodes }
     }
-    /// Is the node in some ring?
+    /// Whether the node is in a ring.
     #[inline]
     pub fn contains(&self, node: u32) -> bool {
         self.links[node as usize].0 != NIL
     }
-    /// Append at the tail of a ring.
+    /// Appends a node at the tail of a ring.
     #[inline]
     pub fn push_tail(&mut self, ring: u32, node: u32) {
         debug_assert!(!self.contains(node));
@@ -35,12 +35,12 @@ impl Lists {
         self.links[last as usize].1 = node;
         self.links[s as usize].0 = node;
     }
-    /// Put in front of the head of a ring.
+    /// Inserts a node before the head of a ring.
     #[inline]
     pub fn push_head(&mut self, ring: u32, node: u32) {
         self.insert_after(self.nodes + ring, node);
     }
-    /// Put in a ring right after `before`, which is in it.
+    /// Inserts a node directly after `before`, which is in a ring.
     #[inline]
     pub fn insert_after(&mut self, before: u32, node: u32) {
         debug_assert!(!self.contains(node));
@@ -49,7 +49,7 @@ impl Lists {
         self.links[next as usize].0 = node;
         self.links[before as usize].1 = node;
     }
-    /// Take a node out of its ring, if it is in one.
+    /// Removes a node from its ring, if it is in one.
     #[inline]
     pub fn unlink(&mut self, node: u32) {
         let (p, n) = self.links[node as usize];
@@ -69,7 +69,7 @@ impl Lists {
     pub fn tail(&self, ring: u32) -> Option<u32> {
         self.checked(self.links[(self.nodes + ring) as usize].0)
     }
-    /// The first node from the head on that `skip` does not name.
+    /// The first node from the head for which `skip` is false.
     #[inline]
     pub fn first(&self, ring: u32, mut skip: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = self.head(ring);
@@ -87,7 +87,7 @@ impl Lists {
     fn checked(&self, n: u32) -> Option<u32> {
         (n < self.nodes).then_some(n)
     }
-    /// Put all of `from` before the head of `to`; `from` is empty afterwards.
+    /// Moves all nodes of `from` before the head of `to`; `from` is empty afterwards.
     pub fn prepend(&mut self, from: u32, to: u32) {
         let (f, t) = (self.nodes + from, self.nodes + to);
         let (last, first) = self.links[f as usize];

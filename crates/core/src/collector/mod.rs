@@ -35,41 +35,41 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a unit is worth, and what decides among equals. Only the order means something: higher is hotter.
+/// The worth of a unit, and a second value that breaks ties. Only the order has a meaning: higher is hotter.
 pub type Rank = (u64, u64);
 
 /// Access statistics and the order that follows from them.
 pub trait Collector: Send {
     /// Its name in configuration.
     fn name(&self) -> &'static str;
-    /// The shape is known.
+    /// Called when the shape of the volume is known.
     fn attach(&mut self, view: &mut View<'_>);
-    /// An access (its extent may not be placed yet).
+    /// An extent is accessed (it may not have a home yet).
     fn touch(&mut self, view: &mut View<'_>, access: &Access);
     /// The extent's home (or its copy, under a caching architecture) is now in `slot`.
     fn placed(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat);
     /// The extent no longer lives in `slot`.
     fn left(&mut self, view: &mut View<'_>, extent: UnitId, seat: Seat);
-    /// The extent was discarded: forget it.
+    /// The extent was discarded: the collector forgets it.
     fn forget(&mut self, _extent: UnitId) {}
-    /// The unit worth least on a tier other than the slowest; a busy one is passed over.
+    /// The unit of lowest worth on a tier other than the slowest; busy units are skipped.
     fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId>;
-    /// Worth, and what decides among equals.
+    /// The worth, and the value that breaks ties.
     fn rank(&self, view: &View<'_>, extent: UnitId) -> Rank;
-    /// What the unit is worth.
+    /// The worth of the unit.
     fn worth(&self, view: &View<'_>, extent: UnitId) -> u64 {
         self.rank(view, extent).0
     }
-    /// What the unit is worth to the tiers below the fastest.
+    /// The worth of the unit for the tiers below the fastest.
     fn lower_worth(&self, view: &View<'_>, extent: UnitId) -> u64 {
         self.worth(view, extent)
     }
-    /// Statistics are complete up to here: a plan begins.
+    /// A plan begins; the statistics up to now are complete.
     fn settle(&mut self, _view: &mut View<'_>) {}
-    /// Append the units whose worth grew since the last call. A planner needs no others, as long as worth only grows or
-    /// all worths shrink alike: an untouched unit that was not good enough then is not now.
+    /// Appends the units whose worth grew since the last call. A planner needs no others, as long as worth only grows or
+    /// all worths shrink in the same way: a unit that was rejected before, and was not accessed since, would be rejected again.
     fn raised(&mut self, _out: &mut Vec<UnitId>) {}
-    /// Score and history of a unit, in words.
+    /// Describes the score and history of a unit in words.
     fn explain(&self, view: &View<'_>, extent: UnitId) -> String {
         let idle = view.now().since(view.last(extent)).as_secs_f64();
         format!(
@@ -78,22 +78,22 @@ pub trait Collector: Send {
             self.name()
         )
     }
-    /// Change a parameter: `None` if it has none of that name, else whether the value is in range.
+    /// Changes a parameter. `None` if there is none of that name; otherwise whether the value is in range.
     fn set(&mut self, _key: &str, _value: f64) -> Option<Result<(), &'static str>> {
         None
     }
-    /// The same for a parameter whose values are names.
+    /// Like `set`, for a parameter whose values are names.
     fn set_name(&mut self, _key: &str, _name: &str) -> Option<Result<(), &'static str>> {
         None
     }
-    /// Parameters whose values are names, and their values now.
+    /// Parameters whose values are names, and their present values.
     fn names(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
-    /// Parameters and their values now.
+    /// Parameters and their present values.
     fn params(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
-    /// Memory of its own, bytes.
+    /// Memory that the collector allocated, in bytes.
     fn bytes(&self) -> usize;
 }

@@ -1,23 +1,23 @@
 //! `oodt`: inverse request size after merging through an access queue (OODT III; docs/policy-rules.md section 4).
 //!
 //! A request of s blocks that leaves the queue (`access_queue.rs`) gives each of its blocks
-//! p = (1/s) · (1 + w_read·\[read\] + w_metadata·\[metadata\]), in binary64. For tiers below the first a second sum leaves the read term
-//! out; it is kept only where there are more than two tiers.
+//! p = (1/s) · (1 + w_read·\[read\] + w_metadata·\[metadata\]), in binary64. For tiers below the first, a second sum without the read
+//! term is used; it is kept only if there are more than two tiers.
 //!
-//! Metadata is what classes 1…7 say (docs/policy-rules.md section 9).
+//! Metadata means classes 1…7 (docs/policy-rules.md section 9).
 //!
-//! For comparison (OODT figure 2), `cost` takes what earlier work counts instead of 1/s, without a queue and for every access:
-//! `frequency` 1; `sequence` 1, or nothing if the request continues one of the last 32 streams or is of 64 KiB or more, as in
-//! `raf`; `inverse-bitmap` that collector's counter over 64. The weights apply to all.
+//! For comparison (OODT figure 2), `cost` replaces 1/s by the measure of earlier work, without a queue and for every access:
+//! `frequency` adds 1; `sequence` adds 1, or nothing if the request continues one of the last 32 streams or is of 64 KiB or more, as in
+//! `raf`; `inverse-bitmap` adds that collector's increment divided by 64. The weights apply to all.
 //!
 //! | parameter | range | default | unit |
 //! |---|---|---|---|
-//! | cost | `queue`, `frequency`, `sequence`, `inverse-bitmap` | `queue` | what an access counts |
+//! | cost | `queue`, `frequency`, `sequence`, `inverse-bitmap` | `queue` | the amount that an access adds |
 //! | queue | 1…64 | 8 | pending requests |
 //! | w_read | 0…100 | 0.1 | extra weight of reads |
 //! | w_metadata | 0…100 | 0.1 | extra weight of metadata |
 //! | decay | 0…1 | 1 | factor on all priorities at each migration; 1: none, as published |
-//! | statistics | 0…10⁹ | 0 | units whose priority is remembered, least recently scored forgotten first (OODT 5.1); 0: all |
+//! | statistics | 0…10⁹ | 0 | maximum number of units whose priority is remembered; the least recently scored are dropped first (OODT 5.1); 0: all |
 //!
 //! Memory: 8 bytes an extent (16 with more than two tiers), 24 a fast slot, 1 bit an extent; with `statistics`, 8 bytes an
 //! extent more for their order. With decay under 1 a migration reads and writes every priority once.
@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 /// Bytes from which a request is sequential by itself under [`Cost::Sequence`].
 const SEQUENTIAL: u32 = 65_536;
 
-/// What an access counts, before the weights of reads and metadata.
+/// The amount that an access adds, before the weights of reads and metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cost {
     Queue,
@@ -59,16 +59,16 @@ pub struct Oodt {
     w_read: f64,
     w_metadata: f64,
     decay: f64,
-    /// Units remembered at most; 0 for all.
+    /// Maximum number of remembered units; 0 for all.
     statistics: u32,
     priority: Vec<f64>,
-    /// The sum without the read term, with three tiers or more.
+    /// The sum without the read term; used with three tiers or more.
     lower: Vec<f64>,
     coldest: Coldest,
     raised: Raised,
-    /// Units whose priority was dropped: the order on fast must hear of it.
+    /// Units whose priority was dropped, which the order of the fast tier must take into account.
     shrunk: Vec<UnitId>,
-    /// Scored units, least recently scored first, where statistics are bounded.
+    /// Scored units, least recently scored first. Used only if statistics are bounded.
     known: Option<Lists>,
     known_count: u32,
 }
@@ -103,7 +103,7 @@ impl Oodt {
     fn score(&mut self, r: Pending) {
         self.gain(r, 1.0 / f64::from(r.end - r.start + 1));
     }
-    /// Each block of `r` gains `share` and what the weights make of it.
+    /// Each block of `r` gains `share`, multiplied by the weights.
     fn gain(&mut self, r: Pending, share: f64) {
         let metadata = if r.metadata { self.w_metadata } else { 0.0 };
         let read = if r.write { 0.0 } else { self.w_read };
@@ -116,7 +116,7 @@ impl Oodt {
             self.remember(b);
         }
     }
-    /// Bounded statistics: `b` was scored; the one scored longest ago may have to be forgotten.
+    /// `b` was scored: with bounded statistics, the unit that was scored longest ago may be dropped.
     fn remember(&mut self, b: u32) {
         let Some(list) = &mut self.known else {
             return;
@@ -139,12 +139,12 @@ impl Oodt {
         }
         self.shrunk.push(UnitId(b));
     }
-    /// Priority, and the sum without the read term where it is kept.
+    /// The priority, and the sum without the read term if it is kept.
     pub fn priorities(&self, e: UnitId) -> (f64, Option<f64>) {
         let i = e.0 as usize;
         (self.priority[i], self.lower.get(i).copied())
     }
-    /// What `access` counts by itself; `None` under the queue.
+    /// The amount that `access` adds by itself; `None` with the queue.
     fn share(&mut self, access: &Access) -> Option<f64> {
         match self.cost {
             Cost::Queue => None,
@@ -229,7 +229,7 @@ impl Collector for Oodt {
         while let Some(r) = self.queue.pop() {
             self.score(r);
         }
-        // All shrink alike, so the order stays; decaying before or after ranking is the same.
+        // All priorities shrink by the same factor, so the order does not change, and decay may come before or after the ranking.
         if self.decay < 1.0 {
             for p in self.priority.iter_mut().chain(&mut self.lower) {
                 *p *= self.decay;
@@ -274,7 +274,7 @@ impl Collector for Oodt {
         (key == "cost").then(|| {
             let known = COSTS.iter().find(|c| c.0 == name);
             let cost = known.ok_or("queue, frequency, sequence or inverse-bitmap")?;
-            // What waits in the queue was counted by the queue's rule.
+            // Requests that wait in the queue were counted by the rule of the queue.
             while let Some(r) = self.queue.pop() {
                 self.score(r);
             }

@@ -1,5 +1,5 @@
-//! Units whose worth grew since somebody last asked: what a planner looks at, so that a plan costs what the interval
-//! touched. One bit an extent, and a sixty-fourth of that; handed over by number.
+//! The set of units whose worth grew since the last plan. A planner examines only these, so that the cost of a plan depends on the
+//! units accessed in the interval. It takes one bit per extent and a sixty-fourth of that, and lists the units by number.
 
 use crate::bits::BitTree;
 use crate::volume::UnitId;
@@ -19,14 +19,14 @@ impl Default for Raised {
 }
 
 impl Raised {
-    /// For units below `n`.
+    /// Creates an empty set for units below `n`.
     pub fn new(n: u32) -> Raised {
         Raised {
             set: BitTree::new(n as usize),
             count: 0,
         }
     }
-    /// `e` is worth more than before.
+    /// The worth of `e` grew.
     #[inline]
     pub fn note(&mut self, e: UnitId) {
         if !self.set.contains(e.0 as usize) {
@@ -34,15 +34,15 @@ impl Raised {
             self.count += 1;
         }
     }
-    /// Has nothing grown?
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
-    /// How many there are.
+    /// Number of units in the set.
     pub fn len(&self) -> usize {
         self.count
     }
-    /// Hand over all of them, lowest number first, and start anew.
+    /// Moves all units to the list, lowest number first, and empties the set.
     pub fn take(&mut self, out: &mut Vec<UnitId>) {
         out.reserve_exact(self.count);
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! `recency`: least recently used goes first. One ring per tier over its slots; 8 bytes a fast slot.
+//! `recency`: the least recently used unit is the coldest. One ring per tier over its slots; 8 bytes per fast slot.
 //!
 //! Parameters: none. When not to use it: scans and loops larger than the fast tier push everything else out.
 
@@ -31,7 +31,7 @@ impl Collector for Recency {
     fn attach(&mut self, view: &mut View<'_>) {
         self.upper = view.faster_seats();
         self.lists = Lists::new(self.upper, u32::from(view.tiers()));
-        // After a restart, the time stamps that survived give the order back.
+        // After a restart, the order is restored from the time stamps that survived.
         let mut known: alloc::vec::Vec<(u64, u32)> = (0..self.upper)
             .filter_map(|s| view.owner(view.seat(s)).map(|e| (view.last(e).0, s)))
             .collect();

@@ -1,5 +1,5 @@
-//! The last request of each unit that had one lately: for rules that ask whether a request goes on where the one before ended, within
-//! some time. Units without one cost nothing.
+//! The last request of each unit that had one recently, for rules that test whether a request continues where the previous one ended,
+//! within some time. Units without a recent request take no memory.
 
 use super::{Index, Lists};
 use crate::units::Nanos;
@@ -9,20 +9,20 @@ use alloc::vec::Vec;
 /// A unit's last request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// When it came.
+    /// Time of the request.
     pub time: Nanos,
-    /// Where it ended, in whatever form the owner likes.
+    /// End of the request, in a form that the caller chooses.
     pub end: u32,
 }
 
-/// Rings of the list: units in the order of their last requests, and places that are free.
+/// Rings of the list: units in the order of their last requests, and free entries.
 const USED: u32 = 0;
 const FREE: u32 = 1;
-/// Places to begin with.
+/// Initial number of entries.
 const FIRST: u32 = 64;
 
-/// See the module. Grows to the number of units that have a request within the time asked for: 28 bytes a unit and 11 to 21 for its
-/// index, times two at most, since room doubles.
+/// See the module. It grows to the number of units that have a request within the time window: 28 bytes per unit and 11 to 21 for its
+/// index, and at most twice that, because the capacity doubles.
 #[derive(Clone, Debug)]
 pub struct Recent {
     last: Vec<(UnitId, Last)>,
@@ -60,7 +60,7 @@ impl Recent {
             at = old.lists.next(n);
         }
     }
-    /// A unit that has none yet becomes the newest.
+    /// Adds a unit that has no entry yet as the newest.
     fn put(&mut self, unit: UnitId, last: Last) {
         let Some(n) = self.lists.head(FREE) else {
             return;
@@ -70,7 +70,7 @@ impl Recent {
         self.last[n as usize] = (unit, last);
         self.index.insert(unit.0, n);
     }
-    /// `unit` has a request: the one before, if that came less than `window` ago. Times never go back.
+    /// Records a request of `unit`. Returns the previous one if it came less than `window` ago. Times never decrease.
     pub fn replace(&mut self, unit: UnitId, last: Last, window: Nanos) -> Option<Last> {
         let old = |then: &Last| last.time.since(then.time) >= window;
         while let Some(n) = self.lists.head(USED) {
@@ -109,7 +109,7 @@ mod tests {
         let (mut recent, mut map) = (Recent::default(), BTreeMap::new());
         let (mut random, mut now, mut most) = (crate::random::SplitMix64::new(5), 0u64, 0);
         for i in 0..50_000u32 {
-            // Bursts, in which many units have one, and lulls, after which none has.
+            // Bursts in which many units have a request, and pauses after which no unit has a recent one.
             now += if random.below(2000) == 0 {
                 700
             } else {

@@ -1,11 +1,11 @@
-//! Which requests are sequential: those that continue one of the last streams.
+//! Detects sequential requests: those that continue one of the last streams.
 
 use crate::policy::Access;
 
-/// Streams remembered at most.
+/// Maximum number of streams that are remembered.
 const MAX: usize = 32;
 
-/// The last streams, by where each ended, and how many bytes it was; the one not continued for longest is forgotten first.
+/// The last streams, each with its end and its length in bytes. The stream that was not continued for the longest time is dropped first.
 #[derive(Clone, Debug)]
 pub struct Streams {
     /// (end, bytes of the stream), most recent first.
@@ -29,8 +29,8 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// Note an access. Whether its request continues a stream, and how many bytes that stream has with it, is decided at
-    /// the request's first extent and holds for all of them.
+    /// Records an access. Returns whether its request continues a stream, and the length of that stream including the request. This
+    /// is decided at the first extent of the request and applies to all its extents.
     pub fn note(&mut self, access: &Access) -> (bool, u64) {
         let request = (access.request_offset, access.request_bytes);
         if !access.first && request == self.request {

@@ -2,13 +2,13 @@
 //! clock with a working-set window).
 //!
 //! A hand walks a tier's slots upwards and wraps. A slot whose extent was accessed since the hand last passed has its
-//! reference mark cleared and is passed; else, if the last access is more than TW ago, it is the victim. After a full turn
-//! without one, the extent with the oldest last access is (docs/policy-rules.md section 3). The fruitless turn is remembered, so a
-//! batch of victims costs one scan, and a scan is cut into pieces by [`View::budget`].
+//! reference mark cleared and is skipped. Otherwise, if the last access is more than TW ago, the extent is the victim. After a full
+//! turn without a victim, the extent with the oldest last access is the victim (docs/policy-rules.md section 3). The fruitless turn is
+//! remembered, so a batch of victims costs one scan, and a scan is cut into pieces by [`View::budget`].
 //!
-//! On the fastest tier the slots are also kept in the order of access. If not even its head is out of the window, the turn
-//! will be fruitless: instead of making it, all marks are cleared at once (a new epoch) and the head of the order is lined up.
-//! Under full load that is every turn, and it took 2 µs an access.
+//! On the fastest tier the slots are also kept in the order of access. If even the head of that order is inside the window,
+//! the turn will find no victim. Instead of a scan, all marks are cleared at once (a new epoch), and victims are taken from the head of
+//! the order. Under full load this applies to every turn, and a scan took 2 µs per access.
 //!
 //! Rows: bits 9–14 misses counted towards promotion, bits 0–8 usage counter (both saturating). 2 bytes a slot of the faster
 //! tiers for marks, 8 a slot of the fastest for the order.
@@ -24,10 +24,10 @@ const USAGE_MAX: u16 = 0x1ff;
 const MISS_SHIFT: u16 = 9;
 /// Misses that can be counted: the largest PT.
 pub const MISSES_MAX: u16 = 63;
-/// Victims found by one fruitless turn that are kept for the same batch.
+/// Maximum number of victims that are kept for the same batch after a turn without a victim.
 const BATCH: usize = 256;
 
-/// What is wanted, or moves already, is as good as gone: its slot counts as empty.
+/// Whether an extent is in a proposal or in a move already. Its slot counts as empty then.
 fn gone(view: &View<'_>, e: UnitId, wanted: &[Action]) -> bool {
     view.is_held(e) || wanted.iter().any(|a| a.extent() == e)
 }
@@ -39,7 +39,7 @@ struct Hand {
     epoch: u16,
     at: u32,
     steps: u32,
-    /// The oldest unmarked extents of this turn, newest of them on top.
+    /// The oldest unmarked extents of this turn; the newest of these is on top.
     oldest: BinaryHeap<(u64, u32)>,
     ready: VecDeque<u32>,
 }
@@ -50,7 +50,7 @@ pub struct WsClock {
     hands: Vec<Hand>,
     upper: u32,
     fast: u32,
-    /// By slot of the faster tiers: the epoch that it was marked in, 0 for none.
+    /// Per slot of the faster tiers: the epoch in which it was marked; 0 for none.
     marks: Vec<u16>,
     /// Slots of the fastest tier, least recently accessed first.
     order: Lists,
@@ -59,7 +59,7 @@ pub struct WsClock {
 }
 
 impl WsClock {
-    /// With time window TW.
+    /// Creates the collector with time window TW.
     pub fn new(window: Nanos) -> WsClock {
         WsClock {
             hands: Vec::new(),
@@ -74,15 +74,15 @@ impl WsClock {
     pub fn misses(stat: u16) -> u16 {
         (stat >> MISS_SHIFT) & MISSES_MAX
     }
-    /// With the miss count replaced.
+    /// The row's value with another miss count.
     pub fn with_misses(stat: u16, n: u16) -> u16 {
         (stat & !(MISSES_MAX << MISS_SHIFT)) | (n.min(MISSES_MAX) << MISS_SHIFT)
     }
-    /// Accesses counted.
+    /// Number of counted accesses.
     pub fn usage(stat: u16) -> u16 {
         stat & USAGE_MAX
     }
-    /// Accessed since the hand last passed?
+    /// Whether the extent was accessed since the hand last passed.
     pub fn is_marked(&self, tier: TierId, seat: Seat) -> bool {
         self.marks.get(seat.index() as usize) == Some(&self.hands[usize::from(tier.0)].epoch)
     }
@@ -93,7 +93,7 @@ impl WsClock {
             self.order.push_tail(0, seat.index());
         }
     }
-    /// The turn that would begin now finds nobody out of the window: do without it. False if it has to be made.
+    /// Replaces a turn that would find no extent outside the window. False if the turn is necessary.
     fn skip_turn(&mut self, view: &mut View<'_>, wanted: &[Action]) -> bool {
         let mut at = self.order.head(0);
         let mut oldest: Vec<(u64, u32)> = Vec::new();
@@ -110,7 +110,7 @@ impl WsClock {
             if oldest.is_empty() && self.is_old(view, e) {
                 return false;
             }
-            // All of one time stamp, because among those the lowest slot goes first.
+            // Includes all extents of one time stamp, because of these the lowest slot is evicted first.
             if oldest.len() >= BATCH && oldest.last().is_some_and(|o| o.0 != last) {
                 break;
             }
@@ -122,7 +122,7 @@ impl WsClock {
         let hand = &mut self.hands[0];
         hand.ready = oldest.iter().map(|o| o.1).take(BATCH).collect();
         let found = !hand.ready.is_empty();
-        // Every mark is cleared. When the numbers run out, the old marks are wiped, lest one comes to life again.
+        // This clears every mark. If the epoch number overflows, the old marks are erased, so that none becomes valid again.
         hand.epoch = hand.epoch.wrapping_add(1);
         if hand.epoch == 0 {
             hand.epoch = 1;
@@ -134,7 +134,7 @@ impl WsClock {
         // Both sides in whole microseconds, as the row keeps them.
         Nanos(view.now().0 / 1000 * 1000).since(view.last(e)) > self.window
     }
-    /// The next victim on `tier` that `wanted` does not name yet, or `None` when nothing is left to find or the budget ran out.
+    /// The next victim on `tier` that `wanted` does not name yet, or `None` if there is no other or the budget is used up.
     pub fn victim(
         &mut self,
         view: &mut View<'_>,
@@ -147,7 +147,7 @@ impl WsClock {
             let hand = &mut self.hands[usize::from(tier.0)];
             let begins = hand.steps == 0;
             if let Some(s) = hand.ready.pop_front() {
-                // Accessed, discarded or taken since the turn that found it? Then it is not cold any more.
+                // An extent that was accessed, discarded or taken since the turn that found it is no longer cold.
                 match view.owner(view.seat(s)) {
                     Some(e) if !self.is_marked(tier, view.seat(s)) && !gone(view, e, wanted) => {
                         return Some(e);
@@ -178,7 +178,7 @@ impl WsClock {
                     return Some(e);
                 }
                 let hand = &mut self.hands[usize::from(tier.0)];
-                // Of many only the oldest are kept: most candidates fail this comparison and cost no heap work.
+                // Only the oldest candidates are kept. Most candidates fail this comparison and cost no heap operation.
                 if hand.oldest.len() < BATCH
                     || hand
                         .oldest
@@ -196,14 +196,14 @@ impl WsClock {
             }
         }
     }
-    /// A turn without a victim: line up the oldest. False if the tier has nothing to offer.
+    /// Ends a turn without a victim: the oldest extents become victims. False if the tier has none.
     fn end_turn(&mut self, view: &View<'_>, tier: TierId) -> bool {
         let hand = &mut self.hands[usize::from(tier.0)];
         hand.steps = 0;
         let sorted = core::mem::take(&mut hand.oldest).into_sorted_vec();
         hand.ready = sorted.iter().map(|x| x.1).collect();
-        // If the oldest is outside the window, so may be others whose marks were cleared just now: the next turn, not
-        // this one's order, decides about them.
+        // If the oldest extent is outside the window, others whose marks were just cleared may be outside, too. The next turn
+        // decides about those, not the order of this one.
         let first = hand.ready.front().and_then(|&s| view.owner(view.seat(s)));
         match first {
             None => return false,
@@ -212,14 +212,14 @@ impl WsClock {
         }
         true
     }
-    /// The batch is over: what a fruitless turn lined up is not valid for a later one.
+    /// The batch is over: victims that are left from a turn are not valid for a later batch.
     pub fn end_batch(&mut self, tier: TierId) {
         let hand = &mut self.hands[usize::from(tier.0)];
         hand.ready.clear();
         hand.steps = 0;
         hand.oldest.clear();
     }
-    /// Put a victim back at the front: the engine could not take it just now.
+    /// Puts a victim back at the front, because the engine could not move it now.
     pub fn put_back(&mut self, tier: TierId, seat: Seat) {
         self.hands[usize::from(tier.0)]
             .ready
@@ -242,7 +242,7 @@ impl Collector for WsClock {
         let fast = view.seats(TierId(0)).end.min(self.upper);
         self.fast = fast;
         self.order = Lists::new(fast, 1);
-        // After a restart, the time stamps that survived give the order back.
+        // After a restart, the order is restored from the time stamps that survived.
         let owned = (0..fast).filter_map(|s| view.owner(view.seat(s)).map(|e| (view.last(e).0, s)));
         let mut owned: Vec<(u64, u32)> = owned.collect();
         owned.sort_unstable();
@@ -267,7 +267,7 @@ impl Collector for WsClock {
     }
     fn left(&mut self, _view: &mut View<'_>, _extent: UnitId, _seat: Seat) {}
     fn coldest(&mut self, view: &mut View<'_>, tier: TierId) -> Option<UnitId> {
-        // What a fruitless turn lined up stays good as long as it is not accessed: one turn serves many calls.
+        // The victims that a turn left remain valid as long as they are not accessed, so one turn serves many calls.
         self.victim(view, tier, &[])
     }
     fn rank(&self, view: &View<'_>, extent: UnitId) -> Rank {

@@ -1,4 +1,4 @@
-//! The classes of one row: what they were given, and whether they are behind what they were promised.
+//! The classes of one row: the service that they received, and whether it falls short of their guarantees.
 
 use super::rate::Rate;
 use super::{Row, Standing};
@@ -8,16 +8,16 @@ use alloc::vec::Vec;
 
 /// No request.
 pub(super) const NONE: u32 = u32::MAX;
-/// What a row is judged by.
+/// Measurements by which a row is judged.
 pub(super) const WINDOW: Nanos = Nanos::from_millis(500);
 
-/// Requests of a row that want the same tier, in order of arrival.
+/// Requests of a row for the same tier, in order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub head: u32,
     pub tail: u32,
     pub in_flight: u32,
-    /// Virtual time at which the row's last request there was paid for, by its share.
+    /// Virtual finish time of the row's last request there, according to its share.
     pub finish: u64,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct Group {
     pub queues: Vec<Queue>,
     pub held: u32,
     pub in_flight: u32,
-    /// Missed its floor or latency in the last window.
+    /// Whether it missed its floor or latency in the last window.
     pub behind: bool,
-    /// Its own ceiling stopped it at that time: what arrived before is late by its own fault.
+    /// The last time at which its own ceiling held it. The delay of requests that arrived before is not a missed guarantee.
     pub capped: Nanos,
     waited: u64,
     waited_time: Nanos,
@@ -58,25 +58,25 @@ pub(super) struct Group {
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     bytes: u64,
-    /// Time with requests.
+    /// Time during which it had requests.
     busy: u64,
     largest: u32,
     ended: u32,
     late: u32,
-    /// Requests that took more than three quarters of their time.
+    /// Number of requests that took more than three quarters of the latency target.
     close: u32,
-    /// Tiers that it had requests on, a bit each.
+    /// Tiers on which it had requests, one bit each.
     lanes: u8,
 }
 
-/// What a window said of a row.
+/// Result of a window for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// It was behind.
+    /// Whether the row missed a guarantee.
     pub behind: bool,
-    /// It was not, and not by little.
+    /// Whether the row kept its guarantees with a clear margin.
     pub easy: bool,
-    /// Tiers that it had requests on.
+    /// Tiers on which it had requests.
     pub lanes: u8,
 }
 
@@ -113,7 +113,7 @@ impl Group {
         self.window.largest = self.window.largest.max(bytes);
     }
 
-    /// A request begins that waited for `time`.
+    /// A request that waited for `time` begins.
     pub fn begins(&mut self, lane: usize, time: Option<Nanos>) {
         self.in_flight += 1;
         self.queues[lane].in_flight += 1;
@@ -142,7 +142,7 @@ impl Group {
         }
     }
 
-    /// A window of `length` is over at `now`.
+    /// A window of `length` ends at `now`.
     pub fn judge(&mut self, now: Nanos, length: Nanos) -> Verdict {
         if self.held + self.in_flight > 0 {
             self.window.busy += now.since(self.busy_since).0;
@@ -151,7 +151,7 @@ impl Group {
         let w = core::mem::take(&mut self.window);
         let of = |n: u64, time: u64| u128::from(n) * u128::from(time) / 1_000_000_000;
         self.rate = (u128::from(w.bytes) * 1_000_000_000 / u128::from(length.0.max(1))) as u64;
-        // A floor is owed while something is asked for. A request that has not ended yet is no proof of a loss.
+        // The floor applies while there are requests. A request that has not ended yet does not show that the floor was missed.
         let asked = w.busy * 2 >= length.0;
         let got = u128::from(w.bytes) + u128::from(w.largest);
         self.floor_held = (self.row.floor.filter(|_| asked)).map(|f| got >= of(f, w.busy));

@@ -1,18 +1,18 @@
-//! What a class of requests is promised of the volume's time: bandwidth at least and at most, latency, a share (DSS Table 1).
+//! Quality of service per class of requests: minimum and maximum bandwidth, latency, and a share (DSS Table 1).
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | `mod.rs` | what is asked for, and how it is kept, for people |
-//! | `rate.rs` | a bandwidth as a value: a token bucket |
-//! | `group.rs` | the classes of one row: what they have of it, whether they are behind |
-//! | `scheduler.rs` | which request begins next |
+//! | `mod.rs` | the settings, and the report of how they are kept |
+//! | `rate.rs` | a bandwidth as a token bucket |
+//! | `group.rs` | the classes of one row: the service that they received, and whether it suffices |
+//! | `scheduler.rs` | the choice of the request that begins next |
 //!
 //! Requests that may not begin yet wait before the engine's first look at them: they hold no extent, no slot and no device, so
-//! nothing that is under way waits for them, and a FLUSH covers what was answered before it as ever. What decides follows published
-//! schedulers for storage between clients and devices: start-time fair queueing with a bounded number of requests at the devices
-//! (SFQ(D): Jin, Chase, Kaur, SIGMETRICS 2004) for shares; bandwidths at least that are served before shares, and bandwidths at most
-//! (mClock: Gulati, Merchant, Varman, OSDI 2010); fewer requests of the others at the devices while somebody misses what was
-//! promised (as blk-iolatency of Linux). No clock, no randomness, no allocation per request.
+//! nothing in progress waits for them, and a FLUSH covers the requests that were answered before it, as always. The rules follow published
+//! schedulers that sit between clients and storage devices: start-time fair queueing with a bounded number of requests at the devices
+//! (SFQ(D): Jin, Chase, Kaur, SIGMETRICS 2004) for shares; minimum bandwidths that are served before shares, and maximum bandwidths
+//! (mClock: Gulati, Merchant, Varman, OSDI 2010); fewer requests of other classes at the devices while a class misses its
+//! guarantee (as blk-iolatency of Linux does). No clock, no randomness, no allocation per request.
 
 mod group;
 mod rate;
@@ -25,30 +25,30 @@ use crate::stats::CLASSES;
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
-/// Rows at most.
+/// Maximum number of rows.
 pub const ROWS_MAX: usize = 32;
-/// The share of a row that names none, and of all classes without a row together; that of `io.weight` in control groups.
+/// The share of a row that names none, and of all classes without a row together. It equals the default of `io.weight` in control groups.
 pub const SHARE: u16 = 100;
-/// Requests at the devices of one tier at once, unless said otherwise.
+/// Default of the maximum number of concurrent requests at the devices of one tier.
 pub const DEPTH: u16 = 16;
 
-/// What the classes of one row are promised, together.
+/// The guarantees and limits of the classes of one row together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which classes, a bit each.
+    /// The classes, one bit each.
     pub classes: u64,
-    /// Bytes a second that they have as long as they ask for them and the devices can.
+    /// Minimum bandwidth in bytes per second, as long as they have requests and the devices can deliver it.
     pub floor: Option<u64>,
-    /// Bytes a second that they never have more than.
+    /// Maximum bandwidth in bytes per second.
     pub ceiling: Option<u64>,
-    /// 95 of 100 of their requests are answered within that, as long as the devices can.
+    /// Latency within which 95 % of their requests are answered, as long as the devices can.
     pub latency: Option<Nanos>,
-    /// Their part of the devices' time, beside the shares of the others that want some: 1 to 10 000.
+    /// Weight of their part of the devices' time, relative to the weights of other rows that have requests: 1 to 10 000.
     pub share: u16,
 }
 
 impl Row {
-    /// Of these classes, nothing promised.
+    /// Creates a row for these classes without guarantees or limits.
     pub fn of(classes: u64) -> Row {
         Row {
             classes,
@@ -59,18 +59,19 @@ impl Row {
         }
     }
 
-    /// Does keeping it take a bound on what is at the devices?
+    /// Whether the row requires a limit on the number of requests at the devices.
     fn bounds(&self) -> bool {
         self.floor.is_some() || self.latency.is_some() || self.share != SHARE
     }
 }
 
-/// Everything that is promised.
+/// All rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// No class is in two of them.
+    /// The rows. No class is in two of them.
     pub rows: Vec<Row>,
-    /// Requests at the devices of one tier at once, at least 1: more use the devices better, fewer keep shares closer.
+    /// Maximum number of concurrent requests at the devices of one tier, at least 1. More use the devices better; fewer keep shares more
+    /// exactly.
     pub depth: u16,
 }
 
@@ -84,10 +85,10 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// Takes a row in. Classes that an earlier row names leave it; a row without classes goes.
+    /// Adds a row. Its classes are removed from earlier rows; a row that has no classes left is removed.
     ///
     /// # Errors
-    /// What is wrong with it, in words; nothing is changed then.
+    /// Says in words why the row is invalid; nothing is changed then.
     pub fn add(&mut self, row: Row) -> Result<(), &'static str> {
         let rate = |r: Option<u64>| r.is_none_or(|r| (4096..=1_000_000_000_000).contains(&r));
         if row.classes == 0 {
@@ -118,12 +119,12 @@ impl Spec {
         Ok(())
     }
 
-    /// Is nothing promised?
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// By class: 0 for the rest, else one more than the row's number.
+    /// Per class: one more than the number of its row; 0 for classes without a row.
     fn groups(&self) -> [u8; CLASSES] {
         core::array::from_fn(|c| {
             let row = self.rows.iter().position(|r| r.classes >> c & 1 != 0);
@@ -132,29 +133,29 @@ impl Spec {
     }
 }
 
-/// How a row does.
+/// State and statistics of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// What was asked for; no classes: everything that no row names.
+    /// The row as it was set. Without classes: all classes that no row names.
     pub row: Row,
-    /// Requests that wait to begin.
+    /// Number of requests that wait to begin.
     pub held: u32,
-    /// Requests at work.
+    /// Number of requests in progress.
     pub in_flight: u32,
-    /// Requests that waited before they began, so far.
+    /// Number of requests that have waited before they began.
     pub waited: u64,
-    /// How long they did, all together.
+    /// Total time that they waited.
     pub waited_time: Nanos,
-    /// Bytes of requests that ended, so far.
+    /// Total bytes of the requests that have ended.
     pub bytes: u64,
-    /// Bytes a second over the last half second, or what was left of it when nothing came after.
+    /// Bandwidth over the last half second, or over the time since then if no request has come, in bytes per second.
     pub bytes_per_s: u64,
-    /// Was the floor kept over the last half second? `None`: there is none, or less was asked for.
+    /// Whether the floor was kept over the last half second. `None`: there is no floor, or requests asked for less.
     pub floor_held: Option<bool>,
-    /// Was the latency? `None`: there is none, or nothing ended.
+    /// Whether the latency was kept. `None`: there is no target, or no request ended.
     pub latency_held: Option<bool>,
-    /// Half seconds in which floor or latency was at stake, and those in which one was missed.
+    /// Number of half seconds in which the floor or the latency was judged.
     pub judged: u64,
-    /// See there.
+    /// Number of these in which the floor or the latency was missed.
     pub missed: u64,
 }

@@ -1,24 +1,24 @@
-//! A token bucket as a value: the generic cell rate algorithm (ITU-T I.371), in time instead of tokens.
+//! A token bucket: the generic cell rate algorithm (ITU-T I.371), in time instead of tokens.
 
 use crate::units::Nanos;
 
-/// A bucket is never larger than what its rate gives in so long.
+/// The size of a bucket, as the time in which its rate fills it.
 const BURST: Nanos = Nanos::from_millis(100);
 const SECOND: u128 = 1_000_000_000;
 
-/// Bytes a second, and how far they are used up.
+/// A rate in bytes per second, and the time up to which it is used.
 ///
 /// In any time `t` it lets through no more than `rate` · `t` + `rate` · 0.1 s bytes, and one request that is larger than the bucket
 /// begins only when the bucket is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     bytes_per_s: u64,
-    /// When everything that was taken so far will have been paid for (the theoretical arrival time of the algorithm).
+    /// The time at which the rate will have covered everything taken so far (the theoretical arrival time of the algorithm).
     paid: Nanos,
 }
 
 impl Rate {
-    /// A full bucket of that many bytes a second, at least 1.
+    /// Creates a full bucket with a rate of that many bytes per second, at least 1.
     pub fn new(bytes_per_s: u64) -> Rate {
         Rate {
             bytes_per_s: bytes_per_s.max(1),
@@ -26,34 +26,34 @@ impl Rate {
         }
     }
 
-    /// The time in which the rate gives `bytes`, rounded up.
+    /// The time that `bytes` take at the rate, rounded up.
     fn cost(&self, bytes: u64) -> Nanos {
         let ns = (u128::from(bytes) * SECOND).div_ceil(u128::from(self.bytes_per_s));
         Nanos(u64::try_from(ns).unwrap_or(u64::MAX / 4))
     }
 
-    /// When `bytes` may begin at the earliest.
+    /// The earliest time at which a request of `bytes` may begin.
     pub fn ready(&self, bytes: u64) -> Nanos {
         let cost = self.cost(bytes);
         (self.paid + cost).since(BURST.max(cost))
     }
 
-    /// They begin at `now`, allowed or not.
+    /// A request of `bytes` begins at `now`, whether the rate allows it or not.
     pub fn take(&mut self, now: Nanos, bytes: u64) {
         self.paid = self.paid.max(now) + self.cost(bytes);
     }
 
-    /// How long more could have been taken than was, at most 0.1 s; `None`: nothing is owed to whoever takes.
+    /// The time for which the rate was not used up, at most 0.1 s. `None`: the rate is used up, so that no more is due.
     pub fn overdue(&self, now: Nanos) -> Option<Nanos> {
         (self.paid <= now).then(|| now.since(self.paid).min(BURST))
     }
 
-    /// As [`Rate::take`], for a rate that is owed instead of allowed: what was not taken can be caught up on for 0.1 s.
+    /// Like [`Rate::take`], for a minimum rate: unused rate of the last 0.1 s can be used later.
     pub fn serve(&mut self, now: Nanos, bytes: u64) {
         self.paid = self.paid.max(now.since(BURST)) + self.cost(bytes);
     }
 
-    /// As [`Rate::serve`], for bytes that came beside what is owed: they never put it off beyond `now`.
+    /// Like [`Rate::serve`], for bytes that were served in addition to the minimum rate. They never delay it beyond `now`.
     pub fn gift(&mut self, now: Nanos, bytes: u64) {
         let before = self.paid.max(now);
         self.serve(now, bytes);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn no_window_has_more_than_rate_and_burst() {
-        // Any mix of sizes, begun as soon as allowed: every window between two beginnings is looked at.
+        // Any mix of sizes, each begun as soon as allowed. The test examines every window between two beginnings.
         for rate in [4096u64, 1_000_000, 50 << 20, 10_000_000_000] {
             let burst = rate / 10;
             let mut r = Rate::new(rate);
@@ -117,7 +117,7 @@ mod tests {
         r.serve(MS(5000), 100_000);
         assert_eq!(r.overdue(MS(5000)), None);
         assert_eq!(r.overdue(MS(5050)), Some(MS(0)));
-        // However much came beside it, it is owed again at once.
+        // However many additional bytes were served, the minimum rate is due again at once.
         r.gift(MS(5050), 1 << 30);
         assert_eq!(r.overdue(MS(5051)), Some(MS(1)));
     }

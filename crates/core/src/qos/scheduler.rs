@@ -1,4 +1,4 @@
-//! Which request begins next.
+//! Chooses the request that begins next.
 
 use super::group::{Group, NONE, WINDOW};
 use super::{Row, Spec, Standing};
@@ -7,21 +7,21 @@ use crate::units::{Nanos, TierId};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// So many requests may begin by their deadlines before one begins by shares, if any waits.
+/// Maximum number of consecutive requests that begin by deadline while a request that begins by share waits.
 const BY_DEADLINE: u8 = 3;
 
 /// A request that arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// The caller's number for it; numbers are small and used again.
+    /// The caller's number for it. Numbers are small and are reused.
     pub number: u32,
-    /// What it carries.
+    /// Class of its data.
     pub class: u8,
     /// The tier that will serve it, as far as is known.
     pub tier: TierId,
     /// Bytes.
     pub bytes: u32,
-    /// About how long a device of that tier has to work for it.
+    /// Estimated time for which a device of that tier works on it.
     pub work: Nanos,
 }
 
@@ -32,7 +32,7 @@ enum State {
     Begun,
 }
 
-/// A request, by its number.
+/// The state of a request, indexed by its number.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     state: State,
@@ -45,21 +45,21 @@ struct Place {
     arrived: Nanos,
 }
 
-/// What goes on at a tier.
+/// State of a tier.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
-    /// Requests at once of rows that are not behind.
+    /// Maximum number of concurrent requests of rows that keep their guarantees.
     depth: u16,
-    /// Requests at work, of rows that are not behind and of those that are.
+    /// Number of requests in progress: of rows that keep their guarantees, and of rows that miss them.
     common: u32,
     behind: u32,
-    /// Virtual time: where the request that began last started, by the shares.
+    /// Virtual time: the start tag of the request that began last.
     time: u64,
     by_deadline: u8,
 }
 
-/// See [`super`]. Every request goes through [`Scheduler::admit`], then, if it is held, comes out of [`Scheduler::next`]; and
-/// through [`Scheduler::ended`].
+/// See [`super`]. Every request is passed to [`Scheduler::admit`]; if it is held, [`Scheduler::next`] returns it later. At its
+/// end it is passed to [`Scheduler::ended`].
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     spec: Spec,
@@ -68,18 +68,18 @@ pub struct Scheduler {
     lanes: Vec<Lane>,
     places: Vec<Place>,
     held: u32,
-    /// Something changed that a held request may have waited for.
+    /// Whether an event may allow a held request to begin.
     due: bool,
-    /// What is at the devices is bounded: somebody has a share, a floor or a latency.
+    /// Whether requests at the devices are limited, because a row has a share, a floor or a latency.
     bounded: bool,
-    /// Nothing is held any more.
+    /// Whether no request is held any more.
     open: bool,
     window: Nanos,
     pressed: bool,
 }
 
 impl Scheduler {
-    /// For a volume of so many tiers, from `now` on.
+    /// Creates the scheduler for a volume with that number of tiers, from `now` on.
     pub fn new(spec: Spec, tiers: u8, now: Nanos) -> Scheduler {
         let n = usize::from(tiers.max(1));
         let lane = Lane {
@@ -106,7 +106,7 @@ impl Scheduler {
         }
     }
 
-    /// Other promises from `now` on, for the requests that are here as well. What was counted starts anew.
+    /// Replaces the rows from `now` on, also for requests that have arrived already. Statistics start anew.
     pub fn replace(&mut self, spec: Spec, now: Nanos) {
         let fresh = Scheduler::new(spec, self.lanes.len() as u8, now);
         let old = core::mem::replace(self, fresh);
@@ -137,32 +137,32 @@ impl Scheduler {
         self.due = true;
     }
 
-    /// What is promised.
+    /// The rows in force.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
-    /// Requests that wait to begin.
+    /// Number of requests that wait to begin.
     pub fn held(&self) -> u32 {
         self.held
     }
-    /// Hold nothing from now on: those that wait come out of [`Scheduler::next`].
+    /// Holds no request from now on. Waiting requests are returned by [`Scheduler::next`].
     pub fn open(&mut self) {
         (self.open, self.due) = (true, true);
     }
-    /// Should [`Scheduler::next`] be asked?
+    /// Whether [`Scheduler::next`] should be called.
     pub fn is_due(&self) -> bool {
         self.due
     }
-    /// Asked until it said no: nothing changes before the next event or [`Scheduler::wake`].
+    /// [`Scheduler::next`] returned `None`: nothing changes before the next event or [`Scheduler::wake`].
     pub fn asked(&mut self) {
         self.due = false;
     }
-    /// Is somebody behind what was promised? Then background work should keep out of the way.
+    /// Whether a row misses its guarantees. Background work should pause then.
     pub fn is_pressed(&self) -> bool {
         self.pressed
     }
 
-    /// A request arrives: true if it begins now.
+    /// A request arrives. True if it begins now.
     pub fn admit(&mut self, now: Nanos, a: Arrival) -> bool {
         self.judge_if_due(now);
         let lane = usize::from(a.tier.0).min(self.lanes.len() - 1);
@@ -212,7 +212,7 @@ impl Scheduler {
         }
     }
 
-    /// May a request of `bytes` of a row begin at a tier?
+    /// Whether a request of `bytes` of a row may begin at a tier.
     fn may_begin(&mut self, now: Nanos, group: usize, lane: usize, bytes: u32) -> bool {
         self.has_room(group, lane) && self.below_ceiling(now, group, bytes)
     }
@@ -236,14 +236,14 @@ impl Scheduler {
         fits
     }
 
-    /// The oldest held request of a row: its ceiling is for that one first, or small ones would keep a large one out for ever.
+    /// The oldest held request of a row. The ceiling admits this one first; otherwise small requests could hold a large one for ever.
     fn oldest(&self, group: usize) -> Option<u32> {
         let heads = self.groups[group].queues.iter().map(|q| q.head);
         let heads = heads.filter(|&h| h != NONE);
         heads.min_by_key(|&h| self.places[h as usize].arrived)
     }
 
-    /// May the first request that a row holds for a tier begin now?
+    /// Whether the first request that a row holds for a tier may begin now.
     fn may_leave(&mut self, now: Nanos, group: usize, lane: usize) -> bool {
         let head = self.groups[group].queues[lane].head;
         if head == NONE {
@@ -265,7 +265,7 @@ impl Scheduler {
         self.may_begin(now, group, lane, bytes)
     }
 
-    /// A request that was held and begins now; `None`: no other may.
+    /// Returns a held request that begins now; `None` if none may begin.
     pub fn next(&mut self, now: Nanos) -> Option<u32> {
         self.judge_if_due(now);
         if self.held == 0 {
@@ -290,7 +290,7 @@ impl Scheduler {
         None
     }
 
-    /// The row whose request at a tier is next: floors that are owed, then deadlines, then shares.
+    /// The row whose request is next at a tier: first floors that are due, then deadlines, then shares.
     fn choose(&mut self, now: Nanos, lane: usize) -> Option<usize> {
         let (mut owed, mut urgent, mut fair) = (None, None, None);
         for group in 0..self.groups.len() {
@@ -359,7 +359,7 @@ impl Scheduler {
         g.begins(lane, held.then(|| now.since(p.arrived)));
     }
 
-    /// A request that began has ended; one that came before the scheduler is nobody's.
+    /// A request that began has ended. A request from before the scheduler was created belongs to no row.
     pub fn ended(&mut self, now: Nanos, number: u32) {
         let Some(p) = self.places.get_mut(number as usize) else {
             return;
@@ -382,7 +382,7 @@ impl Scheduler {
         self.due |= self.held > 0;
     }
 
-    /// When a ceiling lets a held request begin, if nothing else happens before.
+    /// The time at which a ceiling allows a held request to begin, if no event comes before.
     pub fn wake(&self) -> Option<Nanos> {
         if self.held == 0 {
             return None;
@@ -394,7 +394,7 @@ impl Scheduler {
             let c = g.ceiling.filter(|_| g.held > 0)?;
             let oldest = self.oldest(i)?;
             let p = &self.places[oldest as usize];
-            // Else it waits for room, and an end makes some.
+            // Otherwise it waits for room, which the end of another request makes.
             self.has_room(i, usize::from(p.lane))
                 .then(|| c.ready(p.bytes.into()))
         };
@@ -408,7 +408,7 @@ impl Scheduler {
         }
     }
 
-    /// Every half second: who is behind, and how much the others may have at the devices meanwhile.
+    /// Every half second: determines which rows miss their guarantees, and adjusts the limit of the other rows at the devices.
     fn judge(&mut self, now: Nanos) {
         let length = now.since(self.window);
         self.window = now;
@@ -443,10 +443,10 @@ impl Scheduler {
         self.due |= self.held > 0;
     }
 
-    /// How each row does, and after them what no row names. Nothing that decides is changed.
+    /// State of each row, and then of the classes that no row names. This has no effect on decisions.
     pub fn standing(&self, now: Nanos) -> Vec<Standing> {
         let length = now.since(self.window);
-        // Nothing has come for so long: what was said last is old.
+        // No request has come since the last window, so its result is out of date.
         let old = length >= WINDOW + WINDOW;
         let mut groups = self.groups.clone();
         let one = |g: &mut Group| {

@@ -1,4 +1,4 @@
-//! Clients that always have so many requests, over devices that work one request after another.
+//! Tests with clients that keep a fixed number of requests, and devices that serve one request after another.
 
 use super::super::{Row, Spec, Standing};
 use super::{Arrival, Scheduler};
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 const MIB: u64 = 1 << 20;
 
-/// A class of requests of one size for one tier: `depth` at once, a new one `think` after an answer.
+/// A client with requests of one size and class for one tier: `depth` at once, and a new one `think` after an answer.
 #[derive(Clone, Copy)]
 struct Client {
     class: u8,
@@ -38,18 +38,18 @@ struct Rig {
     s: Scheduler,
     now: Nanos,
     clients: Vec<Client>,
-    /// Requests to come: when, whose.
+    /// Future requests: time and client.
     coming: Vec<(Nanos, usize)>,
-    /// By number: whose, and when it arrived.
+    /// By request number: client, and time of arrival.
     known: Vec<Option<(usize, Nanos)>>,
-    /// By tier: at the device, the first at work until then.
+    /// Per tier: requests at the device; the first is served until the given time.
     devices: [(VecDeque<u32>, Nanos); 2],
-    /// By client: beginnings and bytes, answers' latencies.
+    /// Per client: times of beginnings with bytes, and latencies of answers.
     begun: Vec<Vec<(Nanos, u64)>>,
     took: Vec<Vec<Nanos>>,
 }
 
-/// A seek and 100 MB a second; flash a hundred times as fast.
+/// A seek and 100 MB/s; flash is a hundred times as fast.
 fn work(tier: u8, bytes: u32) -> Nanos {
     let ns = 5_000_000 + u64::from(bytes) * 10;
     Nanos(if tier == 0 { ns / 100 } else { ns })
@@ -150,7 +150,7 @@ impl Rig {
         }
     }
 
-    /// Bytes that a client began from `from` on.
+    /// Bytes of a client's requests that began at or after `from`.
     fn bytes(&self, i: usize, from: Nanos) -> u64 {
         let since = self.begun[i].iter().filter(|b| b.0 >= from);
         since.map(|b| b.1).sum()
@@ -201,7 +201,7 @@ fn a_ceiling_is_never_passed_and_what_is_below_it_is_given() {
         }
         let got = rig.bytes(1, S(0));
         assert!(got > 75 * MIB, "{depth}: {} MiB of 80", got / MIB);
-        // Nothing else is held, and nothing else is bounded.
+        // No other request is held or limited.
         assert!(rig.took[0].len() > 1500, "{}", rig.took[0].len());
     }
 }
@@ -218,9 +218,9 @@ fn shares_of_a_busy_device_are_as_promised_and_none_is_lost() {
         let (got, want) = (got / sum, want / 450.0);
         assert!((got / want - 1.0).abs() < 0.1, "{got} of {want}");
     }
-    // The device is as busy as alone: about 132 requests a second.
+    // The device is as busy as with one client: about 132 requests per second.
     assert!(sum > 0.95 * 55.0 * 131.0 * f64::from(256 << 10));
-    // Whoever is alone has everything, whatever its share.
+    // A client that is alone gets all of the device, whatever its share is.
     let mut rig = Rig::new(shares, &[of(2)]);
     rig.run(S(10));
     assert!(rig.took[0].len() > 1280, "{}", rig.took[0].len());
@@ -228,7 +228,7 @@ fn shares_of_a_busy_device_are_as_promised_and_none_is_lost() {
 
 #[test]
 fn a_floor_holds_beside_a_noisy_class_and_it_is_said_when_it_cannot() {
-    // 1 MiB a second in 64 KiB at 5.7 ms each: four at once can have it.
+    // 1 MiB/s in requests of 64 KiB at 5.7 ms each: four such clients fit on the device.
     let quiet = Client {
         bytes: 64 << 10,
         depth: 4,
@@ -252,7 +252,7 @@ fn a_floor_holds_beside_a_noisy_class_and_it_is_said_when_it_cannot() {
     let standing = rig.standing(1);
     assert_eq!(standing.floor_held, Some(true), "{standing:?}");
     assert!(rig.bytes(1, S(10)) > 200 * MIB, "the other goes on");
-    // More than the device has: what there is, and it is said.
+    // The floor exceeds the device: the client gets what the device can deliver, and the report says that the floor is missed.
     let mut rig = Rig::new(floor(200 * MIB), &[quiet, noise]);
     rig.run(S(30));
     let standing = rig.standing(1);
@@ -260,7 +260,7 @@ fn a_floor_holds_beside_a_noisy_class_and_it_is_said_when_it_cannot() {
     assert!(standing.missed > 50 && standing.judged >= standing.missed);
     assert!(rig.bytes(0, S(10)) / 20 > 4 * MIB);
     assert!(rig.took[1].len() > 20, "nobody starves");
-    // Nothing asked for, nothing missed.
+    // Without requests, no guarantee is missed.
     let idle = Client {
         think: Nanos::from_millis(300),
         depth: 1,
@@ -325,7 +325,7 @@ fn promises_change_and_end_without_losing_a_request() {
         assert!(rig.took[1].len() > before + 200, "{}", rig.took[1].len());
     }
     assert_eq!(rig.s.held(), 0);
-    // Held again, and let go when the volume closes.
+    // Held again, and released when the volume closes.
     let tight = spec(&[row(15, |r| r.ceiling = Some(4096))]);
     rig.s.replace(tight, rig.now);
     rig.run(rig.now + S(2));
@@ -355,7 +355,7 @@ fn rows_that_make_no_sense_are_refused_whole() {
     assert_eq!((s.rows[0].classes, s.rows[1].classes), (0b1010, 0b0100));
     s.add(Row::of(u64::MAX)).unwrap();
     assert_eq!(s.rows.len(), 1);
-    // 32 of them, and one that takes another's place, but no more.
+    // At most 32 rows; a row may replace another.
     let mut s = Spec::default();
     for c in 0..32 {
         s.add(Row::of(1 << c)).unwrap();

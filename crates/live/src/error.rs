@@ -1,8 +1,8 @@
-//! Errors of the edge: what, where, and what to do about it.
+//! Errors of this crate: their texts say what failed, where, and what to do about it.
 
 use std::fmt;
 
-/// What sort of thing went wrong; stable, to match on.
+/// Kind of an error; stable, so that callers can match on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A description or parameter is wrong.
@@ -17,7 +17,7 @@ pub enum ErrorKind {
     System,
 }
 
-/// An error with the place and the fix in its text.
+/// An error whose text names the place and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// See [`ErrorKind`].
@@ -26,7 +26,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of `kind` that reads as `text`.
+    /// Creates an error of `kind` with this text.
     pub fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
         Error {
             kind,

@@ -1,36 +1,36 @@
-//! What shows a volume to its users: one way to start, ask and end each kind.
+//! Front ends, which offer a volume to its users: common traits to start, query and stop each kind.
 //!
 //! ```text
 //!  serve ─► Kind::start(way) ─► FrontEnd: names, can, users, refuse_new, leave, stop
 //!           block file · NBD · ublk · iSCSI
 //! ```
 //!
-//! A new kind implements these two traits and is added to the list that `serve` makes of its options; nothing else has to know
-//! of it. Requests go to [`Way::port`], wherever they come from.
+//! A new kind implements these two traits and is added to the list that `serve` makes of its options; nothing else
+//! depends on it. All requests go to [`Way::port`].
 
 use crate::port::Port;
 use crate::server::Handle;
 use std::io;
 use std::sync::Arc;
 
-/// The way to the volume.
+/// Access to the volume for a front end.
 #[derive(Clone)]
 pub struct Way {
     /// Its engine, for front ends that work on the engine's own thread.
     pub engine: Handle,
-    /// Where requests go, possibly by way of somebody who listens.
+    /// The port for requests, possibly through a recorder.
     pub port: Arc<dyn Port>,
     /// Name of the volume.
     pub name: String,
-    /// Identity of the volume; the same wherever and whenever it is served.
+    /// Identity of the volume; it never changes.
     pub uuid: [u8; 16],
     /// Bytes of an extent.
     pub extent: u32,
 }
 
 impl Way {
-    /// From here on nothing is answered as written that the next server would not find after this one was killed: for front ends
-    /// whose users hear nothing of that ([`FrontEnd::outlives`]).
+    /// From now on, a write is answered only if the next server would find it after this server is killed. For front ends
+    /// whose users do not notice a new server ([`FrontEnd::outlives`]).
     ///
     /// # Errors
     /// The volume has ended.
@@ -46,35 +46,35 @@ impl Way {
     }
 }
 
-/// What users can ask of a front end beside reading, writing and flushing.
+/// Operations that a front end offers besides reading, writing and flushing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Can {
     /// Writes that are durable before they are answered.
     pub fua: bool,
-    /// Give ranges up.
+    /// Discards ranges.
     pub discard: bool,
-    /// Have ranges zeroed without sending zeros.
+    /// Writes zeros without transferring them.
     pub write_zeroes: bool,
-    /// Say what kind of data a request carries.
+    /// Requests carry a class of data.
     pub classes: bool,
-    /// See the volume grow while it is in use.
+    /// Users see the volume grow while it is in use.
     pub resize: bool,
 }
 
-/// A wish for a front end.
+/// A configured front end that has not started.
 pub trait Kind: Send {
-    /// What `status` calls it before it has started: `nbd:ADDRESS`, `block-file:PATH` …
+    /// Its name in `status` before it has started: `nbd:ADDRESS`, `block-file:PATH` …
     fn names(&self, name: &str) -> Vec<String>;
-    /// Shows the volume. I/O works when this returns.
+    /// Starts the front end. I/O works when this returns.
     ///
     /// # Errors
-    /// In words that name what was asked for; nothing stays mounted, listening or in `/dev` then.
+    /// A text that names the front end. Nothing stays mounted, listening or in `/dev` then.
     fn start(self: Box<Self>, way: &Way) -> io::Result<Box<dyn FrontEnd>>;
 }
 
-/// A front end at work. Dropping it ends it, whoever uses it.
+/// A running front end. Dropping it stops it, even if it is in use.
 pub trait FrontEnd: Send {
-    /// What `status` calls it.
+    /// Its name in `status`.
     fn names(&self) -> Vec<String>;
     /// See [`Can`].
     fn can(&self) -> Can;
@@ -82,21 +82,21 @@ pub trait FrontEnd: Send {
     fn figures(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
-    /// Do its users go on with the next server after this one was killed, without hearing of it? Then the knob `kept_writes` stays on.
+    /// Whether its users continue with the next server after this one was killed, without noticing. Then the knob `kept_writes` stays on.
     fn outlives(&self) -> bool {
         false
     }
-    /// Nobody can begin to use it from now on; users go on.
+    /// Refuses new users from now on; present users continue.
     fn refuse_new(&mut self);
-    /// Who still uses it, in words. Whoever could only be known by taking the front end away (the block file) is asked that way.
+    /// Describes its present users. If users can only be found by trying to stop the front end (the block file), this tries to.
     fn users(&mut self) -> Option<String>;
-    /// Takes it away, unless that would take it from somebody who has it open.
+    /// Stops it, unless somebody has it open.
     ///
     /// # Errors
-    /// Who has it open, in words.
+    /// Describes who has it open.
     fn leave(&mut self) -> Result<(), String> {
         Ok(())
     }
-    /// No request comes after this. Who is still there gets errors.
+    /// Stops it. No request comes after this; remaining users get errors.
     fn stop(self: Box<Self>);
 }

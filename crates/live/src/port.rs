@@ -1,4 +1,4 @@
-//! The one way from a front end to the volume.
+//! The only interface between a front end and the volume.
 
 pub use crate::buffers::{ALIGNMENT, Buffer, Pool};
 pub use crate::shares::Share;
@@ -7,7 +7,7 @@ use smallbox::space::S8;
 use smallbox::{SmallBox, smallbox};
 use std::sync::Arc;
 
-/// Called once when a request ended, on the engine's thread, with the request's buffer. It must not block long.
+/// Callback that is called once at the end of a request, on the engine's thread, with the request's buffer. It must not block for long.
 ///
 /// Holds closures of up to 56 bytes in place; larger ones are boxed.
 pub struct Completion(SmallBox<Ending, S8>);
@@ -31,13 +31,13 @@ impl Completion {
     }
 }
 
-/// How front ends hand requests to the engine's thread.
+/// The interface through which front ends pass requests to the engine's thread.
 pub trait Port: Send + Sync {
     /// Size of the volume in bytes; fixed while it is served.
     fn volume_bytes(&self) -> u64;
     /// The logical block in bytes, a power of two from 512 to 4096.
     fn block_bytes(&self) -> u32;
-    /// Writes will be refused.
+    /// Whether writes are refused.
     fn read_only(&self) -> bool;
     /// A buffer for `len` bytes at `offset`; blocks while memory is short. Covers the range rounded out to logical
     /// blocks inside, but derefs to exactly the payload.
@@ -47,7 +47,7 @@ pub trait Port: Send + Sync {
     fn share(&self) -> Option<Arc<Share>> {
         None
     }
-    /// Hand over; `done` is called on the engine's thread (must not block long) with the buffer back.
+    /// Submits a request. `done` is called on the engine's thread with the buffer, and must not block for long.
     #[allow(clippy::too_many_arguments)]
     fn submit(
         &self,

@@ -1,4 +1,4 @@
-//! Requests in flight: their memory, and who wants to know.
+//! Requests in flight: their memory and their callbacks.
 //!
 //! An odd write (one that starts or ends inside a logical block) needs the rest of its edge blocks. Its payload lies at its
 //! final place in the request's buffer from the start; whatever the engine reads or zeroes *into* the buffer of a write goes
@@ -22,16 +22,16 @@ struct Entry {
     buf: Option<Buffer>,
     done: Done,
     side: Option<Memory>,
-    /// Device operations that use its memory now.
+    /// Number of device operations that use its memory now.
     ops: u32,
 }
 
 /// A request that ended, for sources on the engine's own thread.
 #[derive(Debug)]
 pub struct Ended {
-    /// The number it came with.
+    /// The number with which it came.
     pub ticket: u64,
-    /// How it ended.
+    /// Its result.
     pub result: Result<(), IoError>,
     /// Its buffer.
     pub buf: Option<Buffer>,
@@ -43,7 +43,7 @@ pub(crate) struct Table {
     block: usize,
     own: Arc<Pool>,
     ended: Vec<Ended>,
-    /// Says what a request carries; `None` takes the front end's word.
+    /// Determines the class of a request's data; `None` keeps the class that the front end gave.
     pub classifier: Option<Classifier>,
 }
 
@@ -59,7 +59,7 @@ impl Table {
         }
     }
 
-    /// Gives the submission a tag; `None` if it was wrong by itself and is answered already.
+    /// Gives the submission a tag; `None` if it was invalid and is answered already.
     pub fn admit(&mut self, s: Submission) -> Option<Request> {
         let payload = matches!(s.op, RequestOp::Read | RequestOp::Write);
         if payload
@@ -104,7 +104,7 @@ impl Table {
             .expect("the engine names a request in flight")
     }
 
-    /// Where bytes `offset…offset + len` of the request's aligned range are; with `filling`, where they are to be put.
+    /// Address of bytes `offset…offset + len` of the request's aligned range; with `filling`, the address to which they are to be written.
     pub fn at(&mut self, tag: Tag, offset: u32, len: u32, filling: bool) -> Option<*mut u8> {
         let block = self.block;
         let entry = self.entry(tag);
@@ -150,7 +150,7 @@ impl Table {
         to[covered - tail..].copy_from_slice(&from[last + block - tail..last + block]);
     }
 
-    /// The request ended: forget it and tell.
+    /// The request ended: removes it and calls its callback.
     pub fn reply(&mut self, tag: Tag, result: Result<(), IoError>) {
         let entry = self
             .entries
@@ -186,7 +186,7 @@ impl Table {
         self.entries.len() - self.free.len()
     }
 
-    /// Ends every request; no device uses any memory any more.
+    /// Ends every request. No device may use their memory any more.
     pub fn refuse_all(&mut self, error: IoError) {
         for i in 0..self.entries.len() {
             if let Some(entry) = self.entries[i].take() {

@@ -1,14 +1,14 @@
-//! Fair shares of request memory: a peer that does not read its replies, or stops in the middle of a write, holds back only
+//! Fair shares of request memory: a peer that does not read its replies, or stops in the middle of a write, delays only
 //! itself.
 //!
 //! | who | may hold |
 //! |---|---|
-//! | a connection | a half of the pool if it is alone, else an equal part; one request in any case |
+//! | a connection | half of the pool if it is alone, otherwise an equal part; at least one request |
 //! | a connection that holds nothing, when the pool is empty | one request of up to 1 MiB, from outside the pool |
-//! | the block file | what is there, and 8 MiB that nobody else gets (`Arena::file`): its peer is the kernel, which never stalls |
+//! | the block file | all free memory, and 8 MiB that are reserved for it (`Arena::file`): its peer is the kernel, which never stalls |
 //! | moves and copies of the engine | buffers of their own; never any of these |
 //!
-//! So whoever asks for a moderate request is always answered, whatever the others do.
+//! So a request of moderate size is always served, whatever the other peers do.
 
 use crate::buffers::{Buffer, Memory, Pool, class_bytes, cover, order_of};
 use std::sync::atomic::Ordering;
@@ -20,16 +20,16 @@ const RESERVE: usize = 1 << 20;
 /// How often a connection at its limit looks whether others have left.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What one connection holds of a pool.
+/// The part of a pool that one connection holds.
 pub struct Share {
     pool: Arc<Pool>,
-    /// Bytes out, in chunk sizes. Taken inside the pool's lock, never the other way round.
+    /// Bytes in use, rounded to chunk sizes. This lock is taken while the pool's lock is held, never the other way round.
     out: Mutex<usize>,
     returned: Condvar,
 }
 
 impl Share {
-    /// One share more; the others become smaller.
+    /// Adds a share; the others become smaller.
     pub fn of(pool: &Arc<Pool>) -> Arc<Share> {
         pool.shares().fetch_add(1, Ordering::Relaxed);
         Arc::new(Share {
@@ -53,19 +53,19 @@ impl Share {
         *self.out()
     }
 
-    /// May `size` bytes more be held beside `out`?
+    /// Whether `size` more bytes may be held in addition to `out`.
     fn allows(&self, out: usize, size: usize) -> bool {
         let shares = self.pool.shares().load(Ordering::Relaxed).max(2);
         out == 0 || out + size <= self.pool.limit() / shares
     }
 
-    /// Is there memory for a request of so many bytes (rounded out) without waiting?
+    /// Whether there is memory for a request of that many bytes (rounded up) without waiting.
     pub fn has(&self, bytes: usize) -> bool {
         let out = self.bytes_out();
         self.allows(out, class_bytes(order_of(bytes))) && self.pool.has(bytes)
     }
 
-    /// A buffer; waits while this connection is at its limit, or the pool empty and the request large.
+    /// Allocates a buffer. Waits while this connection is at its limit, or while the pool is empty and the request is large.
     pub fn buffer(self: &Arc<Self>, offset: u64, len: u32, block: u32) -> Buffer {
         let bytes = cover(offset, len, block).1;
         let size = class_bytes(order_of(bytes));
@@ -76,7 +76,7 @@ impl Share {
         }
         *out += size;
         drop(out);
-        // Nothing of its own can come back: then it must not wait for the others.
+        // The connection holds nothing that could be returned, so it must not wait for others.
         let alone = || size <= RESERVE && *self.out() == size;
         let memory = (self.pool.get_if_idle(bytes))
             .or_else(|| self.pool.get_unless(bytes, alone))
@@ -84,14 +84,14 @@ impl Share {
         Buffer::over(memory.on(self), offset, len, block)
     }
 
-    /// A buffer at once, from outside the pool if need be: for the engine's thread.
+    /// Allocates a buffer at once, if necessary from outside the pool. For the engine's thread.
     pub fn buffer_now(self: &Arc<Self>, offset: u64, len: u32, block: u32) -> Buffer {
         let bytes = cover(offset, len, block).1;
         *self.out() += class_bytes(order_of(bytes));
         Buffer::over(self.pool.get_now(bytes).on(self), offset, len, block)
     }
 
-    /// `size` bytes come back.
+    /// `size` bytes are returned.
     pub(crate) fn gives(&self, size: usize) {
         *self.out() -= size;
         self.returned.notify_all();

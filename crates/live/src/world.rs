@@ -44,14 +44,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Something to do on the engine's thread, between events.
+/// A command for the engine's thread, executed between events.
 pub type Command = Box<dyn FnOnce(&mut Driver, &mut UringWorld) + Send>;
 
 const BELL: u64 = u64::MAX;
 const WATCH: u64 = 1 << 32;
 const REAL: u8 = 1;
 const MODEL: u8 = 2;
-/// What the world knows of a member.
+/// A member as the world sees it.
 #[derive(Default)]
 struct MemberState {
     fd: Option<RawFd>,
@@ -59,30 +59,30 @@ struct MemberState {
     pacer: Option<Pacer>,
     no_punch: bool,
     no_zero_range: bool,
-    /// Bytes that the file must keep, if that can be looked at.
+    /// Bytes that the file must keep, if that can be checked.
     keep: Option<u64>,
-    /// It has lost some of them: nothing is read from or written to it any more.
+    /// Whether the file has become shorter. Then nothing is read from it or written to it any more.
     cut: bool,
     stats: MemberStats,
 }
 
-/// What happened on a member, as far as only the world knows; the engine counts operations and bytes.
+/// Events on a member that only the world knows. The engine counts operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberStats {
-    /// Operations that failed.
+    /// Number of operations that failed.
     pub errors: u64,
     /// `errno` of the last failure.
     pub last_errno: Option<i32>,
-    /// Times that it was sent to sleep.
+    /// Number of times that it was sent to sleep.
     pub standbys: u64,
-    /// The device does not take discards.
+    /// Whether the device refuses discards.
     pub no_discard: bool,
 }
 
-/// Ends of operations that had a thread of their own.
+/// Results of operations that ran in their own threads.
 #[derive(Default)]
 struct Slow {
-    /// Something is there: spares every loop the lock.
+    /// Whether there is a result, so that the loop takes the lock only then.
     some: AtomicBool,
     ends: Mutex<Vec<(u32, Result<u32, IoError>)>>,
 }
@@ -119,7 +119,7 @@ pub struct UringWorld {
     cqes: Vec<(u64, i32, bool)>,
     sources: Vec<(Option<Box<dyn Source>>, bool)>,
     ring_sources: Vec<Option<Box<dyn RingSource>>>,
-    /// Extents whose class the engine has not heard yet.
+    /// Extents whose class was not yet passed to the engine.
     pub(crate) reclassified: VecDeque<(ExtentId, u8)>,
     slow: Arc<Slow>,
     start: Instant,
@@ -135,39 +135,39 @@ pub struct UringWorld {
     looked: Nanos,
     /// The stamp of a volume that is written to.
     beat: Option<Beat>,
-    /// Last: the ring and all flights are gone before the memory is.
+    /// The last field, so that the ring and all flights are dropped before the memory.
     arena: Arc<Arena>,
 }
 
 impl UringWorld {
-    /// Takes in a request from a source on this thread, without queue or bell. `None`: it was wrong by itself and is answered.
+    /// Accepts a request from a source on this thread, without queue or bell. `None`: it was invalid and is answered.
     pub fn admit(&mut self, s: Submission) -> Option<Request> {
         self.requests.admit(s)
     }
 
-    /// A request buffer, if memory is there: this thread must not wait for itself.
+    /// A request buffer, if there is memory. This thread must not wait, because it returns the memory itself.
     pub fn try_buffer(&self, offset: u64, len: u32, block_bytes: u32) -> Option<Buffer> {
         let pool = &self.arena.pool;
         pool.has(len as usize + 2 * block_bytes as usize)
             .then(|| pool.buffer(offset, len, block_bytes))
     }
 
-    /// Asks it what requests carry.
+    /// Sets the classifier that determines the class of requests.
     pub(crate) fn classify(&mut self, classifier: isotherm_classify::Classifier) {
         self.requests.classifier = Some(classifier);
     }
 
-    /// Who says what requests carry.
+    /// The classifier that determines the class of requests.
     pub fn classifier(&mut self) -> Option<&mut isotherm_classify::Classifier> {
         self.requests.classifier.as_mut()
     }
 
-    /// Extents of these classes: the engine hears of it before the next event.
+    /// Registers classes of extents; they are passed to the engine before the next event.
     pub fn reclassify(&mut self, extents: &[(ExtentId, u8)]) {
         self.reclassified.extend(extents);
     }
 
-    /// Request memory of the pools that is out, bytes.
+    /// Request memory of the pools that is in use, bytes.
     pub fn buffer_bytes_out(&self) -> usize {
         self.arena.pool.bytes_out() + self.arena.file.bytes_out()
     }
@@ -182,12 +182,12 @@ impl UringWorld {
         self.requests.len()
     }
 
-    /// Is the memory registered with the ring?
+    /// Whether the memory is registered with the ring.
     pub fn is_fixed(&self) -> bool {
         self.fixed
     }
 
-    /// What happened on a member.
+    /// Events on a member.
     pub fn member_stats(&self, member: usize) -> MemberStats {
         self.members[member].stats
     }
@@ -198,7 +198,7 @@ impl UringWorld {
         Some((pacer.counters(self.model_now()), pacer.wear()))
     }
 
-    /// Answers every request that still comes with `ENODEV`.
+    /// Answers every later request with `ENODEV`.
     pub(crate) fn refuse_from_now_on(&mut self) {
         self.refusing = true;
     }
@@ -252,7 +252,7 @@ impl UringWorld {
         }
     }
 
-    /// Everything that happened, without a system call.
+    /// Collects all events, without a system call.
     fn collect(&mut self, events: &mut Vec<Event>) {
         self.take_completions();
         let mut cqes = std::mem::take(&mut self.cqes);
@@ -319,7 +319,7 @@ impl UringWorld {
         Some(self.base + next)
     }
 
-    /// Is something there that needs no waiting?
+    /// Whether there is an event without waiting.
     fn is_pending(&mut self) -> bool {
         self.woken
             || !self.ready.is_empty()
@@ -330,12 +330,12 @@ impl UringWorld {
 }
 
 impl World for UringWorld {
-    /// As of the end of the last [`World::wait`].
+    /// The time at the end of the last [`World::wait`].
     fn now(&self) -> Nanos {
         self.seen
     }
 
-    /// Returns without events too: when `until` came, or when there is a command.
+    /// Also returns without events: at `until`, or if there is a command.
     fn wait(&mut self, until: Option<Nanos>, events: &mut Vec<Event>) {
         // The events of the last round may have given memory back.
         let mut eager = self.has_busy_source();

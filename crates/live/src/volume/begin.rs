@@ -1,4 +1,4 @@
-//! How a session on a volume begins: with all members, or without those that are not missed.
+//! Begin of a session on a volume: with all members, or without members that are not needed.
 
 use super::{OpenMode, device_error, random};
 use crate::error::{Error, ErrorKind};
@@ -9,7 +9,7 @@ use isotherm_core::policy::Uses;
 use isotherm_core::store::{self, Opened};
 use std::path::{Path, PathBuf};
 
-/// Why a session cannot begin.
+/// Reason why a session cannot begin.
 pub(super) enum Refused {
     /// The store cannot be opened.
     Store(store::OpenError),
@@ -20,7 +20,7 @@ pub(super) enum Refused {
 }
 
 impl Refused {
-    /// What to say of it; `absent` is why a member could not be opened.
+    /// The text of the error; `absent` is the reason why a member could not be opened.
     pub(super) fn in_words(
         self,
         media: &FileMedia<'_>,
@@ -48,7 +48,7 @@ impl Refused {
     }
 }
 
-/// Opens the store: with all members, or without those that are not missed.
+/// Opens the store: with all members, or without members that are not needed.
 pub(super) fn begin(
     media: &mut FileMedia<'_>,
     found: &Found,
@@ -76,7 +76,7 @@ pub(super) fn begin(
         };
         return Ok((opened, Lost::default()));
     }
-    // What is lost is known before anything is written.
+    // The losses are determined before anything is written.
     let lost = Lost::of(&open(Mode::ReadOnly)?, uses);
     let how = Mode::Degraded {
         epoch: epoch()?,

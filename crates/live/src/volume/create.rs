@@ -1,4 +1,4 @@
-//! Making a volume: slots and areas planned, members formatted, the description written.
+//! Creation of a volume: plans slots and areas, formats the members, writes the description.
 
 use super::memory::{self, Needs};
 use super::{CreateHow, Created, Volume, config_error, description, device_error, random};
@@ -14,19 +14,19 @@ use isotherm_core::store::{self, Layout, MetaArea, Superblock};
 use isotherm_core::{MemberId, TierId};
 use std::path::{Path, PathBuf};
 
-/// Removes what it made unless told to keep it: nothing is created half-way.
+/// Removes the created files unless told to keep them, so that no half-created volume remains.
 struct Undo(Vec<PathBuf>);
 
 impl Drop for Undo {
     fn drop(&mut self) {
         for path in &self.0 {
-            // What cannot be removed is a sparse file without a superblock; there is nobody to tell.
+            // A file that cannot be removed is sparse and has no superblock. This cannot be reported here.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// The logical block of a volume of so many extents on devices with sectors of `align` bytes. Bitmaps with a bit for each
+/// The logical block of a volume with that number of extents on devices with sectors of `align` bytes. Bitmaps with a bit for each
 /// 512 bytes would be most of a large volume's metadata: from 1 GiB of them on, a block is 4 KiB and smaller writes are
 /// read-modify-write.
 fn block_for(align: u32, extents: u64, extent: u64) -> u32 {
@@ -119,8 +119,8 @@ impl Plan {
         Ok(Plan { sb, caching, needs })
     }
 
-    /// All slots less the reserve: without free slow slots nothing could be exchanged between full tiers. With caching those
-    /// of the slowest tier: copies add no capacity.
+    /// Number of slots for data: all slots minus a reserve, because full tiers could not exchange extents without free slow slots. With
+    /// caching only the slots of the slowest tier count, because copies add no capacity.
     fn extents(sb: &Superblock, caching: bool) -> Option<u32> {
         let slowest = sb.members.iter().map(|m| m.tier).max()?;
         let slots = |t: Option<TierId>| -> u32 {
@@ -145,7 +145,7 @@ impl Plan {
     }
 }
 
-/// A new entry for each member of a description.
+/// A new superblock entry for each member of a description.
 fn entries(config: &VolumeConfig) -> Result<Vec<MemberEntry>, Error> {
     let entry = |m: &MemberConfig| {
         Ok(MemberEntry {
@@ -179,7 +179,7 @@ fn give_room(sb: &mut Superblock, bytes: &[u64], file: &Path) -> Result<(), Erro
     Ok(())
 }
 
-/// Opens the members, making files that are not there; `undo` learns of those.
+/// Opens the members and creates missing files, which it adds to `undo`.
 fn open_or_make(config: &VolumeConfig, undo: &mut Undo) -> Result<Vec<Option<Device>>, Error> {
     let mut devices = Vec::new();
     for m in &config.members {

@@ -7,15 +7,15 @@ use isotherm_core::map::ExtentMap;
 use std::fs;
 use std::path::Path;
 
-/// What the hungriest policies keep for each extent beside the map, bytes.
+/// Memory per extent of the policies that need most, besides the map, in bytes.
 const POLICY: u64 = 8;
-/// Above this a word is said when a volume is made.
+/// Above this size, the creation of a volume gives a warning.
 const WORTH_A_WORD: u64 = 1 << 30;
 
 /// Bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Needs {
-    /// From the start on.
+    /// Memory at the start.
     pub least: u64,
     /// With as many partly valid extents as have bitmaps, and a copy in every slot of the faster tiers.
     pub most: u64,
@@ -42,12 +42,12 @@ impl Needs {
         )
     }
 
-    /// A word for people, where it is worth one.
+    /// A warning for the user, if there is reason for one.
     pub(super) fn note(self) -> Option<String> {
         (self.least > WORTH_A_WORD).then(|| self.words())
     }
 
-    /// Refuses what `there` (bytes, where known) cannot hold.
+    /// Refuses a map that does not fit in `there` (bytes, if known).
     pub(super) fn judge(self, there: Option<u64>, whose: &str, file: &Path) -> Result<(), Error> {
         match there.filter(|&bytes| bytes < self.least) {
             None => Ok(()),
@@ -100,12 +100,12 @@ fn smaller(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     a.into_iter().chain(b).min()
 }
 
-/// Bytes that this machine or our part of it has.
+/// Bytes of memory of this machine, or of our control group.
 pub(super) fn installed() -> Option<u64> {
     smaller(meminfo("MemTotal:"), group(false))
 }
 
-/// Bytes that can be had now.
+/// Bytes that are available now.
 pub(super) fn available() -> Option<u64> {
     smaller(meminfo("MemAvailable:"), group(true))
 }

@@ -24,25 +24,25 @@ pub use pages::ask_for_huge;
 /// How to open a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// All members must be there, or those that are not must not be missed: a cache that held nothing of its own.
+    /// All members must be present, except members that are not needed, such as a cache that held no dirty data.
     ReadWrite,
     /// As [`OpenMode::ReadWrite`]; and go on although writes that only a missing cache held are lost. What the slow tier has
     /// of them counts from then on.
     AcceptLoss,
-    /// Nothing is written; what survives is served.
+    /// Nothing is written; the surviving data is served.
     ReadOnly,
 }
 
 /// How to create a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreateHow {
-    /// Erase what lies on the members, and overwrite a description.
+    /// Overwrite data on the members, and an existing description.
     pub force: bool,
     /// Set room aside for all data of members that are files, not only for their metadata.
     pub preallocate: bool,
 }
 
-/// What `create` made.
+/// The volume that `create` made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
     /// Size of the volume.
@@ -105,7 +105,7 @@ impl Volume {
         &self.config
     }
 
-    /// What opening found and did.
+    /// Report of what opening found and did.
     pub fn report(&self) -> &store::Report {
         &self.opened.report
     }

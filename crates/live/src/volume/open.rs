@@ -1,4 +1,4 @@
-//! Opening a volume: its members found and fitted together, the store recovered.
+//! Opening a volume: finds the members, checks that they belong together, recovers the store.
 
 use super::begin::{begin, going_on};
 use super::memory::{self, Needs};
@@ -113,7 +113,7 @@ impl Volume {
     }
 }
 
-/// Opens all members; with those that are not there, the first error that says so.
+/// Opens all members. For missing members it returns the first error.
 fn open_members(
     config: &VolumeConfig,
     read_only: bool,
@@ -171,7 +171,7 @@ fn all_of_this_volume(
     Err(config_error(file, what))
 }
 
-/// What is said of ranges whose place no copy of the metadata tells.
+/// The message about ranges whose place is in no copy of the metadata.
 fn lost_ranges(opened: &Opened) -> impl Iterator<Item = String> + '_ {
     let byte = |e: isotherm_core::ExtentId| u64::from(e.0) << opened.space.geo.extent_shift;
     opened.report.lost_extents.iter().map(move |(from, to)| {
@@ -219,7 +219,7 @@ fn pacers(
     members.enumerate().map(model).collect()
 }
 
-/// Is there nothing at this path, or no device behind it?
+/// Whether there is nothing at this path, or no device behind it.
 fn is_gone(path: &Path) -> bool {
     let gone = [libc::ENOENT, libc::ENXIO, libc::ENODEV, libc::ENOMEDIUM];
     // Behind a server that hangs it may be whole.
@@ -228,7 +228,7 @@ fn is_gone(path: &Path) -> bool {
             .is_err_and(|e| e.raw_os_error().is_some_and(|n| gone.contains(&n)))
 }
 
-/// Members that the newest session went without missed what it wrote: as good as missing, and not written to.
+/// Members that were absent in the newest session lack its writes. They count as missing, and are not written to.
 fn leave_out_stale(
     devices: &mut [Option<Device>],
     found: &mut Found,
@@ -273,7 +273,7 @@ fn claim(
     let unclean = found.iter().flatten().any(|s| s.state != State::Clean);
     let (stamp, waited) = stamp::claim(device, newest.uuid, unclean)?;
     notes.extend(waited);
-    // Whoever began before the claim was seen has left word in the superblocks.
+    // A server that began before it could see the claim has recorded its session in the superblocks.
     let again = find_superblocks(&mut FileMedia::new(devices), paths, true, &mut Vec::new())?;
     let session = |s: &Superblock| (s.generation, s.epoch, s.state);
     let same = |a: &Option<Superblock>, b: &Option<Superblock>| {

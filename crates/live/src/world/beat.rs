@@ -4,7 +4,7 @@
 //! idle ─ operations, and an interval has gone by ─► reading ─ ours ─► writing ─► idle
 //!                                                      └ another's ─► overtaken: everything is refused from then on
 //! ```
-//! Where nothing goes on nothing is stamped, and no disk is woken. Time is that of the clock that runs on in a suspended machine.
+//! Without operations nothing is stamped, so that no disk is woken. The clock is one that continues while the machine is suspended.
 
 use super::{Fault, UringWorld};
 use crate::buffers::{ALIGNMENT, Buffer};
@@ -33,14 +33,14 @@ pub(super) struct Beat {
     member: usize,
     block: Buffer,
     phase: Phase,
-    /// The last one that is on the device was begun then.
+    /// Time at which the last stamp that is on the device was begun.
     good: Duration,
-    /// The last look began then.
+    /// Time at which the last read of the stamp began.
     looked: Duration,
-    /// Something was done since.
+    /// Whether there were operations since then.
     active: bool,
     held: Vec<(DeviceOp, Vec<u8>)>,
-    /// Another server has the volume.
+    /// Whether another server has taken over the volume.
     overtaken: bool,
     /// The stamp cannot be read or written: nothing is written any more, reads go on.
     broken: bool,
@@ -75,24 +75,24 @@ impl Beat {
     fn has_ended(&self) -> bool {
         self.overtaken || self.broken
     }
-    /// Memory is with the kernel.
+    /// Whether the kernel uses the memory of the stamp.
     pub(super) fn is_under_way(&self) -> bool {
         self.phase != Phase::Idle
     }
 }
 
 impl UringWorld {
-    /// Has another server taken the volume over?
+    /// Whether another server has taken over the volume.
     pub fn is_overtaken(&self) -> bool {
         self.beat.as_ref().is_some_and(|b| b.overtaken)
     }
 
-    /// Can the volume no longer be stamped?
+    /// Whether the volume can no longer be stamped.
     pub fn is_unstamped(&self) -> bool {
         self.beat.as_ref().is_some_and(Beat::has_ended)
     }
 
-    /// May `op` go to its device now? Else it is kept, or has ended.
+    /// Whether `op` may go to its device now. Otherwise it is kept, or has ended.
     pub(super) fn may_go(&mut self, op: &DeviceOp, meta: &[u8]) -> bool {
         let Some(beat) = &mut self.beat else {
             return true;
@@ -123,7 +123,7 @@ impl UringWorld {
         false
     }
 
-    /// When [`UringWorld::beat_if_due`] wants to be called.
+    /// Time at which [`UringWorld::beat_if_due`] must be called.
     pub(super) fn next_beat(&self) -> Option<Nanos> {
         let beat = self.beat.as_ref()?;
         if !beat.active || beat.is_under_way() || beat.has_ended() {
@@ -182,7 +182,7 @@ impl UringWorld {
             Phase::Reading => {
                 let seen = Seen::decode(&beat.block);
                 let claimed = seen.as_ref().is_some_and(|s| s.kind == Kind::Claim);
-                // Whoever claims waits longer than our lease is: it sees what is written now, and goes.
+                // A server that claims the volume waits longer than our lease, so it sees this write and gives up.
                 let in_time = claimed && now().saturating_sub(beat.good) <= LEASE;
                 if !beat.stamp.is_last(&beat.block)
                     && !in_time
@@ -211,7 +211,7 @@ impl UringWorld {
         }
     }
 
-    /// What waits is refused as everything that comes will be.
+    /// Refuses the operations that wait, as all later ones will be.
     fn give_up(&mut self, what: String, errno: Option<i32>) {
         let Some(beat) = &mut self.beat else { return };
         let (member, held) = (beat.member, std::mem::take(&mut beat.held));
@@ -241,7 +241,7 @@ impl UringWorld {
         true
     }
 
-    /// No memory of the stamp is with the kernel after this.
+    /// After this, the kernel does not use the memory of the stamp.
     pub(super) fn finish_beat(&mut self) {
         while self.beat.as_ref().is_some_and(Beat::is_under_way) {
             self.enter(1, Some(Duration::from_secs(1)));

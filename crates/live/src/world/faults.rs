@@ -1,4 +1,4 @@
-//! What went wrong below, kept for people: the first fault that a volume cannot go on from, and members that were cut short.
+//! Faults of members, recorded for reports: the first fault after which a volume cannot continue, and members that were truncated.
 
 use super::{MemberState, UringWorld};
 use crate::device::Device;
@@ -9,21 +9,21 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::SystemTime;
 
-/// How often sizes of members are looked at while there are events.
+/// Interval at which the sizes of members are checked while there are events.
 const LOOK: Nanos = Nanos(100_000_000);
-/// File systems where even asking for a size may wait for somebody: FUSE, NFS, SMB, CIFS.
+/// File systems on which even a query of the size may wait for a server: FUSE, NFS, SMB, CIFS.
 const SLOW: [i64; 4] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42];
 
 /// A failure of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which member.
+    /// The member.
     pub member: usize,
     /// What failed, as in `a flush failed`.
     pub what: String,
-    /// The system's number, where it gave one.
+    /// The `errno`, if there is one.
     pub errno: Option<i32>,
-    /// When.
+    /// Time of the failure.
     pub at: SystemTime,
 }
 
@@ -36,8 +36,8 @@ pub(super) fn size_to_keep(device: &Device) -> Option<u64> {
     (known && !device.is_block && !SLOW.contains(&(about.f_type as i64))).then_some(device.bytes)
 }
 
-/// Asks for the size alone. Whoever asks for times as well makes the kernel mark them as seen (multigrain timestamps), and the next
-/// write then changes the inode, which the fdatasync after it must wait for.
+/// Queries only the size. A query of the time stamps would make the kernel mark them as seen (multigrain timestamps); the next
+/// write would then change the inode, for which the following fdatasync would have to wait.
 fn bytes_of(file: &File) -> Option<u64> {
     rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::SIZE)
         .ok()
@@ -45,7 +45,7 @@ fn bytes_of(file: &File) -> Option<u64> {
 }
 
 impl MemberState {
-    /// Was it cut short since it was opened? Does not wait: see [`size_to_keep`].
+    /// Whether the file was truncated since it was opened. Does not wait: see [`size_to_keep`].
     fn is_shorter(&self, device: Option<&Device>) -> Option<(u64, u64)> {
         let (keep, file) = (self.keep?, &device?.file);
         let now = bytes_of(file)?;
@@ -54,17 +54,17 @@ impl MemberState {
 }
 
 impl UringWorld {
-    /// The first fault that the volume cannot go on from, if there was one.
+    /// The first fault after which the volume cannot continue, if there was one.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
 
-    /// Is a member that was cut short refused?
+    /// Whether a truncated member is refused.
     pub fn is_cut(&self) -> bool {
         self.members.iter().any(|m| m.cut)
     }
 
-    /// `op` failed. Flushes and metadata are what the volume stands on.
+    /// `op` failed. After a failed flush or metadata write the volume cannot continue.
     pub(super) fn note_fault(&mut self, op: &DeviceOp, errno: i32) {
         let what = match (op.kind, op.buf) {
             (OpKind::Flush, _) => "a flush failed",
@@ -86,8 +86,8 @@ impl UringWorld {
         });
     }
 
-    /// Looks whether `member` still has all its bytes. One that was cut short answers nothing but errors from then on: what a
-    /// write beyond its end would bring back is a hole that reads as zeros.
+    /// Checks whether `member` still has its full size. A truncated member answers only errors from then on, because a
+    /// write beyond its end would leave a hole that reads as zeros.
     pub(super) fn look_at_size(&mut self, member: usize) -> bool {
         let device = self.devices.get(member).and_then(Option::as_ref);
         let shorter = self.members[member].is_shorter(device);

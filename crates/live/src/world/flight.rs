@@ -1,4 +1,4 @@
-//! The life of a device operation: started, issued (again), completed, settled.
+//! The life cycle of a device operation: started, issued (possibly again), completed, settled.
 
 use super::{Command, MODEL, REAL, UringWorld};
 use crate::buffers::{Arena, Memory};
@@ -8,11 +8,11 @@ use io_uring::{opcode, types};
 use isotherm_core::{BufRef, DeviceOp, Event, IoError, Nanos, OpKind};
 use std::sync::Arc;
 
-/// A device operation under way.
+/// A device operation in progress.
 pub(super) struct Flight {
     pub op: DeviceOp,
     at: *mut u8,
-    /// Who is still to end it: [`REAL`], [`MODEL`].
+    /// The parts that have not ended: [`REAL`], [`MODEL`].
     pub waiting: u8,
     result: Result<u32, IoError>,
     /// Bytes of zeros written so far, where zeros must be written.
@@ -84,7 +84,7 @@ impl UringWorld {
             .expect("a completion names a flight")
     }
 
-    /// Hands the real part to the kernel (again).
+    /// Passes the real part to the kernel (possibly again).
     fn issue(&mut self, id: u32) {
         let f = self.flight(id);
         let (op, at, zeroed) = (f.op, f.at, f.zeroed);
@@ -144,7 +144,7 @@ impl UringWorld {
         self.push(&entry.user_data(id.into()));
     }
 
-    /// The command takes seconds on a disk: it has a thread of its own, once per sleep.
+    /// Runs the command in its own thread, once per sleep, because it takes seconds on a disk.
     fn standby(&mut self, id: u32) {
         let index = usize::from(self.flight(id).op.member.0);
         let member = &mut self.members[index];
@@ -202,11 +202,11 @@ impl UringWorld {
                 }
                 Ok(op.len)
             }
-            // A write of nothing is no end of it.
+            // A write of zero bytes does not complete the operation.
             OpKind::WriteZeroes if res == 0 && zeroed.is_some() => Err(IoError::Io),
             OpKind::Flush if broken(LiveMutant::ForgetFlushError) => Ok(op.len),
             OpKind::Discard | OpKind::WriteZeroes | OpKind::Flush if res >= 0 => Ok(op.len),
-            // Nothing transferred is the end of a file that was cut short under us: asking again would not help.
+            // No bytes transferred means the end of a file that was truncated meanwhile; a repetition would not help.
             OpKind::Read | OpKind::Write if res > 0 || (res == 0 && op.len == 0) => Ok(res as u32),
             _ => {
                 member.stats.errors += 1;
@@ -215,7 +215,7 @@ impl UringWorld {
                 Err(io_error(-res))
             }
         };
-        // What the file has lost, and what a write has put back as holes, must not be taken for durable.
+        // Bytes that the file has lost, or that a write replaced by holes, must not count as durable.
         let result = match (op.kind, result) {
             (OpKind::Flush, Ok(_)) if self.look_at_size(usize::from(op.member.0)) => {
                 Err(IoError::Io)

@@ -1,29 +1,29 @@
-//! Looking for work before sleeping.
+//! Polling for work before sleeping.
 //!
-//! To be woken costs a thread some ten microseconds, and its waker an interrupt. So where what comes next usually comes sooner than that,
-//! the engine's thread looks out for it instead of sleeping: at most `spin_us`, about twice as long as it took lately, and
-//! not at all where it took longer than `spin_us`. Between two looks it yields, so that whoever else wants the processor has it.
+//! A wake-up costs the woken thread some ten microseconds, and the waking thread an interrupt. So if the next event usually comes sooner,
+//! the engine's thread polls instead of sleeping: for at most `spin_us`, about twice as long as recent waits took, and
+//! not at all if these took longer than `spin_us`. Between two polls it yields the processor to other threads.
 //!
-//! Where no device is at work, the next thing to come is a client's. A client on this machine that sends to a thread that sleeps is
-//! followed by that thread on its own processor, at once; looking out for it on another makes each of its requests wake a processor. So
-//! that wait has its own average, and is looked out for [`CLIENTS_US`] at most.
+//! If no device is busy, the next event is a client's request. If a client on this machine sends to a sleeping thread, that thread
+//! runs next on the client's processor; if the thread polls on another processor, each request wakes a processor. So this kind of
+//! wait has its own average, and polling for it takes at most [`CLIENTS_US`].
 
 use super::UringWorld;
 use std::time::{Duration, Instant};
 
-/// What clients are looked out for at most, microseconds.
+/// Maximum time of polling for clients, in microseconds.
 const CLIENTS_US: u64 = 5;
-/// Part of a new sample in the average.
+/// Divisor of a new sample in the average.
 const WEIGHT: u64 = 8;
-/// What the shortest look is, nanoseconds: a little more than a look costs.
+/// Shortest time of polling, in nanoseconds: a little more than one poll costs.
 const LEAST: u64 = 1_000;
-/// Looks between two yields.
+/// Number of polls between two yields.
 const LOOKS: u32 = 32;
 
 /// See the module.
 pub(super) struct Look {
     most: u64,
-    /// How long it took until something came, on average; nanoseconds, at most [`WEIGHT`] times `most`.
+    /// Weighted average of the time until an event came; nanoseconds, at most [`WEIGHT`] times `most`.
     took: u64,
     since: Instant,
 }
@@ -37,7 +37,7 @@ impl Look {
         }
     }
 
-    /// There is nothing to do. How long to look out; zero: sleep at once.
+    /// There is nothing to do. Returns the time for which to poll; zero: sleep at once.
     fn begin(&mut self) -> Duration {
         self.since = Instant::now();
         if self.took > self.most {
@@ -46,7 +46,7 @@ impl Look {
         Duration::from_nanos((2 * self.took + LEAST).min(self.most))
     }
 
-    /// Something came.
+    /// An event came.
     fn came(&mut self, after: Duration) {
         let after = (after.as_nanos() as u64).min(WEIGHT * self.most);
         self.took = self.took - self.took / WEIGHT + after / WEIGHT;
@@ -58,14 +58,14 @@ impl Look {
     }
 }
 
-/// Who is waited for: a device that is at work, or only clients.
+/// What the thread waits for: a busy device, or only clients.
 pub(super) struct Looks {
     device: Look,
     client: Look,
 }
 
 impl Looks {
-    /// At most `most` long.
+    /// Creates the state for polling of at most `most`.
     pub(super) fn new(most: Duration) -> Looks {
         Looks {
             device: Look::new(most),
@@ -75,7 +75,7 @@ impl Looks {
 }
 
 impl UringWorld {
-    /// The wait that begins or ends now: which operations are under way does not change while this thread waits.
+    /// The kind of the wait that begins or ends now. The set of operations in progress does not change while this thread waits.
     pub(super) fn looker(&mut self) -> &mut Look {
         if self.flights.len() > self.free.len() {
             &mut self.looks.device
@@ -84,7 +84,7 @@ impl UringWorld {
         }
     }
 
-    /// Looks for work for a moment; false: there is none, so sleep.
+    /// Polls for work for a moment; false: there is none, so sleep.
     pub(super) fn look_around(&mut self) -> bool {
         let limit = self.looker().begin();
         if limit.is_zero() {
@@ -94,7 +94,7 @@ impl UringWorld {
         if !self.ring.is_idle() {
             self.enter(0, None);
             if self.is_pending() {
-                // It ended at once (memory, page cache): that says nothing about looking around.
+                // It ended at once (memory, page cache), which says nothing about polling.
                 return true;
             }
         }
@@ -130,7 +130,7 @@ mod tests {
         }
         let limit = l.begin().as_micros();
         assert!((35..=50).contains(&limit), "{limit}");
-        // One long pause, and nobody looks out; a few short ones, and somebody does again.
+        // After one long pause the thread does not poll; after a few short ones it does again.
         l.came(Duration::from_secs(1));
         assert!(l.begin().is_zero());
         for _ in 0..20 {

@@ -6,19 +6,19 @@ use std::io;
 /// FUSE's switch for its protocol over io_uring; root can set it.
 const FUSE_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Takes requests from entries that it keeps in the engine's ring, on the engine's own thread.
+/// A source of requests that keeps entries in the engine's ring and runs on the engine's thread.
 ///
-/// An entry belongs to the kernel from the time at which it was put into the ring until it comes back, and what it points to with it.
+/// From the time at which an entry is put into the ring until it comes back, the kernel owns the entry and the memory that it points to.
 pub trait RingSource: Send {
-    /// Hands to `push` what is to go into the ring: the entry's number, below 2^16, and the command.
+    /// Passes to `push` the entries for the ring: the entry's number, below 2^16, and the command.
     fn put(&mut self, push: &mut dyn FnMut(u16, squeue::Entry128));
     /// That entry came back with this result.
     fn back(&mut self, entry: u16, result: i32);
-    /// No entry is in the ring or will be put there: drop it.
+    /// No entry is in the ring or will be put there: the source can be dropped.
     fn is_over(&self) -> bool;
 }
 
-/// Names what ring sources have in the ring: source and entry in the low bits.
+/// Bit that marks the names of ring sources' entries; the low bits hold source and entry.
 const SOURCE: u64 = 1 << 40;
 /// No name of a ring source has this bit; the names of bell and stamp have all.
 const OTHERS: u64 = 1 << 63;
@@ -117,7 +117,7 @@ impl Ring {
         }
     }
 
-    /// Is nothing queued that was not submitted?
+    /// Whether all queued entries were submitted.
     pub(super) fn is_idle(&mut self) -> bool {
         match self {
             Ring::Narrow(ring) => ring.submission().is_empty(),
@@ -125,7 +125,7 @@ impl Ring {
         }
     }
 
-    /// Has the kernel work for us that wants a call?
+    /// Whether the kernel has work that requires a system call.
     pub(super) fn taskrun(&mut self) -> bool {
         match self {
             Ring::Narrow(ring) => ring.submission().taskrun(),
@@ -134,7 +134,7 @@ impl Ring {
     }
 }
 
-/// Does this kernel offer FUSE over io_uring, and is it on?
+/// Whether this kernel offers FUSE over io_uring, and it is enabled.
 pub(crate) fn offers_fuse() -> bool {
     std::fs::read(FUSE_SWITCH).is_ok_and(|on| on.starts_with(b"Y"))
 }

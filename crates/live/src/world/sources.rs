@@ -8,12 +8,12 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a [`Source`] says after it was called.
+/// Result of a call of a [`Source`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// Everything there was is taken: call again when the descriptor is readable.
+    /// All input was taken: call again when the descriptor is readable.
     Empty,
-    /// It could not take more just now: call again after the next events.
+    /// It could not take more now: call again after the next events.
     Busy,
     /// Never call again.
     Ended,
@@ -21,19 +21,19 @@ pub enum Watch {
 
 /// Takes requests from a descriptor on the engine's own thread and hands them to the port.
 pub trait Source: Send {
-    /// What to watch for input.
+    /// The descriptor to watch for input.
     fn fd(&self) -> RawFd;
-    /// Take what is there; must not block.
+    /// Takes the available input; must not block.
     fn receive(&mut self) -> Watch;
 }
 
-/// A source that wants memory is asked again so often: who gives memory back on another thread rings no bell.
+/// Interval at which a source that waits for memory is called again, because memory that is returned on another thread rings no bell.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl UringWorld {
     /// Calls `source` on this thread whenever its descriptor is readable.
     pub fn add_source(&mut self, source: Box<dyn Source>) {
-        // The place of one that ended can be taken: it ends while it is called, and then nothing watches for it.
+        // The place of a source that ended can be reused: it ends during a call, when nothing watches its descriptor.
         match self.sources.iter_mut().find(|s| s.0.is_none()) {
             Some(place) => *place = (Some(source), true),
             None => self.sources.push((Some(source), true)),
@@ -46,7 +46,7 @@ impl UringWorld {
         self.arena.ring.clone().filter(|_| self.ring.is_wide())
     }
 
-    /// Puts what `source` has into the ring, from now on, and tells it what comes back. Only where there is
+    /// From now on, puts the entries of `source` into the ring and passes results to it. Only if there is
     /// [`UringWorld::ring_memory`].
     pub(crate) fn add_ring_source(&mut self, source: Box<dyn RingSource>) {
         match self.ring_sources.iter_mut().find(|s| s.is_none()) {
@@ -56,7 +56,7 @@ impl UringWorld {
         self.woken = true;
     }
 
-    /// Puts what ring sources have into the ring.
+    /// Puts the entries of ring sources into the ring.
     pub(super) fn take_from_ring_sources(&mut self) {
         for i in 0..self.ring_sources.len() {
             let Some(mut source) = self.ring_sources[i].take() else {

@@ -1,4 +1,4 @@
-//! How a world begins: its ring, the ring's workers, its memory.
+//! Creation of a world: its ring, the ring's workers, its memory.
 
 use super::beat::Beat;
 use super::look::Looks;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a world is made of.
+/// The parts of a new world.
 pub(crate) struct Parts {
     pub devices: Arc<Vec<Option<Device>>>,
     pub pacers: Vec<Option<Pacer>>,
@@ -29,17 +29,17 @@ pub(crate) struct Parts {
     pub inbox: Arc<Inbox<Command>>,
     pub block: u32,
     pub base: Nanos,
-    /// Claimed on this member.
+    /// The stamp, claimed on this member.
     pub stamp: Option<(Stamp, usize)>,
 }
 
 /// The process could not become an I/O flusher.
 pub(crate) static NOT_A_FLUSHER: AtomicBool = AtomicBool::new(false);
 
-/// Make the ring's kernel workers now, one of each kind, and no more later. An I/O flusher's allocations never wait for
+/// Creates the ring's kernel workers now, one of each kind, and no more later. An I/O flusher's allocations never wait for
 /// write-back; without that right, making a worker in the middle of the work can wait for dirty pages that only this very
 /// thread can write back (seen as a hang with writer and server in one small memory group). The last worker of a kind does
-/// not end when idle. The price: what the kernel cannot start at once (flushes, writes into holes) is done one at a time.
+/// not end when idle. The cost: operations that the kernel cannot start at once (flushes, writes into holes) run one at a time.
 fn bind_workers(ring: &mut Ring, fds: &[RawFd]) -> io::Result<()> {
     ring.submitter().register_iowq_max_workers(&mut [1, 1])?;
     let mut waiting = 0;
@@ -60,7 +60,7 @@ fn bind_workers(ring: &mut Ring, fds: &[RawFd]) -> io::Result<()> {
 }
 
 impl UringWorld {
-    /// On the thread that will run it: the ring belongs to its maker.
+    /// Creates a world. Must be called on the thread that will run it, because the ring belongs to its creator.
     pub(crate) fn new(parts: Parts, io: &IoConfig) -> Result<UringWorld, Error> {
         let refused = |e: io::Error| {
             Error::new(

@@ -18,7 +18,7 @@ const NEXT: Nanos = Nanos::from_millis(1);
 /// What could not be given up just now is tried again after this.
 const AGAIN: Nanos = Nanos::from_millis(20);
 
-/// Why a policy cannot take over.
+/// Reason why a policy cannot take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchError {
     /// The slowest tier cannot hold all homes: extents of the volume, slots there.
@@ -50,34 +50,34 @@ impl fmt::Display for SwitchError {
     }
 }
 
-/// What is being given up.
+/// The data that the present policy has no use for, and that is being removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
     /// Nothing.
     None,
-    /// Copies: so many are left.
+    /// Copies are evicted: the number that is left.
     Copies(u32),
-    /// Homes on the faster tiers: at most so many are left.
+    /// Homes on the faster tiers are moved down: at most this number is left.
     Homes(u32),
-    /// Nothing, but dirty copies are written home: so many are left.
+    /// Dirty copies are written home and stay: the number that is left.
     Dirty(u32),
 }
 
-/// How far giving up has come.
+/// Progress of the removal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draining {
     uses: Uses,
-    /// Dirty copies are written home.
+    /// Whether dirty copies are written home.
     cleans: bool,
-    /// `None`: done, or nothing to do.
+    /// Time of the next step. `None`: done, or nothing to do.
     next: Option<Nanos>,
     hand: u32,
-    /// Slots looked at since something was found that must go.
+    /// Number of slots examined since the last one with data to remove.
     idle: u32,
 }
 
 impl Draining {
-    /// What the policy makes of the faster tiers.
+    /// How the policy uses the faster tiers.
     pub(super) fn uses(&self) -> Uses {
         self.uses
     }
@@ -100,18 +100,18 @@ impl Draining {
             idle: 0,
         }
     }
-    /// Something is there that must go: have a look all round.
+    /// There is data to remove: examines all slots again.
     fn look_again(&mut self, now: Nanos) {
         self.next.get_or_insert(now + AGAIN);
         self.idle = 0;
     }
-    /// A disk that it waited for is awake.
+    /// A disk for which it waited is awake.
     pub(super) fn hurry(&mut self, now: Nanos) {
         self.next = self.next.map(|t| t.min(now));
     }
 }
 
-/// Can a policy with these needs run on a volume of this shape, whose checkpoints have room for copies or not?
+/// Whether a policy with these needs can run on a volume of this shape, whose checkpoints may have room for copies.
 ///
 /// # Errors
 /// Why not.
@@ -130,7 +130,7 @@ pub fn fits(geo: &Geometry, has_room: bool, uses: Uses) -> Result<(), SwitchErro
 }
 
 impl Background {
-    /// What is being given up, and how much of it is left.
+    /// The kind of data that is being removed, and the amount that is left.
     pub(in crate::engine) fn draining(&self, space: &Space) -> Drain {
         if self.drain.next.is_none() {
             return Drain::None;
@@ -149,7 +149,7 @@ impl Background {
             _ => Drain::Homes(0),
         }
     }
-    /// Is the policy one that has no use for the copies that there are?
+    /// Whether the policy has no use for the existing copies.
     pub(in crate::engine) fn gives_up_copies(&self) -> bool {
         self.drain.next.is_some() && self.drain.uses == Uses::Homes
     }
@@ -193,7 +193,7 @@ impl Parts<'_> {
         }
         for _ in 0..LOOKS.min(fast) {
             if self.drain().idle >= fast {
-                // Nothing left that must go, all round.
+                // All slots were examined, and none has data to remove.
                 self.drain().next = None;
                 return;
             }
@@ -202,7 +202,7 @@ impl Parts<'_> {
             let drain = self.drain();
             drain.hand = s.0 + 1;
             match gone {
-                // Nothing that must go.
+                // Nothing to remove in this slot.
                 None => drain.idle += 1,
                 Some(true) => drain.idle = 0,
                 Some(false) => {
@@ -219,7 +219,7 @@ impl Parts<'_> {
         &mut self.g.background.drain
     }
 
-    /// Give up what is in `s`, if it must go: `None` if not, false if it cannot go now.
+    /// Removes the data in `s` if the policy has no use for it. `None`: there is nothing to remove; false: not possible now.
     fn drain_slot(&mut self, s: Slot) -> Option<bool> {
         let (g, r) = (&mut *self.g, &mut *self.r);
         let extent = g.space.map.owner(s)?;
@@ -234,7 +234,7 @@ impl Parts<'_> {
         if !must_go && !dirty {
             return None;
         }
-        // At most half of the buffers: the policy wants some, too.
+        // Uses at most half of the buffers, because the policy needs some, too.
         let busy = r.active() * 2 > r.buffers() as u32;
         if busy || !r.has_buffer() || r.of(extent).is_some() {
             return Some(false);

@@ -14,8 +14,8 @@
 //! data or a refused want is older than `sleep_hold` or there is more dirty data than `sleep_hold_bytes`. (Linux' laptop mode
 //! does the same with dirty pages.) Background work does not count as use: the disk sleeps when the batch is over.
 //!
-//! What is durable and when is none of this file's business: a copy is dirty on record like any other, a FLUSH is answered as
-//! ever. Members of the fastest tier are never waited for.
+//! This file does not change what is durable, or when: a copy is recorded as dirty like any other, and a FLUSH is answered as
+//! always. Background work never waits for members of the fastest tier.
 
 use super::{Background, LOOKS};
 use crate::engine::devices::{Cause, What};
@@ -30,31 +30,31 @@ pub(super) const ASK_AGAIN: Nanos = Nanos::from_secs(1);
 /// The next look for dirty copies comes after this, so that a long list does not stall requests.
 const NEXT: Nanos = Nanos::from_millis(1);
 
-/// A batch under way.
+/// A batch in progress.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
-    /// The next slot to look at.
+    /// The next slot to examine.
     hand: u32,
     next: Nanos,
-    /// The round that ends it was asked for.
+    /// Whether the round that ends the batch was requested.
     closing: bool,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Lull {
-    /// What is held is held no longer than this; `None`: the mode is off.
+    /// Maximum time for which background work is held; `None`: the mode is off.
     hold: Option<Nanos>,
-    /// Dirty bytes held at most, in whole extents.
+    /// Maximum amount of dirty data that is held, in bytes of whole extents.
     bytes: Option<u64>,
-    /// Since when there is something to do in a batch.
+    /// Time since which there has been work for a batch.
     since: Option<Nanos>,
     /// Members that the access being served wakes: a bit set.
     waking: u32,
     ask_again: Option<Nanos>,
     ended: Nanos,
     batch: Option<Batch>,
-    /// The batch wants a round.
+    /// Whether the batch needs a round.
     wants_round: bool,
 }
 
@@ -84,7 +84,7 @@ impl Lull {
 }
 
 impl Background {
-    /// Is the mode on?
+    /// Whether the mode is on.
     #[inline]
     pub(in crate::engine) fn heeds_sleep(&self) -> bool {
         self.lull.is_on()
@@ -188,7 +188,7 @@ impl Ground {
         (!m.asleep && !m.missing && m.in_flight == 0).then(|| m.last_used + after)
     }
 
-    /// When the next disk is to be sent to sleep.
+    /// Time at which the next disk is to be sent to sleep.
     pub(in crate::engine) fn sleep_due(&self) -> Option<Nanos> {
         if self.phase != Phase::Running {
             return None;
@@ -200,7 +200,7 @@ impl Ground {
             .min()
     }
 
-    /// When the next step of this mode is due by itself.
+    /// Time at which the next step of this mode is due.
     pub(in crate::engine) fn lull_due(&self, moves: u32) -> Option<Nanos> {
         let lull = &self.background.lull;
         if let Some(b) = lull.batch {

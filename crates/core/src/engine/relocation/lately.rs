@@ -1,4 +1,4 @@
-//! Moves that ended lately, for people who watch a volume. Nothing is decided by it.
+//! Moves that ended recently, for display only. No decision depends on it.
 
 use crate::policy::{Action, Outcome};
 use crate::units::Nanos;

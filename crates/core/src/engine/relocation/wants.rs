@@ -375,7 +375,7 @@ impl Relocation {
     }
 }
 
-/// May something be let in on `to`? Asked last, since who is refused had its turn.
+/// Whether the wear budget admits a move to `to`. This test comes last, because a refused move has used up its turn.
 fn may_wear(g: &mut Ground, to: TierId) -> Result<(), Refusal> {
     let cost = i64::from(g.space.geo.extent_bytes());
     if to == TierId(0) && !g.devices.wear.admits(cost) {

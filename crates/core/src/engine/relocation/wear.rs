@@ -21,17 +21,17 @@ use crate::units::Nanos;
 const DAY: u128 = 86_400_000_000_000;
 /// 2^32 over the golden ratio.
 const GOLDEN: u32 = 0x9e37_79b9;
-/// The burst is at least so many extents: one that no move fits into would let none pass, ever.
+/// Minimum burst, in extents. A burst smaller than a move would never allow any move.
 const LEAST_EXTENTS: u64 = 8;
 
-/// What is left of the budget.
+/// State of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WearBudget {
     /// Bytes that the fastest tier may be written in a day.
     pub bytes_per_day: u64,
-    /// Bytes that can be saved up.
+    /// Maximum number of bytes that can be accumulated.
     pub burst_bytes: u64,
-    /// Bytes saved up; negative where requests wrote more than the budget.
+    /// Accumulated bytes; negative if requests wrote more than the budget.
     pub left_bytes: i64,
 }
 
@@ -68,7 +68,7 @@ impl Wear {
         w.set(p.wear_bytes_per_day, p.wear_burst);
         w
     }
-    /// Another budget. One that begins has saved up nothing.
+    /// Sets another budget. A new budget begins empty.
     pub(in crate::engine) fn set(&mut self, bytes_per_day: Option<u64>, burst: Nanos) {
         if self.bytes_per_day == 0 {
             (self.level, self.came, self.rest) = (self.reserved, 0, 0);
@@ -106,7 +106,7 @@ impl Wear {
         self.level = self.level.saturating_add(whole).min(self.cap());
         self.came = self.came.saturating_add(whole).min(self.cap());
     }
-    /// May something go up that will write `cost` bytes?
+    /// Whether a move to the fastest tier that writes `cost` bytes is admitted.
     pub(super) fn admits(&mut self, cost: i64) -> bool {
         if !self.is_on() {
             return true;

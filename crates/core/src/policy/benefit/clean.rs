@@ -129,16 +129,15 @@ impl Benefit {
     fn is_half_dirty(&self) -> bool {
         u64::from(self.dirty_count) * 2 >= u64::from(self.fast)
     }
-    /// Does flash, which has a queue, answer writes so late that a seek of the slow device would be no later? A small fast device whose
-    /// buffer is full does that in a burst of writes.
+    /// Does flash, which has a queue, answer writes so late that the slow device would have done one more by then? A small fast device
+    /// whose buffer is full does that in a burst of writes.
     fn is_flash_late(view: &View<'_>) -> bool {
-        let seek = view.cost(view.slowest()).read;
-        view.load(FAST).waiting > 0 && view.answers(FAST).write >= seek
+        view.load(FAST).waiting > 0 && view.answers(FAST).write >= Benefit::debt(view)
     }
     /// Should a write go to the slow device, which takes writes into a cache, all told? A write leaves that device work to do, which
-    /// delays a read by half of its time on average, with the chance that a read comes meanwhile; and by all of it while there is
-    /// older work. What flash takes must be cleaned, which costs the requests that come meanwhile what it was seen to cost
-    /// ([`super::harm`]). While somebody waits for the slow device or it has work to do, flash takes the write, unless flash is late
+    /// delays a read by half of its time on average, with the chance that a read comes meanwhile; by all of it while there is older
+    /// work; and those who wait already. What flash takes must be cleaned, which costs the requests that come meanwhile what it
+    /// was seen to cost ([`super::harm`]). While somebody waits for the slow device or it has work to do, flash takes the write, unless flash is late
     /// itself. How soon the slow device answers is known from writes that went there; while it has nothing to do, one is sent there now
     /// and then to see. In a burst the answers of a moment ago say nothing of the next, so flash takes it.
     pub(super) fn slow_is_sooner(&mut self, view: &View<'_>, known: bool) -> bool {
@@ -155,10 +154,8 @@ impl Benefit {
         let work = debt / 2 + self.busy.since(view.now()).0;
         let later = u128::from(debt) * u128::from(work) / u128::from(gap.max(1));
         let later = u64::try_from(later).unwrap_or(u64::MAX);
-        let answer = view.answers(t).write.0;
-        let slow = answer
-            .saturating_mul(u64::from(waiting) + 1)
-            .saturating_add(later);
+        let slow = view.answers(t).write.0.saturating_add(later);
+        let slow = slow.saturating_add(debt.saturating_mul(u64::from(waiting)));
         // What was used lately is written again, and cleaned once for several writes.
         let harm = self.harm.each().min(cost.read.0) / if known { 2 } else { 1 };
         slow < view.answers(FAST).write.0.saturating_add(harm)

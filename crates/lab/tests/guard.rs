@@ -253,3 +253,34 @@ fn of_extents_whose_rest_nobody_wants_a_part_is_copied() {
         written(&whole)
     );
 }
+
+/// Every 20 s 150 writes of 12 KiB at once, at places of 3000 extents.
+fn bursts_of_writes() -> Memory {
+    let records = (0..30 * 150u64)
+        .map(|i| {
+            let (time, place) = (i / 150 * 20_000 * MS, i * 2741 % 3000 * EXTENT);
+            Record::new(Nanos(time), Op::Write, place, 12 << 10)
+        })
+        .collect();
+    Memory::new("bursts", records)
+}
+
+#[test]
+fn a_late_flash_leaves_writes_to_the_disk() {
+    let tier = |name, share| Tier::new(Device::preset(name).expect("a sheet"), Size::Share(share));
+    let flash = tier("intel-x25e-32", 100_000);
+    let disk = tier("wd5000aaks", 1_000_000);
+    let mean = |policy: &str, tiers| {
+        let whole = Size::Share(1_000_000);
+        let mut s = Setup::pair(policy.parse().expect("a preset"), whole).expect("sheets");
+        s.tiers = tiers;
+        s.extent_bytes = EXTENT as u32;
+        s.time = TimeMode::Trace { acceleration: 1.0 };
+        let r = run(&s, &bursts_of_writes()).expect("runs");
+        r.latency_mean_s.expect("timed")
+    };
+    let both = vec![flash, disk.clone()];
+    let (guarded, free) = (mean("benefit", both.clone()), mean("benefit,guard=0", both));
+    let alone = mean("linear", vec![disk]);
+    assert!(guarded < free, "{guarded} {free} {alone}");
+}

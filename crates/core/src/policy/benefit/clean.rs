@@ -129,26 +129,33 @@ impl Benefit {
     fn is_half_dirty(&self) -> bool {
         u64::from(self.dirty_count) * 2 >= u64::from(self.fast)
     }
-    /// Should a write go to the slow device, which takes writes into a cache, all told? What it has to do for it later stands in the
-    /// way of a read with the chance that one comes meanwhile, half of the time on average; what flash takes must be cleaned, which
-    /// costs whoever comes meanwhile what it was seen to cost ([`super::harm`]). While somebody waits for the slow device, flash takes the write in any case. How soon that answers is known from writes that went there; while it has nothing to do, one is
-    /// sent there now and then to see. In a burst the answers of a moment ago say nothing of the next, so flash takes it.
+    /// Does flash, which has a queue, answer writes so late that the slow device would have done one more by then? A small fast device
+    /// whose buffer is full does that in a burst of writes.
+    fn is_flash_late(view: &View<'_>) -> bool {
+        view.load(FAST).waiting > 0 && view.answers(FAST).write >= Benefit::debt(view)
+    }
+    /// Should a write go to the slow device, which takes writes into a cache, all told? A write leaves that device work to do, which
+    /// delays a read by half of its time on average, with the chance that a read comes meanwhile; by all of it while there is older
+    /// work; and those who wait already. What flash takes must be cleaned, which costs the requests that come meanwhile what it
+    /// was seen to cost ([`super::harm`]). While somebody waits for the slow device or it has work to do, flash takes the write, unless flash is late
+    /// itself. How soon the slow device answers is known from writes that went there; while it has nothing to do, one is sent there now
+    /// and then to see. In a burst the answers of a moment ago say nothing of the next, so flash takes it.
     pub(super) fn slow_is_sooner(&mut self, view: &View<'_>, known: bool) -> bool {
         let t = view.slowest();
-        let cost = view.cost(t);
+        let (cost, waiting) = (view.cost(t), view.load(t).waiting);
         let debt = Benefit::debt(view).0;
-        if cost.write.0 * 2 >= cost.read.0 || view.load(t).waiting > 0 || self.busy > view.now() {
+        if cost.write.0 * 2 >= cost.read.0 {
             return false;
         }
-        let gap = u128::from(
-            self.reads_gap
-                .max(view.now().since(self.last_read))
-                .0
-                .max(1),
-        );
-        let later = u128::from(debt) * u128::from(debt) / 2 / gap;
+        if (waiting > 0 || self.busy > view.now()) && !Benefit::is_flash_late(view) {
+            return false;
+        }
+        let gap = self.reads_gap.max(view.now().since(self.last_read)).0;
+        let work = debt / 2 + self.busy.since(view.now()).0;
+        let later = u128::from(debt) * u128::from(work) / u128::from(gap.max(1));
         let later = u64::try_from(later).unwrap_or(u64::MAX);
         let slow = view.answers(t).write.0.saturating_add(later);
+        let slow = slow.saturating_add(debt.saturating_mul(u64::from(waiting)));
         // What was used lately is written again, and cleaned once for several writes.
         let harm = self.harm.each().min(cost.read.0) / if known { 2 } else { 1 };
         slow < view.answers(FAST).write.0.saturating_add(harm)

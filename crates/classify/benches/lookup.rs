@@ -4,6 +4,7 @@
 
 use isotherm_classify::{Classifier, Layers, Source};
 use isotherm_core::RequestOp;
+use isotherm_core::random::SplitMix64;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -35,10 +36,9 @@ fn main() {
         let bytes = gib << 30;
         let mut layers = Layers::new(bytes);
         // Files of 16 KiB side by side: nothing is of one class for long.
-        let mut x = 1u64;
+        let mut random = SplitMix64::new(1);
         for b in (0..bytes >> 12).step_by(4) {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            layers.say(Source::Ranges, b, b + 4, 8 + (x >> 61) as u8);
+            layers.say(Source::Ranges, b, b + 4, 8 + random.below(8) as u8);
         }
         while !layers.is_settled() {
             layers.settle(1 << 20);
@@ -47,11 +47,14 @@ fn main() {
         for len in [4096u32, 65536, 1 << 20] {
             let span = bytes - u64::from(len);
             let mut time = |random: bool| {
-                let mut x = 3u64;
+                let mut places = SplitMix64::new(3);
                 let begun = now();
                 for i in 0..LOOKUPS {
-                    x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let at = if random { x % span } else { i * 4096 % span };
+                    let at = if random {
+                        places.below(span)
+                    } else {
+                        i * 4096 % span
+                    };
                     black_box(c.class(RequestOp::Read, at >> 12 << 12, len, 0));
                 }
                 (now() - begun) as f64 / LOOKUPS as f64

@@ -5,6 +5,7 @@
 use isotherm_classify::classes::{self, Source};
 use isotherm_classify::layout::Layout;
 use isotherm_classify::{Layers, Watch};
+use isotherm_core::random::SplitMix64;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -30,24 +31,8 @@ fn output(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
 /// Files of all kinds: small, large, sparse, in deep and wide directories, links short and long.
-fn populate(dir: &Path, r: &mut Random, budget: u64) {
+fn populate(dir: &Path, r: &mut SplitMix64, budget: u64) {
     use std::io::{Seek, SeekFrom, Write};
     let mut left = budget;
     let mut dirs = vec![dir.to_owned()];
@@ -314,7 +299,7 @@ fn every_block_is_what_debugfs_says() {
         let place = tempfile::tempdir().unwrap();
         let (dir, image) = (place.path().join("d"), place.path().join("image"));
         fs::create_dir(&dir).unwrap();
-        populate(&dir, &mut Random(base * 1000 + i as u64), 8 << 20);
+        populate(&dir, &mut SplitMix64::new(base * 1000 + i as u64), 8 << 20);
         make(&image, Some(&dir), options, size);
         let counts = compare(name, &image);
         let has = |c: u8| counts.contains_key(&c);
@@ -404,7 +389,7 @@ fn a_refresh_of_what_was_written_is_as_good_as_a_full_look() {
         let place = tempfile::tempdir().unwrap();
         let (dir, image) = (place.path().join("d"), place.path().join("image"));
         fs::create_dir(&dir).unwrap();
-        let mut r = Random(77);
+        let mut r = SplitMix64::new(77);
         populate(&dir, &mut r, 6 << 20);
         make(&image, Some(&dir), options, "64M");
         let (mut layers, mut layout) = read(&image);
@@ -483,7 +468,7 @@ fn damaged_images_end_without_harm() {
         let place = tempfile::tempdir().unwrap();
         let (dir, image) = (place.path().join("d"), place.path().join("image"));
         fs::create_dir(&dir).unwrap();
-        let mut r = Random(5 + i as u64);
+        let mut r = SplitMix64::new(5 + i as u64);
         populate(&dir, &mut r, 2 << 20);
         make(&image, Some(&dir), options, "16M");
         let sound = fs::read(&image).unwrap();
@@ -505,7 +490,7 @@ fn damaged_images_end_without_harm() {
                 bytes[at] = match r.below(3) {
                     0 => 0xff,
                     1 => 0,
-                    _ => r.next() as u8,
+                    _ => r.draw() as u8,
                 };
             }
             let mut layers = Layers::new(bytes.len() as u64);

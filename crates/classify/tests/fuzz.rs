@@ -4,12 +4,7 @@
 #[path = "../../../fuzz/src/classify.rs"]
 mod classify;
 
-fn next(x: &mut u64) -> u64 {
-    *x = x
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *x >> 33
-}
+use isotherm_core::random::SplitMix64;
 
 #[test]
 fn class_files_of_all_kinds() {
@@ -38,11 +33,11 @@ fn class_files_of_all_kinds() {
         "é",
         "\0",
     ];
-    let mut x = 7;
+    let mut random = SplitMix64::new(7);
     for _ in 0..5_000 {
-        let n = next(&mut x) % 14;
+        let n = random.below(14);
         let text: String = (0..n)
-            .map(|_| words[next(&mut x) as usize % words.len()])
+            .map(|_| words[random.below(words.len() as u64) as usize])
             .collect();
         classify::class_file(text.as_bytes());
     }
@@ -86,19 +81,19 @@ fn image() -> Vec<u8> {
 #[test]
 fn layouts_of_all_kinds() {
     let sound = image();
-    let mut x = 11;
+    let mut random = SplitMix64::new(11);
     classify::layout(&sound);
     for _ in 0..150 {
         let mut b = sound.clone();
-        for _ in 0..=next(&mut x) % 12 {
-            let at = match next(&mut x) % 4 {
-                0 => 1024 + next(&mut x) % 0x260,
-                1 => 4096 + next(&mut x) % 64,
-                _ => 4 * 4096 + next(&mut x) % 16384,
+        for _ in 0..=random.below(12) {
+            let at = match random.below(4) {
+                0 => 1024 + random.below(0x260),
+                1 => 4096 + random.below(64),
+                _ => 4 * 4096 + random.below(16384),
             };
-            b[at as usize] = [0, 1, 0x7f, 0xff, next(&mut x) as u8][next(&mut x) as usize % 5];
+            b[at as usize] = [0, 1, 0x7f, 0xff, random.draw() as u8][random.below(5) as usize];
         }
-        let len = b.len() - (next(&mut x) as usize % 2) * (next(&mut x) as usize % b.len());
+        let len = b.len() - (random.below(2) as usize) * (random.below(b.len() as u64) as usize);
         classify::layout(&b[..len]);
     }
     for n in [0, 1, 511, 512, 1024, 2047, 2048, 4096] {

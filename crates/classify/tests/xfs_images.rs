@@ -5,6 +5,7 @@ use isotherm_classify::classes::{self, Source};
 use isotherm_classify::ext::Bytes;
 use isotherm_classify::layout::Layout;
 use isotherm_classify::{Layers, Watch};
+use isotherm_core::random::SplitMix64;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -121,9 +122,9 @@ impl Drop for Image {
 
 /// Directories, small files, long files in pieces, attributes, holes; some of it goes again.
 fn fill(dir: &Path, round: u64) {
-    let mut x = round.wrapping_mul(0x9e37_79b9) | 1;
+    let mut random = SplitMix64::new(round);
     for i in 0..500u64 {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let x = random.draw();
         let at = dir.join(format!("d{}", x >> 61));
         std::fs::create_dir_all(&at).expect("made");
         let path = at.join(format!("a-file-with-a-rather-long-name-{round}-{i}"));
@@ -311,11 +312,8 @@ fn damaged_images_cost_classes_only() {
     let mut part = Front(vec![0; 1 << 20]);
     image.open().read_exact_at(&mut part.0, 0).expect("read");
     let sound = part.0.clone();
-    let mut x = 5u64;
-    let mut next = |n: u64| {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (x >> 33) % n
-    };
+    let mut random = SplitMix64::new(5);
+    let mut next = |n| random.below(n);
     for _ in 0..200 {
         for _ in 0..=next(12) {
             // The first group's headers, trees and inodes.

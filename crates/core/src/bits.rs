@@ -188,31 +188,25 @@ impl BitTree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::SplitMix64;
     use alloc::collections::BTreeSet;
-
-    fn rng(s: &mut u64) -> u64 {
-        *s ^= *s << 13;
-        *s ^= *s >> 7;
-        *s ^= *s << 17;
-        *s
-    }
 
     #[test]
     fn tree_agrees_with_btreeset() {
         for len in [1usize, 63, 64, 65, 4096, 5000, 300_000] {
-            let mut s = 0x9e37_79b9 + len as u64;
+            let mut random = SplitMix64::new(len as u64);
             let mut t = BitTree::new(len);
             let mut m = BTreeSet::new();
             for _ in 0..2000 {
-                let i = rng(&mut s) as usize % len;
-                if rng(&mut s).is_multiple_of(2) {
+                let i = random.below(len as u64) as usize;
+                if random.below(2) == 0 {
                     t.insert(i);
                     m.insert(i);
                 } else {
                     t.remove(i);
                     m.remove(&i);
                 }
-                let f = rng(&mut s) as usize % len;
+                let f = random.below(len as u64) as usize;
                 assert_eq!(
                     t.first_from(f),
                     m.range(f..).next().copied(),
@@ -225,17 +219,17 @@ mod tests {
 
     #[test]
     fn runs_and_fills_agree_with_a_bool_array() {
-        let mut s = 77;
+        let mut random = SplitMix64::new(77);
         let mut b = Bits::new(300);
         let mut m = [false; 300];
         for _ in 0..3000 {
-            let from = rng(&mut s) as usize % 300;
-            let to = from + rng(&mut s) as usize % (300 - from + 1);
-            let on = rng(&mut s).is_multiple_of(2);
+            let from = random.below(300) as usize;
+            let to = from + random.below(301 - from as u64) as usize;
+            let on = random.below(2) == 0;
             let changed = m[from..to].iter().any(|&x| x != on);
             assert_eq!(b.fill(from, to, on), changed);
             m[from..to].fill(on);
-            let f = rng(&mut s) as usize % 300;
+            let f = random.below(300) as usize;
             let n = m[f..].iter().take_while(|&&x| x == on).count();
             assert_eq!(b.run(f, 300, on), n);
         }

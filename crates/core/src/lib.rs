@@ -13,6 +13,7 @@ pub mod load;
 pub mod null;
 pub mod policy;
 pub mod qos;
+pub mod random;
 pub mod run;
 pub mod stats;
 pub mod store;

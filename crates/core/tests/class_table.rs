@@ -28,7 +28,7 @@ fn class(unit: u32) -> u8 {
 /// Reads and writes all over; how many entries each of the classes has at the end, and the most that each ever had.
 fn run(rows: &[&str]) -> ([u32; 5], [u32; 5]) {
     let mut e = engine(rows);
-    let mut x = 1u64;
+    let mut random = isotherm_core::random::SplitMix64::new(1);
     let mut most = [0; 5];
     let held = |e: &NullEngine<Box<dyn Policy>>| {
         let mut n = [0; 5];
@@ -38,9 +38,7 @@ fn run(rows: &[&str]) -> ([u32; 5], [u32; 5]) {
         n
     };
     for i in 0..6000u64 {
-        x = x
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        let x = random.draw();
         let unit = (x >> 33) as u32 % UNITS;
         let at = (u64::from(unit) << 12, 4096);
         let now = Nanos::from_millis(i);

@@ -3,6 +3,7 @@
 
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::{PRESETS, Policy, build};
+use isotherm_core::random::SplitMix64;
 use isotherm_core::volume::{Space, UnitId};
 use isotherm_core::{Nanos, TierId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,14 +132,11 @@ impl Store {
     }
 }
 
-struct Draw(u64);
+struct Draw(SplitMix64);
 
 impl Draw {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
+        self.0.below(n)
     }
     /// Mostly small: 0 to 40 grains, not whole ones.
     fn size(&mut self) -> u64 {
@@ -157,7 +155,7 @@ fn every_preset_serves_files() {
     for policy in presets() {
         for tiers in [&[64, 1000][..], &[30, 90, 1000], &[1, 600]] {
             let what = format!("{policy} on {tiers:?}");
-            let (mut store, mut draw) = (Store::new(policy, tiers), Draw(77));
+            let (mut store, mut draw) = (Store::new(policy, tiers), Draw(SplitMix64::new(77)));
             let mut next = 0u32;
             let mut done = BTreeMap::new();
             for step in 0..600 {

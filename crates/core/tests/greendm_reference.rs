@@ -103,16 +103,10 @@ impl Naive {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn equal_decisions_on_random_work() {
     for seed in 0..60u64 {
-        let mut s = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut draw = |n: u64| {
-            s ^= s << 13;
-            s ^= s >> 7;
-            s ^= s << 17;
-            (s >> 11) % n
-        };
+        let mut random = isotherm_core::random::SplitMix64::new(seed);
+        let mut draw = |n| random.below(n);
         let fast = 1 + draw(90) as u32;
         let extents = fast + 1 + draw(300) as u32;
         let pt = 1 + draw(4) as u32;

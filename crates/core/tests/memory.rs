@@ -91,9 +91,9 @@ fn measure(name: &str) -> (f64, f64, f64) {
     for x in 0..EXTENTS {
         touch(&mut e, x);
     }
-    let mut s = 7u64;
+    let mut random = isotherm_core::random::SplitMix64::new(7);
     for _ in 0..EXTENTS {
-        s = s.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let s = random.draw();
         let (a, b) = (s >> 33, s >> 20 & 0xffff);
         touch(&mut e, ((a % u64::from(EXTENTS)) * b / 65_536) as u32);
     }

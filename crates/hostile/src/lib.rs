@@ -23,6 +23,7 @@ pub mod truth;
 pub mod world;
 
 /// A small, fast, seeded generator (xorshift64*): the same seed gives the same run everywhere.
+/// It is not the workspace's generator (`isotherm_core::random`), because frozen cases are named by their seeds.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 

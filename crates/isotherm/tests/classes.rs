@@ -78,9 +78,9 @@ fn quiet(place: &Place) {
 
 /// Files of many sizes come and go.
 fn churn(dir: &Path, round: u64) {
-    let mut x = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = isotherm_core::random::SplitMix64::new(round);
     for i in 0..400u64 {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let x = random.draw();
         let at = dir.join(format!("d{}", x >> 60));
         std::fs::create_dir_all(&at).expect("made");
         let path = at.join(format!("f{}", (x >> 33) % 300));

@@ -8,6 +8,7 @@ use isotherm_core::engine::Params;
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::{PRESETS, build};
+use isotherm_core::random::SplitMix64;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
@@ -105,13 +106,6 @@ impl Null {
     }
 }
 
-fn lcg(s: &mut u64) -> u64 {
-    *s = s
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *s >> 33
-}
-
 fn requests(bencher: Bencher, policy: &str, hot: u64, write: bool) {
     let mut e = engine(policy);
     let mut w = Null {
@@ -119,10 +113,10 @@ fn requests(bencher: Bencher, policy: &str, hot: u64, write: bool) {
         out: Vec::with_capacity(64),
         replies: 0,
     };
-    let mut seed = 42;
+    let mut random = SplitMix64::new(42);
     let mut go = |e: &mut Engine, w: &mut Null, op, extents: u64| {
         w.now = w.now + Nanos(1000);
-        let offset = (lcg(&mut seed) % (extents * 16)) * 4096;
+        let offset = random.below(extents * 16) * 4096;
         e.submit(
             w.now,
             Request {
@@ -173,14 +167,14 @@ fn hit_only(bencher: Bencher, policy: &str) {
     let n = 1u32 << 18;
     let geo = Geometry::new(12, 12, n, vec![m(0, n / 10), m(1, n + 256)]).expect("geometry");
     let mut e = NullEngine::new(geo, build(policy, std::iter::empty()).expect("policy"));
-    let mut seed = 7;
+    let mut random = SplitMix64::new(7);
     let mut now = 0;
     let mut access = move |e: &mut NullEngine<_>| {
         // Skewed: the product of two uniforms.
-        let x = (lcg(&mut seed) % u64::from(n)) * (lcg(&mut seed) % u64::from(n)) / u64::from(n);
+        let x = random.below(u64::from(n)) * random.below(u64::from(n)) / u64::from(n);
         now += 10_000;
         // A third of it writes, in microseconds that add up to a plan now and then.
-        let write = lcg(&mut seed).is_multiple_of(3);
+        let write = random.below(3) == 0;
         e.access(Nanos(now), ExtentId(x as u32), write, 0, (x << 12, 4096))
     };
     for _ in 0..n * 4 {

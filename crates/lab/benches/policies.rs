@@ -7,6 +7,7 @@ use divan::{Bencher, counter::ItemsCount};
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::{PRESETS, build};
+use isotherm_core::random::SplitMix64;
 use isotherm_core::{ExtentId, Nanos, TierId};
 
 const EXTENTS: u32 = 1 << 18;
@@ -32,7 +33,7 @@ fn main() {
 /// Skewed accesses (the product of two uniforms), a quarter writes, a tenth of the extents fast.
 struct Run {
     engine: NullEngine<Box<dyn isotherm_core::policy::Policy>>,
-    seed: u64,
+    random: SplitMix64,
     now: u64,
 }
 
@@ -48,23 +49,16 @@ impl Run {
         let geo = Geometry::new(12, 12, EXTENTS, members).expect("geometry");
         Run {
             engine: NullEngine::new(geo, build(policy, std::iter::empty()).expect("policy")),
-            seed: 7,
+            random: SplitMix64::new(7),
             now: 0,
         }
-    }
-    fn next(&mut self) -> u64 {
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        self.seed >> 33
     }
     fn play(&mut self, accesses: u32) -> u32 {
         let n = u64::from(EXTENTS);
         let mut hits = 0;
         for _ in 0..accesses {
-            let x = (self.next() % n) * (self.next() % n) / n;
-            let write = self.next().is_multiple_of(4);
+            let x = self.random.below(n) * self.random.below(n) / n;
+            let write = self.random.below(4) == 0;
             self.now += 1000;
             let request = (x << 12, 4096);
             let hit = self

@@ -11,6 +11,7 @@
 //!
 //! The trace is read once, whatever the number of sizes and policies. Memory: 64 bytes per sampled access.
 
+use isotherm_core::random::mix;
 use isotherm_traces::{Op, Record};
 
 use crate::LabError;
@@ -58,10 +59,7 @@ struct Counts {
 
 /// A mix of all bits (the finaliser of SplitMix64).
 fn hash(device: u32, extent: u64) -> u64 {
-    let mut x = extent ^ (u64::from(device) << 44) ^ 0x9e37_79b9_7f4a_7c15;
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    mix(extent ^ (u64::from(device) << 44) ^ 0x9e37_79b9_7f4a_7c15)
 }
 
 /// Checks that the rate is in the range of [`Samples::read`].

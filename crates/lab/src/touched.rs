@@ -179,21 +179,15 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_the_sorted_set() {
-        let mut seed = 3u64;
-        let mut next = || {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            seed >> 20
-        };
+        let mut random = isotherm_core::random::SplitMix64::new(3);
         for round in 0..20 {
             let (mut set, mut t) = (BTreeSet::new(), Touched::default());
             let mut spots = BTreeMap::new();
             for _ in 0..500 {
-                let e = match next() % 3 {
-                    0 => next() % 2000,
-                    1 => next() % (1 << 30),
-                    _ => (DIRECT << CHUNK_BITS) + next() % (1 << 12) * 777,
+                let e = match random.below(3) {
+                    0 => random.below(2000),
+                    1 => random.below(1 << 30),
+                    _ => (DIRECT << CHUNK_BITS) + random.below(1 << 12) * 777,
                 };
                 set.insert(e);
                 spots.insert(e, t.add(e));

@@ -10,13 +10,8 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Work for a minute, then ten with a write every 20 s (a log, a mail box), eight times over.
 fn lulls() -> Memory {
-    let (mut records, mut seed) = (Vec::new(), 7u64);
-    let mut draw = |below: u64| {
-        seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let (mut records, mut random) = (Vec::new(), isotherm_core::random::SplitMix64::new(7));
+    let mut draw = |below| random.below(below);
     for period in 0..8u64 {
         let begin = period * 660 * SECOND;
         for i in 0..1200u64 {
@@ -234,14 +229,9 @@ fn wrong_settings_are_named() {
 }
 
 /// A backup that reads in bursts beside a journal: a class each.
-fn noisy_and_quiet() -> Memory {
-    let (mut records, mut seed) = (Vec::new(), 3u64);
-    let mut draw = |below: u64| {
-        seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+fn noisy_and_quiet(seed: u64) -> Memory {
+    let (mut records, mut random) = (Vec::new(), isotherm_core::random::SplitMix64::new(seed));
+    let mut draw = |below| random.below(below);
     for ms in 0..20_000u64 {
         let time = Nanos(ms * SECOND / 1000);
         if ms % 40 == 7 {
@@ -259,10 +249,14 @@ fn noisy_and_quiet() -> Memory {
 }
 
 fn promised(rows: &[&str]) -> Report {
+    promised_with(rows, 2)
+}
+
+fn promised_with(rows: &[&str], seed: u64) -> Report {
     let mut s = setup("lru", &[]);
     s.tiers[1].devices[0].standby_after_s = None;
     s.qos = isotherm_lab::qos::spec(rows.iter().copied()).expect("rows");
-    run(&s, &noisy_and_quiet()).expect("plays")
+    run(&s, &noisy_and_quiet(seed)).expect("plays")
 }
 
 #[test]
@@ -276,13 +270,15 @@ fn promises_to_classes_hold_in_the_lab() {
     // A promise that nobody needs changes nothing.
     let unneeded = promised(&["0-63+ceiling=100G"]);
     assert_eq!(unneeded.digest, plain.digest);
+    // The mean of six sequences of places, since one may differ by a tenth.
+    let means = |rows: &[&str]| {
+        (0..6)
+            .map(|s| mean(&promised_with(rows, s), "7"))
+            .sum::<f64>()
+    };
+    let (with, without) = (means(&["7+latency=30ms"]), means(&[]));
+    assert!(with < 0.7 * without, "{with} and {without}");
     let latency = promised(&["7+latency=30ms"]);
-    assert!(
-        mean(&latency, "7") < 0.7 * mean(&plain, "7"),
-        "{} and {}",
-        mean(&latency, "7"),
-        mean(&plain, "7")
-    );
     assert_eq!(latency.requests, plain.requests);
     let floor = promised(&["7+floor=1M+share=1000", "18+share=10", "depth=2"]);
     assert!(mean(&floor, "7") < 0.7 * mean(&plain, "7"));
@@ -302,7 +298,7 @@ fn what_devices_did_is_somebodys() {
     s.tiers[1].devices[0].standby_after_s = None;
     // One whose sheet has a price and a limit of writes.
     s.tiers[0].devices = vec![Device::preset("intel-320-300").expect("a preset")];
-    let r = run(&s, &noisy_and_quiet()).expect("plays");
+    let r = run(&s, &noisy_and_quiet(3)).expect("plays");
     let all = r.by_class.values().filter_map(|c| c.used);
     let all: Vec<_> = all.chain(r.own_work).collect();
     assert_eq!(all.len(), 3);

@@ -5,6 +5,7 @@ use isotherm_core::null::{NullCounters, NullEngine};
 use isotherm_core::policy::{
     Access, Action, Outcome, PRESETS, ParamError, Place, Policy, Preset, Refusal, View, build,
 };
+use isotherm_core::random::SplitMix64;
 use isotherm_core::{ExtentId, Nanos, TierId};
 
 type Engine = NullEngine<Box<dyn Policy>>;
@@ -42,21 +43,14 @@ fn play(e: &mut Engine, from: u64, touches: &[Touch]) -> Vec<bool> {
     touches.iter().enumerate().map(one).collect()
 }
 
-fn rng(s: &mut u64) -> u64 {
-    *s ^= *s << 13;
-    *s ^= *s >> 7;
-    *s ^= *s << 17;
-    *s
-}
-
 /// Skewed, two thirds reads.
 fn mixed(seed: u64, extents: u32, n: usize) -> Vec<Touch> {
-    let mut s = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = SplitMix64::new(seed);
     let mut one = || {
         let x = u64::from(extents);
         Touch {
-            extent: ((rng(&mut s) % x) * (rng(&mut s) % x) / x) as u32,
-            write: rng(&mut s).is_multiple_of(3),
+            extent: (random.below(x) * random.below(x) / x) as u32,
+            write: random.below(3) == 0,
         }
     };
     (0..n).map(|_| one()).collect()
@@ -258,7 +252,7 @@ fn memory_is_bounded_and_does_not_grow() {
 /// policy is told as the engine would tell it.
 struct Refusing {
     inner: Box<dyn Policy>,
-    seed: u64,
+    random: SplitMix64,
     refused: u64,
     /// Of 8 wishes.
     share: u64,
@@ -271,7 +265,7 @@ impl Refusing {
             let mut more = Vec::new();
             let mut kept = Vec::new();
             for a in wanted.drain(..) {
-                if rng(&mut self.seed) % 8 < self.share {
+                if self.random.below(8) < self.share {
                     self.refused += 1;
                     let how = Outcome::Refused(Refusal::Busy);
                     self.inner.on_settled(view, a, how, &mut more);
@@ -348,7 +342,7 @@ fn survives_refusals() {
             let geo = shape(&[20, 0], EXTENTS);
             let wrapped: Box<dyn Policy> = Box::new(Refusing {
                 inner: make(p),
-                seed: 77,
+                random: SplitMix64::new(77),
                 refused: 0,
                 share,
             });
@@ -368,7 +362,7 @@ fn caches_turn_over_after_refusals() {
         let geo = shape(&[20, 0], EXTENTS);
         let wrapped: Box<dyn Policy> = Box::new(Refusing {
             inner: make(p),
-            seed: 5,
+            random: SplitMix64::new(5),
             refused: 0,
             share: 4,
         });

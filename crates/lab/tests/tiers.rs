@@ -14,13 +14,8 @@ const REQUESTS: u64 = 24_000;
 
 /// 24 extents get 60 % of the accesses, 96 others 30 %, 240 others 9 %, the rest 1 %; 30 % writes. Neighbours are not alike.
 fn work() -> Memory {
-    let mut s = 0x9e37_79b9_7f4a_7c15u64;
-    let mut draw = |n: u64| {
-        s ^= s << 13;
-        s ^= s >> 7;
-        s ^= s << 17;
-        (s >> 11) % n
-    };
+    let mut random = isotherm_core::random::SplitMix64::new(1);
+    let mut draw = |n| random.below(n);
     let one = |i: u64| {
         // All are touched once before.
         let at = match (i < EXTENTS, draw(100)) {

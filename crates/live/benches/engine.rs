@@ -9,6 +9,7 @@
 //! Prints for each case the median operations per second of both and the median of the ratios within each round.
 
 use io_uring::{IoUring, opcode, types};
+use isotherm_core::random::SplitMix64;
 use isotherm_core::{ExtentId, Nanos, RequestOp};
 use isotherm_live::buffers::{Buffer, Region};
 use isotherm_live::config::{IoConfig, Size};
@@ -75,32 +76,28 @@ const CASES: [Case; 6] = [
 /// Where the next request goes: the same sequence for both.
 struct Addresses {
     case: Case,
-    state: u64,
+    random: SplitMix64,
+    /// Where a sequential case goes on.
+    next: u64,
 }
 
 impl Addresses {
     fn new(case: Case) -> Addresses {
         Addresses {
             case,
-            state: if case.random {
-                0x9e37_79b9_7f4a_7c15
-            } else {
-                0
-            },
+            random: SplitMix64::new(1),
+            next: 0,
         }
     }
 
     fn next(&mut self) -> u64 {
         let len = u64::from(self.case.len);
         if !self.case.random {
-            let at = self.state;
-            self.state = (at + len) % SPAN;
+            let at = self.next;
+            self.next = (at + len) % SPAN;
             return at;
         }
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state % (SPAN / len) * len
+        self.random.below(SPAN / len) * len
     }
 }
 

@@ -10,6 +10,7 @@
 
 use isotherm_core::engine::Params;
 use isotherm_core::policy::build;
+use isotherm_core::random::SplitMix64;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
 use isotherm_core::store::{Media, MediaError, MetaArea, Superblock, format, open};
@@ -93,7 +94,13 @@ fn engine(policy: &str, extents: u32) -> Outcome<Engine> {
 }
 
 /// Reads at random extents, `together` at a time: nanoseconds a request.
-fn reads(e: &mut Engine, now: &mut u64, seed: &mut u64, requests: u32, together: u32) -> f64 {
+fn reads(
+    e: &mut Engine,
+    now: &mut u64,
+    random: &mut SplitMix64,
+    requests: u32,
+    together: u32,
+) -> f64 {
     let bytes = u64::from(e.space().geo.extents) << 16;
     let (mut out, mut next, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
     let begun = Instant::now();
@@ -102,10 +109,7 @@ fn reads(e: &mut Engine, now: &mut u64, seed: &mut u64, requests: u32, together:
         let at = Nanos(*now);
         offsets.clear();
         for _ in 0..together {
-            *seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            offsets.push(((*seed >> 20) % bytes) & !4095);
+            offsets.push(random.below(bytes) & !4095);
         }
         if together > 1 {
             for &o in &offsets {
@@ -164,15 +168,15 @@ fn main() -> Outcome<()> {
                     continue;
                 }
                 let mut e = engine(policy, extents)?;
-                let (mut now, mut seed) = (e.space().geo.extents.into(), 42);
+                let (mut now, mut random) = (e.space().geo.extents.into(), SplitMix64::new(42));
                 let case = format!("{extents} extents, {policy}");
                 for pages in ["pages as they come", "huge pages"] {
                     if pages == "huge pages" && ask_for_huge(&e.space().map) == 0 {
                         continue;
                     }
-                    reads(&mut e, &mut now, &mut seed, requests / 10, 1);
+                    reads(&mut e, &mut now, &mut random, requests / 10, 1);
                     for together in [1, 32] {
-                        let ns = reads(&mut e, &mut now, &mut seed, requests, together);
+                        let ns = reads(&mut e, &mut now, &mut random, requests, together);
                         keep(&case, &format!("{together} together, {pages}"), round, ns)?;
                     }
                 }

@@ -90,15 +90,12 @@ fn ok(tool: &str, args: &[&str]) -> String {
 
 /// Data with holes, from a fixed seed.
 fn image(path: &Path, bytes: u64) -> Vec<u8> {
-    let mut state = 0x1234_5678_9abc_def1_u64;
+    let mut random = isotherm_core::random::SplitMix64::new(1);
     let mut data = vec![0; bytes as usize];
     for (n, block) in data.chunks_mut(96 << 10).enumerate() {
         if n % 3 != 1 {
             for word in block.chunks_mut(8) {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                word.copy_from_slice(&state.to_le_bytes()[..word.len()]);
+                word.copy_from_slice(&random.draw().to_le_bytes()[..word.len()]);
             }
         }
     }

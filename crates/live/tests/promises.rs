@@ -1,6 +1,7 @@
 //! Promises to classes on a live volume whose disk is paced: a noisy class beside a quiet one.
 
 use isotherm_core::qos::Standing;
+use isotherm_core::random::SplitMix64;
 use isotherm_core::{IoError, RequestOp, World};
 use isotherm_live::config::{IoConfig, Size};
 use isotherm_live::port::{Completion, Port};
@@ -43,7 +44,7 @@ type Ends = (mpsc::Sender<u8>, mpsc::Receiver<u8>);
 struct Load {
     port: Arc<dyn Port>,
     from: u64,
-    seed: u64,
+    random: SplitMix64,
     ends: Ends,
     /// Requests that came back well, by class.
     done: [u64; 64],
@@ -51,8 +52,7 @@ struct Load {
 
 impl Load {
     fn send(&mut self, class: u8, len: u64) {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005) | 1;
-        let at = self.from + (self.seed >> 33) % (BYTES / BLOCK) * BLOCK;
+        let at = self.from + self.random.below(BYTES / BLOCK) * BLOCK;
         let ended = self.ends.0.clone();
         let done = move |result: Result<(), IoError>, _| {
             // An error is no class, and the test ends.
@@ -115,7 +115,7 @@ fn promises_are_kept_on_a_paced_volume_and_it_is_said_when_not() {
     let mut load = Load {
         port: Arc::clone(&port),
         from,
-        seed: 1,
+        random: SplitMix64::new(1),
         ends: mpsc::channel(),
         done: [0; 64],
     };

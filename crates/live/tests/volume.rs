@@ -125,18 +125,12 @@ fn what_was_written_is_there_after_stop_and_open() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn random_requests_of_all_kinds_agree_with_a_flat_array() {
     for (policy, seed) in [("greendm", 1u64), ("hot-dst-recency", 2), ("mylinear", 3)] {
         let rig = Rig::new(policy);
         let mut model = vec![0u8; 24 << 20];
-        let mut state = seed;
-        let mut random = move |n: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % n
-        };
+        let mut numbers = isotherm_core::random::SplitMix64::new(seed);
+        let mut random = move |n| numbers.below(n);
         for session in 0..3 {
             let server = rig.serve();
             let port = server.port();

@@ -42,17 +42,12 @@ impl Loop {
         } else {
             model.capacity()
         };
-        let mut seed = 1u64;
+        let mut random = isotherm_core::random::SplitMix64::new(1);
         let offsets = (0..1u64 << 16)
-            .map(|i| {
-                seed = seed
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                match pattern {
-                    Pattern::Random => (seed >> 20) % (span / 4096) * 4096,
-                    Pattern::Sequential => i * 4096,
-                    Pattern::Again => i % 4 * 4096,
-                }
+            .map(|i| match pattern {
+                Pattern::Random => random.below(span / 4096) * 4096,
+                Pattern::Sequential => i * 4096,
+                Pattern::Again => i % 4 * 4096,
             })
             .collect();
         Loop {

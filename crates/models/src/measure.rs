@@ -1,6 +1,7 @@
 //! Drives a model with synthetic work in virtual time, to compare published figures with modelled ones.
 
 use isotherm_core::Nanos;
+use isotherm_core::random::SplitMix64;
 
 use crate::model::{DeviceModel, ModelOp};
 use crate::preset::{FlashState, Options};
@@ -41,18 +42,10 @@ pub struct Outcome {
     pub mean_us: f64,
 }
 
-/// The splitmix64 sequence: small, and the same everywhere.
-fn next(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// Runs `work` on `model`, starting at `now`. Returns the result and the time at the end, when all is done.
 pub fn run(model: &mut dyn DeviceModel, mut now: Nanos, work: &Work) -> (Outcome, Nanos) {
     let begin = now;
-    let mut seed = work.seed;
+    let mut random = SplitMix64::new(work.seed);
     let blocks = (work.span / u64::from(work.len.max(1))).max(1);
     let mut started = vec![Nanos(0); work.depth as usize];
     let mut idle: Vec<u64> = (0..u64::from(work.depth)).rev().collect();
@@ -62,7 +55,7 @@ pub fn run(model: &mut dyn DeviceModel, mut now: Nanos, work: &Work) -> (Outcome
         while issued < work.count {
             let Some(slot) = idle.pop() else { break };
             let block = if work.random {
-                next(&mut seed) % blocks
+                random.below(blocks)
             } else {
                 issued % blocks
             };

@@ -5,6 +5,7 @@
 use isotherm_core::Nanos;
 use isotherm_models::{FlashState, ModelOp, Options, preset};
 
+/// A generator of its own, since the digests below depend on its numbers.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed
         .wrapping_mul(6_364_136_223_846_793_005)

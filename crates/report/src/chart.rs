@@ -346,15 +346,10 @@ mod tests {
     /// Compares with the definition, for all small cases on a grid.
     #[test]
     fn the_front_agrees_with_its_definition() {
-        let mut state = 7_u64;
+        let mut random = isotherm_core::random::SplitMix64::new(7);
         for _ in 0..200 {
             let v: Vec<(f64, f64)> = (0..12)
-                .map(|_| {
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    (((state >> 33) % 6) as f64, ((state >> 50) % 6) as f64)
-                })
+                .map(|_| (random.below(6) as f64, random.below(6) as f64))
                 .collect();
             let s = scatter(&v, [Better::Lower, Better::Higher]);
             let mut got = s.front(0, 1);

@@ -6,6 +6,7 @@
 //! When the sample exceeds its bound, the threshold is lowered and blocks leave the sample. Memory is bounded: about 100 bytes per sampled
 //! block. Time is O(log) per sampled access.
 
+use isotherm_core::random::mix;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
@@ -75,10 +76,7 @@ impl Default for Distances {
 
 /// A mix of all bits (the finaliser of splitmix64).
 fn hash(device: u32, block: u64) -> u32 {
-    let mut x = block ^ (u64::from(device) << 40);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((x ^ (x >> 31)) >> (64 - HASH_BITS)) as u32
+    (mix(block ^ (u64::from(device) << 40)) >> (64 - HASH_BITS)) as u32
 }
 
 impl Distances {
@@ -236,20 +234,11 @@ mod tests {
 
     /// A fixed walk with reuse near and far.
     fn walk(n: u64, span: u64) -> Vec<u64> {
-        let mut x = 12345u64;
-        let step = |x: &mut u64| {
-            *x = x
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            *x >> 33
-        };
+        let mut r = isotherm_core::random::SplitMix64::new(12345);
         (0..n)
             .map(|_| {
-                if step(&mut x) % 3 == 0 {
-                    step(&mut x) % (span / 50)
-                } else {
-                    step(&mut x) % span
-                }
+                let near = r.below(3) == 0;
+                r.below(if near { span / 50 } else { span })
             })
             .collect()
     }

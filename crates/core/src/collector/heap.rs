@@ -240,11 +240,9 @@ mod tests {
     #[test]
     fn gives_what_a_sorted_map_gives() {
         let (mut heap, mut naive) = (Heap::new(40), BTreeMap::new());
-        let mut s = 88u64;
+        let mut random = crate::random::SplitMix64::new(88);
         for _ in 0..20_000 {
-            s = s
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            let s = random.draw();
             let (node, key) = ((s >> 40) as u32 % 40, ((s >> 33) % 9, (s >> 50) % 3));
             if s >> 62 == 0 {
                 heap.remove(node);

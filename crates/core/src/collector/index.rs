@@ -91,10 +91,9 @@ mod tests {
     fn agrees_with_a_map() {
         for keys in [1u32, 2, 3, 100, 1000] {
             let (mut index, mut model) = (Index::new(keys), BTreeMap::new());
-            let mut seed = u64::from(keys) + 7;
+            let mut random = crate::random::SplitMix64::new(u64::from(keys));
             for step in 0..20_000u32 {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let key = (seed >> 33) as u32 % (keys * 2) * 4096;
+                let key = random.below(u64::from(keys) * 2) as u32 * 4096;
                 if model.contains_key(&key) {
                     assert_eq!(index.remove(key), model.remove(&key));
                 } else if model.len() < keys as usize {

@@ -107,16 +107,15 @@ mod tests {
     #[test]
     fn remembers_what_a_map_remembers() {
         let (mut recent, mut map) = (Recent::default(), BTreeMap::new());
-        let (mut s, mut now, mut most) = (5u64, 0u64, 0);
+        let (mut random, mut now, mut most) = (crate::random::SplitMix64::new(5), 0u64, 0);
         for i in 0..50_000u32 {
-            s = s.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // Bursts, in which many units have one, and lulls, after which none has.
-            now += if (s >> 30).is_multiple_of(2000) {
+            now += if random.below(2000) == 0 {
                 700
             } else {
-                s >> 63
+                random.below(2)
             };
-            let unit = UnitId((s >> 40) as u32 % 1500);
+            let unit = UnitId(random.below(1500) as u32);
             let last = Last {
                 time: Nanos(now),
                 end: i,

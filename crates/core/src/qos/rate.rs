@@ -73,10 +73,10 @@ mod tests {
         for rate in [4096u64, 1_000_000, 50 << 20, 10_000_000_000] {
             let burst = rate / 10;
             let mut r = Rate::new(rate);
-            let (mut now, mut x) = (MS(10), 12345u64);
+            let (mut now, mut random) = (MS(10), crate::random::SplitMix64::new(12345));
             let mut begun: alloc::vec::Vec<(Nanos, u64)> = alloc::vec::Vec::new();
             for i in 0..300 {
-                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let x = random.draw();
                 let bytes = [512, 4096, 65_536, 1 << 20][(x >> 60) as usize % 4];
                 if i % 37 == 0 {
                     now = now + MS(x >> 54);

@@ -132,9 +132,9 @@ mod tests {
     fn agrees_with_a_map() {
         let mut p = Pins::new(4);
         let mut m: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
-        let mut s = 12345u64;
+        let mut random = crate::random::SplitMix64::new(12345);
         for _ in 0..20_000 {
-            s = s.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let s = random.draw();
             let (slot, write) = ((s >> 33) as u32 % 97, s >> 62 & 1 == 1);
             let e = m.entry(slot).or_default();
             let n = if write { &mut e.1 } else { &mut e.0 };

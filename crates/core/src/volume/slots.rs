@@ -199,9 +199,9 @@ mod tests {
         };
         let mut s = Slots::new(&Geometry::new(16, 12, 5, vec![m(0, 5), m(1, 200)]).unwrap());
         let mut model: alloc::collections::BTreeSet<u32> = (0..205).collect();
-        let mut seed = 11u64;
+        let mut random = crate::random::SplitMix64::new(11);
         for step in 0..20_000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let seed = random.draw();
             let (what, x) = (seed >> 61, (seed >> 33) as u32);
             let tier = if step % 2 == 0 { 0..5 } else { 5..205 };
             let t = TierId(u8::from(tier.start > 0));

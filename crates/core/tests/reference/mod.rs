@@ -5,6 +5,7 @@
 use isotherm_core::geometry::{Geometry, Member};
 use isotherm_core::null::NullEngine;
 use isotherm_core::policy::{Policy, build};
+use isotherm_core::random::SplitMix64;
 use isotherm_core::{ExtentId, Nanos, TierId};
 
 /// One unit access of a request.
@@ -39,17 +40,14 @@ pub trait Naive {
 }
 
 /// A seeded generator.
-pub struct Draw(u64);
+pub struct Draw(SplitMix64);
 
 impl Draw {
     pub fn new(seed: u64) -> Draw {
-        Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Draw(SplitMix64::new(seed))
     }
     pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
+        self.0.below(n)
     }
 }
 

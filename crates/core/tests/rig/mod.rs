@@ -3,6 +3,7 @@
 
 use isotherm_core::engine::Params;
 use isotherm_core::policy::{Refusal, build};
+use isotherm_core::random::SplitMix64;
 use isotherm_core::stats::MoveCounters;
 use isotherm_core::store::open::Mode;
 use isotherm_core::store::superblock::{MemberEntry, Shape};
@@ -83,7 +84,7 @@ pub struct Run {
     pub now: Nanos,
     pub due: BTreeMap<(Nanos, u32), DeviceOp>,
     pub out: Vec<Effect>,
-    pub seed: u64,
+    pub random: SplitMix64,
     pub tag: u32,
     pub replies: u32,
     pub moved: Vec<(Nanos, u64)>,
@@ -101,7 +102,7 @@ impl Run {
             now: Nanos(0),
             due: BTreeMap::new(),
             out: Vec::new(),
-            seed: 1,
+            random: SplitMix64::new(1),
             tag: 0,
             replies: 0,
             moved: Vec::new(),
@@ -109,11 +110,7 @@ impl Run {
         }
     }
     fn draw(&mut self, below: u64) -> u64 {
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.seed >> 33) % below
+        self.random.below(below)
     }
     pub fn carry_out(&mut self) {
         for e in std::mem::take(&mut self.out) {

@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+use isotherm_core::random::SplitMix64;
 use isotherm_models::enclosure::Host;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -32,26 +33,13 @@ const NEAR: f64 = 0.25;
 /// The corpus of the text generator: pages of this project as they once were. It is a copy, since figures must not change with the pages.
 const WORDS: &str = include_str!("corpus.txt");
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 /// Text of the wanted length: sentences and lines of the corpus, cut into runs of one to five words, in random order.
-fn text(random: &mut Random) -> Vec<u8> {
+fn text(random: &mut SplitMix64) -> Vec<u8> {
     let words: Vec<&str> = WORDS.split(' ').collect();
     let mut out = Vec::with_capacity(BYTES + 256);
     while out.len() < BYTES {
-        let from = (random.next() % words.len() as u64) as usize;
-        let run = (random.next() % 5 + 1) as usize;
+        let from = (random.draw() % words.len() as u64) as usize;
+        let run = (random.draw() % 5 + 1) as usize;
         for w in words[from..].iter().take(run) {
             out.extend_from_slice(w.as_bytes());
             out.push(b' ');
@@ -93,9 +81,9 @@ fn code(program: &[u8]) -> Option<&[u8]> {
     None
 }
 
-fn random(random: &mut Random) -> Vec<u8> {
+fn random(random: &mut SplitMix64) -> Vec<u8> {
     (0..BYTES / 8)
-        .flat_map(|_| random.next().to_le_bytes())
+        .flat_map(|_| random.draw().to_le_bytes())
         .collect()
 }
 
@@ -167,8 +155,8 @@ fn point(
 /// # Errors
 /// A compressor fails.
 pub fn run(ctx: &Ctx<'_>, out: &mut Outcome) -> Result<(), LabError> {
-    let mut seed = Random(ctx.seed);
-    let mut kinds = vec![("text", text(&mut seed)), ("random", random(&mut seed))];
+    let mut r = SplitMix64::new(ctx.seed);
+    let mut kinds = vec![("text", text(&mut r)), ("random", random(&mut r))];
     match binary() {
         Ok(b) => kinds.insert(1, ("binary", b)),
         Err(e) => out

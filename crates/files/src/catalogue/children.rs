@@ -81,9 +81,9 @@ mod tests {
     fn as_a_sorted_map() {
         let (mut slots, mut children) = (Slots::default(), Children::default());
         let mut model: BTreeMap<Vec<u8>, NodeId> = BTreeMap::new();
-        let mut seed = 7u64;
+        let mut random = isotherm_core::random::SplitMix64::new(7);
         for turn in 0..6000 {
-            let n = crate::chaos::next(&mut seed);
+            let n = random.draw();
             let name = format!("f{}", if turn < 700 { turn } else { n % 900 }).into_bytes();
             if n & (1 << 40) == 0 || turn < 700 {
                 let id = slots.take(Kind::File);

@@ -4,6 +4,7 @@
 
 mod world;
 
+use isotherm_core::random::SplitMix64;
 use isotherm_files::intent::recover;
 use isotherm_files::mover::{Answer, Call, Move, Outcome, Step, carry_out};
 use isotherm_files::mutants::{Mutant, choose};
@@ -225,7 +226,7 @@ fn all_crashes() -> Result<u32, String> {
                     expected: played.expected.clone(),
                     outcome: played.outcome,
                 };
-                played.world.seed = 0x9e37_79b9 + mode * 7919 + u64::from(left);
+                played.world.random = SplitMix64::new(mode * 7919 + u64::from(left));
                 recover_anyhow(&played, story, mode)
                     .map_err(|e| format!("{story:?}, crash at call {left}, way {mode}: {e}"))?;
                 runs += 1;

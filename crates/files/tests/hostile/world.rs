@@ -1,5 +1,6 @@
 //! Trees of directories that lose power: what no sync covered is kept, lost or torn.
 
+use isotherm_core::random::SplitMix64;
 use isotherm_files::tree::{At, Facts, Id, Tier, Time, Tree, above, parent};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +46,7 @@ pub(crate) struct World {
     pub(crate) left: Option<u32>,
     pub(crate) error: bool,
     pub(crate) dead: bool,
-    pub(crate) seed: u64,
+    pub(crate) random: SplitMix64,
 }
 
 pub(crate) fn shares(a: &Change, b: &Change) -> bool {
@@ -150,7 +151,7 @@ impl World {
             left: None,
             error: false,
             dead: false,
-            seed: 1,
+            random: SplitMix64::new(1),
         };
         for d in &mut w.disks {
             for dir in [".isotherm", ".isotherm/tmp", ".isotherm/intents"] {
@@ -161,20 +162,12 @@ impl World {
         w
     }
     pub(crate) fn draw(&mut self) -> u64 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        self.seed
+        self.random.draw()
     }
     pub(crate) fn power_comes_back(&mut self, mode: u64) {
         for t in 0..2 {
-            let mut seed = self.draw() | 1;
-            self.disks[t].lose_power(mode, || {
-                seed ^= seed << 13;
-                seed ^= seed >> 7;
-                seed ^= seed << 17;
-                seed
-            });
+            let mut random = SplitMix64::new(self.draw());
+            self.disks[t].lose_power(mode, || random.draw());
         }
         (self.dead, self.left, self.error) = (false, None, false);
     }

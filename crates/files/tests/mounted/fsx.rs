@@ -1,7 +1,8 @@
 //! Random reads, writes, truncations, holes and copies of one file against what it should hold, while it moves all the time.
 
 use crate::world::{World, run};
-use isotherm_files::chaos::{self, next};
+use isotherm_core::random::SplitMix64;
+use isotherm_files::chaos;
 use isotherm_files::fuse::Io;
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
@@ -20,9 +21,9 @@ struct Tried {
 }
 
 /// Where the next step begins, and how many bytes it covers.
-fn range(seed: &mut u64) -> (usize, usize) {
-    let at = next(seed) % LARGEST;
-    let len = 1 + next(seed) % (LARGEST - at).min(20_000);
+fn range(random: &mut SplitMix64) -> (usize, usize) {
+    let at = random.below(LARGEST);
+    let len = 1 + random.below((LARGEST - at).min(20_000));
     (at as usize, len as usize)
 }
 
@@ -32,11 +33,11 @@ impl Tried {
             self.expected.resize(to, 0);
         }
     }
-    fn step(&mut self, seed: &mut u64, path: &std::path::Path) {
-        let (at, len) = range(seed);
-        match next(seed) % 12 {
+    fn step(&mut self, random: &mut SplitMix64, path: &std::path::Path) {
+        let (at, len) = range(random);
+        match random.below(12) {
             0..=3 => {
-                let byte = next(seed) as u8;
+                let byte = random.draw() as u8;
                 let data: Vec<u8> = (0..len).map(|i| byte.wrapping_add(i as u8)).collect();
                 self.file.write_all_at(&data, at as u64).unwrap();
                 self.grow(at + len);
@@ -73,7 +74,7 @@ impl Tried {
                 self.grow(at + len);
             }
             _ => {
-                if next(seed).is_multiple_of(4) {
+                if random.draw().is_multiple_of(4) {
                     self.file.sync_all().unwrap();
                 }
                 self.file = OpenOptions::new()
@@ -100,8 +101,8 @@ fn a_file_holds_what_was_written_while_it_moves() {
     };
     let base = std::env::var("ISOTHERM_SEED").ok();
     let base = base.and_then(|s| s.parse().ok()).unwrap_or(2026u64);
-    let mut seed = base;
-    println!("ISOTHERM_SEED={seed}");
+    let mut random = SplitMix64::new(base);
+    println!("ISOTHERM_SEED={base}");
     let stop = AtomicBool::new(false);
     let store = std::sync::Arc::clone(&w.mounted.as_ref().unwrap().store);
     let path = w.at("f");
@@ -121,7 +122,7 @@ fn a_file_holds_what_was_written_while_it_moves() {
         let mover = scope.spawn(|| chaos::run(&store, base, || stop.load(Ordering::SeqCst)));
         let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for _ in 0..STEPS {
-                tried.step(&mut seed, &path);
+                tried.step(&mut random, &path);
             }
             tried.look(0, LARGEST as usize);
         }));

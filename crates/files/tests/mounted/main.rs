@@ -5,6 +5,7 @@ mod renames;
 mod trouble;
 mod world;
 
+use isotherm_core::random::SplitMix64;
 use isotherm_files::fuse::Io;
 use isotherm_files::mount::{Options, mount};
 use isotherm_files::mover::Outcome;
@@ -193,11 +194,8 @@ fn programs_under_a_mover_that_moves_everything() {
     let store = std::sync::Arc::clone(&w.mounted.as_ref().unwrap().store);
     let done = std::thread::scope(|scope| {
         let mover = scope.spawn(|| {
-            let (mut seed, mut done) = (88_172_645_463_325_252u64, 0);
+            let (mut random, mut done) = (SplitMix64::new(1), 0);
             while !stop.load(Ordering::SeqCst) {
-                seed ^= seed << 13;
-                seed ^= seed >> 7;
-                seed ^= seed << 17;
                 let files: Vec<(u32, u8)> = {
                     let cat = store.cat();
                     cat.all()
@@ -205,7 +203,7 @@ fn programs_under_a_mover_that_moves_everything() {
                         .map(|(id, n)| (id, n.tier))
                         .collect()
                 };
-                if let Some((id, tier)) = files.get(seed as usize % files.len().max(1)) {
+                if let Some((id, tier)) = files.get(random.below(files.len() as u64) as usize) {
                     done += u32::from(store.move_file(*id, 1 - tier) == Outcome::Done);
                 }
             }

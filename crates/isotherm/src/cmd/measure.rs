@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use isotherm_core::random::SplitMix64;
 use isotherm_models::fit::{Measured, Writes, fit};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
@@ -76,14 +77,6 @@ impl Buffer {
     }
 }
 
-/// The splitmix64 sequence.
-fn next(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 impl Target {
     fn open(path: &Path, destructive: bool) -> Result<(Target, bool), Failure> {
         let refuse = |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
@@ -120,12 +113,12 @@ impl Target {
         let begun = Instant::now();
         let issued = AtomicU64::new(0);
         let work = |seed: u64| -> std::io::Result<(u64, Vec<u64>)> {
-            let (mut seed, mut buffer) = (seed, Buffer::new(s.len));
+            let (mut random, mut buffer) = (SplitMix64::new(seed), Buffer::new(s.len));
             let (mut finished, mut waited) = (0, Vec::new());
             while begun.elapsed() < s.time {
                 let i = issued.fetch_add(1, Ordering::Relaxed);
                 let block = if s.random {
-                    next(&mut seed) % blocks
+                    random.below(blocks)
                 } else {
                     i % blocks
                 };

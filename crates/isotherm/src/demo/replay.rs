@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use isotherm_core::random::SplitMix64;
 use isotherm_core::{IoError, Nanos, RequestOp};
 use isotherm_live::port::{Buffer, Completion, Port};
 use isotherm_live::{OpenMode, Server, Volume};
@@ -451,14 +452,13 @@ fn check(versions: &[u32], offset: u64, data: &[u8]) -> Result<(), u64> {
 
 /// The contents of a sector as a request writes it.
 fn stamp(sector: u64, version: u32, bytes: &mut [u8]) {
-    // A Weyl sequence with a multiply-xor finaliser: it is cheap, and in practice no two pairs (sector, version) begin with the same words.
-    let mut x = sector.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        ^ u64::from(version).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    // In practice no two pairs (sector, version) begin with the same words.
+    let mut random = SplitMix64::new(
+        sector.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ u64::from(version).wrapping_mul(0xd1b5_4a32_d192_ed03),
+    );
     for word in bytes.chunks_mut(8) {
-        x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut y = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        y ^= y >> 27;
-        word.copy_from_slice(&y.to_le_bytes()[..word.len()]);
+        word.copy_from_slice(&random.draw().to_le_bytes()[..word.len()]);
     }
 }
 

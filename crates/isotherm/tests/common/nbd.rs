@@ -9,14 +9,10 @@ pub const MIB: usize = 1 << 20;
 
 /// Bytes that differ from place to place and from seed to seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    };
-    (0..len / 8).flat_map(|_| next().to_le_bytes()).collect()
+    let mut random = isotherm_core::random::SplitMix64::new(seed);
+    (0..len / 8)
+        .flat_map(|_| random.draw().to_le_bytes())
+        .collect()
 }
 
 fn nbdcopy(place: &Place, args: &[&str]) {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_core::Nanos;
+use isotherm_core::random::SplitMix64;
 use isotherm_traces::{Op, Options, Reader, Record, TraceError};
 
 /// Records that are read at a time; this number fits into the second-level cache.
@@ -257,7 +258,7 @@ impl Source for Synthetic {
         Ok(Box::new(SyntheticReader {
             of: *self,
             done: 0,
-            state: self.seed,
+            random: SplitMix64::new(self.seed),
         }))
     }
 }
@@ -265,18 +266,7 @@ impl Source for Synthetic {
 struct SyntheticReader {
     of: Synthetic,
     done: u64,
-    state: u64,
-}
-
-impl SyntheticReader {
-    /// SplitMix64 (Steele, Lea, Flood 2014).
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
+    random: SplitMix64,
 }
 
 impl Records for SyntheticReader {
@@ -284,7 +274,7 @@ impl Records for SyntheticReader {
         let n = (self.of.requests - self.done).min(max as u64);
         let places = (self.of.bytes / u64::from(self.of.len)).max(1);
         for _ in 0..n {
-            let (a, b) = (self.next(), self.next());
+            let (a, b) = (self.random.draw(), self.random.draw());
             let scale = |x: u64, of: u64| ((u128::from(x) * u128::from(of)) >> 64) as u64;
             let place = scale(b, scale(a, places) + 1);
             let write = (a & 0xffff) * 100 < u64::from(self.of.write_percent) << 16;

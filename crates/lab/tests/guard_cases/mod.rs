@@ -31,7 +31,7 @@ pub enum Kind {
     Shift,
 }
 
-/// A xorshift generator.
+/// A xorshift generator of its own: pages and tests name cases by their seeds, so their numbers must stay as they are.
 struct Draw(u64);
 
 impl Draw {

@@ -36,19 +36,16 @@ fn a_buffer_covers_whole_blocks_and_derefs_to_the_payload() {
 fn chunks_never_overlap_and_all_come_together_again() {
     // Not a power of two: the tail pages have no buddy.
     let pool = Pool::new(11 * ALIGNMENT);
-    let mut state = 1u64;
+    let mut random = isotherm_core::random::SplitMix64::new(1);
     let mut held: Vec<(u8, Buffer)> = Vec::new();
     for step in 0..5000u32 {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        let len = [100, 4096, 8192, 16384, 32768][(state >> 33) as usize % 5];
-        if state >> 63 == 0 && pool.has(len as usize) {
+        let len = [100, 4096, 8192, 16384, 32768][random.below(5) as usize];
+        if random.below(2) == 0 && pool.has(len as usize) {
             let mut b = pool.buffer(0, len, 512);
             b.fill(step as u8);
             held.push((step as u8, b));
         } else if !held.is_empty() {
-            let (mark, b) = held.swap_remove((state >> 40) as usize % held.len());
+            let (mark, b) = held.swap_remove(random.below(held.len() as u64) as usize);
             assert!(b.iter().all(|&x| x == mark), "step {step}");
         }
     }

@@ -45,15 +45,10 @@ fn zeros_noise_and_text_are_nobodys() {
         seen(100_000, |f| put(f, 0, b"no image at all, just words\n")),
         []
     );
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let noise: Vec<u8> = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    })
-    .take(2 << 20)
-    .collect();
+    let mut random = isotherm_core::random::SplitMix64::new(1);
+    let noise: Vec<u8> = std::iter::repeat_with(|| random.draw() as u8)
+        .take(2 << 20)
+        .collect();
     assert_eq!(seen(2 << 20, |f| put(f, 0, &noise)), []);
 }
 

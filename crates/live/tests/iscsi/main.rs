@@ -112,15 +112,9 @@ fn good(o: &Outcome) {
 }
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    };
+    let mut random = isotherm_core::random::SplitMix64::new(seed);
     (0..len.div_ceil(8))
-        .flat_map(|_| next().to_le_bytes())
+        .flat_map(|_| random.draw().to_le_bytes())
         .take(len)
         .collect()
 }

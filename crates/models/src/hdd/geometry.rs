@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_divisor_divides() {
-        let mut seed = 3u64;
+        let mut random = isotherm_core::random::SplitMix64::new(3);
         for by in [
             1,
             2,
@@ -271,10 +271,7 @@ mod tests {
                 assert_eq!(d.div_rem(n), (n / by, n % by), "{n} / {by}");
             }
             for _ in 0..1000 {
-                seed = seed
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                let n = seed >> (seed % 50);
+                let n = random.draw() >> random.below(50);
                 assert_eq!(d.div_rem(n), (n / by, n % by), "{n} / {by}");
             }
         }

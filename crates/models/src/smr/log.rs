@@ -209,18 +209,12 @@ mod tests {
 
     /// Compares the map with a flat array that holds the place of each block's newest data.
     #[test]
-    #[expect(clippy::too_many_lines, reason = "to be divided")]
     fn the_map_agrees_with_a_flat_array() {
         let blocks = 256u64;
         let mut log = Log::new(4096, 64, 10_000);
         let mut flat: Vec<Option<u64>> = vec![None; blocks as usize];
-        let mut seed = 7u64;
-        let mut next = |n: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % n
-        };
+        let mut random = isotherm_core::random::SplitMix64::new(7);
+        let mut next = |n| random.below(n);
         for _ in 0..5000 {
             let first = next(blocks);
             // Writes are split at the borders of bands.

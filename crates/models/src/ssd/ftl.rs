@@ -4,6 +4,8 @@
 //! to its own open block and erases the victim. There is one list of blocks per count of valid pages, so finding the victim is O(1) and
 //! needs no scan. Memory: 4 bytes per logical and per physical page; nothing is allocated after `new`.
 
+use isotherm_core::random::SplitMix64;
+
 /// Marks the absence of a page or block.
 const NONE: u32 = u32::MAX;
 
@@ -94,9 +96,9 @@ impl Ftl {
         let logical = self.map.len();
         let per_block = self.pages_per_block as usize;
         let mut pages: Vec<u32> = (0..logical as u32).collect();
-        let mut seed = 0x1507_4e12_u64;
+        let mut random = SplitMix64::new(0x1507_4e12);
         for i in (1..logical).rev() {
-            pages.swap(i, (random(&mut seed) % (i as u64 + 1)) as usize);
+            pages.swap(i, random.below(i as u64 + 1) as usize);
         }
         let closed = self.blocks.len() - RESERVE - 2;
         let spare = (closed * per_block) as f64 / logical as f64 - 1.0;
@@ -270,14 +272,6 @@ impl Ftl {
             self.blocks[next as usize].prev = prev;
         }
     }
-}
-
-/// The splitmix64 sequence.
-fn random(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Write amplification of uniform random writes in the limit of many large blocks:

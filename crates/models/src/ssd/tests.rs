@@ -1,15 +1,9 @@
 use super::*;
 use crate::{FlashState, Options, sheet};
+use isotherm_core::random::SplitMix64;
 
 fn drive(name: &str, options: &Options) -> Ssd {
     Ssd::new(sheet(name).unwrap().ssd.as_ref().unwrap(), options)
-}
-
-fn next(seed: &mut u64) -> u64 {
-    *seed = seed
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *seed >> 24
 }
 
 #[test]
@@ -17,19 +11,19 @@ fn write_amplification_meets_the_closed_form() {
     let logical = 1 << 18;
     for over_provisioning in [0.07, 0.15, 0.28, 0.5] {
         let mut ftl = Ftl::new(logical, 256, over_provisioning);
-        let mut seed = 42;
+        let mut random = SplitMix64::new(42);
         for page in 0..u64::from(logical) {
             ftl.write(page, page);
         }
         // Writes until the counts of valid pages have settled, then measures.
         for _ in 0..8 * logical {
-            let p = next(&mut seed) % u64::from(logical);
+            let p = random.below(u64::from(logical));
             ftl.write(p, p);
         }
         let (before, _) = ftl.programmed_and_erased();
         let measured = 4 * logical;
         for _ in 0..measured {
-            let p = next(&mut seed) % u64::from(logical);
+            let p = random.below(u64::from(logical));
             ftl.write(p, p);
         }
         let (after, _) = ftl.programmed_and_erased();
@@ -74,9 +68,9 @@ fn sequential_overwrites_and_discards_cost_no_copies() {
         if discard {
             ftl.discard(5_000, 10_000);
         }
-        let mut seed = 3;
+        let mut random = SplitMix64::new(3);
         for _ in 0..60_000 {
-            let p = next(&mut seed) % 5_000;
+            let p = random.below(5_000);
             ftl.write(p, p);
         }
         ftl.write_amplification().unwrap()
@@ -101,13 +95,13 @@ fn collection_shows_in_time_and_wear() {
                 ..Options::default()
             },
         );
-        let (mut seed, mut done, mut now) = (9, Vec::new(), Nanos(0));
+        let (mut random, mut done, mut now) = (SplitMix64::new(9), Vec::new(), Nanos(0));
         for i in 0..300_000 {
             d.start(
                 now,
                 i,
                 ModelOp::Write,
-                next(&mut seed) % (size / 4096) * 4096,
+                random.below(size / 4096) * 4096,
                 4096,
             );
             now = d.next_event().unwrap();
@@ -177,7 +171,7 @@ fn a_finish_known_at_start_is_the_one_that_poll_would_tell() {
         ..Options::default()
     };
     let (mut a, mut b) = (drive("ocz-40", &options), drive("ocz-40", &options));
-    let (mut seed, mut done) = (5, Vec::new());
+    let (mut random, mut done) = (SplitMix64::new(5), Vec::new());
     let (mut times, mut told) = (Vec::new(), Vec::new());
     for i in 0..5000u64 {
         while let Some(at) = b.next_event().filter(|t| t.0 <= i * 60_000) {
@@ -189,7 +183,7 @@ fn a_finish_known_at_start_is_the_one_that_poll_would_tell() {
         } else {
             ModelOp::Write
         };
-        let offset = next(&mut seed) % (64 << 8) * 4096;
+        let offset = random.below(64 << 8) * 4096;
         let now = Nanos(i * 60_000);
         b.start(now, i, op, offset, 4096);
         times.push((a.start_timed(now, op, offset, 4096).unwrap().0, i));
@@ -316,10 +310,10 @@ fn an_aged_layer_amplifies_as_the_closed_form_says_from_its_first_write() {
             "{size}: {}",
             d.flash_memory_bytes()
         );
-        let (mut seed, mut now) = (3, Nanos(0));
+        let (mut random, mut now) = (SplitMix64::new(3), Nanos(0));
         let pages = options.size / 4096;
         for _ in 0..300_000 {
-            let at = next(&mut seed) % pages * 4096;
+            let at = random.below(pages) * 4096;
             now = d.start_timed(now, ModelOp::Write, at, 4096).unwrap();
         }
         let got = d.write_amplification().unwrap();

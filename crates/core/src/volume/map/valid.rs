@@ -193,10 +193,10 @@ mod tests {
         let mut flat = Valid::with_limit(extents, blocks, usize::MAX);
         let mut sparse = Valid::with_limit(extents, blocks, 0);
         let mut begun = vec![false; extents];
-        let mut seed = 5u64;
+        let mut random = crate::random::SplitMix64::new(5);
         let mut most = 0;
         for step in 0..30_000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let seed = random.draw();
             let e = (seed >> 33) as u32 % extents as u32;
             let (x, y) = ((seed >> 11) as u32 % 200, (seed >> 20) as u32 % 200);
             let (from, to) = (x.min(y), x.max(y) + 1);

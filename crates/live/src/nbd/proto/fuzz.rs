@@ -1,15 +1,13 @@
 //! Peers that send noise: mutated sessions and random bytes.
 
 use super::tests::{BYTES, Harness, flags, go, opt, req, session, volume};
+use isotherm_core::random::SplitMix64;
 
-struct Random(u64);
+struct Random(SplitMix64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+        self.0.draw()
     }
     fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
@@ -19,8 +17,7 @@ impl Random {
 /// Run `f` with each seed; a panic names the seed.
 fn seeds(count: u64, f: impl Fn(&mut Random) + std::panic::RefUnwindSafe) {
     for seed in 1..=count {
-        let run =
-            std::panic::catch_unwind(|| f(&mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))));
+        let run = std::panic::catch_unwind(|| f(&mut Random(SplitMix64::new(seed))));
         assert!(run.is_ok(), "seed {seed}");
     }
 }

@@ -240,25 +240,18 @@ fn naive(name: &str, f: usize) -> Box<dyn Naive> {
     }
 }
 
-fn next(s: &mut u64) -> u64 {
-    *s ^= *s << 13;
-    *s ^= *s >> 7;
-    *s ^= *s << 17;
-    *s
-}
-
 /// A mixture of skewed, looping and scanning phases over `extents`.
 fn trace(seed: u64, extents: u32, len: usize) -> Vec<u32> {
-    let mut s = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = crate::random::SplitMix64::new(seed);
     let n = u64::from(extents);
     let (mut out, mut at) = (Vec::new(), 0u64);
     while out.len() < len {
-        let phase = next(&mut s) % 3;
-        let span = 1 + next(&mut s) % n;
-        for _ in 0..=next(&mut s) % 200 {
+        let phase = random.below(3);
+        let span = 1 + random.below(n);
+        for _ in 0..=random.below(200) {
             at += 1;
             out.push(match phase {
-                0 => (next(&mut s) % n) * (next(&mut s) % n) / n,
+                0 => random.below(n) * random.below(n) / n,
                 1 => at % span,
                 _ => at % n,
             } as u32);

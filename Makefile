@@ -46,8 +46,9 @@ soak-kill9:
 
 # kill -9 a hundred times under sqlite on ext4 and on XFS, raw durable and flushed writes (NBD) and PostgreSQL, with changes of policy (root)
 soak-kills:
-	ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture --test-threads=1 a_database
-	ISOTHERM_KILLS=10 $(CARGO) test --locked -p isotherm --test postgres -- --nocapture
+	seed=$$(date +%s); \
+	ISOTHERM_SEED=$$seed ISOTHERM_KILLS=50 $(CARGO) test --locked -p isotherm --test kill9 -- --nocapture --test-threads=1 a_database && \
+	ISOTHERM_SEED=$$seed ISOTHERM_KILLS=10 $(CARGO) test --locked -p isotherm --test postgres -- --nocapture
 
 # kill -9 twenty times under each front end of this machine; ublk: scripts/vm-ublk in a guest (root, for the loop device)
 soak-fronts:
@@ -57,8 +58,9 @@ soak-fronts:
 soak-power:
 	ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --locked -p isotherm --test power_loss -- --nocapture
 
-# pjdfstest, fsx and our own suite on a mount that moves every file at random (root; `cargo install pjdfstest fsx`)
+# pjdfstest, fsx and our own suite on a mount that moves every file at random (root)
 soak-files:
+	scripts/install-deps libacl1-dev
 	scripts/soak-files
 
 # The entry functions of fuzz/ with seeded inputs, a minute each. With a nightly compiler and cargo-fuzz:

@@ -53,14 +53,17 @@ impl Client {
             dir,
         }
     }
-    fn header(&mut self, kind: u16, flags: u16, offset: u64, len: u32) {
+    /// Sends the header of a request. A server that was led astray may have closed the connection by then: that is a finding.
+    fn header(&mut self, kind: u16, flags: u16, offset: u64, len: u32) -> Result<(), String> {
         let mut b = 0x2560_9513_u32.to_be_bytes().to_vec();
         b.extend(flags.to_be_bytes());
         b.extend(kind.to_be_bytes());
         b.extend(offset.to_be_bytes());
         b.extend(offset.to_be_bytes());
         b.extend(len.to_be_bytes());
-        self.stream.write_all(&b).expect("sent");
+        self.stream
+            .write_all(&b)
+            .map_err(|e| format!("the connection is closed: {e}"))
     }
     /// Error number of the reply to a request, and its data.
     fn reply(&mut self, bytes: usize) -> Result<(u32, Vec<u8>), String> {
@@ -77,7 +80,7 @@ impl Client {
         Ok((error, data))
     }
     fn write(&mut self, flags: u16, offset: u64, data: &[u8]) -> Result<u32, String> {
-        self.header(WRITE, flags, offset, data.len() as u32);
+        self.header(WRITE, flags, offset, data.len() as u32)?;
         self.stream.write_all(data).map_err(|e| e.to_string())?;
         Ok(self.reply(0)?.0)
     }
@@ -98,7 +101,7 @@ pub fn nbd_fua() -> Result<(), String> {
 
 pub fn nbd_flush() -> Result<(), String> {
     let mut c = plain();
-    c.header(FLUSH, 0, 0, 0);
+    c.header(FLUSH, 0, 0, 0)?;
     check(c.reply(0)?.0 == 0, "a FLUSH fails")?;
     check(
         c.port.heard(RequestOp::Flush, false),
@@ -126,7 +129,7 @@ pub fn nbd_failed() -> Result<(), String> {
 
 pub fn nbd_half_payload() -> Result<(), String> {
     let mut c = plain();
-    c.header(WRITE, 0, 0, 8192);
+    c.header(WRITE, 0, 0, 8192)?;
     c.stream.write_all(&[7; 4096]).map_err(|e| e.to_string())?;
     let other = c.dir.path().join("s");
     drop(std::mem::replace(
@@ -135,7 +138,7 @@ pub fn nbd_half_payload() -> Result<(), String> {
     ));
     // The server has seen the end of the first connection when a later one is answered after a while.
     std::thread::sleep(Duration::from_millis(300));
-    c.header(READ, 0, 0, 8192);
+    c.header(READ, 0, 0, 8192)?;
     check(c.reply(8192)?.1 == [0; 8192], "half a payload was written")?;
     check(
         !c.port.heard(RequestOp::Write, false),
@@ -145,7 +148,7 @@ pub fn nbd_half_payload() -> Result<(), String> {
 
 pub fn nbd_kept_zeroes() -> Result<(), String> {
     let mut c = plain();
-    c.header(WRITE_ZEROES, NO_HOLE, 0, 65536);
+    c.header(WRITE_ZEROES, NO_HOLE, 0, 65536)?;
     check(c.reply(0)?.0 == 0, "zeros fail")?;
     check(
         c.port.heard(RequestOp::WriteZeroes { keep: true }, false),
@@ -172,7 +175,7 @@ pub fn nbd_skipped_payload() -> Result<(), String> {
         c.write(0, MIB, &[1; 4096])? != 0,
         "a write beyond the end is done",
     )?;
-    c.header(READ, 0, 0, 512);
+    c.header(READ, 0, 0, 512)?;
     check(
         c.reply(512)?.1 == [0; 512],
         "a read after it is not answered",

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
+// The type of a request number differs between C libraries; in musl it is signed.
+const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
 const LAST: u32 = 1;
 /// Flags of pieces that are not on the device (yet), or not in the form in which they are read: unknown, delayed, encoded, inline, and
 /// shared tails.

@@ -1,10 +1,11 @@
 //! Mounts a store in the directory tree of this machine.
 
-use crate::fuse::{Io, Served};
+use crate::fuse::{Ended, Io, Served};
 use crate::store::{Refused, Settings, Store, refuse};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub struct Mounted {
     pub store: Arc<Store>,
     /// The mount point.
     pub dir: PathBuf,
-    ended: Sender<()>,
+    ended: Ended,
     over: Receiver<()>,
     session: Option<BackgroundSession>,
     mover: Option<JoinHandle<()>>,
@@ -54,7 +55,11 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
             ));
         }
     }
-    let (ended, over) = std::sync::mpsc::channel();
+    let (tell, over) = std::sync::mpsc::channel();
+    let ended = Ended {
+        unmounted: Arc::default(),
+        tell,
+    };
     let served = Served::new(
         Arc::clone(&store),
         options.io,
@@ -153,16 +158,17 @@ fn config(store: &Store, options: &Options) -> Config {
 impl Mounted {
     /// A sender with which another thread, for example one that waits for signals, ends [`Mounted::wait`].
     pub fn ender(&self) -> Sender<()> {
-        self.ended.clone()
+        self.ended.tell.clone()
     }
     /// Waits, without waking up in between, until someone unmounts it or a message comes from [`Mounted::ender`].
     pub fn wait(&self) {
         // `self` has a sender, so the channel cannot be closed.
         let _ = self.over.recv();
     }
-    /// Whether it was unmounted by someone else.
+    /// Whether it was unmounted by someone else. What is mounted at its place then is another file system, and is left alone.
     pub fn is_over(&self) -> bool {
-        self.session.as_ref().is_none_or(|s| s.guard.is_finished())
+        let session = self.session.as_ref();
+        self.ended.unmounted.load(Ordering::SeqCst) || session.is_none_or(|s| s.guard.is_finished())
     }
     /// Unmounts. If files are still open after `wait`, it stays mounted.
     ///
@@ -194,7 +200,13 @@ impl Mounted {
             let _ = mover.join();
         }
         if let Some(session) = self.session.take() {
-            let _ = session.umount_and_join();
+            if self.ended.unmounted.load(Ordering::SeqCst) {
+                // fuser 0.18 takes the error of a device without a mount for a sign that it is mounted, and would unmount what
+                // lies at its place now. So it never gets to that: one descriptor stays open until the program ends.
+                std::mem::forget(session);
+            } else {
+                let _ = session.umount_and_join();
+            }
             if let Err(e) = self.store.save_names() {
                 self.store.say(&format!(
                     "the names of slower tiers could not be kept on the fast one: {e}"

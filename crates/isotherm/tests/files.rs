@@ -108,3 +108,41 @@ fn a_mounted_pair_of_directories_answers_and_obeys() {
         "hello"
     );
 }
+
+/// Unmounts ours while another file system lies below it at the same place: the program must end without a look at that one.
+#[test]
+fn what_is_mounted_below_stays_when_ours_is_unmounted() {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::getuid().is_root() {
+        println!("SKIPPED: needs /dev/fuse and root");
+        return;
+    }
+    let place = Place::new();
+    for dir in ["fast", "slow", "mnt"] {
+        fs::create_dir(place.path(dir)).expect("made");
+    }
+    let mnt = place.path("mnt").display().to_string();
+    place.tool("mount", &["-t", "tmpfs", "below", &mnt]);
+    let mounted = |kind: &str| {
+        fs::read_to_string("/proc/self/mounts").is_ok_and(|m| m.contains(&format!("{mnt} {kind}")))
+    };
+    let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        for round in 0..5 {
+            let call = "mount --fast fast --slow slow --no-moves mnt";
+            let mut server = place.command(call).spawn().expect("starts");
+            for _ in 0..600 {
+                if mounted("fuse") {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            assert!(mounted("fuse"));
+            place.tool("umount", &[&mnt]);
+            assert!(server.wait().expect("ends").success());
+            assert!(mounted("tmpfs"), "round {round}: unmounted as well");
+        }
+    }));
+    place.tool("umount", &["-l", &mnt]);
+    if let Err(e) = work {
+        std::panic::resume_unwind(e);
+    }
+}

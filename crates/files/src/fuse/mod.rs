@@ -18,7 +18,7 @@ use fuser::{
 };
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -44,13 +44,21 @@ struct Handle {
 /// The names at the time when reading of the directory began; `None` before that.
 type Listing = Arc<Mutex<Option<crate::catalogue::Listing>>>;
 
+/// Tells that the kernel has unmounted a file system.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Set before the message is sent: nothing of ours is mounted any more.
+    pub unmounted: Arc<AtomicBool>,
+    /// Gets the message.
+    pub tell: Sender<()>,
+}
+
 /// The file system that the session threads call.
 pub struct Served {
     store: Arc<Store>,
     io: Io,
     owner: u32,
-    /// Gets a message when the kernel has unmounted it.
-    ended: Sender<()>,
+    ended: Ended,
     next: AtomicU64,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
     lists: Mutex<HashMap<u64, Listing>>,
@@ -178,7 +186,7 @@ fn ask_for(io: Io, config: &mut KernelConfig) {
 
 impl Served {
     /// Serves a store. Besides root, `owner` may give commands.
-    pub fn new(store: Arc<Store>, io: Io, owner: u32, ended: Sender<()>) -> Served {
+    pub fn new(store: Arc<Store>, io: Io, owner: u32, ended: Ended) -> Served {
         Served {
             store,
             io,

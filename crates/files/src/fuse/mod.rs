@@ -53,6 +53,14 @@ pub struct Ended {
     pub tell: Sender<()>,
 }
 
+impl Ended {
+    fn say(&self) {
+        self.unmounted.store(true, Ordering::SeqCst);
+        // If nobody waits, nobody needs to know.
+        let _ = self.tell.send(());
+    }
+}
+
 /// The file system that the session threads call.
 pub struct Served {
     store: Arc<Store>,

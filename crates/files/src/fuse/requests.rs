@@ -23,9 +23,7 @@ impl Filesystem for Served {
         Ok(())
     }
     fn destroy(&mut self) {
-        self.ended.unmounted.store(true, Ordering::SeqCst);
-        // If nobody waits, nobody needs to know.
-        let _ = self.ended.tell.send(());
+        self.ended.say();
     }
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if name.len() > crate::names::NAME_MAX {

@@ -134,11 +134,14 @@ impl Benefit {
     fn is_flash_late(view: &View<'_>) -> bool {
         view.load(FAST).waiting > 0 && view.answers(FAST).write >= Benefit::debt(view)
     }
-    /// Should a write go to the slow device, which takes writes into a cache, all told? A write leaves that device work to do, which
-    /// delays a read by half of its time on average, with the chance that a read comes meanwhile; by all of it while there is older
-    /// work; and those who wait already. What flash takes must be cleaned, which costs the requests that come meanwhile what it
-    /// was seen to cost ([`super::harm`]). While somebody waits for the slow device or it has work to do, flash takes the write, unless flash is late
-    /// itself. How soon the slow device answers is known from writes that went there; while it has nothing to do, one is sent there now
+    /// Should a write go to the slow device, which takes writes into a cache, all told?
+    ///
+    /// A write leaves that device work to do, which delays a read by half of its time on average, with the chance that a read
+    /// comes meanwhile; by all of it while there is older work; and by all of it each of those that wait already. What flash takes
+    /// must be cleaned, which costs the requests that come meanwhile what it was seen to cost ([`super::harm`]). While somebody
+    /// waits for the slow device or it has work to do, flash takes the write, unless flash is late itself.
+    ///
+    /// How soon the slow device answers is known from writes that went there; while it has nothing to do, one is sent there now
     /// and then to see. In a burst the answers of a moment ago say nothing of the next, so flash takes it.
     pub(super) fn slow_is_sooner(&mut self, view: &View<'_>, known: bool) -> bool {
         let t = view.slowest();

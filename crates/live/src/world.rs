@@ -237,7 +237,7 @@ impl UringWorld {
         };
         if let Err(e) = done {
             match e.raw_os_error() {
-                // Busy or again: completions must be taken first. The caller's loop takes them; `push` is called there again.
+                // EBUSY or EAGAIN: completions must be taken before anything can be submitted. `push` relies on this, too.
                 Some(libc::EBUSY | libc::EAGAIN) => self.take_completions(),
                 Some(libc::EINTR | libc::ETIME) => {}
                 _ => panic!("io_uring_enter failed: {e}"),

@@ -51,7 +51,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "p99_limit_s",
-        what: "foreground 99th percentile that moves yield to",
+        what: "99th percentile of the foreground latency above which moves pause",
         range: "p99_limit_s: seconds, 0 (no limit) to 3600",
         limits: (0.0, HOUR),
         zero: true,
@@ -60,7 +60,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "commit_interval_s",
-        what: "a mapping that no FLUSH records is recorded after so long, in a lull; after six times as long in any case",
+        what: "age at which a change of the mapping that no FLUSH has recorded is recorded in an idle moment; at six times this age it is recorded in any case",
         range: "commit_interval_s: seconds, 0.01 to 3600",
         limits: (0.01, HOUR),
         zero: false,
@@ -69,7 +69,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "flush_ahead",
-        what: "FLUSHes that must have followed the last write at once before one begins ahead of its FLUSH; each change in its place takes as many away",
+        what: "score that is needed for a flush of the devices to begin ahead of its FLUSH; a FLUSH directly after the last write adds 1 to the score, any other change subtracts this number",
         range: "flush_ahead: whole number of FLUSHes, 0 (none begins ahead) to 1000",
         limits: (0.0, 1000.0),
         zero: true,
@@ -78,7 +78,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "moves_max",
-        what: "moves that read or write at once at most",
+        what: "maximum number of moves that read or write at the same time",
         range: "moves_max: whole number of moves, 0 (as many as there are buffers) to 65535",
         limits: (0.0, 65_535.0),
         zero: true,
@@ -87,7 +87,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "wear_bytes_per_day",
-        what: "bytes that the fastest tier may be written in a day",
+        what: "bytes that may be written to the fastest tier in a day",
         range: "wear_bytes_per_day: bytes per day, 0 (no limit) or 1 to 10^16",
         limits: (1.0, 1e16),
         zero: true,
@@ -123,7 +123,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "join_bytes",
-        what: "longest joined operation of moves",
+        what: "maximum size of a joined operation of moves",
         range: "join_bytes: bytes, 0 (moves are not joined) to 10^9",
         limits: (0.0, 1e9),
         zero: true,
@@ -132,7 +132,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "join_s",
-        what: "time that a joined operation may take its device",
+        what: "longest time for which a joined operation may occupy its device",
         range: "join_s: seconds, 0 (no matter how long) or 0.0001 to 3600",
         limits: (0.0001, HOUR),
         zero: true,
@@ -141,7 +141,7 @@ pub const KNOBS: [Knob; 12] = [
     },
     Knob {
         name: "kept_writes",
-        what: "1: what was answered as written is found again after the server was killed (a loss of power may take it until a flush)",
+        what: "1: acknowledged writes survive a kill of the server (a loss of power can still lose those after the last flush)",
         range: "kept_writes: 0 or 1",
         limits: (1.0, 1.0),
         zero: true,

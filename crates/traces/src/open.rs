@@ -1,4 +1,4 @@
-//! Opens traces: determines the format, resolves what the format leaves open, and chooses the decoder.
+//! Opens traces: determines the format, resolves the properties that the format leaves open, and chooses the decoder.
 
 use std::path::{Path, PathBuf};
 
@@ -153,7 +153,7 @@ fn open_input(path: &Path, options: &Options) -> Result<(Guess, Input), TraceErr
     })
 }
 
-/// What a decoder needs to know besides the bytes.
+/// The information that a decoder needs in addition to the bytes.
 #[derive(Clone)]
 struct Settings {
     format: Format,

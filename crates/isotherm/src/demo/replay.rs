@@ -457,9 +457,7 @@ fn stamp(sector: u64, version: u32, bytes: &mut [u8]) {
         sector.wrapping_mul(0x9e37_79b9_7f4a_7c15)
             ^ u64::from(version).wrapping_mul(0xd1b5_4a32_d192_ed03),
     );
-    for word in bytes.chunks_mut(8) {
-        word.copy_from_slice(&random.draw().to_le_bytes()[..word.len()]);
-    }
+    random.fill(bytes);
 }
 
 #[cfg(test)]

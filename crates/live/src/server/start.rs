@@ -32,13 +32,13 @@ pub fn prepare_process() -> Vec<String> {
         let e = io::Error::last_os_error();
         crate::world::NOT_A_FLUSHER.store(true, Ordering::Relaxed);
         notes.push(format!(
-            "not an I/O flusher ({e}): do not swap to this volume; CAP_SYS_RESOURCE helps"
+            "the kernel does not let this process act as an I/O flusher ({e}): with swap on this volume it may hang when memory is short; run it as root or with CAP_SYS_RESOURCE"
         ));
     }
     // SAFETY: no pointers.
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
         let e = io::Error::last_os_error();
-        notes.push(format!("memory is not locked ({e}): do not swap to this volume; CAP_IPC_LOCK or a higher memlock limit helps"));
+        notes.push(format!("the memory of this process cannot be locked ({e}): with swap on this volume it may hang when memory is short; CAP_IPC_LOCK or a higher memlock limit helps"));
     }
     notes
 }

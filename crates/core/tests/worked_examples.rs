@@ -64,7 +64,7 @@ mod write_up {
 mod chances {
     use isotherm_core::UnitId;
     use isotherm_core::collector::Lists;
-    use isotherm_core::policy::{Access, ParamError, Replacement, nearest};
+    use isotherm_core::policy::{Access, ParamError, Replacement, nearest, param};
 
     /// See the module.
     #[derive(Clone, Debug)]
@@ -114,11 +114,7 @@ mod chances {
             if key != "chances" {
                 return Err(ParamError::Unknown(nearest(key, ["chances"].into_iter())));
             }
-            let most = value as u8; // out of range: the nearest limit
-            if f64::from(most) != value {
-                return Err(ParamError::Range("a whole number from 0 to 255"));
-            }
-            self.most = most;
+            self.most = param::whole(value, 0.0, 255.0, "a whole number from 0 to 255")? as u8;
             Ok(())
         }
         fn params(&self) -> Vec<(&'static str, f64)> {

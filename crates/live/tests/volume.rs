@@ -98,7 +98,7 @@ fn what_was_written_is_there_after_stop_and_open() {
     assert_eq!(read(&port, 0, 8192), [0; 8192]);
     write(&port, 0, 65536, 1);
     write(&port, 1 << 20, 300_000, 2);
-    // Odd in every way, over an extent border.
+    // A write with unaligned begin and end, across an extent border.
     write(&port, 65536 - 100, 250, 3);
     assert_eq!(
         ask(&port, RequestOp::Write, 5000, 10, true, Some(4)).0,
@@ -349,7 +349,7 @@ fn wrong_set_ups_are_refused_with_the_reason() {
             .contains("extent: the volume was created with 65536")
     );
     edit("128K", "64K");
-    // A member that is nowhere near is not found by its superblock either.
+    // A member in a distant directory is not found by its superblock either.
     let away = tempfile::tempdir().unwrap();
     let (here, there) = (rig.dir.path().join("slow"), away.path().join("slow"));
     std::fs::rename(&here, &there).unwrap();
@@ -359,7 +359,7 @@ fn wrong_set_ups_are_refused_with_the_reason() {
             .1
             .contains("does not exist")
     );
-    // What survives is served.
+    // The data that survives is served.
     let half = Volume::open(&rig.volume(), OpenMode::ReadOnly).unwrap();
     assert!(
         half.notes().iter().any(|n| n.contains("served without")),

@@ -74,7 +74,7 @@ fn ask(
     Ok(data)
 }
 
-/// Zeros longer than the memory that they are written from, durable by themselves: to whole extents that are on record.
+/// Writes zeros to whole extents that are recorded: more zeros than the zeroed memory has, durable by themselves.
 pub fn long_zeroes() -> Result<(), String> {
     let rig = Rig::new();
     let server = rig.serve()?;
@@ -120,7 +120,7 @@ pub fn odd_writes() -> Result<(), String> {
     )
 }
 
-/// The slow member is cut short while the volume is served: nothing is durable from then on.
+/// The slow member is truncated while the volume is served: nothing is durable from then on.
 fn cut(rig: &Rig) -> Result<Server, String> {
     let server = rig.serve()?;
     ask(&server, RequestOp::Write, 0, 20 << 20, false, 3)?;
@@ -147,7 +147,7 @@ pub fn cut_member() -> Result<(), String> {
     Err("a member that was cut short goes on".to_owned())
 }
 
-/// A volume that failed does not end clean: what it promises was not kept.
+/// A volume that failed must not be closed as clean, because its guarantees were not kept.
 pub fn failed_is_not_clean() -> Result<(), String> {
     let rig = Rig::new();
     let server = cut(&rig)?;
@@ -156,7 +156,7 @@ pub fn failed_is_not_clean() -> Result<(), String> {
     check(server.stop().is_err(), "a volume that failed ends well")
 }
 
-/// A member and a copy of it from the same session: neither is taken.
+/// A member and a copy of it from the same session: neither may be used.
 pub fn twins() -> Result<(), String> {
     let rig = Rig::new();
     let server = rig.serve()?;

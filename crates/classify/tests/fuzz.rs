@@ -1,5 +1,5 @@
 //! The entry functions of the fuzz targets with seeded inputs: mutated class files, and mutated superblocks and descriptors of a
-//! layout that is made here. (Mutated images of mke2fs: `ext_images.rs`.)
+//! layout that is made here. (`ext_images/` has mutated images of mke2fs.)
 
 #[path = "../../../fuzz/src/classify.rs"]
 mod classify;

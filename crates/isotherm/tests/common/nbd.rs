@@ -9,10 +9,9 @@ pub const MIB: usize = 1 << 20;
 
 /// Bytes that differ from place to place and from seed to seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = isotherm_core::random::SplitMix64::new(seed);
-    (0..len / 8)
-        .flat_map(|_| random.draw().to_le_bytes())
-        .collect()
+    let mut bytes = vec![0; len];
+    isotherm_core::random::SplitMix64::new(seed).fill(&mut bytes);
+    bytes
 }
 
 fn nbdcopy(place: &Place, args: &[&str]) {

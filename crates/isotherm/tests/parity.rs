@@ -10,7 +10,7 @@ use isotherm_core::{BufRef, Effect, IoError, Nanos, Request, RequestOp};
 use isotherm_hostile::Rng;
 use isotherm_lab::parity::{Parity, ParityError, replay};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use isotherm_live::recorder::{Recorded, Recording};
 use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use isotherm_traces::events::{
@@ -84,7 +84,10 @@ fn ask(
     });
     let (send, receive) = mpsc::channel();
     let done = Completion::new(move |r, b| send.send((r, b)).expect("the asker waits"));
-    port.submit(op, offset, len, fua, (offset >> 20) as u8 & 63, buf, done);
+    let request = IoRequest::new(op, offset, len)
+        .with_buffer(buf)
+        .with_fua(fua);
+    port.submit(request.in_class((offset >> 20) as u8 & 63), done);
     receive.recv().expect("an answer")
 }
 
@@ -365,8 +368,8 @@ fn a_writer_that_stands_still_ends_the_recording_and_nothing_else() {
         for i in 0..1000 {
             let send = send.clone();
             let done = Completion::new(move |r, _| send.send(r).expect("the asker waits"));
-            let buf = Some(port.buffer(i << 12, 4096));
-            port.submit(RequestOp::Read, i << 12, 4096, false, 0, buf, done);
+            let buf = port.buffer(i << 12, 4096);
+            port.submit(IoRequest::read(i << 12, 4096, buf), done);
         }
         drop(send);
         assert!(receive.iter().all(|r| r == Ok(())));

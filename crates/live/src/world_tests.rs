@@ -127,7 +127,7 @@ impl Bench {
 fn bytes_go_from_every_kind_of_memory_to_the_device_and_back() {
     let mut b = bench(None);
     let tag = b.admit(RequestOp::Write, 0, 8192, 0x11);
-    // A run of a request goes elsewhere than the rest.
+    // A part of a request goes to another place than the rest.
     assert_eq!(
         b.one(
             OpKind::Write,
@@ -152,7 +152,7 @@ fn bytes_go_from_every_kind_of_memory_to_the_device_and_back() {
         (b.on_disk(4096, 4096), b.on_disk(8192, 512)),
         (vec![0x11; 4096], vec![0xab; 512])
     );
-    // Into a move buffer, and from there to a request that is served from RAM.
+    // Into a move buffer, and from there to a request that is served from memory.
     assert_eq!(
         b.one(
             OpKind::Read,
@@ -257,7 +257,7 @@ fn discards_and_zeroes_work_or_are_worked_around() {
         Ok(65536)
     );
     assert_eq!(b.on_disk(65536, 65537)[65535..], [0, 7]);
-    // FUA, or a file system without ZERO_RANGE: real zeros, longer than the zeroed buffer.
+    // FUA, or a file system without ZERO_RANGE: zeros are written, more than the zeroed buffer has.
     fill(&b);
     assert_eq!(
         b.one(OpKind::WriteZeroes, 4096, 5 << 19, BufRef::None, true),
@@ -282,7 +282,7 @@ fn discards_and_zeroes_work_or_are_worked_around() {
 #[test]
 fn errors_come_up_and_are_counted() {
     let mut b = bench(None);
-    // Beyond the end of the file: short, then nothing.
+    // At the end of the file: a short transfer, then none.
     let end = BufRef::Move {
         index: 0,
         offset: 0,
@@ -315,7 +315,7 @@ fn errors_come_up_and_are_counted() {
 #[test]
 fn hundreds_at_once_all_come_back() {
     let mut b = bench(None);
-    // More than the submission queue holds.
+    // More operations than the submission queue holds.
     let ids: Vec<OpId> = (0..1000u64)
         .map(|i| b.start(OpKind::Write, i * 4096, 4096, BufRef::Meta, false))
         .collect();
@@ -363,7 +363,7 @@ fn other_threads_wake_a_sleeping_world() {
         }
     }
     thread.join().unwrap();
-    // A time limit ends a wait without events, and time starts where it was told to.
+    // A time limit ends a wait without events, and the clock starts at the given time.
     let until = b.world.now() + Nanos::from_millis(2);
     b.world.wait(Some(until), &mut events);
     assert!(events.is_empty() && b.world.now() >= until && until > Nanos::from_secs(1000));

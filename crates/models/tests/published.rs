@@ -40,7 +40,7 @@ fn published_figures_within_ten_percent() {
 
 #[test]
 fn loris_device_table() {
-    // The table itself, so that nobody can bend the sheet's own list of figures unseen.
+    // The table itself, so that a change of the sheet's own list of figures is noticed.
     let o = Options {
         flash: FlashState::Fresh,
         ..Options::default()
@@ -83,7 +83,7 @@ fn loris_device_table() {
 
 #[test]
 fn a_short_span_and_a_deep_queue_are_faster() {
-    // A buffer of writes would hide the depth.
+    // A write buffer would hide the effect of the depth.
     let o = Options {
         write_cache: Some(false),
         ..Options::default()
@@ -234,7 +234,8 @@ fn a_buffer_hides_positioning_only_until_it_is_full() {
             write_cache: Some(false),
             ..options
         };
-        // A full buffer is emptied in an order that suits the arm, at any depth: as a deep queue is served, and not better than 1.5 times that.
+        // A full buffer is emptied in an order that suits the arm, at any depth: at least as fast as a deep queue, and at most 1.5 times as
+        // fast.
         let deep = random(name, &through, ModelOp::Write, 0, 32).iops;
         for depth in [1, 4, 32] {
             let cached = random(name, &options, ModelOp::Write, 0, depth).iops;

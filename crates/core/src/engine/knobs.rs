@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 pub struct Knob {
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its meaning.
     pub what: &'static str,
-    /// Unit and range, as errors say it.
+    /// Unit and range, in the words of error messages.
     pub range: &'static str,
     /// Lowest and highest value.
     pub limits: (f64, f64),
-    /// Zero lifts the limit, even where that is below the lowest value.
+    /// Whether zero lifts the limit, even if zero is below the lowest value.
     pub zero: bool,
     read: fn(&Params) -> f64,
     write: fn(&mut Params, f64),
@@ -38,7 +38,7 @@ fn number(n: Option<u64>) -> f64 {
     n.map_or(0.0, |n| n as f64)
 }
 
-/// All of them. Bounds, throttles and budgets are off unless set.
+/// All knobs. Limits, throttles and budgets are off unless set.
 pub const KNOBS: [Knob; 12] = [
     Knob {
         name: "move_bytes_per_s",
@@ -151,31 +151,31 @@ pub const KNOBS: [Knob; 12] = [
 ];
 
 impl Knob {
-    /// Its value, in its unit; 0 where a limit is off.
+    /// Its value, in its unit; 0 if a limit is off.
     pub fn get(&self, params: &Params) -> f64 {
         (self.read)(params)
     }
 
-    /// Give it a value that it takes ([`knob`] says so); 0 lifts a limit.
+    /// Sets a valid value (see [`knob`]); 0 lifts a limit.
     pub fn put(&self, params: &mut Params, value: f64) {
         (self.write)(params, value);
     }
 
-    /// Is `value` one that it takes?
+    /// Whether `value` is valid for it.
     fn takes(&self, value: f64) -> bool {
         (self.zero && value == 0.0) || (self.limits.0..=self.limits.1).contains(&value)
     }
 }
 
-/// Is there a knob of that name?
+/// Whether there is a knob of that name.
 pub fn is_knob(name: &str) -> bool {
     KNOBS.iter().any(|k| k.name == name)
 }
 
-/// The knob of that name, which takes `value`.
+/// The knob of that name, for which `value` is valid.
 ///
 /// # Errors
-/// There is none (the nearest is named), or it does not.
+/// There is no such knob (the nearest is named), or the value is not valid.
 pub fn knob(name: &str, value: f64) -> Result<&'static Knob, ParamError> {
     let Some(k) = KNOBS.iter().find(|k| k.name == name) else {
         return Err(ParamError::Unknown(nearest(
@@ -197,10 +197,10 @@ impl Engine {
         self.ground.policy.params().into_iter().chain(own).collect()
     }
 
-    /// Change a policy parameter or an engine knob (`0` lifts a limit).
+    /// Changes a parameter of the policy or a knob of the engine (`0` lifts a limit).
     ///
     /// # Errors
-    /// Neither policy nor engine has such a one, or it does not take the value.
+    /// Neither policy nor engine has it, or the value is not valid.
     pub fn set(&mut self, key: &str, value: f64) -> Result<(), ParamError> {
         match knob(key, value) {
             Ok(k) => {

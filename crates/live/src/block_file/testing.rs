@@ -42,7 +42,7 @@ pub struct MemPort {
     read_only: bool,
     stripes: Box<[Mutex<Stripe>]>,
     pool: Arc<Pool>,
-    /// What was asked for.
+    /// Counts of the requests.
     pub counts: Counts,
 }
 
@@ -55,7 +55,7 @@ impl MemPort {
     pub fn new(size: u64, block: u32) -> MemPort {
         let stripe = |n: u64| {
             let len = STRIPE.min(size - n * STRIPE) as usize;
-            // Written, not only reserved: first touches in a benchmark would measure page faults.
+            // The memory is written, not only reserved; otherwise a benchmark would measure page faults.
             let mut bytes = vec![1; len];
             bytes.fill(0);
             Mutex::new(Stripe {
@@ -75,14 +75,14 @@ impl MemPort {
         }
     }
 
-    /// The same, refusing changes.
+    /// The same volume, which refuses changes.
     #[must_use]
     pub fn refusing_changes(mut self) -> MemPort {
         self.read_only = true;
         self
     }
 
-    /// Call `each(stripe, from, to, position)` for the part of the range in each stripe; `position` counts from `offset`.
+    /// Calls `each(stripe, from, to, position)` for the part of the range in each stripe; `position` counts from `offset`.
     fn over(&self, offset: u64, len: u64, mut each: impl FnMut(&mut Stripe, usize, usize, usize)) {
         let mut at = offset;
         while at < offset + len {
@@ -195,13 +195,13 @@ impl Port for MemPort {
 
 struct Queue {
     jobs: Mutex<VecDeque<(IoRequest, Completion)>>,
-    /// Length of `jobs`, to be watched without the lock.
+    /// Length of `jobs`, which can be read without the lock.
     waiting: AtomicUsize,
     asleep: AtomicBool,
     closed: AtomicBool,
 }
 
-/// Another port behind a thread of its own, as the real engine is: what the hand-off costs can be measured.
+/// Another port behind a thread of its own, as with the real engine, so that the cost of the hand-off can be measured.
 pub struct Handoff {
     inner: Arc<dyn Port>,
     queue: Arc<Queue>,
@@ -210,7 +210,7 @@ pub struct Handoff {
 }
 
 impl Handoff {
-    /// Requests of `inner` are carried out on a thread that looks for the next one for `spin` before it sleeps.
+    /// Requests of `inner` are carried out on a thread that polls for the next one for `spin` before it sleeps.
     ///
     /// # Errors
     /// If no thread can be started.

@@ -1,4 +1,4 @@
-//! The keys of a description, as one table: what is known, what it may be, and what `docs/reference.md` says of it.
+//! The keys of a description in one table: their names, their valid values, and their text in `docs/reference.md`.
 //!
 //! ```text
 //!  [io] ─┬─ keys of the engine: KNOBS of the core, the names that `isotherm set` takes
@@ -13,13 +13,13 @@ use isotherm_core::policy::nearest;
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Unit and range, as errors say it.
+    /// Unit and range, in the words of error messages.
     pub range: &'static str,
-    /// Lowest and highest value, where it is a number of this range whatever the rest of the description says.
+    /// Lowest and highest value, if it is a number whose range does not depend on other keys.
     pub limits: Option<(f64, f64)>,
-    /// What holds without it, in words.
+    /// The default, in words.
     pub default: &'static str,
-    /// What it does.
+    /// Its meaning.
     pub what: &'static str,
 }
 
@@ -194,10 +194,10 @@ pub const IO: &[Field] = &[
     ),
 ];
 
-/// Tables that stand at the top.
+/// Tables at the top level.
 const TABLES: [&str; 2] = ["io", "members"];
 
-/// A key under `[io]` as it was called before each knob had one name, with the name and, where the unit changed, the factor to it.
+/// Keys under `[io]` of earlier versions: the old name, the present name and, if the unit changed, the factor.
 const RENAMED: [(&str, &str, Option<f64>); 4] = [
     ("commit_interval_ms", "commit_interval_s", Some(1e-3)),
     ("move_rate", "move_bytes_per_s", None),
@@ -205,10 +205,10 @@ const RENAMED: [(&str, &str, Option<f64>); 4] = [
     ("wear_per_day", "wear_bytes_per_day", None),
 ];
 
-/// Gives keys of descriptions of earlier versions their present names. True if there was one.
+/// Gives keys of descriptions of earlier versions their present names. Returns true if there was one.
 ///
 /// # Errors
-/// Both names are there.
+/// Both names are present.
 pub(super) fn renamed(table: &mut toml::Table) -> Result<bool, String> {
     let Some(toml::Value::Table(io)) = table.get_mut("io") else {
         return Ok(false);
@@ -234,10 +234,10 @@ pub(super) fn renamed(table: &mut toml::Table) -> Result<bool, String> {
     Ok(any)
 }
 
-/// Every key of a description must be one of those above.
+/// Checks that every key of a description is one of those above.
 ///
 /// # Errors
-/// One that is not, with the nearest that is.
+/// An unknown key, with the nearest known one.
 pub(super) fn known(table: &toml::Table) -> Result<(), String> {
     let names = |fields: &[Field]| fields.iter().map(|f| f.name).collect::<Vec<_>>();
     let top = [&names(TOP)[..], &TABLES].concat();

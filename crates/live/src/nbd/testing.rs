@@ -10,9 +10,9 @@ use isotherm_core::{IoError, RequestOp};
 
 use crate::port::{Buffer, Completion, IoRequest, Pool, Port, Share};
 
-/// Bytes of memory that are there or are a hole.
+/// Size in bytes of the pieces of memory that exist or are a hole.
 const CHUNK: usize = 64 << 10;
-/// Request memory of a port.
+/// Memory for requests of a port.
 const POOL_BYTES: usize = 512 << 20;
 
 type Chunk = RwLock<Option<Box<[u8]>>>;
@@ -31,7 +31,7 @@ type Job = (IoRequest, Completion);
 
 /// A sparse volume in memory.
 ///
-/// Completions come from the submitting thread ([`MemPort::new`]) or, as from a real engine, from a thread of its own
+/// Completions run on the submitting thread ([`MemPort::new`]) or, as with a real engine, on a thread of their own
 /// ([`MemPort::with_engine_thread`]).
 pub struct MemPort {
     disk: Arc<Disk>,
@@ -45,15 +45,15 @@ impl MemPort {
         MemPort::build(bytes, false, POOL_BYTES)
     }
 
-    /// One that refuses writes.
+    /// A volume that refuses writes.
     pub fn new_read_only(bytes: u64) -> MemPort {
         MemPort::build(bytes, true, POOL_BYTES)
     }
 
-    /// A volume of `bytes` whose one engine thread completes all requests, with `pool_bytes` of request memory.
+    /// A volume of `bytes` whose single engine thread completes all requests, with `pool_bytes` of memory for requests.
     ///
     /// # Errors
-    /// No thread to be had.
+    /// The thread cannot be started.
     pub fn with_engine_thread(bytes: u64, pool_bytes: usize) -> std::io::Result<MemPort> {
         let mut port = MemPort::build(bytes, false, pool_bytes);
         let (sender, receiver) = channel::<Job>();
@@ -102,7 +102,7 @@ impl MemPort {
         self.disk.flushes.load(Ordering::Relaxed)
     }
 
-    /// Requests other than reads and flushes that came with FUA.
+    /// Number of requests with FUA, except reads and flushes.
     pub fn fua_writes(&self) -> u64 {
         self.disk.fua_writes.load(Ordering::Relaxed)
     }
@@ -184,7 +184,7 @@ impl Disk {
         Ok(())
     }
 
-    /// `f(chunk, part of it, bytes before the part)` for each chunk of a range.
+    /// Calls `f(chunk, part of it, bytes before the part)` for each chunk of a range.
     fn each(&self, offset: u64, len: u32, mut f: impl FnMut(&Chunk, Range<usize>, usize)) {
         let mut at = 0;
         while at < len as usize {
@@ -223,7 +223,7 @@ impl Port for MemPort {
         let job = (request, done);
         match &self.engine {
             None => self.disk.run(job),
-            // If the thread is gone, the completion is dropped, and with it the client hears of it.
+            // If the thread is gone, the completion is dropped, which reports an error to the client.
             Some(sender) => drop(
                 sender
                     .lock()

@@ -4,10 +4,12 @@
 //! purposes: to compare decisions with other implementations, to compute miss ratios at full speed, and to try policies on units of unequal
 //! sizes, which are created, resized and deleted ([`NullEngine::over`]).
 
+use crate::geometry::Member;
 use crate::ladder::{self, Floor, Rung};
 use crate::policy::{Access, Action, Outcome, Policy, Refusal, Uses, View, WriteTo};
 use crate::units::{ExtentId, Nanos, Slot, TierId};
 use crate::volume::{Geometry, Space};
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// The counts of a hit-only run.
@@ -54,6 +56,22 @@ impl<P: Policy> NullEngine<P> {
     /// An empty volume of that shape.
     pub fn new(geo: Geometry, policy: P) -> NullEngine<P> {
         NullEngine::over(Space::new(geo), policy)
+    }
+    /// An empty volume of `fast` and `slow` slots of 4 KiB, for tests and examples. It has `slow` − 2 extents, so the slow tier has room for
+    /// all homes and a reserve.
+    ///
+    /// # Panics
+    /// `fast` is 0, or `slow` is less than 3.
+    pub fn two_tiers(fast: u32, slow: u32, policy: P) -> NullEngine<P> {
+        let member = |tier, slots| Member {
+            tier: TierId(tier),
+            first_slot: 0,
+            slots,
+            data_offset: 0,
+        };
+        let members = vec![member(0, fast), member(1, slow)];
+        let geo = Geometry::new(12, 12, slow - 2, members);
+        NullEngine::new(geo.expect("two tiers with slots"), policy)
     }
     /// An engine over a space, which may be one of units with their own sizes ([`Space::of_units`]).
     pub fn over(mut space: Space, mut policy: P) -> NullEngine<P> {

@@ -12,6 +12,7 @@
 //! | `durability/` | rounds, checkpoints, records; slots between "given up" and "free" |
 //! | `background/` | what waits while a disk sleeps; what another policy leaves behind |
 //! | `ground.rs`, `devices.rs` | what all of these stand on; operations in flight |
+//! | `by_extent.rs`, `slab.rs` | tables of what is under way: by extent, by number |
 //! | `accounts.rs` | what the devices' work was for, by class |
 //! | `switch.rs`, `knobs.rs`, `inspect.rs` | another policy, other settings, a look inside |
 //!
@@ -19,6 +20,7 @@
 
 mod accounts;
 mod background;
+mod by_extent;
 mod devices;
 mod due;
 mod durability;

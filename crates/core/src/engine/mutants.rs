@@ -162,10 +162,12 @@ pub enum Mutant {
     AheadForgetsRecords,
     /// A FLUSH is answered with a round that began ahead, although the mirror must be told something.
     AheadForgetsMirror,
+    /// A write to an extent does not see that a move of it is under way.
+    GateForgetsMoves,
 }
 
 /// All of them.
-pub const MUTANTS: [Mutant; 76] = [
+pub const MUTANTS: [Mutant; 77] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -242,6 +244,7 @@ pub const MUTANTS: [Mutant; 76] = [
     Mutant::AheadForgetsLate,
     Mutant::AheadForgetsRecords,
     Mutant::AheadForgetsMirror,
+    Mutant::GateForgetsMoves,
 ];
 
 /// Rules that others imply: nobody can notice their absence. The argument: `docs/on-disk-format.md`, section 8.

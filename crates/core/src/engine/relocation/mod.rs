@@ -6,6 +6,7 @@
 //! | `moves.rs` | the life of a move: started, given up, flipped when its record is durable |
 //! | `copies.rs` | the life of a copy: fetched, allocated, cleaned, given up |
 //! | `move_list.rs` | moves under way, and what limits them |
+//! | `parts.rs` | the blocks that a move is about |
 //! | `transfer.rs`, `join.rs` | what moves read and write; neighbours become one device operation |
 //! | `lately.rs` | moves that ended lately, to be looked at |
 //! | `wear.rs` | how much may be written to the fastest tier |
@@ -15,6 +16,7 @@ mod join;
 mod lately;
 mod move_list;
 mod moves;
+mod parts;
 mod transfer;
 mod wants;
 mod wear;
@@ -91,14 +93,15 @@ impl Relocation {
     pub(super) fn has_buffer(&self) -> bool {
         self.moves.has_free()
     }
-    /// The move of an extent. Asked only for held extents: the list is short.
+    /// The move of an extent.
+    #[inline]
     pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
         self.moves.of(e)
     }
     /// What each move under way is for.
     pub(super) fn under_way(&self) -> Vec<(ExtentId, Action)> {
-        let all = self.moves.list.iter().flatten();
-        all.map(|m| (m.extent, m.action)).collect()
+        let all = self.moves.iter();
+        all.map(|(_, m)| (m.extent, m.action)).collect()
     }
     /// A move under way.
     pub(super) fn get(&self, index: u16) -> Move {
@@ -144,7 +147,7 @@ impl Relocation {
     /// The record of this move is part of the round that starts now.
     pub(super) fn committing(&mut self, g: &Ground, index: u16) {
         self.moves.committing(index);
-        self.moves.recount(g.clock);
+        self.moves.waits_since(g.clock);
     }
     /// Does the end of such an operation leave its device as idle as it was?
     #[inline]

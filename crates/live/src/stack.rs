@@ -1,5 +1,6 @@
 //! The devices below and above a member: loop devices, partitions, device mapper. The same bytes must not be used twice under two names,
 //! and a file that a loop device shows to others is in use although no process has the file itself open.
+//!
 //! ```text
 //! /dev/loop0p1 ─► /dev/loop0 (bytes 1 MiB … 9 MiB) ─► disk.img (the loop's offset added)
 //! /dev/dm-0    ─► /dev/sda, /dev/sdb (which bytes of them is not known here)

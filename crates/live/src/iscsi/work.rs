@@ -1,4 +1,4 @@
-//! Commands whose data is complete: requests to the volume, and answers that need none.
+//! Commands whose data is complete: requests to the volume, and answers that need no request.
 
 use isotherm_core::RequestOp;
 
@@ -11,15 +11,15 @@ use super::transfer::{Owed, Sink, zero};
 use crate::port::{Buffer, Completion, IoRequest};
 
 impl Session {
-    /// Whether a reservation lets the command through is asked when it goes to the volume, not when it comes: from then on whoever
-    /// fences its initiator off can wait for it.
+    /// Checks the reservation when the command is sent to the volume, not when it arrives. From then on an initiator that fences this one
+    /// off can wait for the command.
     fn admit(&self, c: &Command) -> Option<AtVolume> {
         let all = self.shared.reservations();
         let passes = c.lun != 0 || all.allow(&self.nexus, use_of(&c.cdb));
         passes.then(|| self.outbox.enter_volume())
     }
 
-    /// The data is complete.
+    /// Executes a command whose data is complete.
     pub(super) fn carry_out(&mut self, c: &Command, task: Task, sink: Sink, residual: i64) {
         let ends = Ends::of(c.order);
         let Some(at) = self.admit(c) else {
@@ -68,14 +68,14 @@ impl Session {
                 self.write_same(extent, unmap, &block, owe(false, residual));
             }
             (task, sink) => {
-                // The volume gets nothing of these.
+                // The volume receives no request for these.
                 drop(owe);
                 self.answer(c, task, sink, residual);
             }
         }
     }
 
-    /// Commands that are answered here.
+    /// Executes the commands that need no request to the volume.
     fn answer(&self, c: &Command, task: Task, sink: Sink, residual: i64) {
         let ends = Ends::of(c.order);
         match (task, sink) {
@@ -112,7 +112,7 @@ impl Session {
             (Task::Nothing, _) | (Task::Write(_), Sink::Bytes(_)) => {
                 self.outbox.respond(c.itt, ends, None, residual);
             }
-            // Data of a length that does not fit; only writes go to memory.
+            // The length of the data is wrong; only the data of writes goes to memory.
             _ => self.outbox.respond(c.itt, ends, Some(Sense::FIELD), 0),
         }
     }

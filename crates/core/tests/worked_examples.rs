@@ -114,11 +114,10 @@ mod chances {
             if key != "chances" {
                 return Err(ParamError::Unknown(nearest(key, ["chances"].into_iter())));
             }
-            let most = value as u8; // out of range: the nearest limit
-            if f64::from(most) != value {
+            if value.fract() != 0.0 || !(0.0..=255.0).contains(&value) {
                 return Err(ParamError::Range("a whole number from 0 to 255"));
             }
-            self.most = most;
+            self.most = value as u8;
             Ok(())
         }
         fn params(&self) -> Vec<(&'static str, f64)> {

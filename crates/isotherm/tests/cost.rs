@@ -229,6 +229,16 @@ fn a_device_is_measured_and_its_sheet_stands_for_a_preset() {
         std::fs::read(place.path("disk.img")).expect("read") != data,
         "written"
     );
+    // A member of a volume holds others' data as well.
+    place.ok("create v --slow member:64M --policy linear");
+    let before = std::fs::read(place.path("member")).expect("read");
+    let out = place.run("devices measure member --seconds 0.6 --destructive");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("a member of a volume (`v`)"));
+    assert!(
+        std::fs::read(place.path("member")).expect("read") == before,
+        "untouched"
+    );
     let out = place.run("devices measure none.img");
     assert_ne!(out.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&out.stderr).contains("none.img"));

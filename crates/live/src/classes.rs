@@ -8,14 +8,14 @@
 //!
 //! Invariant: this module changes no data, and requests never wait for it.
 
-use crate::inbox::{Done, Submission};
-use crate::port::{Buffer, Completion, Port};
+use crate::inbox::Done;
+use crate::port::{Buffer, Completion, IoRequest, Port};
 use crate::server::Handle;
 use isotherm_classify::ext::Bytes;
 use isotherm_classify::layout::Looks;
 use isotherm_classify::{ClassMap, Classifier, Layers, Layout, Source, Watch};
+use isotherm_core::ExtentId;
 use isotherm_core::io::QUIET;
-use isotherm_core::{ExtentId, RequestOp};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,15 +167,10 @@ impl Bytes for Volume<'_> {
         let len = buf.len() as u32;
         // Memory of its own, because the pools are for clients.
         let buffer = Buffer::new(offset, len, self.0.block_bytes());
-        self.0.hand_over(Submission {
-            op: RequestOp::Read,
-            offset,
-            len,
-            fua: false,
-            class: QUIET,
-            buf: Some(buffer),
-            done: Done::Call(Completion::new(done)),
-        });
+        self.0.hand_over(
+            IoRequest::read(offset, len, buffer).in_class(QUIET),
+            Done::Call(Completion::new(done)),
+        );
         match receive.recv() {
             Ok((Ok(()), Some(buffer))) => {
                 buf.copy_from_slice(&buffer);

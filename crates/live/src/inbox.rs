@@ -10,11 +10,10 @@ mod atomics {
     pub use std::sync::atomic::{AtomicBool, Ordering, fence};
 }
 
-use crate::buffers::Buffer;
-use crate::port::Completion;
+use crate::port::{Completion, IoRequest};
 use crossbeam_queue::ArrayQueue;
 use doorbell::Doorbell;
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::IoError;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,18 +24,8 @@ use std::thread::ThreadId;
 
 /// A request on its way to the engine.
 pub struct Submission {
-    /// The operation.
-    pub op: RequestOp,
-    /// First byte.
-    pub offset: u64,
-    /// Length in bytes.
-    pub len: u32,
-    /// Whether it must be durable before the reply.
-    pub fua: bool,
-    /// Class of data, 0…63.
-    pub class: u8,
-    /// The payload, or room for it.
-    pub buf: Option<Buffer>,
+    /// The operation, its range and its payload.
+    pub request: IoRequest,
     /// The receiver of the result.
     pub done: Done,
 }
@@ -237,7 +226,7 @@ impl Submission {
     /// itself.
     pub fn refuse(self, error: IoError) {
         if let Done::Call(done) = self.done {
-            done.call(Err(error), self.buf);
+            done.call(Err(error), self.request.buffer);
         }
     }
 }
@@ -245,17 +234,13 @@ impl Submission {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::RequestOp;
     use std::sync::Arc;
 
     fn flush(n: u64) -> Submission {
         let done = Done::Ticket(n);
         Submission {
-            op: RequestOp::Flush,
-            offset: n,
-            len: 0,
-            fua: false,
-            class: 0,
-            buf: None,
+            request: IoRequest::new(RequestOp::Flush, n, 0),
             done,
         }
     }
@@ -275,8 +260,8 @@ mod tests {
         while next.iter().sum::<u64>() < 9000 {
             match inbox.pop() {
                 Some(s) => {
-                    let t = (s.offset >> 32) as usize;
-                    assert_eq!(s.offset & 0xffff_ffff, next[t], "out of order");
+                    let t = (s.request.offset >> 32) as usize;
+                    assert_eq!(s.request.offset & 0xffff_ffff, next[t], "out of order");
                     next[t] += 1;
                 }
                 None if inbox.prepare_sleep() => {
@@ -311,7 +296,7 @@ mod tests {
         inbox.close();
         assert!(inbox.push(flush(9)).is_err() && !inbox.command(8));
         let order: Vec<u64> = std::iter::from_fn(|| inbox.pop())
-            .map(|s| s.offset)
+            .map(|s| s.request.offset)
             .collect();
         assert_eq!(order, [0, 1, 2, 3, 4]);
         assert_eq!((inbox.pop_command(), inbox.pop_command()), (Some(7), None));

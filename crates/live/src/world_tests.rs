@@ -2,7 +2,7 @@ use super::*;
 use crate::config::IoConfig;
 use crate::device::OpenHow;
 use crate::inbox::Done;
-use crate::port::Completion;
+use crate::port::{Completion, IoRequest};
 use isotherm_core::{BufRef, DeviceOp, MemberId, RequestOp};
 use isotherm_models::{DeviceModel, ModelOp, Options, Span, preset};
 use std::fs::File;
@@ -111,12 +111,7 @@ impl Bench {
         let mut buf = self.arena.pool.buffer(offset, len, 512);
         buf.fill(fill);
         let s = Submission {
-            op,
-            offset,
-            len,
-            fua: false,
-            class: 0,
-            buf: Some(buf),
+            request: IoRequest::new(op, offset, len).with_buffer(Some(buf)),
             done: Done::Ticket(7),
         };
         self.world.admit(s).unwrap().tag
@@ -339,12 +334,7 @@ fn other_threads_wake_a_sleeping_world() {
     let thread = std::thread::spawn(move || {
         for i in 0..500u64 {
             let s = Submission {
-                op: RequestOp::Flush,
-                offset: i,
-                len: 0,
-                fua: false,
-                class: 0,
-                buf: None,
+                request: IoRequest::new(RequestOp::Flush, i, 0),
                 done: Done::Ticket(i),
             };
             assert!(inbox.push(s).is_ok());
@@ -389,12 +379,7 @@ fn a_world_that_is_dropped_answers_and_waits_for_the_device() {
         send.send((result, buf.is_some())).unwrap();
     }));
     let s = Submission {
-        op: RequestOp::Write,
-        offset: 0,
-        len: 1 << 20,
-        fua: false,
-        class: 0,
-        buf: Some(buf),
+        request: IoRequest::write(0, 1 << 20, buf),
         done,
     };
     let tag = b.world.admit(s).unwrap().tag;

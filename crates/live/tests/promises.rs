@@ -4,7 +4,7 @@ use isotherm_core::qos::Standing;
 use isotherm_core::random::SplitMix64;
 use isotherm_core::{IoError, RequestOp, World};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Completion, Port};
+use isotherm_live::port::{Completion, IoRequest, Port};
 use isotherm_live::{Handle, MemberConfig, OpenMode, Volume, VolumeConfig};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -61,7 +61,17 @@ impl Load {
         let buf = self.port.buffer(at, len as u32);
         let op = RequestOp::Read;
         let done = Completion::new(done);
-        (self.port).submit(op, at, len as u32, false, class, Some(buf), done);
+        (self.port).submit(
+            IoRequest {
+                op,
+                offset: at,
+                len: len as u32,
+                fua: false,
+                class,
+                buffer: Some(buf),
+            },
+            done,
+        );
     }
 
     fn end(&mut self) -> u8 {
@@ -124,7 +134,7 @@ fn promises_are_kept_on_a_paced_volume_and_it_is_said_when_not() {
         buf.fill(3);
         let (send, receive) = mpsc::channel();
         let done = Completion::new(move |r, _| send.send(r).expect("somebody waits"));
-        port.submit(RequestOp::Write, at, 1 << 20, false, 0, Some(buf), done);
+        port.submit(IoRequest::write(at, 1 << 20, buf), done);
         assert_eq!(receive.recv().unwrap(), Ok(()));
     }
     // The description's promise holds from the start.

@@ -2,7 +2,7 @@
 
 use isotherm_core::{IoError, RequestOp};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use isotherm_live::volume::description;
 use isotherm_live::{ErrorKind, MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use std::path::{Path, PathBuf};
@@ -66,12 +66,14 @@ fn ask(
     });
     let (send, receive) = mpsc::channel();
     port.submit(
-        op,
-        offset,
-        len,
-        fua,
-        0,
-        buf,
+        IoRequest {
+            op,
+            offset,
+            len,
+            fua,
+            class: 0,
+            buffer: buf,
+        },
         Completion::new(move |r, b| send.send((r, b)).unwrap()),
     );
     receive.recv().unwrap()
@@ -209,15 +211,7 @@ fn many_requests_at_once_from_many_threads() {
                     buf.fill((t * 50 + i % 50) as u8 + 1);
                     let send = send.clone();
                     let done = Completion::new(move |r, _| send.send(r).unwrap());
-                    port.submit(
-                        RequestOp::Write,
-                        base + i * 16384,
-                        16384,
-                        false,
-                        0,
-                        Some(buf),
-                        done,
-                    );
+                    port.submit(IoRequest::write(base + i * 16384, 16384, buf), done);
                 }
                 assert!((0..256).all(|_| receive.recv() == Ok(Ok(()))));
                 for i in 0..256u64 {

@@ -20,10 +20,18 @@ fn random(name: &str, options: &Options, op: ModelOp, span: u64, depth: u32) -> 
 }
 
 #[test]
-fn published_figures_within_ten_percent() {
-    let mut compared = 0;
+fn the_figures_of_the_sheets_within_ten_percent() {
+    let (mut compared, mut outside) = (0, 0);
     for sheet in presets().unwrap() {
         for c in validate(&sheet).unwrap() {
+            // What others measured says something about the device: it is shown, and no parameter is bent to meet it.
+            if !c.published.fitted {
+                let off = c.error().abs();
+                println!("{} {}: {:?}", c.device, c.modelled, c.published);
+                assert!(off < 0.5, "{}: {:?}", c.device, c.published);
+                outside += 1;
+                continue;
+            }
             let what = c.published.what;
             assert!(
                 c.error().abs() < 0.10,
@@ -36,6 +44,7 @@ fn published_figures_within_ten_percent() {
         }
     }
     assert!(compared >= 50, "only {compared} figures");
+    assert!(outside >= 5, "only {outside} from outside");
 }
 
 #[test]

@@ -29,6 +29,32 @@ pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Reader, TraceEr
     Source::of(path)?.open(options)
 }
 
+/// Says that a file is named like one processor's part of a trace, and how many other parts lie beside it.
+fn note_one_processor(path: &Path, run: &mut Run) {
+    let (sure, beside) = match blktrace::of_other_processors(path) {
+        None => return,
+        Some(0) => (
+            Sure::Likely,
+            "the name is that of one processor's events: no file of another lies beside it."
+                .to_owned(),
+        ),
+        Some(1) => (
+            Sure::Guess,
+            "1 more file of the same trace lies beside it: name the folder to read both."
+                .to_owned(),
+        ),
+        Some(n) => (
+            Sure::Guess,
+            format!(
+                "{n} more files of the same trace lie beside it, one for each processor: name the folder to read all."
+            ),
+        ),
+    };
+    run.sure = sure;
+    run.assumed
+        .push(format!("Read as the whole trace, though {beside}"));
+}
+
 /// Opens several files of one trace, such as blktrace's one per processor, and merges their requests by time.
 ///
 /// Devices that have the same name in several files are the same device. [`Reader::path`] is the first file.
@@ -64,14 +90,7 @@ pub fn open_merged<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Rea
         ..Run::default()
     };
     if let (Format::Blktrace, []) = (format, others) {
-        let beside = blktrace::of_other_processors(path);
-        if beside > 0 {
-            run.sure = Sure::Guess;
-            run.assumed.push(format!(
-                "Read as the whole trace, though {beside} more files of the same trace lie beside it, one for each processor: \
-                 name the folder to read all of them."
-            ));
-        }
+        note_one_processor(path, &mut run);
     }
     let first_settings = settings(format, options, &paths, &mut run)?;
     let mut decoders = vec![first_settings.clone().decoder(first, &mut run)?];

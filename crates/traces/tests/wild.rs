@@ -175,6 +175,14 @@ fn one_processors_file_says_so_and_a_folder_is_read_whole() {
     let part = open(dir.path().join("sda.blktrace.1"), &Options::default()).expect("a part");
     assert_eq!(part.sure(), Sure::Guess);
     assert!(part.assumed()[0].contains("1 more"), "{:?}", part.assumed());
+    let (_alone, path) = written("sdc.blktrace.3", &event(1, 8));
+    let alone = open(&path, &Options::default()).expect("a part");
+    assert_eq!(alone.sure(), Sure::Likely);
+    assert!(
+        alone.assumed()[0].contains("one processor"),
+        "{:?}",
+        alone.assumed()
+    );
     let whole = open(dir.path(), &Options::default()).expect("a folder");
     let places: Vec<u64> = whole.map(|r| r.expect("a record").offset / 512).collect();
     assert_eq!(places, [8, 16, 40, 64]);

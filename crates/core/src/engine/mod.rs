@@ -12,6 +12,7 @@
 //! | `durability/` | rounds, checkpoints, records; slots that are given up and not yet free |
 //! | `background/` | work that waits while a disk sleeps; data that another policy leaves behind |
 //! | `ground.rs`, `devices.rs` | the state that all of these use; operations in progress |
+//! | `by_extent.rs`, `slab.rs` | tables of work in progress: by extent, by number |
 //! | `accounts.rs` | the devices' work by class |
 //! | `switch.rs`, `knobs.rs`, `inspect.rs` | change of the policy, change of settings, inspection |
 //!
@@ -19,6 +20,7 @@
 
 mod accounts;
 mod background;
+mod by_extent;
 mod devices;
 mod due;
 mod durability;

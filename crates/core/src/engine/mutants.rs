@@ -162,10 +162,12 @@ pub enum Mutant {
     AheadForgetsRecords,
     /// A FLUSH is answered with a round that began ahead, although a record for the mirror is due.
     AheadForgetsMirror,
+    /// A write to an extent does not see that a move of it is in progress.
+    GateForgetsMoves,
 }
 
 /// All mutants.
-pub const MUTANTS: [Mutant; 76] = [
+pub const MUTANTS: [Mutant; 77] = [
     Mutant::FlipBeforeFlush,
     Mutant::ExposeBeforeFlush,
     Mutant::FlushForgetsFast,
@@ -242,6 +244,7 @@ pub const MUTANTS: [Mutant; 76] = [
     Mutant::AheadForgetsLate,
     Mutant::AheadForgetsRecords,
     Mutant::AheadForgetsMirror,
+    Mutant::GateForgetsMoves,
 ];
 
 /// Rules that others imply: no test can notice their removal. The argument is in `docs/on-disk-format.md`, section 8.

@@ -184,6 +184,24 @@ impl<'a> View<'a> {
     pub fn owner(&self, s: Seat) -> Option<UnitId> {
         self.space.map.owner(s.slot())
     }
+    /// The unit whose copy is in a seat of a tier other than the slowest, and the seat of its home. It costs less than
+    /// [`View::owner`] and [`View::copy`] together: the unit's own entry in the map is not read.
+    #[inline]
+    pub fn copied_in(&self, s: Seat) -> Option<(UnitId, Seat)> {
+        let (e, home) = self.space.map.copied_in(s.slot())?;
+        Some((e, home.into()))
+    }
+    /// Whether a seat of a tier other than the slowest holds a copy that is dirty.
+    #[inline]
+    pub fn is_dirty_in(&self, s: Seat) -> bool {
+        self.space.map.is_dirty_in(s.slot())
+    }
+    /// Requests in flight on a seat.
+    #[inline]
+    pub fn in_flight_in(&self, s: Seat) -> u32 {
+        let (r, w) = self.space.pins.count(s.slot());
+        r + w
+    }
     /// Tier of a seat.
     #[inline]
     pub fn tier_of(&self, s: Seat) -> TierId {

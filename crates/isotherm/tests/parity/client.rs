@@ -3,7 +3,7 @@
 use super::THREADS;
 use isotherm_core::{IoError, RequestOp};
 use isotherm_hostile::Rng;
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -25,7 +25,10 @@ pub(super) fn ask(
     });
     let (send, receive) = mpsc::channel();
     let done = Completion::new(move |r, b| send.send((r, b)).expect("the asker waits"));
-    port.submit(op, offset, len, fua, (offset >> 20) as u8 & 63, buf, done);
+    let request = IoRequest::new(op, offset, len)
+        .with_buffer(buf)
+        .with_fua(fua);
+    port.submit(request.in_class((offset >> 20) as u8 & 63), done);
     receive.recv().expect("an answer")
 }
 

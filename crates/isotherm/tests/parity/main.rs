@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use isotherm_core::{IoError, RequestOp};
 use isotherm_lab::parity::{Parity, replay};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::Completion;
+use isotherm_live::port::{Completion, IoRequest};
 use isotherm_live::recorder::{Recorded, Recording};
 use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use isotherm_traces::events::{Ending, Reader, summary};
@@ -253,8 +253,8 @@ fn a_writer_that_stands_still_ends_the_recording_and_nothing_else() {
         for i in 0..1000 {
             let send = send.clone();
             let done = Completion::new(move |r, _| send.send(r).expect("the asker waits"));
-            let buf = Some(port.buffer(i << 12, 4096));
-            port.submit(RequestOp::Read, i << 12, 4096, false, 0, buf, done);
+            let buf = port.buffer(i << 12, 4096);
+            port.submit(IoRequest::read(i << 12, 4096, buf), done);
         }
         drop(send);
         assert!(receive.iter().all(|r| r == Ok(())));

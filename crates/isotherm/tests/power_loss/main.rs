@@ -12,7 +12,7 @@ use isotherm_hostile::Rng;
 use isotherm_hostile::disk::Disk;
 use isotherm_hostile::truth::{self, CELL, Expect, Truth};
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Buffer, Completion, IoRequest, Port};
 use isotherm_live::{MemberConfig, OpenMode, Volume, VolumeConfig};
 use rack::Rack;
 use std::collections::BTreeMap;
@@ -235,7 +235,7 @@ impl Run {
         let kind = self.rng.below(20);
         if kind < 2 {
             let moment = self.truth().moment();
-            port.submit(RequestOp::Flush, 0, 0, false, 0, None, done);
+            port.submit(IoRequest::flush(), done);
             return Some(Pending::Flush { moment });
         }
         let cells = self.truth().cells();
@@ -264,12 +264,7 @@ impl Run {
             let expect = self.truth().expect(from, to);
             let buf = port.buffer((from * CELL) as u64, (len * CELL) as u32);
             port.submit(
-                RequestOp::Read,
-                (from * CELL) as u64,
-                (len * CELL) as u32,
-                false,
-                0,
-                Some(buf),
+                IoRequest::read((from * CELL) as u64, (len * CELL) as u32, buf),
                 done,
             );
             return Some(Pending::Read { from, expect });
@@ -294,13 +289,13 @@ impl Run {
             } else {
                 RequestOp::WriteZeroes { keep: true }
             };
-            port.submit(op, offset, len, false, 0, None, done);
+            port.submit(IoRequest::new(op, offset, len), done);
         } else {
             let mut buf = port.buffer(offset, len);
             for (c, b) in (from..to).zip(buf.chunks_exact_mut(CELL)) {
                 b.copy_from_slice(&truth::content(c, version));
             }
-            port.submit(RequestOp::Write, offset, len, fua, 0, Some(buf), done);
+            port.submit(IoRequest::write(offset, len, buf).with_fua(fua), done);
         }
         Some(Pending::Change {
             from,
@@ -318,15 +313,7 @@ impl Run {
             let done = Completion::new(move |result, buf| {
                 let _ = send.send((result, buf));
             });
-            port.submit(
-                RequestOp::Read,
-                at,
-                EXTENT as u32,
-                false,
-                0,
-                Some(buf),
-                done,
-            );
+            port.submit(IoRequest::read(at, EXTENT as u32, buf), done);
             let (result, buf): (Result<(), IoError>, Option<Buffer>) =
                 receive.recv().map_err(|e| e.to_string())?;
             result.map_err(|e| format!("read at {at} after recovery: {e:?}"))?;

@@ -20,13 +20,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::IoError;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{self, MsgFlags, SockFlag, SockType};
 
 use super::ring::Answers;
-use crate::port::{Buffer, Completion, Port};
+use crate::port::{Buffer, Completion, IoRequest, Port};
 use crate::server::Handle;
 
 /// `fuse_in_header`.
@@ -205,15 +205,7 @@ impl Pump {
             Ok(()) => reply.send(0, &[]),
             Err(error) => reply.error(error),
         };
-        self.port.submit(
-            RequestOp::Flush,
-            0,
-            0,
-            false,
-            0,
-            None,
-            Completion::new(done),
-        );
+        self.port.submit(IoRequest::flush(), Completion::new(done));
     }
 
     fn read(&self, offset: u64, len: u32, reply: Reply) {
@@ -226,15 +218,8 @@ impl Pump {
             (Ok(()), None) => reply.error(IoError::Io),
             (Err(error), _) => reply.error(error),
         };
-        self.port.submit(
-            RequestOp::Read,
-            offset,
-            len,
-            false,
-            0,
-            Some(buffer),
-            Completion::new(done),
-        );
+        self.port
+            .submit(IoRequest::read(offset, len, buffer), Completion::new(done));
     }
 
     /// `len` is the number of bytes of `payload` inside the volume.
@@ -257,12 +242,7 @@ impl Pump {
             Err(error) => reply.error(error),
         };
         self.port.submit(
-            RequestOp::Write,
-            offset,
-            len,
-            fua,
-            0,
-            Some(buffer),
+            IoRequest::write(offset, len, buffer).with_fua(fua),
             Completion::new(done),
         );
     }

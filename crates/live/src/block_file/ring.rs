@@ -26,11 +26,11 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use io_uring::{opcode, squeue, types};
-use isotherm_core::{IoError, RequestOp};
+use isotherm_core::IoError;
 
 use super::pump::{FUSE_FSYNC, FUSE_READ, FUSE_WRITE, IN_HEADER, OUT_HEADER, Slow};
 use crate::buffers::{Buffer, Memory, Pool, Region};
-use crate::port::{Completion, Port};
+use crate::port::{Completion, IoRequest, Port};
 use crate::world::RingSource;
 pub(crate) use queues::memory;
 use queues::{per_queue, queues};
@@ -272,15 +272,7 @@ impl Shared {
             _ if MUTANT.get() == Some(Mutant::AnswerEarly) => reply.end(Ok(()), 0),
             FUSE_FSYNC => {
                 let done = move |result, _| reply.end(result, 0);
-                this.port.submit(
-                    RequestOp::Flush,
-                    0,
-                    0,
-                    false,
-                    0,
-                    None,
-                    Completion::new(done),
-                );
+                this.port.submit(IoRequest::flush(), Completion::new(done));
             }
             _ => this.pass_on(entry, &header, payload, reply),
         }
@@ -314,12 +306,7 @@ impl Shared {
             (Err(error), _) => reply.end(Err(error), 0),
         };
         self.port.submit(
-            RequestOp::Read,
-            asked.offset,
-            len,
-            false,
-            0,
-            Some(buffer),
+            IoRequest::read(asked.offset, len, buffer),
             Completion::new(done),
         );
     }
@@ -354,12 +341,7 @@ impl Shared {
             Err(error) => reply.end(Err(error), 0),
         };
         self.port.submit(
-            RequestOp::Write,
-            asked.offset,
-            len,
-            fua,
-            0,
-            Some(buffer),
+            IoRequest::write(asked.offset, len, buffer).with_fua(fua),
             Completion::new(done),
         );
     }

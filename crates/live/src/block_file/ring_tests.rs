@@ -1,6 +1,6 @@
 use super::*;
 use crate::block_file::testing::MemPort;
-use crate::port::Completion;
+use crate::port::{Completion, IoRequest, Layer};
 use std::sync::atomic::Ordering;
 
 const BLOCK: u32 = 512;
@@ -11,33 +11,13 @@ struct Holding {
     held: Mutex<Vec<(Option<Buffer>, Completion)>>,
 }
 
-impl Port for Holding {
-    fn volume_bytes(&self) -> u64 {
-        self.memory.volume_bytes()
+impl Layer for Holding {
+    fn below(&self) -> &dyn Port {
+        &self.memory
     }
-    fn block_bytes(&self) -> u32 {
-        self.memory.block_bytes()
-    }
-    fn read_only(&self) -> bool {
-        false
-    }
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.memory.buffer(offset, len)
-    }
-    fn submit(
-        &self,
-        _: RequestOp,
-        _: u64,
-        _: u32,
-        _: bool,
-        _: u8,
-        buffer: Option<Buffer>,
-        done: Completion,
-    ) {
-        self.held.lock().unwrap().push((buffer, done));
-    }
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.memory.block_status(offset, len, max)
+
+    fn submit(&self, request: IoRequest, done: Completion) {
+        self.held.lock().unwrap().push((request.buffer, done));
     }
 }
 

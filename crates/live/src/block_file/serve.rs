@@ -13,13 +13,12 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use isotherm_core::RequestOp;
 
 use super::Options;
 use super::answers::answer;
 pub(super) use super::answers::errno;
 use crate::mutants::{LiveMutant, broken};
-use crate::port::{Completion, Port};
+use crate::port::{Completion, IoRequest, Port};
 
 const ROOT: INodeNo = INodeNo::ROOT;
 const FILE: INodeNo = INodeNo(2);
@@ -231,15 +230,8 @@ impl Filesystem for Volume {
             (Ok(()), None) => reply.error(Errno::EIO),
             (Err(error), _) => reply.error(errno(error)),
         };
-        self.port.submit(
-            RequestOp::Read,
-            offset,
-            len,
-            false,
-            0,
-            Some(buffer),
-            Completion::new(done),
-        );
+        self.port
+            .submit(IoRequest::read(offset, len, buffer), Completion::new(done));
     }
 
     fn write(
@@ -274,12 +266,7 @@ impl Filesystem for Volume {
             Err(error) => reply.error(errno(error)),
         };
         self.port.submit(
-            RequestOp::Write,
-            offset,
-            len,
-            fua,
-            0,
-            Some(buffer),
+            IoRequest::write(offset, len, buffer).with_fua(fua),
             Completion::new(done),
         );
     }
@@ -307,15 +294,7 @@ impl Filesystem for Volume {
             return reply.ok();
         }
         let done = move |result, _buffer| answer(reply, result);
-        self.port.submit(
-            RequestOp::Flush,
-            0,
-            0,
-            false,
-            0,
-            None,
-            Completion::new(done),
-        );
+        self.port.submit(IoRequest::flush(), Completion::new(done));
     }
 
     fn fsyncdir(

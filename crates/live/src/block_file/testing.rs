@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::{IoError, RequestOp};
 
-use crate::port::{Buffer, Completion, Pool, Port};
+use crate::port::{Buffer, Completion, IoRequest, Layer, Pool, Port};
 
 const STRIPE: u64 = 1 << 20;
 
@@ -169,18 +169,9 @@ impl Port for MemPort {
     fn buffer(&self, offset: u64, len: u32) -> Buffer {
         self.pool.buffer(offset, len, self.block)
     }
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        _class: u8,
-        mut buf: Option<Buffer>,
-        done: Completion,
-    ) {
-        let result = self.carry_out(op, offset, len, fua, buf.as_mut());
-        done.call(result, buf);
+    fn submit(&self, mut r: IoRequest, done: Completion) {
+        let result = self.carry_out(r.op, r.offset, r.len, r.fua, r.buffer.as_mut());
+        done.call(result, r.buffer);
     }
     fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
         let block = u64::from(self.block);
@@ -202,18 +193,8 @@ impl Port for MemPort {
     }
 }
 
-struct Job {
-    op: RequestOp,
-    offset: u64,
-    len: u32,
-    fua: bool,
-    class: u8,
-    buf: Option<Buffer>,
-    done: Completion,
-}
-
 struct Queue {
-    jobs: Mutex<VecDeque<Job>>,
+    jobs: Mutex<VecDeque<(IoRequest, Completion)>>,
     /// Length of `jobs`, which can be read without the lock.
     waiting: AtomicUsize,
     asleep: AtomicBool,
@@ -276,10 +257,8 @@ fn engine(port: &dyn Port, queue: &Queue, spin: Duration) {
             std::mem::swap(&mut *jobs, &mut batch);
             queue.waiting.store(0, Ordering::SeqCst);
         }
-        for job in batch.drain(..) {
-            port.submit(
-                job.op, job.offset, job.len, job.fua, job.class, job.buf, job.done,
-            );
+        for (request, done) in batch.drain(..) {
+            port.submit(request, done);
         }
     }
 }
@@ -295,47 +274,19 @@ impl Drop for Handoff {
     }
 }
 
-impl Port for Handoff {
-    fn volume_bytes(&self) -> u64 {
-        self.inner.volume_bytes()
+impl Layer for Handoff {
+    fn below(&self) -> &dyn Port {
+        &*self.inner
     }
-    fn block_bytes(&self) -> u32 {
-        self.inner.block_bytes()
-    }
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.inner.buffer(offset, len)
-    }
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
+
+    fn submit(&self, request: IoRequest, done: Completion) {
         {
             let mut jobs = lock(&self.queue.jobs);
-            jobs.push_back(Job {
-                op,
-                offset,
-                len,
-                fua,
-                class,
-                buf,
-                done,
-            });
+            jobs.push_back((request, done));
             self.queue.waiting.store(jobs.len(), Ordering::SeqCst);
         }
         if self.queue.asleep.load(Ordering::SeqCst) {
             self.engine.unpark();
         }
-    }
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.inner.block_status(offset, len, max)
     }
 }

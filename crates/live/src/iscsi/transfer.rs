@@ -9,7 +9,7 @@ use isotherm_core::{IoError, RequestOp};
 use super::outbox::{AtVolume, Body, Ends};
 use super::pdu::Command;
 use super::scsi::{Sense, Task};
-use crate::port::{Buffer, Completion, Port};
+use crate::port::{Buffer, Completion, IoRequest, Port};
 
 /// Maximum size of one piece of a range that is unmapped, in bytes: a multiple of every block size.
 const PIECE: u64 = 1 << 30;
@@ -141,7 +141,7 @@ pub(super) fn zero(port: &dyn Port, ranges: &[(u64, u64)], op: RequestOp, class:
     for (offset, len) in pieces {
         let join = Arc::clone(&join);
         let done = Completion::new(move |result, _| join.ended(result));
-        port.submit(op, offset, len, false, class, None, done);
+        port.submit(IoRequest::new(op, offset, len).in_class(class), done);
     }
 }
 

@@ -8,7 +8,7 @@ use super::reservations::{Order, Refusal, use_of};
 use super::scsi::{self, Sense, Task};
 use super::session::Session;
 use super::transfer::{Owed, Sink, zero};
-use crate::port::{Buffer, Completion};
+use crate::port::{Buffer, Completion, IoRequest};
 
 impl Session {
     /// Checks the reservation when the command is sent to the volume, not when it arrives. From then on an initiator that fences this one
@@ -51,8 +51,7 @@ impl Session {
             (Task::Compare(e), Sink::Bytes(data)) => self.compare(e, data, owe(false, residual)),
             (Task::Flush { class }, _) => {
                 let done = owe(false, residual).completion();
-                self.port()
-                    .submit(RequestOp::Flush, 0, 0, false, class, None, done);
+                self.port().submit(IoRequest::flush().in_class(class), done);
             }
             (Task::Unmap { class, .. }, Sink::Bytes(list)) => {
                 match scsi::unmap_ranges(self.disk(), &list) {
@@ -121,12 +120,9 @@ impl Session {
     fn write(&self, e: scsi::Extent, buffer: Buffer, done: Completion) {
         let len = buffer.len() as u32;
         self.port().submit(
-            RequestOp::Write,
-            e.offset,
-            len,
-            e.fua,
-            e.class,
-            Some(buffer),
+            IoRequest::write(e.offset, len, buffer)
+                .with_fua(e.fua)
+                .in_class(e.class),
             done,
         );
     }
@@ -145,15 +141,8 @@ impl Session {
         }
         let buffer = self.buffer(offset, len);
         let done = owed.completion();
-        self.port().submit(
-            RequestOp::Read,
-            offset,
-            len,
-            false,
-            class,
-            Some(buffer),
-            done,
-        );
+        self.port()
+            .submit(IoRequest::read(offset, len, buffer).in_class(class), done);
     }
 
     fn compare(&self, e: scsi::Extent, data: Vec<u8>, owed: Owed) {
@@ -163,15 +152,8 @@ impl Session {
         }
         let done = owed.comparison(data);
         let buffer = self.buffer(e.offset, n);
-        self.port().submit(
-            RequestOp::Read,
-            e.offset,
-            n,
-            false,
-            e.class,
-            Some(buffer),
-            done,
-        );
+        self.port()
+            .submit(IoRequest::read(e.offset, n, buffer).in_class(e.class), done);
     }
 
     fn write_same(&self, e: scsi::Extent, unmap: bool, block: &[u8], owed: Owed) {

@@ -25,7 +25,7 @@ use super::owed::{Owed, failed, succeeded};
 use super::proto::{Close, Command, Connection, Event, Export, Limits, MAX_UNIT, Request};
 use super::socket;
 use crate::mutants::{LiveMutant, broken};
-use crate::port::{Buffer, Completion, Port, Share};
+use crate::port::{Buffer, Completion, IoRequest, Port, Share};
 use crate::server::Handle;
 use lent::lend;
 
@@ -483,6 +483,16 @@ impl Session {
         let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
         // A connection has no class: classifiers determine it by address.
         let fua = fua && !broken(LiveMutant::DropNbdFua);
-        self.port.submit(op, offset, len, fua, 0, buffer, done);
+        self.port.submit(
+            IoRequest {
+                op,
+                offset,
+                len,
+                fua,
+                class: 0,
+                buffer,
+            },
+            done,
+        );
     }
 }

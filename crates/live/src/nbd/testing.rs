@@ -8,7 +8,7 @@ use std::thread;
 
 use isotherm_core::{IoError, RequestOp};
 
-use crate::port::{Buffer, Completion, Pool, Port, Share};
+use crate::port::{Buffer, Completion, IoRequest, Pool, Port, Share};
 
 /// Size in bytes of the pieces of memory that exist or are a hole.
 const CHUNK: usize = 64 << 10;
@@ -26,14 +26,8 @@ struct Disk {
     fua_writes: AtomicU64,
 }
 
-struct Job {
-    op: RequestOp,
-    offset: u64,
-    len: u32,
-    fua: bool,
-    buf: Option<Buffer>,
-    done: Completion,
-}
+/// A request, and whom to tell.
+type Job = (IoRequest, Completion);
 
 /// A sparse volume in memory.
 ///
@@ -121,16 +115,9 @@ impl MemPort {
 
 impl Disk {
     fn run(&self, job: Job) {
-        let Job {
-            op,
-            offset,
-            len,
-            fua,
-            mut buf,
-            done,
-        } = job;
-        let result = self.carry_out(op, offset, len, fua, buf.as_deref_mut());
-        done.call(result, buf);
+        let (mut r, done) = job;
+        let result = self.carry_out(r.op, r.offset, r.len, r.fua, r.buffer.as_deref_mut());
+        done.call(result, r.buffer);
     }
 
     fn carry_out(
@@ -232,24 +219,8 @@ impl Port for MemPort {
         Some(Share::of(&self.pool))
     }
 
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        _class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
-        let job = Job {
-            op,
-            offset,
-            len,
-            fua,
-            buf,
-            done,
-        };
+    fn submit(&self, request: IoRequest, done: Completion) {
+        let job = (request, done);
         match &self.engine {
             None => self.disk.run(job),
             // If the thread is gone, the completion is dropped, which reports an error to the client.

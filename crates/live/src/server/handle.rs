@@ -5,7 +5,7 @@ use crate::buffers::{Buffer, Pool};
 use crate::classes::Classes;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::{Done, Inbox, Submission};
-use crate::port::{Completion, Port, Share};
+use crate::port::{Completion, IoRequest, Port, Share};
 use crate::recorder::{Driver, Recording};
 use crate::world::{Command, UringWorld};
 use isotherm_core::{Engine, ExtentId, IoError, RequestOp};
@@ -97,22 +97,15 @@ impl Handle {
         self.extent_shift
     }
 
-    pub(crate) fn hand_over(&self, s: Submission) {
-        if let Err(s) = self.inbox.push(s) {
+    pub(crate) fn hand_over(&self, request: IoRequest, done: Done) {
+        if let Err(s) = self.inbox.push(Submission { request, done }) {
             s.refuse(IoError::Gone);
         }
     }
 
     /// Writes zeros to an unaligned range: the ends become small writes, the middle whole blocks.
-    fn write_odd_zeroes(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        done: Completion,
-    ) {
+    fn write_odd_zeroes(&self, request: &IoRequest, done: Completion) {
+        let (op, offset, len) = (request.op, request.offset, request.len);
         let end = offset + u64::from(len);
         let block = u64::from(self.block);
         let (first, last) = (offset.next_multiple_of(block).min(end), end / block * block);
@@ -134,18 +127,17 @@ impl Handle {
         for (op, from, to) in parts {
             let len = (to - from) as u32;
             // The memory is not from the pool: this call must not wait for the pool, because its caller may hold some of it.
-            let buf = (op == RequestOp::Write).then(|| Buffer::new(from, len, self.block));
+            let buffer = (op == RequestOp::Write).then(|| Buffer::new(from, len, self.block));
             let join = Arc::clone(&join);
             let done = Completion::new(move |result, _| join.ended(result));
-            self.hand_over(Submission {
+            let part = IoRequest {
                 op,
                 offset: from,
                 len,
-                fua,
-                class,
-                buf,
-                done: Done::Call(done),
-            });
+                buffer,
+                ..*request
+            };
+            self.hand_over(part, Done::Call(done));
         }
     }
 }
@@ -199,33 +191,17 @@ impl Port for Handle {
         Some(Share::of(&self.pool))
     }
 
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
+    fn submit(&self, request: IoRequest, done: Completion) {
         let block = u64::from(self.block);
-        let odd = !offset.is_multiple_of(block) || !u64::from(len).is_multiple_of(block);
+        let (offset, len) = (request.offset, u64::from(request.len));
+        let odd = !offset.is_multiple_of(block) || !len.is_multiple_of(block);
         let inside = offset
-            .checked_add(u64::from(len))
+            .checked_add(len)
             .is_some_and(|end| end <= self.volume_bytes);
-        if matches!(op, RequestOp::WriteZeroes { .. }) && odd && inside && len != 0 {
-            return self.write_odd_zeroes(op, offset, len, fua, class, done);
+        if matches!(request.op, RequestOp::WriteZeroes { .. }) && odd && inside && len != 0 {
+            return self.write_odd_zeroes(&request, done);
         }
-        self.hand_over(Submission {
-            op,
-            offset,
-            len,
-            fua,
-            class,
-            buf,
-            done: Done::Call(done),
-        });
+        self.hand_over(request, Done::Call(done));
     }
 
     fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {

@@ -4,7 +4,7 @@
 //! thread, which only stores a note and signals an eventfd.
 
 use super::abi::{self, COMMIT_AND_FETCH, DESCRIPTOR, Descriptor, FETCH};
-use crate::port::{Buffer, Completion, Port, Share};
+use crate::port::{Buffer, Completion, IoRequest, Port, Share};
 use io_uring::{IoUring, opcode, types};
 use isotherm_classify::classes;
 use isotherm_core::{IoError, RequestOp};
@@ -353,9 +353,17 @@ impl Queue {
         let done = Completion::new(move |result, buffer| owed.pay(result, buffer));
         let class = if is_metadata { classes::METADATA } else { 0 };
         self.at_work += 1;
-        self.plan
-            .port
-            .submit(op, offset, len, fua, class, buffer, done);
+        self.plan.port.submit(
+            IoRequest {
+                op,
+                offset,
+                len,
+                fua,
+                class,
+                buffer,
+            },
+            done,
+        );
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use isotherm_live::iscsi::pdu::{header, put, put_data_len, u32_at};
 use isotherm_live::iscsi::server::{Config, Patience, Server};
 use isotherm_live::iscsi::testing::{Initiator, Outcome};
 use isotherm_live::nbd::testing::MemPort;
-use isotherm_live::port::{Buffer, Completion, Port, Share};
+use isotherm_live::port::{Completion, IoRequest, Layer, Port};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -24,37 +24,15 @@ struct Heard {
     classes: Mutex<Vec<(RequestOp, u8)>>,
 }
 
-impl Port for Heard {
-    fn volume_bytes(&self) -> u64 {
-        self.inner.volume_bytes()
+impl Layer for Heard {
+    fn below(&self) -> &dyn Port {
+        &self.inner
     }
-    fn block_bytes(&self) -> u32 {
-        self.inner.block_bytes()
-    }
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.inner.buffer(offset, len)
-    }
-    fn share(&self) -> Option<Arc<Share>> {
-        self.inner.share()
-    }
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
-        self.classes.lock().unwrap().push((op, class));
-        self.inner.submit(op, offset, len, fua, class, buf, done);
-    }
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.inner.block_status(offset, len, max)
+
+    fn submit(&self, request: IoRequest, done: Completion) {
+        let heard = (request.op, request.class);
+        self.classes.lock().unwrap().push(heard);
+        Port::submit(&self.inner, request, done);
     }
 }
 

@@ -13,7 +13,7 @@ use block_file::{file_dsync, file_fsync, file_pieces};
 use isotherm_core::RequestOp;
 use isotherm_live::mutants::LiveMutant;
 use isotherm_live::nbd::testing::MemPort;
-use isotherm_live::port::{Buffer, Completion, Port};
+use isotherm_live::port::{Completion, IoRequest, Layer, Port};
 use nbd::{
     nbd_failed, nbd_flush, nbd_fua, nbd_half_payload, nbd_kept_zeroes, nbd_lost, nbd_read_only,
     nbd_skipped_payload,
@@ -134,38 +134,18 @@ impl Heard {
     }
 }
 
-impl Port for Heard {
-    fn volume_bytes(&self) -> u64 {
-        self.memory.volume_bytes()
+impl Layer for Heard {
+    fn below(&self) -> &dyn Port {
+        &self.memory
     }
-    fn block_bytes(&self) -> u32 {
-        self.memory.block_bytes()
-    }
-    fn read_only(&self) -> bool {
-        self.memory.read_only()
-    }
-    fn buffer(&self, offset: u64, len: u32) -> Buffer {
-        self.memory.buffer(offset, len)
-    }
-    fn submit(
-        &self,
-        op: RequestOp,
-        offset: u64,
-        len: u32,
-        fua: bool,
-        class: u8,
-        buf: Option<Buffer>,
-        done: Completion,
-    ) {
+
+    fn submit(&self, request: IoRequest, done: Completion) {
         self.ops
             .lock()
             .expect("nobody panics with it")
-            .push((op, fua));
-        if self.lost != Some(offset) || op == RequestOp::Read {
-            self.memory.submit(op, offset, len, fua, class, buf, done);
+            .push((request.op, request.fua));
+        if self.lost != Some(request.offset) || request.op == RequestOp::Read {
+            self.memory.submit(request, done);
         }
-    }
-    fn block_status(&self, offset: u64, len: u32, max: usize) -> Vec<(u32, bool)> {
-        self.memory.block_status(offset, len, max)
     }
 }

@@ -3,7 +3,7 @@
 use super::check;
 use isotherm_core::RequestOp;
 use isotherm_live::config::{IoConfig, Size};
-use isotherm_live::port::{Buffer, Completion};
+use isotherm_live::port::{Buffer, Completion, IoRequest};
 use isotherm_live::{MemberConfig, OpenMode, Server, Volume, VolumeConfig};
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -68,7 +68,17 @@ fn ask(
     let done = Completion::new(move |r, b: Option<Buffer>| {
         let _ = send.send((r, b.map(|b| b.to_vec()).unwrap_or_default()));
     });
-    port.submit(op, at, len, fua, 0, buf, done);
+    port.submit(
+        IoRequest {
+            op,
+            offset: at,
+            len,
+            fua,
+            class: 0,
+            buffer: buf,
+        },
+        done,
+    );
     let (result, data) = receive.recv().map_err(|e| e.to_string())?;
     result.map_err(|e| format!("{op:?} failed: {e:?}"))?;
     Ok(data)

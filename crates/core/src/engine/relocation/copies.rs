@@ -8,7 +8,8 @@
 
 use super::Relocation;
 use super::move_list::{Kind, Move};
-use super::wants::{dirty_parts, own_done};
+use super::parts::Blocks;
+use super::wants::own_done;
 use crate::engine::durability::Durability;
 use crate::engine::ground::Ground;
 use crate::engine::mutants::Mutant;
@@ -26,7 +27,6 @@ impl Relocation {
 
     /// The blocks of a fetch are in the copy's slot: from now on they are read from there.
     pub(super) fn flip_copy(&mut self, g: &mut Ground, d: &mut Durability, index: u16) {
-        let parts = self.parts(g, index);
         let m = self.end_move(g, d, index);
         if m.kind == Kind::Relocate {
             self.drop_copy(g, d, m.extent);
@@ -34,8 +34,11 @@ impl Relocation {
         if m.kind != Kind::Fill {
             g.space.map.add_empty_copy(m.extent, m.dst);
         }
-        for (a, z) in parts {
+        // The list of its parts stays as it is until another move uses the buffer.
+        let mut at = 0;
+        while let Some((a, z)) = self.next_part(g, index, at) {
             g.space.map.copy_validate(m.extent, a, z);
+            at = z;
         }
         if m.kind != Kind::Fill {
             self.tell_copied(g, d, m.extent, m.dst);
@@ -48,8 +51,8 @@ impl Relocation {
     pub(super) fn start_clean(&mut self, g: &mut Ground, action: Action, own: bool) {
         let e = action.extent();
         if let (Some(copy), Some(home)) = (g.space.map.copy(e), g.space.map.home(e)) {
-            let parts = dirty_parts(&g.space, e);
-            self.set_parts(g, &parts);
+            let all = (0, g.space.geo.blocks_per_extent());
+            self.set_parts(g, Blocks::Dirty, e, all);
             let evict = matches!(action, Action::Evict { .. });
             let kind = Kind::Clean { evict };
             self.start_move(g, action, (e, copy, home), kind, (false, own, false));
@@ -65,21 +68,31 @@ impl Relocation {
     /// A round is about to write the record of a clean: from here on the map states what that record states. A later write makes its blocks
     /// dirty again, in a record of its own. Returns false if no block is left to clean.
     pub(in crate::engine) fn apply_clean(&mut self, g: &mut Ground, index: u16, m: &Move) -> bool {
-        let parts = if g.broken(Mutant::ForgetRedirty) {
-            dirty_parts(&g.space, m.extent)
-        } else {
-            self.parts(g, index)
+        let (forgets, all) = (
+            g.broken(Mutant::ForgetRedirty),
+            g.space.geo.blocks_per_extent(),
+        );
+        let next = |me: &Relocation, g: &Ground, at| {
+            if forgets {
+                Blocks::Dirty.next(&g.space, m.extent, (at, all))
+            } else {
+                me.next_part(g, index, at)
+            }
         };
-        for &(a, z) in &parts {
+        let mut at = 0;
+        while let Some((a, z)) = next(self, g, at) {
             g.space.map.copy_cleaned(m.extent, a, z);
+            at = z;
         }
-        !parts.is_empty()
+        at > 0
     }
 
     /// The round had no room for the record.
     pub(in crate::engine) fn revert_clean(&mut self, g: &mut Ground, index: u16, m: &Move) {
-        for (a, z) in self.parts(g, index) {
+        let mut at = 0;
+        while let Some((a, z)) = self.next_part(g, index, at) {
             g.space.map.copy_dirty(m.extent, a, z);
+            at = z;
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `moves.rs` | the life of a move: it starts, is abandoned, or flips when its record is durable |
 //! | `copies.rs` | the life of a copy: it is fetched, allocated, cleaned, dropped |
 //! | `move_list.rs` | the moves in progress, and their limits |
+//! | `parts.rs` | the blocks that a move concerns |
 //! | `transfer.rs`, `join.rs` | the reads and writes of moves; adjacent ones become one device operation |
 //! | `lately.rs` | recent moves, for display |
 //! | `wear.rs` | the budget of writes to the fastest tier |
@@ -15,6 +16,7 @@ mod join;
 mod lately;
 mod move_list;
 mod moves;
+mod parts;
 mod transfer;
 mod wants;
 mod wear;
@@ -91,14 +93,15 @@ impl Relocation {
     pub(super) fn has_buffer(&self) -> bool {
         self.moves.has_free()
     }
-    /// The move of an extent. Called only for held extents, because the list is short.
+    /// The move of an extent.
+    #[inline]
     pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
         self.moves.of(e)
     }
     /// The extents and actions of the moves in progress.
     pub(super) fn under_way(&self) -> Vec<(ExtentId, Action)> {
-        let all = self.moves.list.iter().flatten();
-        all.map(|m| (m.extent, m.action)).collect()
+        let all = self.moves.iter();
+        all.map(|(_, m)| (m.extent, m.action)).collect()
     }
     /// A move in progress.
     pub(super) fn get(&self, index: u16) -> Move {
@@ -144,7 +147,7 @@ impl Relocation {
     /// The record of this move is part of the round that starts now.
     pub(super) fn committing(&mut self, g: &Ground, index: u16) {
         self.moves.committing(index);
-        self.moves.recount(g.clock);
+        self.moves.waits_since(g.clock);
     }
     /// Whether such an operation leaves its device as idle as it was.
     #[inline]

@@ -2,6 +2,7 @@
 
 use crate::bits::Bits;
 use crate::engine::Params;
+use crate::engine::by_extent::ByExtent;
 use crate::policy::{Action, Outcome};
 use crate::stats::Histogram;
 use crate::units::{ExtentId, Nanos, Slot};
@@ -110,12 +111,16 @@ impl Move {
 /// The moves in progress, and their limits.
 #[derive(Clone)]
 pub(super) struct Moves {
-    pub(super) list: Vec<Option<Move>>,
+    list: Vec<Option<Move>>,
+    /// By extent: the index of its move. An extent has at most one move.
+    by_extent: ByExtent<u16>,
+    /// By index: whether there is a move.
+    busy: Bits,
     /// For each move that does not concern the whole extent, its blocks.
     pub(super) parts: Vec<Bits>,
-    pub(super) active: u32,
+    active: u32,
     /// Number of moves that read or write as a part of another one's operation.
-    pub(super) riders: u32,
+    riders: u32,
     /// The time since which a copied move waits for a round.
     copied_since: Option<Nanos>,
     copied: u32,
@@ -142,6 +147,8 @@ impl Moves {
         let n = p.move_buffers.max(1);
         Moves {
             list: alloc::vec![None; usize::from(n)],
+            by_extent: ByExtent::new(usize::from(n)),
+            busy: Bits::new(usize::from(n)),
             parts: alloc::vec![Bits::default(); usize::from(n)],
             active: 0,
             riders: 0,
@@ -163,15 +170,68 @@ impl Moves {
     pub(super) fn active(&self) -> u32 {
         self.active
     }
-    /// The move of an extent. Called only for held extents, because the list is short.
+    /// The move of an extent.
+    #[inline]
     pub(super) fn of(&self, e: ExtentId) -> Option<u16> {
-        self.list
-            .iter()
-            .position(|m| m.is_some_and(|m| m.extent == e))
-            .map(|i| i as u16)
+        self.by_extent.get(e)
     }
     pub(super) fn get(&self, i: u16) -> Move {
         self.list[usize::from(i)].expect("move not under way")
+    }
+    /// The move in buffer `i`, if there is one.
+    pub(super) fn at(&mut self, i: u16) -> Option<&mut Move> {
+        self.list[usize::from(i)].as_mut()
+    }
+    /// The first buffer from `i` on that has a move.
+    pub(super) fn next_busy(&self, i: u16) -> Option<u16> {
+        let (i, n) = (usize::from(i), self.list.len());
+        let next = i + self.busy.run(i.min(n), n, false);
+        (next < n).then_some(next as u16)
+    }
+    /// The moves in progress, in the order of their buffers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Move)> + '_ {
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let i = self.next_busy(at)?;
+            at = i + 1;
+            self.list[usize::from(i)].as_ref().map(|m| (i, m))
+        })
+    }
+    /// A move starts in a free buffer. The extent must have no other move, because the gate would see only one of the two.
+    pub(super) fn put(&mut self, i: u16, m: Move) {
+        assert!(
+            self.of(m.extent).is_none() && self.is_free(i),
+            "the extent has a move, or the buffer is in use"
+        );
+        *self.by_extent.entry(m.extent) = i;
+        self.busy.set(usize::from(i));
+        self.active += 1;
+        self.count(&m, true);
+        self.list[usize::from(i)] = Some(m);
+    }
+    /// Removes a move that ended. Its buffer is free.
+    pub(super) fn take(&mut self, i: u16) -> Move {
+        let m = self.get(i);
+        self.list[usize::from(i)] = None;
+        self.by_extent.remove(m.extent);
+        self.busy.clear(usize::from(i));
+        self.active -= 1;
+        self.count(&m, false);
+        m
+    }
+    /// Counts a move according to its step, when it comes or goes.
+    fn count(&mut self, m: &Move, come: bool) {
+        let copied = m.step == Step::Copied;
+        let rides = m.rides && !matches!(m.step, Step::Copied | Step::Committing);
+        let by = |n: &mut u32, one: bool| {
+            if come {
+                *n += u32::from(one);
+            } else {
+                *n -= u32::from(one);
+            }
+        };
+        by(&mut self.copied, copied);
+        by(&mut self.riders, rides);
     }
     /// Whether a request waits for it.
     pub(super) fn is_foreground(&self, i: u16) -> bool {
@@ -181,8 +241,11 @@ impl Moves {
         self.list[usize::from(i)].is_some_and(|m| m.own || !m.up)
     }
     pub(super) fn step(&mut self, i: u16, step: Step) {
-        if let Some(m) = &mut self.list[usize::from(i)] {
-            m.step = step;
+        if let Some(m) = self.list[usize::from(i)] {
+            self.count(&m, false);
+            let m = Move { step, ..m };
+            self.count(&m, true);
+            self.list[usize::from(i)] = Some(m);
         }
     }
     pub(super) fn committing(&mut self, i: u16) {
@@ -195,10 +258,10 @@ impl Moves {
     }
     /// The copied moves that wait for a round, with their indexes.
     pub(super) fn copied(&self) -> impl Iterator<Item = (u16, Move)> + '_ {
-        self.list.iter().enumerate().filter_map(|(i, m)| {
-            m.filter(|m| m.step == Step::Copied && !m.stale)
-                .map(|m| (i as u16, m))
-        })
+        let waits = |m: &Move| m.step == Step::Copied && !m.stale;
+        let all = (self.copied > 0).then(|| self.iter());
+        let copied = all.into_iter().flatten();
+        copied.filter_map(move |(i, m)| waits(m).then_some((i, *m)))
     }
     /// A write to blocks `from..to` is about to be issued: the data that move `i` read of them is outdated.
     pub(super) fn overtake(&mut self, i: u16, from: u32, to: u32) {
@@ -212,18 +275,8 @@ impl Moves {
         let n = bits.run(a as usize, blocks as usize, true) as u32;
         (n > 0).then_some((a, a + n))
     }
-    /// All runs.
-    pub(super) fn all_parts(&self, i: u16, blocks: u32) -> Vec<(u32, u32)> {
-        let mut v = Vec::new();
-        let mut at = 0;
-        while let Some((a, z)) = self.part(i, at, blocks) {
-            v.push((a, z));
-            at = z;
-        }
-        v
-    }
     pub(super) fn has_free(&self) -> bool {
-        self.list.iter().any(Option::is_none)
+        (self.active as usize) < self.list.len()
     }
     /// Whether buffer `i` is free.
     pub(super) fn is_free(&self, i: u16) -> bool {
@@ -231,15 +284,16 @@ impl Moves {
     }
     /// The start of the longest run of free buffers: moves in consecutive buffers may be joined.
     pub(super) fn longest_free(&self) -> Option<u16> {
-        let (mut best, mut start) = (0..0, 0);
-        for (i, m) in self.list.iter().enumerate() {
-            if m.is_some() {
-                start = i + 1;
-            } else if i + 1 - start > best.len() {
-                best = start..i + 1;
+        let (mut at, mut start, mut longest) = (0, 0, 0);
+        while at < self.list.len() {
+            let free = self.busy.run(at, self.list.len(), false);
+            if free > longest {
+                (start, longest) = (at, free);
             }
+            at += free;
+            at += self.busy.run(at, self.list.len(), true);
         }
-        (!best.is_empty()).then_some(best.start as u16)
+        (longest > 0).then_some(start as u16)
     }
     /// The policy that proposed these moves is gone.
     pub(super) fn disown(&mut self) {
@@ -341,15 +395,8 @@ impl Moves {
         }
         self.allowed
     }
-    pub(super) fn recount(&mut self, now: Nanos) {
-        self.copied = self
-            .list
-            .iter()
-            .flatten()
-            .filter(|m| m.step == Step::Copied)
-            .count() as u32;
-        let rides = |m: &&Move| m.rides && !matches!(m.step, Step::Copied | Step::Committing);
-        self.riders = self.list.iter().flatten().filter(rides).count() as u32;
+    /// Some move was copied, or is no longer: since when does one wait for a round?
+    pub(super) fn waits_since(&mut self, now: Nanos) {
         self.copied_since = if self.copied == 0 {
             None
         } else {

@@ -8,14 +8,12 @@
 
 use super::Relocation;
 use super::move_list::{Kind, Move, Step};
-use crate::bits::Bits;
 use crate::engine::durability::Durability;
 use crate::engine::ground::Ground;
 use crate::engine::mutants::Mutant;
 use crate::io::OpKind;
 use crate::policy::{Action, Outcome};
 use crate::units::{ExtentId, Slot, TierId};
-use alloc::vec::Vec;
 
 impl Relocation {
     /// Moves a home that is not held and has no write in progress, independent of the policy; returns false if there is no slot.
@@ -41,7 +39,7 @@ impl Relocation {
     ) {
         let index = self.next_move();
         self.moves.budget -= i64::from(g.space.geo.extent_bytes());
-        self.moves.list[usize::from(index)] = Some(Move {
+        let m = Move {
             action,
             extent,
             src,
@@ -56,46 +54,24 @@ impl Relocation {
             owed: reserve_wear(g, kind, dst),
             batch: self.joins.batch(),
             rides,
-        });
-        self.moves.active += 1;
-        self.moves.riders += u32::from(rides);
+        };
+        self.moves.put(index, m);
         self.joins_on(g, index, if up { src } else { dst }, up);
         g.space.map.hold(extent, true);
         g.space.pins.pin(src, false);
-        let blocks = g.space.geo.blocks_per_extent();
-        let (mut from, mut to) = (0, blocks);
-        if matches!(kind, Kind::Fill | Kind::Clean { .. }) {
-            // One read from the first to the last block: the blocks in between are ignored in the buffer.
-            let parts = self.moves.all_parts(index, blocks);
-            from = parts.first().map_or(0, |p| p.0);
-            to = parts.last().map_or(blocks, |p| p.1);
-        }
-        self.move_io(g, index, OpKind::Read, src, (from, to));
+        let read = if matches!(kind, Kind::Fill | Kind::Clean { .. }) {
+            self.span_of_parts(g, index)
+        } else {
+            (0, g.space.geo.blocks_per_extent())
+        };
+        self.move_io(g, index, OpKind::Read, src, read);
     }
 
     /// The buffer that the next move will use. It is a caller's bug if there is none.
-    fn next_move(&self) -> u16 {
+    pub(super) fn next_move(&self) -> u16 {
         let next = self.joins.next_buffer().filter(|&i| self.moves.is_free(i));
         next.or_else(|| self.moves.longest_free())
             .expect("no move buffer is free")
-    }
-
-    /// Sets the blocks of the move that starts next.
-    pub(super) fn set_parts(&mut self, g: &Ground, runs: &[(u32, u32)]) {
-        let (index, blocks) = (self.next_move(), g.space.geo.blocks_per_extent() as usize);
-        let parts = &mut self.moves.parts[usize::from(index)];
-        if parts.bytes() == 0 {
-            *parts = Bits::new(blocks);
-        }
-        parts.fill(0, blocks, false);
-        for &(a, z) in runs {
-            parts.fill(a as usize, z as usize, true);
-        }
-    }
-
-    /// The blocks of move `index`, as runs.
-    pub(super) fn parts(&self, g: &Ground, index: u16) -> Vec<(u32, u32)> {
-        self.moves.all_parts(index, g.space.geo.blocks_per_extent())
     }
 
     /// Whether the buffer of move `index` holds, or will hold, the home's data of all blocks `from..to`. A fill has only the blocks that it
@@ -118,11 +94,9 @@ impl Relocation {
 
     /// Removes a move from the list and ends its hold on the extent.
     pub(super) fn end_move(&mut self, g: &mut Ground, d: &mut Durability, index: u16) -> Move {
-        let m = self.moves.get(index);
-        self.moves.list[usize::from(index)] = None;
+        let m = self.moves.take(index);
         g.devices.wear.release(m.owed);
-        self.moves.active -= 1;
-        self.moves.recount(g.clock);
+        self.moves.waits_since(g.clock);
         Relocation::unpin(g, d, m.src, false);
         self.release_hold(g, m.extent);
         // A piece that waits for a slot may get one now, or have one freed.
@@ -137,14 +111,16 @@ impl Relocation {
 
     /// Cancels all moves that can still be cancelled (at closing).
     pub(in crate::engine) fn cancel_all(&mut self, g: &mut Ground, d: &mut Durability) {
-        for i in 0..self.moves.len() {
-            let (i, m) = (i as u16, self.moves.list[i]);
-            if let Some(m) = m.filter(|m| m.step != Step::Committing) {
+        let mut at = 0;
+        while let Some(i) = self.moves.next_busy(at) {
+            let step = self.moves.get(i).step;
+            if step != Step::Committing {
                 self.moves.mark_stale(i);
-                if m.step == Step::Copied {
+                if step == Step::Copied {
                     self.give_up(g, d, i, Outcome::Stale);
                 }
             }
+            at = i + 1;
         }
     }
 
@@ -156,10 +132,13 @@ impl Relocation {
         how: Outcome,
         which: impl Fn(&Move) -> bool,
     ) {
-        for i in 0..self.moves.len() {
-            if self.moves.list[i].is_some_and(|m| m.step == Step::Copied && which(&m)) {
-                self.give_up(g, d, i as u16, how);
+        let mut at = 0;
+        while let Some(i) = self.moves.next_busy(at) {
+            let m = self.moves.get(i);
+            if m.step == Step::Copied && which(&m) {
+                self.give_up(g, d, i, how);
             }
+            at = i + 1;
         }
     }
 
@@ -170,7 +149,7 @@ impl Relocation {
 
     /// Ends a move without effect. If it had a destination slot of its own, this was never exposed, so it is free at once.
     pub(super) fn give_up(&mut self, g: &mut Ground, d: &mut Durability, index: u16, how: Outcome) {
-        if self.moves.list[usize::from(index)].is_none() {
+        if self.moves.is_free(index) {
             return;
         }
         let m = self.end_move(g, d, index);
@@ -182,11 +161,13 @@ impl Relocation {
 
     /// The round is durable: flips the moves that it carried.
     pub(in crate::engine) fn flip_committed(&mut self, g: &mut Ground, d: &mut Durability) {
-        for i in 0..self.moves.len() {
-            let Some(m) = self.moves.list[i].filter(|m| m.step == Step::Committing) else {
+        let mut at = 0;
+        while let Some(i) = self.moves.next_busy(at) {
+            at = i + 1;
+            if !self.moves.get(i).is_committing() {
                 continue;
-            };
-            self.end_move(g, d, i as u16);
+            }
+            let m = self.end_move(g, d, i);
             if let Kind::Clean { evict } = m.kind {
                 self.cleaned(g, d, &m, evict);
                 continue;
@@ -203,9 +184,11 @@ impl Relocation {
 
     /// A round failed: its moves did not happen. Their slots stay occupied, because either record may be the durable one.
     pub(in crate::engine) fn abandon_committing(&mut self, g: &mut Ground, d: &mut Durability) {
-        for i in 0..self.moves.len() {
-            if self.moves.list[i].is_some_and(|m| m.step == Step::Committing) {
-                let m = self.end_move(g, d, i as u16);
+        let mut at = 0;
+        while let Some(i) = self.moves.next_busy(at) {
+            at = i + 1;
+            if self.moves.get(i).is_committing() {
+                let m = self.end_move(g, d, i);
                 if g.broken(Mutant::FreeAfterFailure) && !m.is_clean() {
                     g.space.put_back(m.extent, m.dst);
                 }

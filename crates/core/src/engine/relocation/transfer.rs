@@ -27,7 +27,7 @@ impl Relocation {
             from << g.space.geo.block_shift,
             (to - from) << g.space.geo.block_shift,
         );
-        if let Some(m) = &mut self.moves.list[usize::from(index)] {
+        if let Some(m) = self.moves.at(index) {
             m.left += 1;
             match (m.kind, kind) {
                 (Kind::Fetch | Kind::Fill, OpKind::Read) => {
@@ -52,7 +52,7 @@ impl Relocation {
         joined: bool,
     ) {
         let blind = joined && g.broken(Mutant::JoinForgetsStale);
-        let Some(m) = &mut self.moves.list[usize::from(index)] else {
+        let Some(m) = self.moves.at(index) else {
             return;
         };
         m.left -= 1;
@@ -79,23 +79,23 @@ impl Relocation {
         }
         // Reads that waited are served from the buffer now.
         g.waiting.try_queue();
-        self.moves.recount(g.clock);
+        self.moves.waits_since(g.clock);
     }
 
     /// The demotions of a batch are written when the last of them has been read.
     fn write_gathered(&mut self, g: &mut Ground, d: &mut Durability, batch: u32) {
         let reads = |m: &Move| m.batch == batch && m.step == Step::Reading && !m.up;
-        if self.moves.list.iter().flatten().any(reads) {
+        if self.moves.iter().any(|(_, m)| reads(m)) {
             return;
         }
-        for i in 0..self.moves.len() {
-            let Some(m) = self.moves.list[i] else {
-                continue;
-            };
+        let mut at = 0;
+        while let Some(i) = self.moves.next_busy(at) {
+            at = i + 1;
+            let m = self.moves.get(i);
             if m.batch == batch && m.step == Step::Gathered {
                 match m.lost() {
-                    Some(how) => self.give_up(g, d, i as u16, how),
-                    None => self.write_move(g, d, i as u16, m),
+                    Some(how) => self.give_up(g, d, i, how),
+                    None => self.write_move(g, d, i, m),
                 }
             }
         }
@@ -107,13 +107,14 @@ impl Relocation {
             let blocks = g.space.geo.blocks_per_extent();
             return self.move_io(g, index, OpKind::Write, m.dst, (0, blocks));
         }
-        let parts = self.parts(g, index);
-        if parts.is_empty() {
+        if self.next_part(g, index, 0).is_none() {
             // Every block was written again in the meantime.
             return self.give_up(g, d, index, Outcome::Stale);
         }
-        for part in parts {
-            self.move_io(g, index, OpKind::Write, m.dst, part);
+        let mut at = 0;
+        while let Some((a, z)) = self.next_part(g, index, at) {
+            self.move_io(g, index, OpKind::Write, m.dst, (a, z));
+            at = z;
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::Relocation;
 use super::lately::{Ended, Lately};
 use super::move_list::{AT_WORK, Kind};
+use super::parts::Blocks;
 use crate::engine::durability::Durability;
 use crate::engine::ground::Ground;
 use crate::engine::mutants::Mutant;
@@ -11,7 +12,6 @@ use crate::policy::{Action, Outcome, Refusal};
 use crate::stats::{CLASSES, Counters, MoveCounters};
 use crate::units::{ExtentId, Slot, TierId};
 use crate::volume::Space;
-use alloc::vec::Vec;
 
 /// The engine on the ladder from proposal to outcome; its moves take time.
 struct Timed<'a> {
@@ -197,15 +197,14 @@ impl Relocation {
     ) -> Result<bool, Refusal> {
         let copy = g.space.map.copy(e);
         let (kind, src, parts) = match copy {
-            None => (Kind::Fetch, home, valid_parts(&g.space, e)),
-            Some(c) if g.space.geo.tier_of(c) == to => {
-                (Kind::Fill, home, lacking_parts(&g.space, e))
-            }
+            None => (Kind::Fetch, home, Blocks::Valid),
+            Some(c) if g.space.geo.tier_of(c) == to => (Kind::Fill, home, Blocks::Lacking),
             // Its new slot would have to be recorded before the old one could be freed.
             Some(_) if g.space.map.is_dirty(e) => return Err(Refusal::Busy),
-            Some(c) => (Kind::Relocate, c, copied_parts(&g.space, e)),
+            Some(c) => (Kind::Relocate, c, Blocks::Copied),
         };
-        if parts.is_empty() {
+        let all = (0, g.space.geo.blocks_per_extent());
+        if !parts.any(&g.space, e, all) {
             return Err(Refusal::Pointless);
         }
         if g.has_writers(e) && !g.broken(Mutant::FetchUnderWriter) {
@@ -222,7 +221,7 @@ impl Relocation {
             Some(c) if kind == Kind::Fill => c,
             _ => g.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
         };
-        self.set_parts(g, &parts);
+        self.set_parts(g, parts, e, all);
         self.start_move(g, action, (e, src, dst), kind, (true, false, rides));
         Ok(false)
     }
@@ -244,11 +243,11 @@ impl Relocation {
             return Err(Refusal::Busy);
         }
         let parts = if copy.is_some() {
-            within(asked, |b, end| lacking_run(&g.space, e, b, end))
+            Blocks::Lacking
         } else {
-            within(asked, |b, end| g.space.map.run(e, b, end))
+            Blocks::Valid
         };
-        if parts.is_empty() {
+        if !parts.any(&g.space, e, asked) {
             return Err(Refusal::Pointless);
         }
         if g.has_writers(e) && !g.broken(Mutant::FetchUnderWriter) {
@@ -264,7 +263,7 @@ impl Relocation {
             Some(c) => c,
             None => g.space.slots.take_lowest(to).ok_or(Refusal::Full)?,
         };
-        self.set_parts(g, &parts);
+        self.set_parts(g, parts, e, asked);
         if copy.is_none() {
             g.space.map.add_empty_copy(e, dst);
         }
@@ -396,51 +395,4 @@ fn sort_cleans(space: &Space, wanted: &mut [Action]) {
             });
         }
     }
-}
-
-/// Runs of blocks that are valid at the home.
-fn valid_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
-    runs(space, |b, end| space.map.run(e, b, end))
-}
-
-/// Runs of blocks that are valid at the home and not in the copy.
-fn lacking_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
-    runs(space, |b, end| lacking_run(space, e, b, end))
-}
-
-/// From block `b` (not beyond `end`): the number of equal blocks, and whether they are valid at the home and missing in the copy.
-fn lacking_run(space: &Space, e: ExtentId, b: u32, end: u32) -> (u32, bool) {
-    let (n, copied) = space.map.copy_run(e, b, end);
-    if copied {
-        (n, false)
-    } else {
-        space.map.run(e, b, b + n)
-    }
-}
-
-/// Runs of blocks that are valid in the copy.
-fn copied_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
-    runs(space, |b, end| space.map.copy_run(e, b, end))
-}
-
-/// Runs of blocks that are dirty in the copy.
-pub(super) fn dirty_parts(space: &Space, e: ExtentId) -> Vec<(u32, u32)> {
-    runs(space, |b, end| space.map.dirty_run(e, b, end))
-}
-
-fn runs(space: &Space, run: impl Fn(u32, u32) -> (u32, bool)) -> Vec<(u32, u32)> {
-    within((0, space.geo.blocks_per_extent()), run)
-}
-
-/// The same for blocks `from..end`.
-fn within((from, end): (u32, u32), run: impl Fn(u32, u32) -> (u32, bool)) -> Vec<(u32, u32)> {
-    let (mut b, mut v) = (from, Vec::new());
-    while b < end {
-        let (n, on) = run(b, end);
-        if on {
-            v.push((b, b + n));
-        }
-        b += n;
-    }
-    v
 }

@@ -31,7 +31,7 @@ impl Requests {
 
     pub(super) fn discard_piece(&mut self, p: &mut Parts<'_>, w: Waiter) {
         let e = w.extent;
-        if p.g.space.map.is_held(e) && !self.may_discard(p, &w) {
+        if p.g.space.map.is_held(e) && !may_discard(p, &w) {
             return self.wait(p.g, w);
         }
         let g = &mut *p.g;
@@ -57,23 +57,24 @@ impl Requests {
             p.d.note_home(g, e);
         }
     }
+}
 
-    /// Whether this piece of a discard may proceed although its extent is in use.
-    fn may_discard(&self, p: &mut Parts<'_>, w: &Waiter) -> bool {
-        if self.is_behind_changer(p, w) || p.g.waiting.edges.blocks(w.extent, w.req) {
-            return false;
-        }
-        let Some(index) = p.r.of(w.extent) else {
-            return true;
-        };
-        let m = p.r.get(index);
-        if m.is_committing() {
-            return false;
-        }
-        p.r.mark_stale(index);
-        // Its writes in place must have ended before a new write to the same place.
-        !m.writes_in_place() || p.g.broken(Mutant::DiscardUnderClean)
+/// Whether this piece of a discard may proceed although its extent is in use.
+fn may_discard(p: &mut Parts<'_>, w: &Waiter) -> bool {
+    let waiting = &p.g.waiting;
+    if waiting.has_other_changer(w.extent, w.req) || waiting.edges.blocks(w.extent, w.req) {
+        return false;
     }
+    let Some(index) = p.r.of(w.extent) else {
+        return true;
+    };
+    let m = p.r.get(index);
+    if m.is_committing() {
+        return false;
+    }
+    p.r.mark_stale(index);
+    // Its writes in place must have ended before a new write to the same place.
+    !m.writes_in_place() || p.g.broken(Mutant::DiscardUnderClean)
 }
 
 fn unmap(p: &mut Parts<'_>, e: ExtentId, slot: Slot) {

@@ -131,8 +131,7 @@ impl Requests {
 
 fn may_lock(p: &Parts<'_>, e: ExtentId, r: u32) -> bool {
     let waiting = &p.g.waiting;
-    let others = |o: &Waiter| o.extent == e && o.req != r;
-    if waiting.edges.blocks(e, r) || waiting.queue.iter().any(others) {
+    if waiting.edges.blocks(e, r) || waiting.has_other(e, r) {
         return false;
     }
     if let Some(index) = p.r.of(e) {

@@ -3,7 +3,7 @@
 //! A request is split at extent borders. Each piece is looked up in the map, is shown to the policy, passes the gate if its extent is in
 //! use by a move or a waiting discard, and joins a *run*: neighbouring pieces on one device become one operation.
 
-use super::gate::Gate;
+use super::gate::{Gate, gate};
 use super::runs::Runs;
 use super::{Req, Requests, Waiter};
 use crate::engine::SCAN_BUDGET;
@@ -44,7 +44,7 @@ impl Requests {
         let before = p.g.space.map.home(e);
         let mut home = before;
         if home.is_none() && (write || p.g.params.map_on_read) {
-            if p.g.space.map.is_held(e) && self.gate(p, &req, &w) == Gate::Wait {
+            if p.g.space.map.is_held(e) && gate(p, &req, &w) == Gate::Wait {
                 return self.wait(p.g, w);
             }
             let fill = write && wants_fill(p.g, &w);
@@ -63,7 +63,7 @@ impl Requests {
             touch(p, &req, e, before);
         }
         if p.g.space.map.is_held(e) {
-            match self.gate(p, &req, &w) {
+            match gate(p, &req, &w) {
                 Gate::Go => {}
                 Gate::Wait => return self.wait(p.g, w),
                 Gate::FromMove(index) => return self.read_from_move(p.g, &req, &w, index),
@@ -107,18 +107,24 @@ impl Requests {
     /// Queue a piece until something changes.
     pub(super) fn wait(&mut self, g: &mut Ground, w: Waiter) {
         g.counters.waited += 1;
-        self.list.at(w.req).left += 1;
+        let req = self.list.at(w.req);
+        req.left += 1;
+        let changes = req.op != RequestOp::Read;
         g.space.map.hold(w.extent, true);
-        g.waiting.queue.push_back(w);
+        g.waiting.push(w, changes);
     }
 
     /// Let every waiting piece try again, in order of arrival.
     pub(in crate::engine) fn retry_waiting(&mut self, p: &mut Parts<'_>) {
-        p.g.waiting.trying_queue();
-        // A piece that waits again goes to a new queue: only pieces in that queue are ahead of others.
-        let mut trying = core::mem::take(&mut p.g.waiting.spare);
-        core::mem::swap(&mut trying, &mut p.g.waiting.queue);
+        let mut trying = p.g.waiting.trying_queue();
         while let Some(w) = trying.pop_front() {
+            let req = self.list.at(w.req);
+            if still_waits(p, req, &w) {
+                // The usual case: most retries are for another extent.
+                p.g.counters.waited += 1;
+                p.g.waiting.push(w, req.op != RequestOp::Read);
+                continue;
+            }
             p.r.release_hold(p.g, w.extent);
             match self.list.at(w.req).op {
                 RequestOp::Discard | RequestOp::WriteZeroes { keep: false } => {
@@ -131,7 +137,7 @@ impl Requests {
             }
             self.piece_done(p, w.req);
         }
-        p.g.waiting.spare = trying;
+        p.g.waiting.tried(trying);
     }
 
     /// A slot was freed: let the pieces that wait for one try again, in order of arrival.
@@ -151,6 +157,17 @@ impl Requests {
         self.piece(p, w, &mut runs);
         self.emit_all(p.g, w.req, runs);
     }
+}
+
+/// Whether a piece that waited in the queue would only wait again, without a change of anything: it is held at the gate, and the policy
+/// has seen its access (so it is not a discard, nor an odd write, which have not been shown to it). An extent at whose gate somebody
+/// waits is held.
+fn still_waits(p: &mut Parts<'_>, req: &Req, w: &Waiter) -> bool {
+    let passes_gate = match req.op {
+        RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes { keep: true } => w.touched,
+        _ => false,
+    };
+    passes_gate && p.g.space.map.home(w.extent).is_some() && gate(p, req, w) == Gate::Wait
 }
 
 /// Whether the slot must be filled with zeros because the extent's first write is partial and there is no room for a bitmap.

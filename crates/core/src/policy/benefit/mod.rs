@@ -46,6 +46,7 @@ mod harm;
 mod regions;
 mod score;
 mod settings;
+mod victims;
 mod weights;
 
 use super::hold::FAST;
@@ -66,9 +67,6 @@ use score::Scores;
 use settings::Settings;
 pub use weights::GOALS;
 
-/// Clean copies that a victim is chosen from, and slots looked at to find them.
-const SAMPLE: u32 = 16;
-const LOOKS: u32 = 48;
 /// Copies under way at once: a fetch rides on a read that is at the slow device in any case.
 const MOVES: u32 = 128;
 
@@ -139,12 +137,6 @@ impl Benefit {
         let misses = u64::from(self.fast) * u64::from(self.settings.half_life) / 1000;
         u32::try_from(misses).unwrap_or(u32::MAX)
     }
-    fn draw(&mut self, below: u32) -> u32 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        (((self.seed >> 32) * u64::from(below)) >> 32) as u32
-    }
     /// Nanoseconds that an access saves on the fast device. A write that a disk's cache takes at once is a debt of a seek.
     fn saves_time(view: &View<'_>) -> u64 {
         let (fast, slow) = (view.cost(FAST), view.cost(view.slowest()));
@@ -175,26 +167,6 @@ impl Benefit {
             .weights
             .copy(&view.cost(FAST), view.unit_bytes(unit));
         cost.saturating_mul(self.settings.price) / 100
-    }
-    /// The clean copy that is worth least of some.
-    fn victim(&mut self, view: &View<'_>) -> Option<(u64, UnitId)> {
-        let (mut worst, mut seen) = (None, 0);
-        for _ in 0..LOOKS {
-            let s = view.seat(self.draw(self.fast));
-            let Some(e) = view.owner(s).filter(|&e| view.copy(e) == Some(s)) else {
-                continue;
-            };
-            if view.is_dirty(e) || view.is_held(e) || view.in_flight(e) > 0 {
-                continue;
-            }
-            let this = (self.scores.worth(e), e);
-            worst = Some(worst.map_or(this, |w: (u64, UnitId)| w.min(this)));
-            seen += 1;
-            if seen == SAMPLE {
-                break;
-            }
-        }
-        worst
     }
     fn bypasses(&self, access: &Access, run: u64) -> bool {
         let s = &self.settings;

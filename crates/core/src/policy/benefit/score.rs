@@ -46,8 +46,20 @@ impl Scores {
     pub fn worth(&self, e: UnitId) -> u64 {
         u64::from(self.units(e)) << SHIFT
     }
+    /// What is kept of `e`, for [`Scores::worth_of`]. Reading the entries of several extents before their worth lets the cache misses overlap.
+    #[inline]
+    pub fn entry(&self, e: UnitId) -> (u32, u32) {
+        self.of[e.0 as usize]
+    }
+    /// [`Scores::worth`] of the extent with that entry.
+    #[inline]
+    pub fn worth_of(&self, entry: (u32, u32)) -> u64 {
+        u64::from(self.units_of(entry)) << SHIFT
+    }
     fn units(&self, e: UnitId) -> u32 {
-        let (units, then) = self.of[e.0 as usize];
+        self.units_of(self.entry(e))
+    }
+    fn units_of(&self, (units, then): (u32, u32)) -> u32 {
         let age = self.clock.wrapping_sub(then);
         let (halves, rest) = (age / self.half_life, age % self.half_life);
         if halves >= 32 {

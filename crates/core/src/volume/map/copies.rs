@@ -45,6 +45,21 @@ impl CopyBits {
     }
 }
 
+impl ExtentMap {
+    /// The extent whose copy is in `s`, and its home, without a look at the extent's row.
+    #[inline]
+    pub fn copied_in(&self, s: Slot) -> Option<(ExtentId, Slot)> {
+        let (e, home) = (self.owner(s)?, self.behind(s.0)?);
+        debug_assert_eq!((self.copy(e), self.home(e)), (Some(s), Some(Slot(home))));
+        Some((e, Slot(home)))
+    }
+    /// Whether `s` holds a copy that is dirty.
+    #[inline]
+    pub fn is_dirty_in(&self, s: Slot) -> bool {
+        self.dirty > 0 && self.dirty_slots.get(s.0 as usize)
+    }
+}
+
 /// Operations on blocks. All of these take an extent that has a copy; `from..to` are blocks of the extent.
 impl ExtentMap {
     /// Gives a mapped extent a copy in `s`, in which no block is valid yet.

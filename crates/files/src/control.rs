@@ -7,6 +7,7 @@
 //! | `pin` | a file or directory | its pin | a tier; empty: removes the pin |
 //! | `policy` | a directory | its policy | `PRESET:SHARE`; empty: removes it |
 //! | `migrate` | any node | the moves that are wanted | `now`: plan and move now |
+//! | `record` | any node | the next operations of a recording, binary; only for those who may give commands | `start`; `stop` |
 //! | `check` | any node | names and attributes compared with the tiers | `repair` |
 //!
 //! Only root and the owner of the mount may give commands.
@@ -47,6 +48,7 @@ pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
         "check" => crate::check::check(store, false),
         "pin" => json!(place(store, id)?["pinned_to"]),
         "policy" => json!(place(store, id)?["policy"]),
+        "record" => return store.recording.take(),
         _ => return Err(Errno::NODATA),
     };
     let mut text = serde_json::to_vec(&value).map_err(|_| Errno::IO)?;
@@ -81,6 +83,11 @@ pub fn order(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), 
             r.policies.remove(&path().unwrap_or_default());
         }),
         ("policy", text) => policy(store, id, &path()?, text),
+        ("record", "start") => store.recording.begin(),
+        ("record", "stop") => {
+            store.recording.end();
+            Ok(())
+        }
         ("migrate", "now") => {
             store.placement.hurry();
             Ok(())
@@ -150,6 +157,14 @@ fn tiers(store: &Store) -> Value {
     (0..store.roots.len()).map(tier).collect()
 }
 
+fn copies(store: &Store) -> Value {
+    let c = &store.copies;
+    json!({
+        "on": c.on, "files": c.count(), "bytes": c.bytes.load(Ordering::Relaxed), "made": c.made.load(Ordering::Relaxed),
+        "dropped": c.dropped.load(Ordering::Relaxed), "reads": c.reads.load(Ordering::Relaxed),
+    })
+}
+
 fn state(store: &Store) -> &'static str {
     if store.is_stuck() {
         "stuck"
@@ -180,7 +195,7 @@ fn status(store: &Store) -> Value {
         "policy": policy, "moves": store.placement.moves,
         "migrating": store.placement.is_hurried(),
         "marks_percent": [store.marks.0, store.marks.1],
-        "tiers": tiers(store), "moving": moving, "in_use": store.lives.count(),
+        "tiers": tiers(store), "moving": moving, "copies": copies(store), "io": store.io.get().map_or("none", |io| io.name()), "in_use": store.lives.count(),
         "pins": remembered.pins, "policies": remembered.policies,
         "rules": store.placement.rules.iter().map(|r| &r.text).collect::<Vec<_>>(),
         "recovered": {"finished": store.recovered.finished, "dropped": store.recovered.dropped, "temps": store.recovered.temps},
@@ -200,7 +215,7 @@ fn stats(store: &Store) -> Value {
         "files": store.cat().files(), "accesses": p.accesses.load(Ordering::Relaxed),
         "unheard": p.unheard.load(Ordering::Relaxed),
         "moves": {"done": done(0), "refused": done(1), "failed": done(2)},
-        "policy_bytes": brain_bytes, "tiers": tiers(store),
+        "policy_bytes": brain_bytes, "copies": copies(store), "tiers": tiers(store),
     })
 }
 
@@ -227,7 +242,7 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     Ok(json!({
         "path": text, "tier": on[0], "on": on,
         "below": on.iter().map(|t| store.roots[*t].path.join(std::path::Path::new(&text))).collect::<Vec<_>>(),
-        "bytes": facts.size, "names": links,
+        "bytes": facts.size, "names": links, "copy": store.copies.has(id),
         "pinned_to": brain.remembered.pin(&path),
         "policy": own.map(|(p, share)| format!("{p}:{share}")),
     }))
@@ -273,7 +288,7 @@ fn moves(store: &Store, wanted: &[Wanted]) -> Value {
         let path = cat.path(w.node)?;
         let bytes = cat.get(w.node)?.facts.size;
         Some(json!({
-            "path": String::from_utf8_lossy(&path), "from": w.from, "to": w.to, "bytes": bytes, "wanted_by": w.why,
+            "path": String::from_utf8_lossy(&path), "from": w.from, "to": w.to, "how": w.how.words(), "bytes": bytes, "wanted_by": w.why,
         }))
     };
     let bytes: u64 = wanted

@@ -1,9 +1,11 @@
 //! Data and attributes of files.
 
 use crate::catalogue::NodeId;
-use crate::disk::{Root, copy_range};
+use crate::copies::Update;
+use crate::disk::{Root, copy_range, read_all};
 use crate::live::{Backing, Held, Live};
 use crate::placement::Seen;
+use crate::recording::Op;
 use crate::store::Store;
 use crate::tree::{Facts, Tier, Time};
 use rustix::fd::OwnedFd;
@@ -11,8 +13,11 @@ use rustix::fs::{
     AtFlags, FallocateFlags, Gid, Mode, SeekFrom, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+/// Bytes of copies to drop when the fastest tier is full while a file on it is written.
+pub(crate) const SHED: u64 = 16 << 20;
 
 /// A time to set.
 #[derive(Clone, Copy, Debug)]
@@ -117,11 +122,12 @@ impl Store {
             (cat.path(node), on)
         };
         if let Some(live) = live.filter(|l| l.hold().fd().is_ok()) {
-            let held = live.hold();
-            let done = f(&Target::Open(held));
+            let before = live.facts()?;
+            let done = f(&Target::Open(live.hold()));
             live.changed();
-            done?;
             let facts = live.facts()?;
+            live.retimed(before, facts);
+            done?;
             self.seen(node, facts);
             return Ok(());
         }
@@ -263,7 +269,9 @@ impl Store {
             return Err(Errno::INVAL);
         }
         let live = self.live(node)?;
-        let done = self.with_room(&live, |fd| rustix::fs::ftruncate(fd, size));
+        let start = self.recording.start();
+        let done = self.with_room(&live, Update::Same, |fd, _| rustix::fs::ftruncate(fd, size));
+        self.note(start, Op::Drop, node, (size, u64::MAX - size));
         let done = match done {
             Ok(()) if strip => self.strip_rights(&live),
             done => done,
@@ -271,21 +279,28 @@ impl Store {
         self.release(&live);
         done
     }
-    /// Changes data. If the tier is full, the file moves to the next tier with space, and the change is tried again.
+    /// Changes data, at home and then on the copy (`f` is told which). If the tier is full, the file moves to the next tier with space, and the change is tried again.
     fn with_room<T>(
         &self,
         live: &Arc<Live>,
-        f: impl Fn(&OwnedFd) -> Result<T, Errno>,
+        update: Update,
+        f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         loop {
             let tier = {
                 let held = live.hold();
                 let b = held.backing()?;
+                let copy = b.copy.as_ref().filter(|c| c.is_good());
+                let _turn =
+                    copy.map(|_| live.update.lock().unwrap_or_else(PoisonError::into_inner));
                 let done = if b.writable {
-                    f(&b.fd)
+                    f(&b.fd, true)
                 } else {
                     Err(Errno::ROFS)
                 };
+                if let Some(copy) = copy {
+                    self.follow(live.node, copy, (&b.fd, &done), update, |fd| f(fd, false));
+                }
                 live.changed();
                 match done {
                     Err(Errno::NOSPC | Errno::DQUOT) => b.tier,
@@ -302,6 +317,9 @@ impl Store {
                 }
             };
             self.room_changed(tier);
+            if tier == 0 && self.shed(SHED) {
+                continue;
+            }
             if usize::from(tier) + 1 >= self.roots.len() || !self.spill(live.node, tier) {
                 return Err(Errno::NOSPC);
             }
@@ -312,19 +330,26 @@ impl Store {
     /// # Errors
     /// A device error.
     pub fn read(&self, live: &Live, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let start = self.recording.start();
         let held = live.hold();
         let backing = held.backing()?;
-        let mut done = 0;
-        while done < buffer.len() {
-            match rustix::io::pread(&backing.fd, &mut buffer[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(self.noticed_of(backing.tier, live.node, e)),
+        let copy = backing.copy.as_ref().filter(|c| c.is_good());
+        let done = match copy.map(|c| (c, read_all(&c.fd, buffer, offset))) {
+            Some((_, Ok(n))) => {
+                self.copies.reads.fetch_add(1, Ordering::Relaxed);
+                n
             }
-        }
+            other => {
+                if let Some((copy, _)) = other {
+                    self.spoil(live.node, copy);
+                }
+                let home = read_all(&backing.fd, buffer, offset);
+                home.map_err(|e| self.noticed_of(backing.tier, live.node, e))?
+            }
+        };
         live.touched();
         drop(held);
+        self.note(start, Op::Read, live.node, (offset, done as u64));
         self.placement
             .see(Seen::new(live.node, false, offset, done as u32));
         Ok(done)
@@ -340,14 +365,16 @@ impl Store {
         data: &[u8],
         durable: bool,
     ) -> Result<(), Errno> {
-        self.with_room(live, |fd| {
+        let start = self.recording.start();
+        self.with_room(live, Update::Same, |fd, home| {
             crate::disk::write_all(fd, data, offset)?;
-            if durable {
+            if durable && home {
                 rustix::fs::fdatasync(fd)
             } else {
                 Ok(())
             }
         })?;
+        self.note(start, Op::Write, live.node, (offset, data.len() as u64));
         self.placement
             .see(Seen::new(live.node, true, offset, data.len() as u32));
         Ok(())
@@ -364,7 +391,9 @@ impl Store {
         mode: i32,
     ) -> Result<(), Errno> {
         let flags = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
-        self.with_room(live, |fd| rustix::fs::fallocate(fd, flags, offset, len))
+        self.with_room(live, Update::Drop, |fd, _| {
+            rustix::fs::fallocate(fd, flags, offset, len)
+        })
     }
     /// The next data or hole.
     ///
@@ -400,13 +429,14 @@ impl Store {
             rustix::io::fcntl_dupfd_cloexec(held.fd()?, 0)?
         };
         // The source may be moved in the meantime. The copy is then made from its old descriptor, which has the same bytes.
-        self.with_room(to, |fd| copy_range(&source, fd, a, len))
+        self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))
     }
     /// Makes a file durable.
     ///
     /// # Errors
     /// A device error.
     pub fn sync(&self, live: &Live, data_only: bool) -> Result<(), Errno> {
+        let start = self.recording.start();
         let held = live.hold();
         let Backing { tier, fd, .. } = held.backing()?;
         let done = if data_only {
@@ -418,6 +448,7 @@ impl Store {
             Ok(()) => self.answers(*tier),
             Err(e) => return Err(self.noticed_of(*tier, live.node, e)),
         }
+        self.note(start, Op::Sync, live.node, (0, 0));
         Ok(())
     }
     /// Makes a directory durable on every tier that has it.

@@ -4,11 +4,13 @@
 //! files in use, the descriptor of one file, the catalogue (never held during a system call). So lookups and listings wait for no device.
 
 use crate::catalogue::{Catalogue, NodeId};
+use crate::copies::Copies;
 use crate::disk::{Disk, Root};
 use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover};
 use crate::live::Lives;
 use crate::placement::Placement;
+use crate::recording::Recording;
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -46,12 +48,18 @@ pub struct Store {
     pub marks: (u8, u8),
     /// The result of recovery.
     pub recovered: Recovered,
+    /// The path of reads and writes, once mounted.
+    pub io: std::sync::OnceLock<crate::fuse::Io>,
     /// Access to the kernel's caches, once mounted.
     pub notifier: std::sync::OnceLock<fuser::Notifier>,
     /// Bytes of files on each tier.
     pub bytes_on: Vec<AtomicU64>,
     /// Number of times that names were locked to change them.
     pub(crate) names_changed: AtomicU64,
+    /// Copies of files of slower tiers on the fastest.
+    pub copies: Copies,
+    /// Records operations for the lab.
+    pub recording: Recording,
     /// How each tier answers.
     pub(crate) health: Vec<Health>,
     _locks: Vec<rustix::fd::OwnedFd>,
@@ -76,6 +84,8 @@ pub struct Settings {
     pub degraded: bool,
     /// Whether to accept the directories as the tiers from now on, even if they differ from the last mount.
     pub accept: bool,
+    /// Whether policies that keep copies get copies: the file stays at home. If not, it is moved where they want a copy.
+    pub copies: bool,
     /// For tests: move files to random tiers, without end, with this seed.
     pub chaos: Option<u64>,
 }
@@ -91,6 +101,7 @@ impl Default for Settings {
             moves: true,
             degraded: false,
             accept: false,
+            copies: false,
             chaos: None,
         }
     }
@@ -154,9 +165,12 @@ impl Store {
             quotas,
             marks: settings.marks,
             recovered,
+            io: std::sync::OnceLock::new(),
             notifier: std::sync::OnceLock::new(),
             bytes_on,
             names_changed: AtomicU64::new(0),
+            recording: Recording::default(),
+            copies: Copies::new(settings.copies),
             health: roots.iter().map(|_| Health::default()).collect(),
             roots,
             _locks: locks,
@@ -223,8 +237,14 @@ impl Store {
             rooms[at] = (free, all, Some(Instant::now()));
         }
         if let Some(quota) = self.quotas[at] {
+            let copies = if at == 0 {
+                self.copies.bytes.load(Ordering::Relaxed)
+            } else {
+                0
+            };
+            let used = self.bytes_on[at].load(Ordering::Relaxed) + copies;
             all = all.min(quota);
-            free = free.min(quota.saturating_sub(self.bytes_on[at].load(Ordering::Relaxed)));
+            free = free.min(quota.saturating_sub(used));
         }
         (free, all)
     }
@@ -278,6 +298,18 @@ impl Store {
         for dir in dirs_of(ops).iter().filter(|d| d.tier > 0) {
             disk.sync_dir(dir)
                 .map_err(|e| self.noticed(dir.tier, &dir.path, e))?;
+        }
+        // So is a name that cannot be removed or renamed.
+        for op in ops {
+            let replaced = match op {
+                Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Some(At::new(at.tier, &to[..])),
+                Op::Link(..) | Op::Unlink(..) => None,
+            };
+            for at in [op.at().clone()].into_iter().chain(replaced) {
+                if !disk.may_remove(&at)? {
+                    return Err(Errno::PERM);
+                }
+            }
         }
         let written = disk
             .write(&intent, &encode(ops))

@@ -96,7 +96,17 @@ impl Tried {
 
 #[test]
 fn a_file_holds_what_was_written_while_it_moves() {
-    let Some(w) = World::with_tiers(3, |_| {}, Io::Cached) else {
+    for (copies, io) in [
+        (false, Io::Cached),
+        (true, Io::Cached),
+        (true, Io::Writeback),
+    ] {
+        holds_what_was_written(copies, io);
+    }
+}
+
+fn holds_what_was_written(copies: bool, io: Io) {
+    let Some(w) = World::with_tiers(3, |s| s.copies = copies, io) else {
         return;
     };
     let base = std::env::var("ISOTHERM_SEED").ok();
@@ -134,6 +144,9 @@ fn a_file_holds_what_was_written_while_it_moves() {
         moved
     });
     assert!(moved > 0);
+    let c = &store.copies;
+    let used = [&c.made, &c.reads, &c.dropped].map(|n| n.load(Ordering::Relaxed));
+    assert_eq!(used.iter().all(|n| *n > 0), copies, "{used:?}");
     assert!(std::fs::read(w.at("g")).unwrap() == tried.copied);
     assert!(std::fs::metadata(&path).unwrap().len() == tried.expected.len() as u64);
 }
@@ -141,7 +154,7 @@ fn a_file_holds_what_was_written_while_it_moves() {
 /// A user without the right to set such bits clears them with every change of data, by any call; the kernel leaves this to the file system.
 #[test]
 fn rights_go_when_another_changes_the_data() {
-    for io in [Io::Cached, Io::Passthrough] {
+    for io in [Io::Cached, Io::Writeback, Io::Passthrough] {
         let Some(w) = World::new(|_| {}, io) else {
             return;
         };

@@ -5,7 +5,8 @@
 //! The draws are the same as one by one: those that were not needed are given back.
 
 use super::Benefit;
-use crate::policy::View;
+use super::without::Part;
+use crate::policy::{Seat, View};
 use crate::volume::UnitId;
 
 /// Clean copies that a victim is chosen from.
@@ -21,9 +22,11 @@ impl Benefit {
         self.seed ^= self.seed << 17;
         (((self.seed >> 32) * u64::from(below)) >> 32) as u32
     }
-    /// The clean copy that is worth least of some, and what it is worth.
-    pub(super) fn victim(&mut self, view: &View<'_>) -> Option<(u64, UnitId)> {
-        let (mut worst, mut seen) = (None::<(u64, UnitId)>, 0);
+    /// The clean copy of a sample that is worth least (or the home, if homes may go down), and the worth of the least valuable dirty one.
+    pub(super) fn victim(&mut self, view: &View<'_>) -> (Option<(u64, UnitId)>, Option<u64>) {
+        let wanted = if self.has(Part::Worth) { SAMPLE } else { 1 };
+        let homes = self.may_go_down(view);
+        let (mut worst, mut dirty, mut seen) = (None::<(u64, UnitId)>, None::<u64>, 0);
         for _ in 0..SAMPLES {
             let mut seeds = [0; SAMPLE];
             let seats = seeds.each_mut().map(|after| {
@@ -31,27 +34,36 @@ impl Benefit {
                 *after = self.seed;
                 seat
             });
-            let copies = seats.map(|s| view.copied_in(s));
-            let scores = copies.map(|c| c.map_or((0, 0), |(e, _)| self.scores.entry(e)));
+            let owners = seats.map(|s| view.copied_in(s).or_else(|| at_home(view, s, homes)));
+            let scores = owners.map(|c| c.map_or((0, 0), |(e, _)| self.scores.entry(e)));
             for i in 0..SAMPLE {
-                let Some((e, home)) = copies[i] else {
+                let Some((e, home)) = owners[i] else {
                     continue;
                 };
-                if view.is_dirty_in(seats[i]) || view.is_held(e) {
+                if view.is_held(e) || view.in_flight_in(seats[i]) + view.in_flight_in(home) > 0 {
                     continue;
                 }
-                if view.in_flight_in(seats[i]) + view.in_flight_in(home) > 0 {
+                let score = self.scores.worth_of(scores[i]);
+                let worth = self.settings.order.worth(view, score, e);
+                if view.is_dirty_in(seats[i]) {
+                    dirty = Some(dirty.map_or(worth, |d| d.min(worth)));
                     continue;
                 }
-                let this = (self.scores.worth_of(scores[i]), e);
+                let this = (worth, e);
                 worst = Some(worst.map_or(this, |w| w.min(this)));
                 seen += 1;
-                if seen == SAMPLE {
+                if seen == wanted {
                     self.seed = seeds[i];
-                    return worst;
+                    return (worst, dirty);
                 }
             }
         }
-        worst
+        (worst, dirty)
     }
+}
+
+/// The extent whose home is in a seat of the fast tier, and that seat, if `homes` may be victims.
+fn at_home(view: &View<'_>, s: Seat, homes: bool) -> Option<(UnitId, Seat)> {
+    let owner = if homes { view.owner(s) } else { None };
+    owner.filter(|e| view.home(*e) == Some(s)).map(|e| (e, s))
 }

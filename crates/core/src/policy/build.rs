@@ -118,7 +118,7 @@ mod tests {
             for q in p.params {
                 let named = names.iter().any(|x| x.0 == q.name);
                 // The parameter has no value until one is given.
-                let rows = ["rule", "class"].contains(&q.name);
+                let rows = ["rule", "class", "without"].contains(&q.name);
                 let known = numbers.iter().any(|x| x.0 == q.name) || named || rows;
                 assert!(known, "{} lists {}", p.name, q.name);
             }

@@ -12,6 +12,9 @@ const HUGE: usize = 2 << 20;
 /// Smaller tables fit the caches.
 const LEAST: usize = 8 * HUGE;
 
+/// `MADV_COLLAPSE` of `linux/mman.h` (Linux 6.1), which the `libc` crate lacks for musl.
+const COLLAPSE: libc::c_int = 25;
+
 /// Asks for huge pages under the map's tables, and has the system collect them now. Bytes for which it agreed.
 pub fn ask_for_huge(map: &ExtentMap) -> usize {
     map.tables()
@@ -27,7 +30,7 @@ pub fn ask_for_huge(map: &ExtentMap) -> usize {
             };
             let agreed = advise(libc::MADV_HUGEPAGE);
             // Linux 6.1. Without it the kernel collects them later, in its own time.
-            if agreed && !advise(libc::MADV_COLLAPSE) {
+            if agreed && !advise(COLLAPSE) {
                 return 0;
             }
             if agreed { len } else { 0 }

@@ -5,17 +5,19 @@
 //! were created shortly before a crash may be missing, and names that were removed may still be shown. When the tier is present, it is read
 //! itself.
 
-use crate::catalogue::{Body, Catalogue, Kind, NodeId};
+use crate::catalogue::{Body, Catalogue, Kind, Listing, Node, NodeId, ROOT};
 use crate::disk::{Disk, Root, write_all};
 use crate::store::Store;
 use crate::tree::{At, Facts, HIDDEN, Id, Tier, Time, Tree};
-use isotherm_core::crc32c::crc32c;
+use isotherm_core::crc32c::{crc32c, update};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 const HEAD: &[u8] = b"isotherm names 1\n";
+/// Bytes that are encoded at a time, so that a million files take no more memory than one.
+const PIECE: usize = 1 << 20;
 
 fn file(tier: Tier) -> Vec<u8> {
     format!(".isotherm/names.{tier}").into_bytes()
@@ -71,33 +73,64 @@ fn facts(w: &[u64; 13]) -> Facts {
     }
 }
 
-/// Encodes every name on a tier, with each directory before its entries.
-fn encode(cat: &Catalogue, tier: Tier) -> Vec<u8> {
-    let mut out = HEAD.to_vec();
-    let mut todo = vec![crate::catalogue::ROOT];
-    while let Some(dir) = todo.pop() {
-        let list = cat.list(dir);
-        for at in 0.. {
-            let Some((name, id)) = list.get(at) else {
-                break;
-            };
-            let Some(n) = cat.get(id).filter(|n| n.on() & (1 << tier) != 0) else {
-                continue;
-            };
-            if n.kind == Kind::Dir {
-                todo.push(id);
-            }
-            out.push(n.kind as u8);
-            for word in words(&n.facts) {
-                out.extend_from_slice(&word.to_le_bytes());
-            }
-            put(&mut out, &cat.path_in(dir, name).unwrap_or_default());
-            put(&mut out, n.target().unwrap_or_default());
+/// Encodes every name on a tier, a piece at a time, with each directory before its entries. Between two pieces the catalogue is not
+/// locked. What changes then may be missing or old in the list, which is no more than what changes after it.
+struct Encoder {
+    tier: Tier,
+    todo: Vec<NodeId>,
+    /// The directory whose names are being encoded, its names, and the next one.
+    now: Option<(NodeId, Listing, usize)>,
+    sum: u32,
+    begun: bool,
+}
+
+impl Encoder {
+    fn new(tier: Tier) -> Encoder {
+        Encoder {
+            tier,
+            todo: vec![ROOT],
+            now: None,
+            sum: 0,
+            begun: false,
         }
     }
-    let sum = crc32c(&out);
-    out.extend_from_slice(&sum.to_le_bytes());
-    out
+    /// The next piece in place of what `out` held; empty at the end.
+    fn next(&mut self, cat: &Catalogue, out: &mut Vec<u8>) {
+        out.clear();
+        if !self.begun {
+            out.extend_from_slice(HEAD);
+            self.begun = true;
+        }
+        while out.len() < PIECE {
+            let Some((dir, list, at)) = &mut self.now else {
+                let Some(dir) = self.todo.pop() else { break };
+                self.now = Some((dir, cat.list(dir), 0));
+                continue;
+            };
+            let Some((name, id)) = list.get(*at) else {
+                self.now = None;
+                continue;
+            };
+            *at += 1;
+            let on = cat.get(id).filter(|n| n.on() & (1 << self.tier) != 0);
+            if let (Some(n), Some(path)) = (on, cat.path_in(*dir, name)) {
+                if n.kind == Kind::Dir {
+                    self.todo.push(id);
+                }
+                one(out, &n, &path);
+            }
+        }
+        self.sum = update(self.sum, out);
+    }
+}
+
+fn one(out: &mut Vec<u8>, n: &Node<'_>, path: &[u8]) {
+    out.push(n.kind as u8);
+    for word in words(&n.facts) {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    put(out, path);
+    put(out, n.target().unwrap_or_default());
 }
 
 struct Bytes<'a>(&'a [u8]);
@@ -198,10 +231,18 @@ impl Store {
     pub fn save_names(&self) -> Result<(), Errno> {
         let new = &b".isotherm/names.new"[..];
         for tier in (1..self.roots.len() as Tier).filter(|t| !self.is_absent(*t)) {
-            let bytes = encode(&self.cat(), tier);
             let root = &self.roots[0];
             let fd = root.open_at(new, OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR, 0o600)?;
-            write_all(&fd, &bytes, 0)?;
+            let (mut names, mut piece, mut done) = (Encoder::new(tier), Vec::new(), 0);
+            loop {
+                names.next(&self.cat(), &mut piece);
+                if piece.is_empty() {
+                    break;
+                }
+                write_all(&fd, &piece, done)?;
+                done += piece.len() as u64;
+            }
+            write_all(&fd, &names.sum.to_le_bytes(), done)?;
             rustix::fs::fsync(&fd)?;
             rustix::fs::renameat(&root.fd, new, &root.fd, &file(tier)[..])?;
         }
@@ -212,7 +253,42 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::ROOT;
+
+    fn encode(cat: &Catalogue, tier: Tier) -> Vec<u8> {
+        let (mut names, mut piece, mut all) = (Encoder::new(tier), Vec::new(), Vec::new());
+        loop {
+            names.next(cat, &mut piece);
+            if piece.is_empty() {
+                all.extend_from_slice(&names.sum.to_le_bytes());
+                return all;
+            }
+            all.extend_from_slice(&piece);
+        }
+    }
+
+    #[test]
+    fn many_names_come_back() {
+        let mut cat = Catalogue::new(Facts::default(), 3);
+        for d in 0..30 {
+            let name = format!("d{d}");
+            let dir = cat.add(ROOT, name.as_bytes(), 0, Facts::default(), Body::Dir(3));
+            for f in 0..1000 {
+                let facts = Facts {
+                    size: f,
+                    ..Facts::default()
+                };
+                let name = format!("a file {f}");
+                cat.add(dir.unwrap(), name.as_bytes(), 1, facts, Body::File);
+            }
+        }
+        let bytes = encode(&cat, 1);
+        assert!(bytes.len() > 3 * PIECE);
+        let mut back = Catalogue::new(Facts::default(), 3);
+        assert_eq!(decode(&bytes, 1, &mut back), Some(0));
+        assert_eq!(back.files(), 30_000);
+        let f = back.find(b"d29/a file 999").unwrap();
+        assert_eq!(back.get(f).unwrap().facts.size, 999);
+    }
 
     #[test]
     fn names_of_a_tier_come_back_and_damage_is_seen() {

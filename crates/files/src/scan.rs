@@ -43,6 +43,8 @@ struct Scan<'a> {
     roots: &'a [Root],
     cat: Catalogue,
     links: HashMap<(Tier, u64), NodeId>,
+    /// New names of directories that are being read.
+    new: HashMap<NodeId, Vec<NodeId>>,
     clashes: Vec<String>,
 }
 
@@ -56,6 +58,7 @@ pub fn scan(roots: &[Root]) -> Result<Catalogue, Refused> {
         roots,
         cat: Catalogue::new(first, (1 << roots.len()) - 1),
         links: HashMap::new(),
+        new: HashMap::new(),
         clashes: Vec::new(),
     };
     let present = |t: &Tier| !roots[usize::from(*t)].absent;
@@ -105,7 +108,9 @@ impl Scan<'_> {
                     return Ok(());
                 };
                 let (met, rest) = answer.wait().map_err(|f| failed(&f.0, f.1))?;
+                let whole = rest.is_none();
                 todo.extend(rest.map(|rest| (node, rest)));
+                let mut new = self.new.remove(&node).unwrap_or_default();
                 for m in met {
                     if m.facts.dev != root.dev {
                         return refuse(format!(
@@ -114,20 +119,36 @@ impl Scan<'_> {
                             String::from_utf8_lossy(&m.path)
                         ));
                     }
-                    let path = m.path.clone();
-                    if let Some(child) = self.entry(tier, node, m) {
+                    let path = (m.facts.mode & TYPE == DIR).then(|| m.path.clone());
+                    if let Some(child) = self.entry(tier, node, m, &mut new)
+                        && let Some(path) = path
+                    {
                         todo.push((child, Job::Dir(path)));
                     }
+                }
+                if whole {
+                    self.cat.list_all(node, new);
+                } else {
+                    self.new.insert(node, new);
                 }
             }
         })
     }
     /// A name is met: a directory to go on with.
-    fn entry(&mut self, tier: Tier, dir: NodeId, met: Met) -> Option<NodeId> {
+    fn entry(
+        &mut self,
+        tier: Tier,
+        dir: NodeId,
+        met: Met,
+        new: &mut Vec<NodeId>,
+    ) -> Option<NodeId> {
         let facts = met.facts;
         let root = &self.roots[usize::from(tier)];
         let is_dir = facts.mode & TYPE == DIR;
-        if let Some(there) = self.cat.child(dir, &met.name) {
+        // Only another tier can have the name.
+        if tier > 0
+            && let Some(there) = self.cat.child(dir, &met.name)
+        {
             let other = self.cat.get(there);
             if is_dir && other.is_some_and(|n| n.dir().is_some()) {
                 self.cat.now_on(there, tier);
@@ -145,7 +166,7 @@ impl Scan<'_> {
         if !is_dir && facts.nlink > 1 {
             let key = (tier, facts.id.ino);
             if let Some(&same) = self.links.get(&key) {
-                self.cat.link(same, dir, &met.name);
+                new.extend(self.cat.link_unlisted(same, dir, &met.name));
                 self.cat.met(same);
                 return None;
             }
@@ -156,7 +177,8 @@ impl Scan<'_> {
             LNK => Body::Link(met.target),
             _ => Body::Special,
         };
-        let node = self.cat.add(dir, &met.name, tier, facts, body)?;
+        let node = self.cat.add_unlisted(dir, &met.name, tier, facts, body)?;
+        new.push(node);
         if !is_dir && facts.nlink > 1 {
             self.links.insert((tier, facts.id.ino), node);
         }

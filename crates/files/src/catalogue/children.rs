@@ -53,6 +53,29 @@ impl Children {
             }
         }
     }
+    /// Inserts slots with new names, in any order. The rows are as full as they can be, and take no more memory than they need. Returns
+    /// the slots whose names were there already.
+    pub(super) fn extend(&mut self, slots: &Slots, mut new: Vec<NodeId>) -> Vec<NodeId> {
+        new.sort_by(|a, b| slots.name(*a).cmp(slots.name(*b)));
+        let mut all = Vec::with_capacity(new.len() + ROW * self.0.len());
+        let mut twice = Vec::new();
+        let mut old = self.iter().peekable();
+        for id in new {
+            let name = slots.name(id);
+            while let Some(before) = old.next_if(|o| slots.name(*o) <= name) {
+                all.push(before);
+            }
+            if all.last().is_some_and(|l| slots.name(*l) == name) {
+                twice.push(id);
+            } else {
+                all.push(id);
+            }
+        }
+        all.extend(old);
+        self.0 = all.chunks(ROW).map(<[NodeId]>::to_vec).collect();
+        self.0.shrink_to_fit();
+        twice
+    }
     /// Removes a name. Returns the node that had it.
     pub(super) fn remove(&mut self, slots: &Slots, name: &[u8]) -> Option<NodeId> {
         let (row, at) = self.place(slots, name);
@@ -97,6 +120,21 @@ mod tests {
         }
         let all: Vec<NodeId> = children.iter().collect();
         assert_eq!(all, model.values().copied().collect::<Vec<_>>());
+        let mut more = Vec::new();
+        for n in (0..500).rev() {
+            let name = format!("g{n}").into_bytes();
+            let id = slots.take(Kind::File);
+            slots.set_name(id, 0, &name);
+            more.push(id);
+            model.insert(name, id);
+        }
+        let again = slots.take(Kind::File);
+        slots.set_name(again, 0, b"g7");
+        more.push(again);
+        assert_eq!(children.extend(&slots, more), [again]);
+        let all: Vec<NodeId> = children.iter().collect();
+        assert_eq!(all, model.values().copied().collect::<Vec<_>>());
+        assert!(children.0.iter().all(|r| r.capacity() == r.len()));
         for name in model.keys() {
             children.remove(&slots, name);
         }

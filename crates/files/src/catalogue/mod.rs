@@ -5,16 +5,18 @@
 //!
 //! Memory of a file that is not in use: 64 bytes, its name (plus one byte, rounded up to 4), and 4 to 8 bytes in its directory.
 
+mod bulk;
 mod children;
+mod numbers;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 use crate::tree::{Facts, Id, Tier, join};
 use children::Children;
+use numbers::Numbers;
 pub use slots::Kind;
 use slots::{NOBODY, Slots};
-use std::collections::HashMap;
 
 /// Number of a node. 0 is the root.
 pub type NodeId = u32;
@@ -127,15 +129,15 @@ impl Listing {
 #[derive(Debug, Default)]
 pub struct Catalogue {
     slots: Slots,
-    dirs: HashMap<NodeId, Dir>,
-    targets: HashMap<NodeId, Box<[u8]>>,
+    dirs: Numbers<Dir>,
+    targets: Numbers<Box<[u8]>>,
     /// Slots of the further names, for nodes that have several.
-    aliases: HashMap<NodeId, Vec<NodeId>>,
+    aliases: Numbers<Vec<NodeId>>,
     /// Number of a file's names that are outside of this namespace.
-    outside: HashMap<NodeId, u32>,
-    refs: HashMap<NodeId, Refs>,
+    outside: Numbers<u32>,
+    refs: Numbers<Refs>,
     /// Extended attributes of the few nodes that have any.
-    xattrs: HashMap<NodeId, crate::disk::Xattrs>,
+    xattrs: Numbers<crate::disk::Xattrs>,
     files: u64,
 }
 
@@ -176,10 +178,10 @@ impl Catalogue {
             return None;
         }
         let mut facts = self.slots.facts(id);
-        facts.nlink = match self.dirs.get(&id) {
-            Some(_) if id != ROOT && s.parent == NOBODY => 0,
-            Some(d) => 2 + d.subdirs,
-            None => self.links(id) as u32 + self.outside.get(&id).copied().unwrap_or(0),
+        facts.nlink = match kind {
+            Kind::Dir if id != ROOT && s.parent == NOBODY => 0,
+            Kind::Dir => 2 + self.dirs.get(&id).map_or(0, |d| d.subdirs),
+            _ => self.links(id) as u32 + self.outside.get(&id).copied().unwrap_or(0),
         };
         Some(Node {
             cat: self,
@@ -297,34 +299,17 @@ impl Catalogue {
         facts: Facts,
         body: Body,
     ) -> Option<NodeId> {
-        if !self.dirs.contains_key(&dir) {
-            return None;
+        let id = self.add_unlisted(dir, name, tier, facts, body)?;
+        if let Some(d) = self.dirs.get_mut(&dir) {
+            d.children.insert(&self.slots, name, id);
         }
-        let id = self.insert(tier, &facts, body);
-        self.link(id, dir, name);
-        // Its further names count as outside of the namespace until they are found.
-        self.update(id, |f| f.nlink = facts.nlink);
         Some(id)
     }
     /// Adds a name to a node.
     pub fn link(&mut self, id: NodeId, dir: NodeId, name: &[u8]) {
-        let is_dir = self.dirs.contains_key(&id);
-        if self.get(id).is_none() || !self.dirs.contains_key(&dir) {
-            return;
-        }
-        let slot = if self.parent(id).is_none() {
-            id
-        } else {
-            let alias = self.slots.take(Kind::Alias);
-            if let Some(s) = self.slots.get_mut(alias) {
-                s.class = id;
-            }
-            self.aliases.entry(id).or_default().push(alias);
-            alias
-        };
-        self.slots.set_name(slot, dir, name);
-        if let Some(d) = self.dirs.get_mut(&dir) {
-            d.subdirs += u32::from(is_dir);
+        if let Some(slot) = self.link_unlisted(id, dir, name)
+            && let Some(d) = self.dirs.get_mut(&dir)
+        {
             d.children.insert(&self.slots, name, slot);
         }
     }

@@ -102,6 +102,8 @@ pub(super) struct Slots {
     free: Vec<NodeId>,
     classes: Vec<Class>,
     known: HashMap<Class, u32>,
+    /// The class of the previous file: the next one often has the same.
+    last: Option<(Class, u32)>,
     odd: HashMap<NodeId, Facts>,
     names: Vec<Vec<u8>>,
     /// Places of removed names, by length in steps.
@@ -194,11 +196,18 @@ impl Slots {
             uid: f.uid,
             gid: f.gid,
         };
-        let next = self.classes.len() as u32;
-        let class = *self.known.entry(class).or_insert_with(|| {
-            self.classes.push(class);
-            next
-        });
+        let class = match self.last {
+            Some((last, number)) if last == class => number,
+            _ => {
+                let next = self.classes.len() as u32;
+                let number = *self.known.entry(class).or_insert_with(|| {
+                    self.classes.push(class);
+                    next
+                });
+                self.last = Some((class, number));
+                number
+            }
+        };
         let Some(s) = self.get_mut(id) else { return };
         s.class = class;
         let packed = (|| {

@@ -1,0 +1,67 @@
+//! Names that are added many at a time, and listed by their directories afterwards.
+
+use super::slots::Kind;
+use super::{Body, Catalogue, NodeId};
+use crate::tree::{Facts, Tier};
+
+impl Catalogue {
+    /// As [`Catalogue::add`], but its directory does not list it yet: so that many can be listed at once with [`Catalogue::list_all`].
+    pub(crate) fn add_unlisted(
+        &mut self,
+        dir: NodeId,
+        name: &[u8],
+        tier: Tier,
+        facts: Facts,
+        body: Body,
+    ) -> Option<NodeId> {
+        let is_dir = matches!(body, Body::Dir(_));
+        self.dirs.get_mut(&dir)?.subdirs += u32::from(is_dir);
+        let id = self.insert(tier, &facts, body);
+        self.slots.set_name(id, dir, name);
+        // Its further names count as outside of the namespace until they are found.
+        if !is_dir && facts.nlink > 1 {
+            self.outside.insert(id, facts.nlink - 1);
+        }
+        Some(id)
+    }
+    /// A directory lists these names, which were added unlisted.
+    pub(crate) fn list_all(&mut self, dir: NodeId, names: Vec<NodeId>) {
+        let Some(d) = self.dirs.get_mut(&dir) else {
+            return;
+        };
+        // Somebody changes the tier meanwhile if a name was met twice. The first counts.
+        for slot in d.children.extend(&self.slots, names) {
+            let id = self.node_of(slot);
+            let is_dir = self.dirs.contains_key(&id);
+            if let Some(d) = self.dirs.get_mut(&dir) {
+                d.subdirs -= u32::from(is_dir);
+            }
+            self.slots.clear_name(slot);
+            if slot == id {
+                self.drop_unused(id);
+            } else {
+                if let Some(more) = self.aliases.get_mut(&id) {
+                    more.retain(|a| *a != slot);
+                }
+                self.slots.give_back(slot);
+            }
+        }
+    }
+    /// As [`Catalogue::link`], but its directory does not list it yet. Returns what [`Catalogue::list_all`] wants.
+    pub(crate) fn link_unlisted(&mut self, id: NodeId, dir: NodeId, name: &[u8]) -> Option<NodeId> {
+        let is_dir = self.get(id)?.kind == Kind::Dir;
+        self.dirs.get_mut(&dir)?.subdirs += u32::from(is_dir);
+        let slot = if self.parent(id).is_none() {
+            id
+        } else {
+            let alias = self.slots.take(Kind::Alias);
+            if let Some(s) = self.slots.get_mut(alias) {
+                s.class = id;
+            }
+            self.aliases.entry(id).or_default().push(alias);
+            alias
+        };
+        self.slots.set_name(slot, dir, name);
+        Some(slot)
+    }
+}

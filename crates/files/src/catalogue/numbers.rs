@@ -1,0 +1,25 @@
+//! Maps from numbers of nodes. The numbers are given out one after the other by this program, so a multiplication spreads them well enough.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A map from numbers of nodes.
+pub(super) type Numbers<V> = HashMap<super::NodeId, V, BuildHasherDefault<Spread>>;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.write_u32(u32::from(*b));
+        }
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    fn finish(&self) -> u64 {
+        self.0.rotate_left(32)
+    }
+}

@@ -4,7 +4,8 @@
 //! cargo run -p isotherm-files --example mount -- FAST SLOW [TIER…] MOUNTPOINT
 //! ```
 //!
-//! `$CHAOS` is the seed of a mover that moves every file at random; `$PASSTHROUGH=1` lets the kernel read and write by itself.
+//! `$CHAOS` is the seed of a mover that moves every file at random; `$PASSTHROUGH=1` lets the kernel read and write by itself;
+//! `$COPIES=1` copies files to the fast tier, too.
 //! It ends when the file system is unmounted.
 
 use isotherm_files::fuse::Io;
@@ -23,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tiers,
         marks: (100, 100),
         moves: false,
+        copies: std::env::var_os("COPIES").is_some(),
         chaos: std::env::var("CHAOS").ok().and_then(|s| s.parse().ok()),
         ..Settings::default()
     };

@@ -265,6 +265,11 @@ impl Brain {
         let seat = self.engine.copy(unit).or(self.engine.home(unit))?;
         Some(self.engine.space().geo.tier_of(seat).0)
     }
+    /// Whether the policy has it on the fastest tier as a copy, with its home elsewhere.
+    pub(crate) fn is_copy(&self, node: NodeId) -> bool {
+        let copy = self.unit(node).and_then(|u| self.engine.copy(u));
+        copy.is_some_and(|s| self.engine.space().geo.tier_of(s) == TierId(0))
+    }
     /// The policy's state of a file, in words.
     pub fn explain(&mut self, now: Nanos, node: NodeId) -> String {
         match self.unit(node) {

@@ -1,4 +1,4 @@
-//! A mover that moves files at random, for tests: whatever programs do in the meantime, nothing may be lost or shown wrong.
+//! A mover that moves and copies files at random, for tests: whatever programs do in the meantime, nothing may be lost or shown wrong.
 
 use crate::mover::Outcome;
 use crate::store::Store;
@@ -26,6 +26,14 @@ pub fn run(store: &Store, seed: u64, stopped: impl Fn() -> bool) -> u64 {
             std::thread::yield_now();
             continue;
         };
+        if store.copies.on && random.below(2) == 0 {
+            if tier == 0 || store.copies.has(id) {
+                store.drop_copy(id);
+            } else {
+                store.fetch(id);
+            }
+            continue;
+        }
         let to = (u64::from(tier) + 1 + random.below(tiers - 1)) % tiers;
         done += u64::from(store.move_file(id, to as Tier) == Outcome::Done);
     }

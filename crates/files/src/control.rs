@@ -150,6 +150,14 @@ fn tiers(store: &Store) -> Value {
     (0..store.roots.len()).map(tier).collect()
 }
 
+fn copies(store: &Store) -> Value {
+    let c = &store.copies;
+    json!({
+        "on": c.on, "files": c.count(), "bytes": c.bytes.load(Ordering::Relaxed), "made": c.made.load(Ordering::Relaxed),
+        "dropped": c.dropped.load(Ordering::Relaxed), "reads": c.reads.load(Ordering::Relaxed),
+    })
+}
+
 fn state(store: &Store) -> &'static str {
     if store.is_stuck() {
         "stuck"
@@ -180,7 +188,7 @@ fn status(store: &Store) -> Value {
         "policy": policy, "moves": store.placement.moves,
         "migrating": store.placement.is_hurried(),
         "marks_percent": [store.marks.0, store.marks.1],
-        "tiers": tiers(store), "moving": moving, "in_use": store.lives.count(),
+        "tiers": tiers(store), "moving": moving, "copies": copies(store), "in_use": store.lives.count(),
         "pins": remembered.pins, "policies": remembered.policies,
         "rules": store.placement.rules.iter().map(|r| &r.text).collect::<Vec<_>>(),
         "recovered": {"finished": store.recovered.finished, "dropped": store.recovered.dropped, "temps": store.recovered.temps},
@@ -200,7 +208,7 @@ fn stats(store: &Store) -> Value {
         "files": store.cat().files(), "accesses": p.accesses.load(Ordering::Relaxed),
         "unheard": p.unheard.load(Ordering::Relaxed),
         "moves": {"done": done(0), "refused": done(1), "failed": done(2)},
-        "policy_bytes": brain_bytes, "tiers": tiers(store),
+        "policy_bytes": brain_bytes, "copies": copies(store), "tiers": tiers(store),
     })
 }
 
@@ -227,7 +235,7 @@ fn place(store: &Store, id: NodeId) -> Result<Value, Errno> {
     Ok(json!({
         "path": text, "tier": on[0], "on": on,
         "below": on.iter().map(|t| store.roots[*t].path.join(std::path::Path::new(&text))).collect::<Vec<_>>(),
-        "bytes": facts.size, "names": links,
+        "bytes": facts.size, "names": links, "copy": store.copies.has(id),
         "pinned_to": brain.remembered.pin(&path),
         "policy": own.map(|(p, share)| format!("{p}:{share}")),
     }))
@@ -273,7 +281,7 @@ fn moves(store: &Store, wanted: &[Wanted]) -> Value {
         let path = cat.path(w.node)?;
         let bytes = cat.get(w.node)?.facts.size;
         Some(json!({
-            "path": String::from_utf8_lossy(&path), "from": w.from, "to": w.to, "bytes": bytes, "wanted_by": w.why,
+            "path": String::from_utf8_lossy(&path), "from": w.from, "to": w.to, "how": w.how.words(), "bytes": bytes, "wanted_by": w.why,
         }))
     };
     let bytes: u64 = wanted

@@ -1,6 +1,7 @@
 //! Data and attributes of files.
 
 use crate::catalogue::NodeId;
+use crate::copies::Update;
 use crate::disk::{Root, copy_range};
 use crate::live::{Backing, Held, Live};
 use crate::placement::Seen;
@@ -11,8 +12,11 @@ use rustix::fs::{
     AtFlags, FallocateFlags, Gid, Mode, SeekFrom, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+/// Bytes of copies to drop when the fastest tier is full while a file on it is written.
+pub(crate) const SHED: u64 = 16 << 20;
 
 /// A time to set.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +104,20 @@ impl Target<'_> {
             Target::At(r, p) => rustix::fs::lremovexattr(&r.through(p)[..], name),
         }
     }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_all(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(fd, &mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
 }
 
 impl Store {
@@ -263,7 +281,7 @@ impl Store {
             return Err(Errno::INVAL);
         }
         let live = self.live(node)?;
-        let done = self.with_room(&live, |fd| rustix::fs::ftruncate(fd, size));
+        let done = self.with_room(&live, Update::Same, |fd, _| rustix::fs::ftruncate(fd, size));
         let done = match done {
             Ok(()) if strip => self.strip_rights(&live),
             done => done,
@@ -271,21 +289,28 @@ impl Store {
         self.release(&live);
         done
     }
-    /// Changes data. If the tier is full, the file moves to the next tier with space, and the change is tried again.
+    /// Changes data, at home and then on the copy (`f` is told which). If the tier is full, the file moves to the next tier with space, and the change is tried again.
     fn with_room<T>(
         &self,
         live: &Arc<Live>,
-        f: impl Fn(&OwnedFd) -> Result<T, Errno>,
+        update: Update,
+        f: impl Fn(&OwnedFd, bool) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         loop {
             let tier = {
                 let held = live.hold();
                 let b = held.backing()?;
+                let copy = b.copy.as_ref().filter(|c| c.is_good());
+                let _turn =
+                    copy.map(|_| live.update.lock().unwrap_or_else(PoisonError::into_inner));
                 let done = if b.writable {
-                    f(&b.fd)
+                    f(&b.fd, true)
                 } else {
                     Err(Errno::ROFS)
                 };
+                if let Some(copy) = copy {
+                    self.follow(live.node, copy, (&b.fd, &done), update, |fd| f(fd, false));
+                }
                 live.changed();
                 match done {
                     Err(Errno::NOSPC | Errno::DQUOT) => b.tier,
@@ -302,6 +327,9 @@ impl Store {
                 }
             };
             self.room_changed(tier);
+            if tier == 0 && self.shed(SHED) {
+                continue;
+            }
             if usize::from(tier) + 1 >= self.roots.len() || !self.spill(live.node, tier) {
                 return Err(Errno::NOSPC);
             }
@@ -314,15 +342,20 @@ impl Store {
     pub fn read(&self, live: &Live, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
         let held = live.hold();
         let backing = held.backing()?;
-        let mut done = 0;
-        while done < buffer.len() {
-            match rustix::io::pread(&backing.fd, &mut buffer[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(self.noticed_of(backing.tier, live.node, e)),
+        let copy = backing.copy.as_ref().filter(|c| c.is_good());
+        let done = match copy.map(|c| (c, read_all(&c.fd, buffer, offset))) {
+            Some((_, Ok(n))) => {
+                self.copies.reads.fetch_add(1, Ordering::Relaxed);
+                n
             }
-        }
+            other => {
+                if let Some((copy, _)) = other {
+                    self.spoil(live.node, copy);
+                }
+                let home = read_all(&backing.fd, buffer, offset);
+                home.map_err(|e| self.noticed_of(backing.tier, live.node, e))?
+            }
+        };
         live.touched();
         drop(held);
         self.placement
@@ -340,9 +373,9 @@ impl Store {
         data: &[u8],
         durable: bool,
     ) -> Result<(), Errno> {
-        self.with_room(live, |fd| {
+        self.with_room(live, Update::Same, |fd, home| {
             crate::disk::write_all(fd, data, offset)?;
-            if durable {
+            if durable && home {
                 rustix::fs::fdatasync(fd)
             } else {
                 Ok(())
@@ -364,7 +397,9 @@ impl Store {
         mode: i32,
     ) -> Result<(), Errno> {
         let flags = FallocateFlags::from_bits(mode as u32).ok_or(Errno::OPNOTSUPP)?;
-        self.with_room(live, |fd| rustix::fs::fallocate(fd, flags, offset, len))
+        self.with_room(live, Update::Drop, |fd, _| {
+            rustix::fs::fallocate(fd, flags, offset, len)
+        })
     }
     /// The next data or hole.
     ///
@@ -400,7 +435,7 @@ impl Store {
             rustix::io::fcntl_dupfd_cloexec(held.fd()?, 0)?
         };
         // The source may be moved in the meantime. The copy is then made from its old descriptor, which has the same bytes.
-        self.with_room(to, |fd| copy_range(&source, fd, a, len))
+        self.with_room(to, Update::Drop, |fd, _| copy_range(&source, fd, a, len))
     }
     /// Makes a file durable.
     ///

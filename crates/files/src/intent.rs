@@ -7,7 +7,7 @@
 //! remove the intent and sync that, (5) only then let others use these names.
 
 use crate::mutants::{Mutant, broken};
-use crate::tree::{At, INTENTS, Id, TEMPS, Tier, Tree, above, join, parent};
+use crate::tree::{At, COPIES, INTENTS, Id, TEMPS, Tier, Tree, above, join, parent};
 use isotherm_core::crc32c::crc32c;
 use rustix::io::Errno;
 
@@ -253,6 +253,11 @@ pub fn recover(tree: &mut dyn Tree) -> Result<Recovered, Errno> {
         for name in tree.list(&At::new(tier, TEMPS))? {
             tree.unlink(&At::new(tier, join(TEMPS, &name)))?;
             report.temps += 1;
+        }
+    }
+    if !broken(Mutant::KeepCopies) {
+        for name in tree.list(&At::new(0, COPIES))? {
+            tree.unlink(&At::new(0, join(COPIES, &name)))?;
         }
     }
     Ok(report)

@@ -5,6 +5,7 @@
 //! exclusively from the last comparison until the swap.
 
 use crate::catalogue::NodeId;
+use crate::copies::OpenCopy;
 use crate::disk::{Root, facts_of};
 use crate::store::Store;
 use crate::tree::{Facts, Tier, Time};
@@ -23,6 +24,8 @@ pub struct Backing {
     pub fd: OwnedFd,
     /// Whether it can be written.
     pub writable: bool,
+    /// Its copy on the fastest tier.
+    pub copy: Option<OpenCopy>,
 }
 
 /// A file in use.
@@ -43,6 +46,8 @@ pub struct Live {
     shown: Mutex<Option<(Time, Time)>>,
     /// Whether there was such a handle: then all later handles must be of the same kind until the last one is closed.
     pub passed: AtomicBool,
+    /// Held while a file with a copy is changed: two changes of the same bytes reach home and copy in the same order.
+    pub(crate) update: Mutex<()>,
 }
 
 /// All files in use.
@@ -92,6 +97,7 @@ impl Live {
             passthrough: Mutex::new(None),
             shown: Mutex::new(None),
             passed: AtomicBool::new(false),
+            update: Mutex::new(()),
         }
     }
     /// Locks the descriptor for one system call.
@@ -210,7 +216,11 @@ impl Store {
         }
         all.remove(&live.node);
         let used = live.used.load(Ordering::SeqCst) || live.passed.load(Ordering::SeqCst);
-        if used && let Ok(facts) = live.facts() {
+        let facts = used.then(|| live.facts().ok()).flatten();
+        if used && let Some(copy) = live.hold().0.as_ref().and_then(|b| b.copy.as_ref()) {
+            self.close_copy(live.node, copy, facts);
+        }
+        if let Some(facts) = facts {
             self.seen(live.node, facts);
         }
     }
@@ -259,7 +269,13 @@ impl Store {
             match (opened, facts) {
                 (Ok((fd, writable)), Some(Ok(f))) if f.id == id => {
                     self.answers(tier);
-                    return Ok((Backing { tier, fd, writable }, f));
+                    let backing = Backing {
+                        copy: self.open_copy(node, &f),
+                        tier,
+                        fd,
+                        writable,
+                    };
+                    return Ok((backing, f));
                 }
                 (Ok((fd, writable)), Some(Ok(f))) if last && f.mode & 0o170_000 == 0o100_000 => {
                     self.say(&format!(
@@ -269,7 +285,14 @@ impl Store {
                     ));
                     self.cat_mut().replace(node, tier, f.id);
                     self.seen(node, f);
-                    return Ok((Backing { tier, fd, writable }, f));
+                    self.copies.forget(node);
+                    let backing = Backing {
+                        tier,
+                        fd,
+                        writable,
+                        copy: None,
+                    };
+                    return Ok((backing, f));
                 }
                 (Err(e), _) | (_, Some(Err(e))) if last => {
                     if e == Errno::NOENT {

@@ -44,6 +44,11 @@ pub struct Mounted {
 /// A message in words.
 pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mounted, Refused> {
     let dir = mount_point(dir, &settings.tiers)?;
+    if settings.copies && options.io == Io::Passthrough {
+        return refuse(
+            "copies and passthrough exclude each other: the kernel would change files without their copies",
+        );
+    }
     // The kernel sends the final permissions of new files.
     rustix::process::umask(rustix::fs::Mode::empty());
     let store = Arc::new(Store::open(settings)?);

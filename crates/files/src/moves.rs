@@ -2,7 +2,7 @@
 
 use crate::catalogue::NodeId;
 use crate::disk::{Disk, facts_of};
-use crate::live::Backing;
+use crate::live::{Backing, Live};
 use crate::mover::{Answer, Call, Move, Outcome, Step, Why, carry_out};
 use crate::store::Store;
 use crate::tree::{TEMPS, Tier, join};
@@ -33,8 +33,8 @@ impl Moving {
 }
 
 impl Store {
-    /// Moves a file to another tier, now.
-    pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {
+    /// Does something with a file that no one else may do with it at the same time: moves it, or copies it.
+    pub(crate) fn alone(&self, node: NodeId, work: impl FnOnce(&Arc<Live>) -> Outcome) -> Outcome {
         if self.is_stuck() {
             return Outcome::Failed(Errno::IO);
         }
@@ -44,7 +44,7 @@ impl Store {
         // Its number must not be given to another file in the meantime.
         let there = self.cat_mut().hold(node);
         let outcome = if there {
-            self.move_alone(node, to)
+            self.in_use(node, work)
         } else {
             Outcome::Refused(Why::Gone)
         };
@@ -52,17 +52,26 @@ impl Store {
             self.cat_mut().let_go(node);
         }
         self.placement.moving.nodes().remove(&node);
-        self.placement.count(outcome);
         outcome
     }
-    fn move_alone(&self, node: NodeId, to: Tier) -> Outcome {
+    fn in_use(&self, node: NodeId, work: impl FnOnce(&Arc<Live>) -> Outcome) -> Outcome {
         let live = match self.live(node) {
             Ok(live) => live,
             Err(Errno::NOENT | Errno::STALE) => return Outcome::Refused(Why::Gone),
             Err(e) => return Outcome::Failed(e),
         };
-        let outcome = self.drive(node, to, &live);
+        let outcome = work(&live);
         self.release(&live);
+        outcome
+    }
+    /// Moves a file to another tier, now.
+    pub fn move_file(&self, node: NodeId, to: Tier) -> Outcome {
+        let outcome = self.alone(node, |live| self.move_alone(node, to, live));
+        self.placement.count(outcome);
+        outcome
+    }
+    fn move_alone(&self, node: NodeId, to: Tier, live: &Arc<Live>) -> Outcome {
+        let outcome = self.drive(node, to, live);
         let mut progress = self.placement.moving.progress.lock();
         if let Ok(p) = &mut progress {
             **p = None;
@@ -74,7 +83,7 @@ impl Store {
         outcome
     }
     #[expect(clippy::too_many_lines, reason = "to be divided")]
-    fn drive(&self, node: NodeId, to: Tier, live: &Arc<crate::live::Live>) -> Outcome {
+    fn drive(&self, node: NodeId, to: Tier, live: &Arc<Live>) -> Outcome {
         let (id, from, paths, size) = {
             let cat = self.cat();
             let Some(n) = cat.get(node) else {
@@ -94,6 +103,8 @@ impl Store {
         if self.room(to).0 < size {
             return Outcome::Refused(Why::Full);
         }
+        // What the file has at its new home needs no copy, or another one.
+        self.drop_copy(node);
         self.used_by(node, 0);
         let shown = String::from_utf8_lossy(&paths[0]).into_owned();
         let number = self.number();
@@ -137,6 +148,7 @@ impl Store {
                             tier: to,
                             fd,
                             writable: true,
+                            copy: None,
                         });
                     }
                     state = None;

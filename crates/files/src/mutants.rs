@@ -30,6 +30,18 @@ pub enum Mutant {
     TrustTornIntent,
     /// Recovery continues with an intent whose first op was not done and cannot be done.
     TrustVoidIntent,
+    /// A write while a file is copied to the fastest tier is not noticed.
+    TrustOldFetch,
+    /// A change is made at home only, and the copy is still read.
+    ForgetUpdate,
+    /// A copy that could not be changed is still read.
+    TrustFailedUpdate,
+    /// A copy is still read after a change at home that failed, perhaps half done.
+    TrustFailedHome,
+    /// A copy is used although its file was changed directly on its tier.
+    TrustChangedHome,
+    /// Recovery keeps copies.
+    KeepCopies,
 }
 
 #[cfg(feature = "mutants")]

@@ -2,11 +2,12 @@
 //!
 //! The policy runs in the core's null engine (`isotherm_core::null`) over a space with one unit per file. Accesses are passed to it in
 //! batches. If the engine then has a file on another tier than it is, a move is wanted. If a move does not happen, the engine is told, so
-//! that the two never diverge. Caching presets make their usual decisions, and a file is moved where they want a copy: a file is always in
-//! one place only.
+//! that the two never diverge. Caching presets make their usual decisions; where they want a copy, the file gets one ([`crate::copies`]) if
+//! the mount has copies, and is moved if not.
 
 use crate::brain::{Brain, Remembered};
 use crate::catalogue::{Catalogue, NodeId};
+use crate::copies::Copies;
 use crate::disk::Root;
 use crate::mover::Outcome;
 use crate::moves::Moving;
@@ -60,6 +61,30 @@ pub struct Wanted {
     pub to: Tier,
     /// The reason.
     pub why: &'static str,
+    /// What is to be done.
+    pub how: How,
+}
+
+/// The way in which a file gets to another tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It moves.
+    Move,
+    /// It gets a copy there and stays where it is.
+    Copy,
+    /// Its copy is dropped; the file is on the tier that is wanted.
+    Drop,
+}
+
+impl How {
+    /// In words, for answers.
+    pub fn words(self) -> &'static str {
+        match self {
+            How::Move => "move",
+            How::Copy => "copy",
+            How::Drop => "drop copy",
+        }
+    }
 }
 
 /// Orders to the thread that moves files.
@@ -264,8 +289,8 @@ impl Placement {
         }
         brain.stirred = u64::MAX;
     }
-    /// The wanted moves, demotions before promotions. With `all`, also those of files that failed recently.
-    pub fn wanted(&self, cat: &Catalogue, all: bool) -> Vec<Wanted> {
+    /// The wanted moves and copies, demotions before promotions. With `all`, also those of files that failed recently.
+    pub fn wanted(&self, cat: &Catalogue, copies: &Copies, all: bool) -> Vec<Wanted> {
         let mut brain = lock(&self.brain);
         let fixed = !self.rules.is_empty() || !brain.remembered.pins.is_empty();
         let counted = brain.counted();
@@ -288,18 +313,26 @@ impl Placement {
                 continue;
             };
             let (mut to, mut why) = (brain.belongs(node), "policy");
+            let mut copy = copies.on && brain.is_copy(node);
             if fixed && let Some(path) = cat.path(node) {
                 let rule = self.rules.iter().find(|r| r.matches(&path, &n.facts, wall));
                 if let Some(t) = rule.and_then(|r| r.tier.of(tiers)) {
-                    (to, why) = (Some(t), "rule");
+                    (to, why, copy) = (Some(t), "rule", false);
                 }
                 if let Some(t) = brain.remembered.pin(&path) {
-                    (to, why) = (Some(t), "pin");
+                    (to, why, copy) = (Some(t), "pin", false);
                 }
             }
-            let Some(to) = to.filter(|t| *t != n.tier) else {
-                continue;
+            let copied = copies.has(node);
+            let how = match to {
+                Some(to) if to == n.tier && copied => How::Drop,
+                Some(to) if to == n.tier => continue,
+                Some(0) if copy && copied => continue,
+                Some(0) if copy => How::Copy,
+                Some(_) => How::Move,
+                None => continue,
             };
+            let to = to.unwrap_or(n.tier);
             if !all && brain.resting.contains_key(&node) {
                 continue;
             }
@@ -308,6 +341,7 @@ impl Placement {
                 from: n.tier,
                 to,
                 why,
+                how,
             });
         }
         wanted.sort_by_key(|w| (w.to < w.from, w.node));
@@ -347,6 +381,7 @@ impl Placement {
                 from: tier,
                 to: tier + 1,
                 why: "watermark",
+                how: How::Move,
             });
         }
         wanted

@@ -3,7 +3,7 @@
 use crate::brain::Remembered;
 use crate::disk::{Disk, Root, write_all};
 use crate::mover::{Outcome, Why};
-use crate::placement::Wanted;
+use crate::placement::{How, Wanted};
 use crate::store::{Refused, Store};
 use crate::tree::{At, HIDDEN, Tier, Tree};
 use rustix::fs::OFlags;
@@ -67,17 +67,27 @@ impl Store {
             let facts = self.facts(node).ok()?;
             let cat = self.cat();
             let n = cat.get(node).filter(|n| n.is_file() && n.links() > 0)?;
-            Some((n.tier, facts, cat.path(node)?))
+            Some((self.served_from(node, n.tier), facts, cat.path(node)?))
         });
+    }
+    /// If the fastest tier is above its upper mark, copies are dropped before files are moved away.
+    fn shed_to_mark(&self) {
+        if self.is_full(0) {
+            self.shed(self.over_mark(0));
+        }
+    }
+    /// Bytes to free on a tier to bring it down to its lower mark.
+    fn over_mark(&self, tier: Tier) -> u64 {
+        let (free, total) = self.room(tier);
+        let keep = u128::from(total) * u128::from(100 - self.marks.0.min(100)) / 100;
+        (keep as u64).saturating_sub(free)
     }
     /// All moves that are wanted now: by the policy, rules, pins and watermarks.
     pub fn wanted(&self, all: bool) -> Vec<Wanted> {
-        let mut wanted = self.placement.wanted(&self.cat(), all);
+        let mut wanted = self.placement.wanted(&self.cat(), &self.copies, all);
         for tier in 0..self.roots.len() as Tier - 1 {
             if self.is_full(tier) {
-                let (free, total) = self.room(tier);
-                let keep = u128::from(total) * u128::from(100 - self.marks.0.min(100)) / 100;
-                let over = (keep as u64).saturating_sub(free);
+                let over = self.over_mark(tier);
                 let coldest = self.placement.overflow(&self.cat(), tier, over);
                 wanted.retain(|w| !coldest.iter().any(|c| c.node == w.node));
                 wanted.splice(0..0, coldest);
@@ -102,6 +112,7 @@ impl Store {
                 .and_then(|n| Some((n.tier, n.facts, cat.path(w.node)?)))
         };
         if let Some((tier, facts, path)) = at {
+            let tier = self.served_from(w.node, tier);
             self.placement.settled(w.node, tier, &facts, &path, moved);
         }
     }
@@ -118,10 +129,14 @@ impl Store {
                 let spare = u128::from(all) * u128::from(100 - self.marks.1.min(100)) / 100;
                 tier + 1 == self.roots.len() as Tier || free.saturating_sub(spare as u64) >= size
             };
-            let outcome = if w.to > w.from || fits(w.to) {
-                self.move_file(w.node, w.to)
-            } else {
-                Outcome::Refused(Why::Full)
+            let outcome = match w.how {
+                How::Drop => {
+                    self.drop_copy(w.node);
+                    Outcome::Done
+                }
+                _ if w.to < w.from && !fits(w.to) => Outcome::Refused(Why::Full),
+                How::Copy => self.fetch(w.node),
+                How::Move => self.move_file(w.node, w.to),
             };
             done += usize::from(outcome == Outcome::Done);
             if let Outcome::Failed(e) = outcome {
@@ -143,6 +158,7 @@ impl Store {
         self.placement.plan_now();
         let mut all = 0;
         for _ in 0..8 {
+            self.shed_to_mark();
             let done = self.carry_out(&self.wanted(true), None);
             all += done;
             if done == 0 {
@@ -182,7 +198,9 @@ impl Store {
                 (saved, numbers) = (Some(Instant::now()), now);
             }
             self.listen();
+            self.sweep();
             if self.placement.moves {
+                self.shed_to_mark();
                 let wanted = self.wanted(false);
                 self.carry_out(&wanted, Some(Instant::now() + TURN));
             }

@@ -4,6 +4,7 @@
 //! files in use, the descriptor of one file, the catalogue (never held during a system call). So lookups and listings wait for no device.
 
 use crate::catalogue::{Catalogue, NodeId};
+use crate::copies::Copies;
 use crate::disk::{Disk, Root};
 use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover};
@@ -52,6 +53,8 @@ pub struct Store {
     pub bytes_on: Vec<AtomicU64>,
     /// Number of times that names were locked to change them.
     pub(crate) names_changed: AtomicU64,
+    /// Copies of files of slower tiers on the fastest.
+    pub copies: Copies,
     /// How each tier answers.
     pub(crate) health: Vec<Health>,
     _locks: Vec<rustix::fd::OwnedFd>,
@@ -76,6 +79,8 @@ pub struct Settings {
     pub degraded: bool,
     /// Whether to accept the directories as the tiers from now on, even if they differ from the last mount.
     pub accept: bool,
+    /// Whether policies that keep copies get copies: the file stays at home. If not, it is moved where they want a copy.
+    pub copies: bool,
     /// For tests: move files to random tiers, without end, with this seed.
     pub chaos: Option<u64>,
 }
@@ -91,6 +96,7 @@ impl Default for Settings {
             moves: true,
             degraded: false,
             accept: false,
+            copies: false,
             chaos: None,
         }
     }
@@ -157,6 +163,7 @@ impl Store {
             notifier: std::sync::OnceLock::new(),
             bytes_on,
             names_changed: AtomicU64::new(0),
+            copies: Copies::new(settings.copies),
             health: roots.iter().map(|_| Health::default()).collect(),
             roots,
             _locks: locks,
@@ -223,8 +230,14 @@ impl Store {
             rooms[at] = (free, all, Some(Instant::now()));
         }
         if let Some(quota) = self.quotas[at] {
+            let copies = if at == 0 {
+                self.copies.bytes.load(Ordering::Relaxed)
+            } else {
+                0
+            };
+            let used = self.bytes_on[at].load(Ordering::Relaxed) + copies;
             all = all.min(quota);
-            free = free.min(quota.saturating_sub(self.bytes_on[at].load(Ordering::Relaxed)));
+            free = free.min(quota.saturating_sub(used));
         }
         (free, all)
     }

@@ -12,6 +12,8 @@ pub type Tier = u8;
 pub const HIDDEN: &[u8] = b".isotherm";
 /// Directory of copies that are not complete yet.
 pub const TEMPS: &[u8] = b".isotherm/tmp";
+/// Directory of copies of files of slower tiers, on tier 0; it is emptied by each mount.
+pub const COPIES: &[u8] = b".isotherm/copies";
 /// Directory of intents, on tier 0.
 pub const INTENTS: &[u8] = b".isotherm/intents";
 

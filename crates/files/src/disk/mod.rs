@@ -4,7 +4,7 @@ mod attributes;
 mod calls;
 mod copy;
 
-use crate::tree::{Facts, HIDDEN, INTENTS, Id, TEMPS, Time, parent};
+use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time, parent};
 pub(crate) use attributes::{Known, make_known};
 pub use attributes::{Xattrs, same_attributes, xattrs};
 pub use calls::Disk;
@@ -117,7 +117,7 @@ impl Root {
     /// # Errors
     /// They cannot be created: no space, or read-only.
     pub fn prepare(&self) -> Result<(), Errno> {
-        for dir in [HIDDEN, TEMPS, INTENTS] {
+        for dir in [HIDDEN, TEMPS, INTENTS, COPIES] {
             match rustix::fs::mkdirat(&self.fd, dir, Mode::from_raw_mode(0o700)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(e) => return Err(e),

@@ -5,6 +5,7 @@ mod remove;
 mod rename;
 
 use crate::catalogue::{Body, Catalogue, NodeId};
+use crate::data::SHED;
 use crate::disk::is_hidden;
 use crate::live::{Backing, Live};
 use crate::scan::{TYPE, body_of};
@@ -181,6 +182,7 @@ impl Store {
                 .and_then(|()| self.roots[usize::from(tier)].open_at(&place.path, flags, mode));
             match made {
                 Ok(fd) => break (fd, tier),
+                Err(Errno::NOSPC | Errno::DQUOT) if tier == 0 && self.shed(SHED) => {}
                 // The next tier may work: this one is full, or its device is gone.
                 Err(
                     e @ (Errno::NOSPC
@@ -210,6 +212,7 @@ impl Store {
             tier,
             fd,
             writable: true,
+            copy: None,
         };
         Ok((id, self.live_new(id, backing), facts))
     }

@@ -73,6 +73,7 @@ impl Store {
         }
         if n.is_file() {
             self.placement.forget(node);
+            self.copies.forget(node);
         }
         let (tier, bytes, file) = (usize::from(n.tier), n.facts.blocks * 512, n.is_file());
         if file {

@@ -2,13 +2,14 @@
 //! recovery, which is itself cut off at any call, every file must be whole at one place with all of its names, and no hidden file may be
 //! left. The same test must fail if any safety rule is removed.
 
+mod fetch;
 mod world;
 
 use isotherm_core::random::SplitMix64;
 use isotherm_files::intent::recover;
 use isotherm_files::mover::{Answer, Call, Move, Outcome, Step, carry_out};
 use isotherm_files::mutants::{Mutant, choose};
-use isotherm_files::tree::{At, INTENTS, Id, TEMPS, Tier, Tree, join, parent};
+use isotherm_files::tree::{At, COPIES, INTENTS, Id, TEMPS, Tier, Tree, join, parent};
 use std::collections::BTreeSet;
 use world::*;
 
@@ -184,7 +185,11 @@ fn verify(w: &World, story: Story, expected: &[u8]) -> Result<(), String> {
         return Err("hard links were parted".into());
     }
     for d in &w.disks {
-        if let Some(p) = d.now.keys().find(|p| [TEMPS, INTENTS].contains(&parent(p))) {
+        if let Some(p) = d
+            .now
+            .keys()
+            .find(|p| [TEMPS, INTENTS, COPIES].contains(&parent(p)))
+        {
             return Err(format!("left over: {}", String::from_utf8_lossy(p)));
         }
     }

@@ -154,7 +154,12 @@ impl World {
             random: SplitMix64::new(1),
         };
         for d in &mut w.disks {
-            for dir in [".isotherm", ".isotherm/tmp", ".isotherm/intents"] {
+            for dir in [
+                ".isotherm",
+                ".isotherm/tmp",
+                ".isotherm/intents",
+                ".isotherm/copies",
+            ] {
                 d.durable.insert(dir.into(), Entry::Dir);
             }
             d.now = d.durable.clone();

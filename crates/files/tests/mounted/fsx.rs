@@ -96,7 +96,13 @@ impl Tried {
 
 #[test]
 fn a_file_holds_what_was_written_while_it_moves() {
-    let Some(w) = World::with_tiers(3, |_| {}, Io::Cached) else {
+    for copies in [false, true] {
+        holds_what_was_written(copies);
+    }
+}
+
+fn holds_what_was_written(copies: bool) {
+    let Some(w) = World::with_tiers(3, |s| s.copies = copies, Io::Cached) else {
         return;
     };
     let base = std::env::var("ISOTHERM_SEED").ok();
@@ -134,6 +140,9 @@ fn a_file_holds_what_was_written_while_it_moves() {
         moved
     });
     assert!(moved > 0);
+    let c = &store.copies;
+    let used = [&c.made, &c.reads, &c.dropped].map(|n| n.load(Ordering::Relaxed));
+    assert_eq!(used.iter().all(|n| *n > 0), copies, "{used:?}");
     assert!(std::fs::read(w.at("g")).unwrap() == tried.copied);
     assert!(std::fs::metadata(&path).unwrap().len() == tried.expected.len() as u64);
 }

@@ -5,7 +5,6 @@ mod renames;
 mod trouble;
 mod world;
 
-use isotherm_core::random::SplitMix64;
 use isotherm_files::fuse::Io;
 use isotherm_files::mount::{Options, mount};
 use isotherm_files::mover::Outcome;
@@ -173,9 +172,15 @@ fn files_keep_everything_when_they_move() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn programs_under_a_mover_that_moves_everything() {
-    let Some(mut w) = World::new(|_| {}, Io::Cached) else {
+    for copies in [false, true] {
+        programs(copies);
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one scenario")]
+fn programs(copies: bool) {
+    let Some(mut w) = World::new(|s| s.copies = copies, Io::Cached) else {
         return;
     };
     let source = w.root.join("source");
@@ -193,22 +198,8 @@ fn programs_under_a_mover_that_moves_everything() {
     let stop = AtomicBool::new(false);
     let store = std::sync::Arc::clone(&w.mounted.as_ref().unwrap().store);
     let done = std::thread::scope(|scope| {
-        let mover = scope.spawn(|| {
-            let (mut random, mut done) = (SplitMix64::new(1), 0);
-            while !stop.load(Ordering::SeqCst) {
-                let files: Vec<(u32, u8)> = {
-                    let cat = store.cat();
-                    cat.all()
-                        .filter(|n| n.1.is_file())
-                        .map(|(id, n)| (id, n.tier))
-                        .collect()
-                };
-                if let Some((id, tier)) = files.get(random.below(files.len() as u64) as usize) {
-                    done += u32::from(store.move_file(*id, 1 - tier) == Outcome::Done);
-                }
-            }
-            done
-        });
+        let mover =
+            scope.spawn(|| isotherm_files::chaos::run(&store, 1, || stop.load(Ordering::SeqCst)));
         let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let dir = w.at("");
             for _ in 0..1 {
@@ -240,6 +231,16 @@ P", &dir);
                     &dir,
                 );
             }
+            // A compiler, a linker and the program that they made.
+            run(
+                "mkdir app; cd app; mkdir src
+for i in 1 2 3 4 5 6; do echo \"pub fn f$i(n: u64) -> u64 { (0..n).map(|x| x * $i).sum() }\" >src/m$i.rs; done
+printf '[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n' >Cargo.toml
+(for i in 1 2 3 4 5 6; do echo \"mod m$i;\"; done; echo 'fn main() { println!(\"{}\", m1::f1(10) + m6::f6(10)); }') >src/main.rs
+CARGO_TARGET_DIR=\"$PWD/target\" cargo build -q --offline
+[ \"$(target/debug/app)\" = 315 ]",
+                &dir,
+            );
         }));
         stop.store(true, Ordering::SeqCst);
         let done = mover.join().unwrap();

@@ -43,6 +43,10 @@ pub struct MountArgs {
     /// Let the kernel read and write files itself: as fast as on the tier, but an open file cannot be moved
     #[arg(long)]
     pub passthrough: bool,
+    /// Where the policy is a cache, keep copies on the fast tier: files stay at home, and every change goes to home and copy. Without
+    /// this a file is moved where its policy wants a copy
+    #[arg(long, conflicts_with = "passthrough")]
+    pub copies: bool,
     /// Move no files, except with `isotherm files migrate --now`
     #[arg(long)]
     pub no_moves: bool,

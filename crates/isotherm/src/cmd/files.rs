@@ -46,6 +46,7 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
         moves: !args.no_moves,
         degraded: args.degraded,
         accept: args.accept_tiers,
+        copies: args.copies,
         chaos: args.chaos,
     };
     let io = if args.passthrough {

@@ -1,0 +1,344 @@
+//! Copies of files of slower tiers on the fastest one: `--copies`, for policies that keep copies (caching architectures).
+//!
+//! A copy holds the bytes of a file and nothing else. Reads use it; every change goes to the file at its home first, and then to the copy
+//! (write-through-update). If either of the two fails, or a change cannot be repeated on the copy, the copy is dropped. Names, attributes
+//! and syncs are the home's alone, so a copy does not know that its file was renamed or has several names.
+//!
+//! Copies last until the unmount: each mount removes what is left of them (`intent::recover`). So no copy is read that a crash, or
+//! somebody who changed the tiers meanwhile, could have made wrong.
+
+use crate::catalogue::NodeId;
+use crate::disk::{Disk, facts_of};
+use crate::fetch::{Fetch, copy_at};
+use crate::live::Live;
+use crate::mover::{Answer, Call, Outcome, Step, Why, carry_out};
+use crate::mutants::{Mutant, broken};
+use crate::store::Store;
+use crate::tree::{Facts, Id, Tier, Time};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The open copy of a file in use.
+#[derive(Debug)]
+pub struct OpenCopy {
+    pub(crate) fd: OwnedFd,
+    spoilt: AtomicBool,
+    /// Size and time of writing that the file at home has after our own changes.
+    home: Mutex<(u64, Time)>,
+}
+
+impl OpenCopy {
+    fn new(fd: OwnedFd, home: (u64, Time)) -> OpenCopy {
+        OpenCopy {
+            fd,
+            spoilt: AtomicBool::new(false),
+            home: Mutex::new(home),
+        }
+    }
+    fn home(&self) -> MutexGuard<'_, (u64, Time)> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Whether it holds what the file at home holds.
+    pub(crate) fn is_good(&self) -> bool {
+        !self.spoilt.load(Ordering::SeqCst)
+    }
+}
+
+/// How a change of a file reaches its copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Update {
+    /// The same call gives the same bytes.
+    Same,
+    /// It might not: the copy is dropped.
+    Drop,
+}
+
+/// The copy of a file.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    number: u64,
+    id: Id,
+    bytes: u64,
+    /// Size and time of writing of the file at home when the copy was made or last changed. Nothing but a copy's own changes sets it, so
+    /// a change that somebody made directly on the tier is always noticed.
+    home: (u64, Time),
+}
+
+#[derive(Debug, Default)]
+struct All {
+    of: BTreeMap<NodeId, Copied>,
+    /// The files in the order of their copies, oldest first.
+    order: BTreeMap<u64, NodeId>,
+    /// Numbers of copies that nobody uses any more and that are still on the tier.
+    doomed: Vec<u64>,
+}
+
+/// All copies, and figures.
+#[derive(Debug, Default)]
+pub struct Copies {
+    /// Whether copies are made.
+    pub on: bool,
+    all: Mutex<All>,
+    /// Bytes of all copies, as large as each was when it was made.
+    pub bytes: AtomicU64,
+    /// Number of copies that were made.
+    pub made: AtomicU64,
+    /// Number of copies that were dropped.
+    pub dropped: AtomicU64,
+    /// Number of reads from a copy.
+    pub reads: AtomicU64,
+}
+
+impl Copies {
+    pub(crate) fn new(on: bool) -> Copies {
+        Copies {
+            on,
+            ..Copies::default()
+        }
+    }
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Whether a file has a copy.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.on && self.all().of.contains_key(&node)
+    }
+    /// The number of files that have a copy.
+    pub fn count(&self) -> usize {
+        self.all().of.len()
+    }
+    /// The copy will not be used by whoever opens the file from now on. It is removed by the next [`Store::sweep`]: this makes no system
+    /// call. Returns its bytes, if there was one.
+    pub(crate) fn forget(&self, node: NodeId) -> Option<u64> {
+        if !self.on {
+            return None;
+        }
+        let mut all = self.all();
+        let gone = all.of.remove(&node)?;
+        all.order.remove(&gone.number);
+        all.doomed.push(gone.number);
+        drop(all);
+        self.bytes.fetch_sub(gone.bytes, Ordering::Relaxed);
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        Some(gone.bytes)
+    }
+    fn keep(&self, node: NodeId, copied: Copied) {
+        let mut all = self.all();
+        all.of.insert(node, copied);
+        all.order.insert(copied.number, node);
+        drop(all);
+        self.bytes.fetch_add(copied.bytes, Ordering::Relaxed);
+        self.made.fetch_add(1, Ordering::Relaxed);
+    }
+    fn oldest(&self) -> Option<NodeId> {
+        self.all().order.values().next().copied()
+    }
+}
+
+impl Store {
+    /// Copies a file to the fastest tier. `Done` also if it is there already.
+    pub fn fetch(&self, node: NodeId) -> Outcome {
+        self.alone(node, |live| self.drive_fetch(node, live))
+    }
+    fn drive_fetch(&self, node: NodeId, live: &Arc<Live>) -> Outcome {
+        let (id, from, path, size) = {
+            let cat = self.cat();
+            let at = cat.get(node).zip(cat.path(node));
+            let Some((n, path)) = at else {
+                return Outcome::Refused(Why::Gone);
+            };
+            (n.facts.id, n.tier, path, n.facts.size)
+        };
+        if from == 0 || !self.copies.on || self.copies.has(node) {
+            return Outcome::Done;
+        }
+        if self.is_absent(from) {
+            return Outcome::Refused(Why::Missing);
+        }
+        if self.room(0).0 < size {
+            return Outcome::Refused(Why::Full);
+        }
+        self.used_by(node, 0);
+        let number = self.number();
+        let mut disk = Disk::new(Arc::clone(&self.roots));
+        let mut fetch = Fetch::new(number, id, path, from);
+        let (mut names, mut state, mut copy, mut changes) = (None, None, None, 0);
+        let mut step = fetch.start();
+        loop {
+            let answer = match step {
+                Step::Call(call) => {
+                    if matches!(call, Call::Create(..)) {
+                        changes = Store::changes(live);
+                    }
+                    if matches!(call, Call::Unlink(..)) {
+                        (names, state, copy) = (None, None, None);
+                    }
+                    carry_out(&mut disk, &call)
+                }
+                Step::Freeze => match self.names() {
+                    Err(e) => Err(e),
+                    Ok(guard) => {
+                        names = Some(guard);
+                        let s = live.state.write().unwrap_or_else(PoisonError::into_inner);
+                        state = Some(s);
+                        self.frozen_copy(node, live, changes, number, &mut copy)
+                    }
+                },
+                Step::Swap(id) => {
+                    if let (Some(backing), Some(fd)) =
+                        (state.as_mut().and_then(|s| s.as_mut()), copy.take())
+                    {
+                        let bytes = facts_of(&fd).map_or(size, |f| f.blocks * 512);
+                        let home = facts_of(&backing.fd).map(|f| (f.size, f.mtime));
+                        // Without these nothing is the same later, and the copy is dropped.
+                        let home = home.unwrap_or_default();
+                        backing.copy = Some(OpenCopy::new(fd, home));
+                        let copied = Copied {
+                            number,
+                            id,
+                            bytes,
+                            home,
+                        };
+                        self.copies.keep(node, copied);
+                    }
+                    Ok(Answer::Done)
+                }
+                Step::Thaw => Ok(Answer::Done),
+                Step::End(outcome) => {
+                    drop((names, state));
+                    self.room_changed(0);
+                    return outcome;
+                }
+            };
+            step = fetch.next(answer);
+        }
+    }
+    fn frozen_copy(
+        &self,
+        node: NodeId,
+        live: &Live,
+        changes: u64,
+        number: u64,
+        copy: &mut Option<OwnedFd>,
+    ) -> Result<Answer, Errno> {
+        if live.passed.load(Ordering::SeqCst) {
+            return Ok(Answer::Forbidden(Why::Passthrough));
+        }
+        let paths = self.cat().paths(node);
+        if paths.is_empty() {
+            return Ok(Answer::Forbidden(Why::Gone));
+        }
+        *copy = Some(self.roots[0].open_at(&copy_at(number).path, OFlags::RDWR, 0)?);
+        Ok(Answer::Frozen(paths, Store::changes(live) != changes))
+    }
+    /// The copy of a file that is being opened and has these attributes at home, if it has one and nobody changed it there since.
+    pub(crate) fn open_copy(&self, node: NodeId, now: &Facts) -> Option<OpenCopy> {
+        if !self.copies.on {
+            return None;
+        }
+        let copied = self.copies.all().of.get(&node).copied()?;
+        let same = (copied.id, copied.home) == (now.id, (now.size, now.mtime));
+        let open = || {
+            if !same && !broken(Mutant::TrustChangedHome) {
+                return None;
+            }
+            let at = copy_at(copied.number);
+            let fd = self.roots[0].open_at(&at.path, OFlags::RDWR, 0).ok()?;
+            (facts_of(&fd).ok()?.size == now.size).then_some(fd)
+        };
+        let Some(fd) = open() else {
+            self.copies.forget(node);
+            self.sweep();
+            return None;
+        };
+        Some(OpenCopy::new(fd, copied.home))
+    }
+    /// A change was made at home, with that result: makes it on the copy, too, or drops the copy.
+    pub(crate) fn follow<T>(
+        &self,
+        node: NodeId,
+        copy: &OpenCopy,
+        (home, done): (&OwnedFd, &Result<T, Errno>),
+        update: Update,
+        change: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
+    ) {
+        if !copy.is_good() || broken(Mutant::ForgetUpdate) {
+            return;
+        }
+        // A call that failed may have changed a part.
+        let same = (done.is_ok() || broken(Mutant::TrustFailedHome)) && update == Update::Same;
+        let good = same && (change(&copy.fd).is_ok() || broken(Mutant::TrustFailedUpdate));
+        match facts_of(home) {
+            Ok(now) if good => *copy.home() = (now.size, now.mtime),
+            _ => self.spoil(node, copy),
+        }
+    }
+    /// The copy does not hold what the file holds any more, or cannot be read.
+    pub(crate) fn spoil(&self, node: NodeId, copy: &OpenCopy) {
+        copy.spoilt.store(true, Ordering::SeqCst);
+        self.copies.forget(node);
+        self.sweep();
+    }
+    /// A file that has these attributes at home is closed. If somebody changed it there meanwhile, the copy is dropped.
+    pub(crate) fn close_copy(&self, node: NodeId, copy: &OpenCopy, now: Option<Facts>) {
+        if !copy.is_good() {
+            return;
+        }
+        let home = *copy.home();
+        let same = now.is_some_and(|f| (f.size, f.mtime) == home);
+        if !same && !broken(Mutant::TrustChangedHome) {
+            self.spoil(node, copy);
+        } else if let Some(copied) = self.copies.all().of.get_mut(&node) {
+            copied.home = home;
+        }
+    }
+    /// Drops the copy of a file, if it has one. The file stays where it is.
+    pub fn drop_copy(&self, node: NodeId) {
+        if self.copies.forget(node).is_none() {
+            return;
+        }
+        if let Some(live) = self.lives.get(node) {
+            let mut state = live.state.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(backing) = state.as_mut() {
+                backing.copy = None;
+            }
+        }
+        self.sweep();
+    }
+    /// Removes copies that were given up from the tier.
+    pub(crate) fn sweep(&self) {
+        if !self.copies.on {
+            return;
+        }
+        let doomed = std::mem::take(&mut self.copies.all().doomed);
+        for number in &doomed {
+            // What cannot be removed now is removed by the next mount.
+            let at = copy_at(*number);
+            let _ = rustix::fs::unlinkat(&self.roots[0].fd, &at.path[..], AtFlags::empty());
+        }
+        if !doomed.is_empty() {
+            self.room_changed(0);
+        }
+    }
+    /// Drops the oldest copies until about that many bytes are free. Returns false if there was none.
+    pub(crate) fn shed(&self, bytes: u64) -> bool {
+        let mut freed = None;
+        while freed.is_none_or(|f| f < bytes) {
+            let Some(node) = self.copies.oldest() else {
+                break;
+            };
+            let size = self.copies.all().of.get(&node).map_or(0, |c| c.bytes);
+            self.drop_copy(node);
+            freed = Some(freed.unwrap_or(0) + size);
+        }
+        freed.is_some()
+    }
+    /// The tier whose speed a file has: the fastest if it has a copy there.
+    pub(crate) fn served_from(&self, node: NodeId, tier: Tier) -> Tier {
+        if self.copies.has(node) { 0 } else { tier }
+    }
+}

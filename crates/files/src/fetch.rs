@@ -1,0 +1,150 @@
+//! Makes a copy of a file on the fastest tier, as a value: answers go in, and calls on the trees come out (as in [`crate::mover`]).
+//!
+//! ```text
+//!  look ─► copy to a hidden file ─► FREEZE ─► same as copied? ─► SWAP (from now on reads may use it)
+//!             ▲                                  │ no
+//!             └──────────────────────────────────┘ (three times, then it is abandoned)
+//! ```
+//!
+//! The file at its home stays the only one that counts: it keeps its names, every change is made there first, and nothing about a copy is
+//! ever durable. Recovery removes all copies, so a copy that a crash left outdated or torn is never read.
+
+use crate::mover::{Answer, Call, Outcome, Step, Why};
+use crate::mutants::{Mutant, broken};
+use crate::tree::{At, COPIES, Facts, Id, Tier, join};
+use rustix::io::Errno;
+
+/// Number of copies of a file that is written during the copy, before it is abandoned.
+const TRIES: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Look,
+    Create,
+    Copy,
+    Freeze,
+    Same,
+    Swap,
+    /// The copy is removed, and the file is copied again.
+    Again,
+    /// The copy is removed, and that is the end.
+    Undo,
+}
+
+/// See the module.
+pub struct Fetch {
+    state: State,
+    number: u64,
+    from: Tier,
+    id: Id,
+    name: Vec<u8>,
+    facts: Facts,
+    tries: u32,
+    outcome: Outcome,
+}
+
+/// The path of a copy on the fastest tier.
+pub(crate) fn copy_at(number: u64) -> At {
+    At::new(0, join(COPIES, format!("c{number}").as_bytes()))
+}
+
+impl Fetch {
+    /// Copies the file `id` with that name. No other copy of this mount may use the same `number`.
+    pub fn new(number: u64, id: Id, name: Vec<u8>, from: Tier) -> Fetch {
+        Fetch {
+            state: State::Look,
+            number,
+            from,
+            id,
+            name,
+            facts: Facts::default(),
+            tries: 0,
+            outcome: Outcome::Done,
+        }
+    }
+    fn source(&self) -> At {
+        At::new(self.from, self.name.clone())
+    }
+    fn copy(&self) -> At {
+        copy_at(self.number)
+    }
+    fn call(&mut self, state: State, call: Call) -> Step {
+        self.state = state;
+        Step::Call(call)
+    }
+    /// The first step.
+    pub fn start(&mut self) -> Step {
+        self.call(State::Look, Call::Stat(self.source()))
+    }
+    /// The next step, given the result of the last one.
+    pub fn next(&mut self, answer: Result<Answer, Errno>) -> Step {
+        match (self.state, answer) {
+            // What is left is removed by the next mount.
+            (State::Undo, _) => Step::End(self.outcome),
+            (State::Look | State::Create, Err(e)) => Step::End(outcome(e)),
+            (_, Err(e)) => self.give_up(outcome(e)),
+            (_, Ok(answer)) => self.went(answer),
+        }
+    }
+    fn went(&mut self, answer: Answer) -> Step {
+        match (self.state, answer) {
+            (State::Look, Answer::Facts(Some(f))) if f.id == self.id => {
+                self.facts = f;
+                self.call(State::Create, Call::Create(self.copy(), f.size))
+            }
+            (State::Look, _) => Step::End(Outcome::Refused(Why::Gone)),
+            (State::Create, _) => self.call(State::Copy, Call::Copy(self.source(), self.copy(), 0)),
+            (State::Copy, Answer::Copied(Some(next))) => {
+                self.call(State::Copy, Call::Copy(self.source(), self.copy(), next))
+            }
+            (State::Copy, _) => {
+                self.state = State::Freeze;
+                Step::Freeze
+            }
+            (State::Freeze, Answer::Frozen(names, written)) => {
+                let Some(name) = names.into_iter().next() else {
+                    return self.give_up(Outcome::Refused(Why::Gone));
+                };
+                self.name = name;
+                if written && !broken(Mutant::TrustOldFetch) {
+                    return self.again();
+                }
+                self.call(State::Same, Call::Stat(self.source()))
+            }
+            (State::Freeze, Answer::Forbidden(why)) => self.give_up(Outcome::Refused(why)),
+            (State::Same, Answer::Facts(Some(now))) if now.id == self.id => {
+                let same = (now.size, now.mtime, now.ctime)
+                    == (self.facts.size, self.facts.mtime, self.facts.ctime);
+                if !same && !broken(Mutant::TrustOldFetch) {
+                    return self.again();
+                }
+                self.state = State::Swap;
+                Step::Swap(self.id)
+            }
+            (State::Swap, _) => Step::End(Outcome::Done),
+            (State::Again, Answer::Done) if self.tries < TRIES => self.start(),
+            (State::Again, _) => self.give_up(Outcome::Refused(Why::Busy)),
+            _ => self.give_up(Outcome::Refused(Why::Gone)),
+        }
+    }
+    /// The file was written meanwhile. The caller thaws it, then the copy is removed.
+    fn again(&mut self) -> Step {
+        self.tries += 1;
+        if self.tries >= TRIES {
+            return self.give_up(Outcome::Refused(Why::Busy));
+        }
+        self.call(State::Again, Call::Unlink(self.copy()))
+    }
+    fn give_up(&mut self, outcome: Outcome) -> Step {
+        self.outcome = outcome;
+        self.call(State::Undo, Call::Unlink(self.copy()))
+    }
+}
+
+fn outcome(e: Errno) -> Outcome {
+    match e {
+        Errno::NOSPC | Errno::DQUOT => Outcome::Refused(Why::Full),
+        Errno::NOENT => Outcome::Refused(Why::Gone),
+        e => Outcome::Failed(e),
+    }
+}

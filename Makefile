@@ -58,9 +58,9 @@ soak-fronts:
 soak-power:
 	ISOTHERM_SEEDS=$(SEEDS) $(CARGO) test --locked -p isotherm --test power_loss -- --nocapture
 
-# pjdfstest, fsx and our own suite on a mount that moves every file at random (root)
+# pjdfstest, fsx, our own suite and PostgreSQL (the mount killed ten times) on a mount that moves every file at random (root)
 soak-files:
-	scripts/install-deps libacl1-dev
+	scripts/install-deps libacl1-dev postgresql postgresql-contrib
 	scripts/soak-files
 
 # The entry functions of fuzz/ with seeded inputs, a minute each. With a nightly compiler and cargo-fuzz:

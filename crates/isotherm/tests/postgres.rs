@@ -1,167 +1,22 @@
 //! PostgreSQL on ext4 on the block file: pgbench, kill -9 of the server during the work, recovery, and a check of every page and every
-//! balance. `ISOTHERM_PG_SECONDS=N` runs longer, `ISOTHERM_KILLS=N` kills more often.
+//! balance. The same on a tiering file system whose mover moves every file at random (`postgres/files.rs`).
+//! `ISOTHERM_PG_SECONDS=N` runs longer, `ISOTHERM_KILLS=N` kills more often.
 
+#[path = "postgres/files.rs"]
+mod files;
 mod proof;
+#[path = "postgres/server.rs"]
+mod server;
 
 use proof::{Loop, Mounted, Place, Shape, able, output, seed};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use server::{PORT, Postgres, kill_postmaster, programs};
+use std::process::Command;
 use std::time::Duration;
 
-const PORT: &str = "54329";
-
-/// The programs of the newest installed PostgreSQL.
-fn programs() -> Option<PathBuf> {
-    let mut dirs: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
-        .ok()?
-        .filter_map(|e| Some(e.ok()?.path().join("bin")))
-        .filter(|d| {
-            d.join("pg_amcheck").exists() && d.join("pgbench").exists() && d.join("initdb").exists()
-        })
-        .collect();
-    dirs.sort();
-    dirs.pop()
-}
-
-struct Postgres {
-    bin: PathBuf,
-    fs: PathBuf,
-    log: PathBuf,
-}
-
-impl Postgres {
-    /// A program that runs as the user `postgres`, because the server refuses root.
-    fn command(&self, program: &str, args: &[&str]) -> Command {
-        let mut c = Command::new("setpriv");
-        c.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
-        c.arg(self.bin.join(program)).args(args);
-        c.env("PGHOST", self.log.parent().expect("in a directory"))
-            .env("PGPORT", PORT)
-            .env("PGDATABASE", "postgres")
-            .current_dir("/");
-        c
-    }
-    fn run(&self, program: &str, args: &[&str]) -> Output {
-        output(&mut self.command(program, args))
-    }
-    fn ok(&self, program: &str, args: &[&str]) -> String {
-        let out = self.run(program, args);
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let tail = log.len().saturating_sub(1500);
-        assert!(
-            out.status.success(),
-            "{program} {args:?}: {}{}\n…{}",
-            String::from_utf8_lossy(&out.stdout),
-            String::from_utf8_lossy(&out.stderr),
-            log.get(tail..).unwrap_or_default()
-        );
-        String::from_utf8_lossy(&out.stdout).trim().to_owned()
-    }
-    fn data(&self) -> String {
-        self.fs.join("pg").display().to_string()
-    }
-    fn start(&self) {
-        let socket = self
-            .log
-            .parent()
-            .expect("in a directory")
-            .display()
-            .to_string();
-        let options = format!(
-            "-p {PORT} -k {socket} -c listen_addresses= -c shared_buffers=16MB -c max_wal_size=64MB -c checkpoint_timeout=30s"
-        );
-        // The log and the socket are outside the volume, because they must survive it.
-        self.ok(
-            "pg_ctl",
-            &[
-                "-D",
-                &self.data(),
-                "-l",
-                &self.log.display().to_string(),
-                "-o",
-                &options,
-                "-w",
-                "-t",
-                "120",
-                "start",
-            ],
-        );
-    }
-    fn sum(&self, what: &str) -> i64 {
-        self.ok(
-            "psql",
-            &[
-                "-X",
-                "-A",
-                "-t",
-                "-c",
-                &format!("select coalesce(sum({what}), 0) from {}", table(what)),
-            ],
-        )
-        .parse()
-        .expect("a number")
-    }
-    fn check(&self) {
-        self.ok(
-            "pg_amcheck",
-            &[
-                "--install-missing",
-                "--heapallindexed",
-                "--parent-check",
-                "-d",
-                "postgres",
-            ],
-        );
-        let sums: Vec<i64> = ["abalance", "bbalance", "tbalance", "delta"]
-            .iter()
-            .map(|w| self.sum(w))
-            .collect();
-        assert!(
-            sums.iter().all(|s| *s == sums[0]),
-            "accounts, branches, tellers and history disagree: {sums:?}"
-        );
-    }
-}
-
-fn table(column: &str) -> &'static str {
-    match column {
-        "abalance" => "pgbench_accounts",
-        "bbalance" => "pgbench_branches",
-        "tbalance" => "pgbench_tellers",
-        _ => "pgbench_history",
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        // Not with pg_ctl alone: its data directory may be gone.
-        let _ = self
-            .command("pg_ctl", &["-D", &self.data(), "-m", "immediate", "stop"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        kill_postmaster(&self.log);
-    }
-}
-
-/// Kills the server whose process id is in its log, and waits for its end.
-fn kill_postmaster(log: &Path) {
-    let pid_file = log.with_extension("pid");
-    let Ok(pid) = std::fs::read_to_string(&pid_file) else {
-        return;
-    };
-    let pid = pid.trim();
-    let _ = Command::new("kill")
-        .args(["-9", pid])
-        .stderr(Stdio::null())
-        .status();
-    for _ in 0..1000 {
-        if !Path::new("/proc").join(pid).exists() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let _ = std::fs::remove_file(pid_file);
+/// A number from the environment.
+fn var(name: &str, default: u64) -> u64 {
+    let set = std::env::var(name).ok();
+    set.and_then(|v| v.parse().ok()).unwrap_or(default)
 }
 
 /// `isotherm classify --postgres`: the volume's class of the first block of each file must be that of the catalogue.
@@ -257,12 +112,6 @@ fn postgres_loses_no_transaction_and_no_page() {
         return;
     };
     seed();
-    let var = |n: &str, d: u64| {
-        std::env::var(n)
-            .ok()
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(d)
-    };
     let (seconds, kills) = (var("ISOTHERM_PG_SECONDS", 4), var("ISOTHERM_KILLS", 1));
     // The user postgres must be able to reach the socket.
     let open = tempfile::tempdir().expect("a temporary directory");
@@ -284,50 +133,13 @@ fn postgres_loses_no_transaction_and_no_page() {
         fs: fs.clone(),
         log: open.path().join("log"),
     };
-    pg.ok(
-        "initdb",
-        &[
-            "-D",
-            &pg.data(),
-            "--data-checksums",
-            "-A",
-            "trust",
-            "-U",
-            "postgres",
-        ],
-    );
-    pg.start();
-    pg.ok("pgbench", &["-i", "-q", "-s", "2"]);
+    pg.fill();
     classes_are_those_of_the_catalogue(&place, &pg);
     for kill in 0..kills {
-        let pid = std::fs::read_to_string(fs.join("pg/postmaster.pid")).expect("running");
-        let pid = pid.lines().next().expect("a process id").to_owned();
-        std::fs::write(pg.log.with_extension("pid"), &pid).expect("written");
-        let log = open.path().join("committed");
-        let mut bench = pg
-            .command(
-                "pgbench",
-                &["-n", "-c", "4", "-j", "1", "-T", "600", "-P", "1"],
-            )
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(&log).expect("made"))
-            .spawn()
-            .expect("pgbench starts");
+        let mut bench = pg.load();
         std::thread::sleep(Duration::from_secs(seconds));
         // Transactions that were committed before this moment must be durable.
-        let before = pg
-            .ok(
-                "psql",
-                &[
-                    "-X",
-                    "-A",
-                    "-t",
-                    "-c",
-                    "select count(*) from pgbench_history",
-                ],
-            )
-            .parse::<u64>()
-            .expect("a number");
+        let before = pg.committed();
         assert!(place.is_serving());
         place.kill();
         proof::wait(&mut bench, "pgbench");
@@ -340,19 +152,7 @@ fn postgres_loses_no_transaction_and_no_page() {
         disk = Some(again);
         pg.start();
         pg.check();
-        let after = pg
-            .ok(
-                "psql",
-                &[
-                    "-X",
-                    "-A",
-                    "-t",
-                    "-c",
-                    "select count(*) from pgbench_history",
-                ],
-            )
-            .parse::<u64>()
-            .expect("a number");
+        let after = pg.committed();
         println!("kill {kill}: {before} transactions seen before, {after} after");
         assert!(
             before > 0 && after >= before,
@@ -361,8 +161,7 @@ fn postgres_loses_no_transaction_and_no_page() {
     }
     pg.ok("pgbench", &["-n", "-c", "2", "-T", "1"]);
     pg.check();
-    pg.ok("pg_ctl", &["-D", &pg.data(), "-m", "fast", "-w", "stop"]);
-    pg.ok("pg_checksums", &["--check", "-D", &pg.data()]);
+    pg.stop();
     let device = disk.as_ref().expect("attached").0.clone();
     mounted.take().expect("mounted").unmount();
     let fsck = output(Command::new("fsck.ext4").args(["-f", "-n", &device]));

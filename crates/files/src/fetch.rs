@@ -88,6 +88,9 @@ impl Fetch {
     }
     fn went(&mut self, answer: Answer) -> Step {
         match (self.state, answer) {
+            (State::Look, Answer::Facts(Some(f))) if f.secret => {
+                Step::End(Outcome::Refused(Why::Flags))
+            }
             (State::Look, Answer::Facts(Some(f))) if f.id == self.id => {
                 self.facts = f;
                 self.call(State::Create, Call::Create(self.copy(), f.size))

@@ -30,6 +30,8 @@ pub enum Mutant {
     TrustTornIntent,
     /// Recovery continues with an intent whose first op was not done and cannot be done.
     TrustVoidIntent,
+    /// A file is moved although its old names cannot be removed.
+    IgnoreFlags,
     /// A write while a file is copied to the fastest tier is not noticed.
     TrustOldFetch,
     /// A change is made at home only, and the copy is still read.

@@ -70,6 +70,7 @@ fn facts(w: &[u64; 13]) -> Facts {
         atime: time(w[8], w[11] >> 32),
         mtime: time(w[9], w[11]),
         ctime: time(w[10], w[12]),
+        ..Facts::default()
     }
 }
 

@@ -292,6 +292,18 @@ impl Store {
             disk.sync_dir(dir)
                 .map_err(|e| self.noticed(dir.tier, &dir.path, e))?;
         }
+        // So is a name that cannot be removed or renamed.
+        for op in ops {
+            let replaced = match op {
+                Op::Rename(_, at, to) | Op::Exchange(_, at, to) => Some(At::new(at.tier, &to[..])),
+                Op::Link(..) | Op::Unlink(..) => None,
+            };
+            for at in [op.at().clone()].into_iter().chain(replaced) {
+                if !disk.may_remove(&at)? {
+                    return Err(Errno::PERM);
+                }
+            }
+        }
         let written = disk
             .write(&intent, &encode(ops))
             .and_then(|()| disk.sync_file(&intent))

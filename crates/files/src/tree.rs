@@ -63,6 +63,10 @@ pub struct Facts {
     pub mtime: Time,
     /// Time of the last change of data or attributes.
     pub ctime: Time,
+    /// Whether it must stay as it is: immutable, append-only, or sealed by fs-verity.
+    pub fixed: bool,
+    /// Whether its file system encrypts it, so that a copy elsewhere would show what it hides.
+    pub secret: bool,
 }
 
 /// A path on a tier.
@@ -133,6 +137,12 @@ pub trait Tree {
     /// # Errors
     /// A device error.
     fn stat(&mut self, at: &At) -> Result<Option<Facts>, Errno>;
+    /// Whether the name may be removed or renamed, as far as can be told before: neither what has it nor its directory is immutable or
+    /// append-only, and the directory may be written. Also true if nothing has the name.
+    ///
+    /// # Errors
+    /// A device error.
+    fn may_remove(&mut self, at: &At) -> Result<bool, Errno>;
     /// Creates an empty file that did not exist, readable by its owner only, with space for `bytes` if the file system can reserve it.
     ///
     /// # Errors

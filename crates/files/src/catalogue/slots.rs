@@ -185,6 +185,7 @@ impl Slots {
             atime: unpack(s.atime),
             mtime: unpack(s.mtime),
             ctime: unpack(s.ctime),
+            ..Facts::default()
         }
     }
     /// Stores all attributes except for the number of names.

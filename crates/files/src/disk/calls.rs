@@ -46,6 +46,9 @@ impl Tree for Disk {
     fn stat(&mut self, at: &At) -> Result<Option<Facts>, Errno> {
         self.root(at.tier)?.stat(&at.path)
     }
+    fn may_remove(&mut self, at: &At) -> Result<bool, Errno> {
+        self.root(at.tier)?.may_remove(&at.path)
+    }
     fn create(&mut self, at: &At, bytes: u64) -> Result<(), Errno> {
         self.pair = None;
         let root = self.root(at.tier)?;

@@ -10,7 +10,9 @@ pub use attributes::{Xattrs, same_attributes, xattrs};
 pub use calls::Disk;
 pub use copy::{copy_range, write_all};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::fs::{
+    Access, AtFlags, FallocateFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags,
+};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -67,8 +69,13 @@ fn facts(s: &Statx) -> Facts {
         atime: time(s.stx_atime),
         mtime: time(s.stx_mtime),
         ctime: time(s.stx_ctime),
+        fixed: s.stx_attributes.intersects(FIXED | StatxAttributes::VERITY),
+        secret: s.stx_attributes.contains(StatxAttributes::ENCRYPTED),
     }
 }
+
+/// What has one of these cannot be removed or renamed; a directory with one of these keeps all of its names.
+const FIXED: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
 
 fn wanted() -> StatxFlags {
     StatxFlags::BASIC_STATS | StatxFlags::BTIME
@@ -190,6 +197,40 @@ impl Root {
         match rustix::fs::statx(&self.fd, path, AtFlags::SYMLINK_NOFOLLOW, wanted()) {
             Ok(s) => Ok(Some(facts(&s))),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+    /// Whether a name may be removed or renamed: see [`crate::tree::Tree::may_remove`].
+    ///
+    /// # Errors
+    /// A device error.
+    pub fn may_remove(&self, path: &[u8]) -> Result<bool, Errno> {
+        let look = |path: &[u8]| match rustix::fs::statx(
+            &self.fd,
+            path,
+            AtFlags::SYMLINK_NOFOLLOW,
+            wanted(),
+        ) {
+            Ok(s) => Ok(Some(s)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(e) => Err(e),
+        };
+        let dir = dir_of(path);
+        let (Some(file), Some(above)) = (look(path)?, look(dir)?) else {
+            return Ok(true);
+        };
+        if (file.stx_attributes | above.stx_attributes).intersects(FIXED) {
+            return Ok(false);
+        }
+        let user = rustix::process::geteuid();
+        let owners = [file.stx_uid, above.stx_uid];
+        if above.stx_mode & 0o1000 != 0 && !user.is_root() && !owners.contains(&user.as_raw()) {
+            return Ok(false);
+        }
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        match rustix::fs::accessat(&self.fd, dir, access, AtFlags::EACCESS) {
+            Ok(()) => Ok(true),
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(false),
             Err(e) => Err(e),
         }
     }

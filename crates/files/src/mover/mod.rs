@@ -34,6 +34,7 @@ enum State {
     IdOfCopy,
     Freeze,
     Same,
+    Doors(usize),
     Clash(usize),
     Parents(usize),
     Chain,
@@ -241,6 +242,8 @@ impl Move {
             (State::Freeze, Answer::Forbidden(why)) => self.refuse(why),
             (State::Freeze, Answer::Frozen(names, written)) => self.frozen(names, written),
             (State::Same, Answer::Facts(f)) => self.compared(f),
+            (State::Doors(_), Answer::May(false)) => self.refuse(Why::Flags),
+            (State::Doors(i), _) => self.doors(i + 1),
             (State::Clash(_), Answer::Facts(Some(_))) => self.refuse(Why::Clash),
             (State::Clash(i), _) => self.clear_of(i + 1),
             (State::Parents(i), _) => self.parents(i + 1),
@@ -256,6 +259,9 @@ impl Move {
         }
         if f.nlink as usize != self.names.len() && !broken(Mutant::MoveOneName) {
             return self.refuse(Why::Links);
+        }
+        if (f.fixed || f.secret) && !broken(Mutant::IgnoreFlags) {
+            return self.refuse(Why::Flags);
         }
         self.facts = f;
         self.call(State::Create, Call::Create(self.temp(), f.size))
@@ -287,7 +293,20 @@ impl Move {
         if now.nlink as usize != self.names.len() && !broken(Mutant::MoveOneName) {
             return self.refuse(Why::Links);
         }
-        self.clear_of(0)
+        if broken(Mutant::IgnoreFlags) {
+            return self.clear_of(0);
+        }
+        self.doors(0)
+    }
+    /// Whether the old names can be removed: once the new ones are in place, it is too late to find out.
+    fn doors(&mut self, i: usize) -> Step {
+        match self.names.get(i) {
+            Some(name) => {
+                let at = At::new(self.from, &name[..]);
+                self.call(State::Doors(i), Call::MayRemove(at))
+            }
+            None => self.clear_of(0),
+        }
     }
     fn try_again(&mut self) -> Step {
         self.tries += 1;

@@ -27,6 +27,7 @@ pub enum Step {
 #[expect(missing_docs, reason = "named as the trait's functions")]
 pub enum Call {
     Stat(At),
+    MayRemove(At),
     Create(At, u64),
     Copy(At, At, u64),
     CopyAttributes(At, At),
@@ -46,6 +47,8 @@ pub enum Answer {
     Done,
     /// The answer to `Stat`.
     Facts(Option<Facts>),
+    /// The answer to `MayRemove`.
+    May(bool),
     /// The answer to `Copy`: the offset at which to continue.
     Copied(Option<u64>),
     /// The answer to `Freeze`: the file's present names, and whether it was written since the last `Create`.
@@ -71,7 +74,8 @@ pub enum Why {
     Full,
     /// Its tier or the target tier is absent.
     Missing,
-    /// It cannot be written (immutable, append-only, verity).
+    /// It, or a directory that has it, is immutable or append-only, or it is sealed by fs-verity or encrypted; or the directory may not be
+    /// written.
     Flags,
 }
 
@@ -90,7 +94,9 @@ impl Why {
             }
             Why::Full => "the target tier has no room for it",
             Why::Missing => "a tier is missing",
-            Why::Flags => "it is immutable or append-only",
+            Why::Flags => {
+                "it or its directory is immutable or append-only or may not be written, or it is sealed by fs-verity or encrypted"
+            }
         }
     }
 }
@@ -123,6 +129,7 @@ pub(super) fn as_call(op: &Op) -> Call {
 pub fn carry_out(tree: &mut dyn crate::tree::Tree, call: &Call) -> Result<Answer, Errno> {
     match call {
         Call::Stat(at) => return tree.stat(at).map(Answer::Facts),
+        Call::MayRemove(at) => return tree.may_remove(at).map(Answer::May),
         Call::Copy(from, to, offset) => {
             return tree.copy(from, to, *offset, CHUNK).map(Answer::Copied);
         }

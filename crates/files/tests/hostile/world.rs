@@ -46,6 +46,8 @@ pub(crate) struct World {
     pub(crate) left: Option<u32>,
     pub(crate) error: bool,
     pub(crate) dead: bool,
+    /// A directory whose names cannot be removed, on any tier.
+    pub(crate) locked: Option<&'static [u8]>,
     pub(crate) random: SplitMix64,
 }
 
@@ -151,6 +153,7 @@ impl World {
             left: None,
             error: false,
             dead: false,
+            locked: None,
             random: SplitMix64::new(1),
         };
         for d in &mut w.disks {
@@ -289,6 +292,10 @@ impl Tree for World {
             }
         })
     }
+    fn may_remove(&mut self, at: &At) -> Result<bool, Errno> {
+        self.call()?;
+        Ok(self.locked != Some(parent(&at.path)))
+    }
     fn create(&mut self, at: &At, _bytes: u64) -> Result<(), Errno> {
         self.call()?;
         let ctime = self.clock;
@@ -397,6 +404,9 @@ impl Tree for World {
     }
     fn unlink(&mut self, at: &At) -> Result<(), Errno> {
         self.call()?;
+        if self.locked == Some(parent(&at.path)) {
+            return Err(Errno::PERM);
+        }
         let d = self.disk(at.tier);
         if d.file(&at.path).is_none() {
             return Err(Errno::NOENT);

@@ -283,6 +283,62 @@ fn a_slow_disk_sleeps_while_names_are_looked_at() {
     drop(disk);
 }
 
+/// Files and directories that must stay as they are stay where they are, and nobody's attempt stops the others.
+#[test]
+fn what_is_fixed_on_its_tier_stays_there() {
+    use isotherm_files::mover::{Outcome, Why};
+    let Some((mut w, disk)) = slow_disk(|s| s.copies = true) else {
+        return;
+    };
+    for f in ["fixed", "log", "d/f", "verity", "plain"] {
+        let path = w.on("slow", f);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "as it is").unwrap();
+    }
+    // fs-verity, where this kernel has it and the file system can be told to have it.
+    run(
+        "chattr +i slow/fixed; chattr +a slow/log slow/d; tune2fs -O verity disk 2>tune || cat tune
+python3 - <<'P'
+import fcntl, os, struct
+f = os.open('slow/verity', os.O_RDONLY)
+try: fcntl.ioctl(f, 0x40806685, struct.pack('IIIIQIIQ', 1, 1, 4096, 0, 0, 0, 0, 0) + bytes(88))
+except OSError as e: pass
+P
+lsattr slow/verity | cut -d' ' -f1 >sealed",
+        &w.root,
+    );
+    let sealed = fs::read_to_string(w.root.join("sealed")).unwrap();
+    w.mount();
+    for f in ["fixed", "log", "d/f"] {
+        assert_eq!(w.send(f, 0), Outcome::Refused(Why::Flags), "{f}");
+    }
+    if sealed.contains('V') {
+        assert_eq!(w.send("verity", 0), Outcome::Refused(Why::Flags));
+    } else {
+        println!("SKIPPED: fs-verity");
+    }
+    // A change of two tiers that cannot be finished is not begun.
+    for f in ["fixed", "log", "d/f"] {
+        fs::write(w.at("new"), "new").unwrap();
+        let over = fs::rename(w.at("new"), w.at(f)).unwrap_err();
+        assert!(is(&over, Errno::PERM), "{f}: {over}");
+        assert_eq!(fs::read(w.at(f)).unwrap(), b"as it is");
+    }
+    assert!(fs::rename(w.at("d"), w.at("e")).is_err());
+    assert_eq!(w.ask("", "status")["state"], "serving");
+    assert_eq!(w.send("plain", 0), Outcome::Done);
+    let store = &w.mounted.as_ref().unwrap().store;
+    let node = store.cat().find(b"fixed").unwrap();
+    assert_eq!(store.fetch(node), Outcome::Done, "a copy is no move");
+    assert_eq!(fs::read(w.at("fixed")).unwrap(), b"as it is");
+    assert_eq!(w.ask("", "check")["ok"], true);
+    w.unmount();
+    w.mount();
+    w.unmount();
+    run("chattr -i slow/fixed; chattr -a slow/log slow/d", &w.root);
+    drop(disk);
+}
+
 /// The slow disk fails under the mount: calls that need it return EIO, with a message that states the reason; everything else works.
 #[test]
 #[expect(

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `$CHAOS` is the seed of a mover that moves every file at random; `$PASSTHROUGH=1` lets the kernel read and write by itself;
-//! `$COPIES=1` copies files to the fast tier, too.
+//! `$WRITEBACK=1` lets it keep writes for a while; `$COPIES=1` copies files to the fast tier, too.
 //! It ends when the file system is unmounted.
 
 use isotherm_files::fuse::Io;
@@ -19,18 +19,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tiers
         .pop()
         .ok_or("usage: mount FAST SLOW [TIER…] MOUNTPOINT")?;
-    let passthrough = std::env::var_os("PASSTHROUGH").is_some();
+    let has = |name: &str| std::env::var_os(name).is_some();
     let settings = Settings {
         tiers,
         marks: (100, 100),
         moves: false,
-        copies: std::env::var_os("COPIES").is_some(),
+        copies: has("COPIES"),
         chaos: std::env::var("CHAOS").ok().and_then(|s| s.parse().ok()),
         ..Settings::default()
     };
     let options = Options {
-        io: if passthrough {
+        io: if has("PASSTHROUGH") {
             Io::Passthrough
+        } else if has("WRITEBACK") {
+            Io::Writeback
         } else {
             Io::Cached
         },

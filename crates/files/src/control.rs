@@ -7,6 +7,7 @@
 //! | `pin` | a file or directory | its pin | a tier; empty: removes the pin |
 //! | `policy` | a directory | its policy | `PRESET:SHARE`; empty: removes it |
 //! | `migrate` | any node | the moves that are wanted | `now`: plan and move now |
+//! | `record` | any node | the next operations of a recording, binary; only for those who may give commands | `start`; `stop` |
 //! | `check` | any node | names and attributes compared with the tiers | `repair` |
 //!
 //! Only root and the owner of the mount may give commands.
@@ -47,6 +48,7 @@ pub fn answer(store: &Store, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
         "check" => crate::check::check(store, false),
         "pin" => json!(place(store, id)?["pinned_to"]),
         "policy" => json!(place(store, id)?["policy"]),
+        "record" => return store.recording.take(),
         _ => return Err(Errno::NODATA),
     };
     let mut text = serde_json::to_vec(&value).map_err(|_| Errno::IO)?;
@@ -81,6 +83,11 @@ pub fn order(store: &Store, id: NodeId, what: &str, value: &[u8]) -> Result<(), 
             r.policies.remove(&path().unwrap_or_default());
         }),
         ("policy", text) => policy(store, id, &path()?, text),
+        ("record", "start") => store.recording.begin(),
+        ("record", "stop") => {
+            store.recording.end();
+            Ok(())
+        }
         ("migrate", "now") => {
             store.placement.hurry();
             Ok(())
@@ -188,7 +195,7 @@ fn status(store: &Store) -> Value {
         "policy": policy, "moves": store.placement.moves,
         "migrating": store.placement.is_hurried(),
         "marks_percent": [store.marks.0, store.marks.1],
-        "tiers": tiers(store), "moving": moving, "copies": copies(store), "in_use": store.lives.count(),
+        "tiers": tiers(store), "moving": moving, "copies": copies(store), "io": store.io.get().map_or("none", |io| io.name()), "in_use": store.lives.count(),
         "pins": remembered.pins, "policies": remembered.policies,
         "rules": store.placement.rules.iter().map(|r| &r.text).collect::<Vec<_>>(),
         "recovered": {"finished": store.recovered.finished, "dropped": store.recovered.dropped, "temps": store.recovered.temps},

@@ -283,6 +283,17 @@ impl Store {
         self.copies.forget(node);
         self.sweep();
     }
+    /// A user set times of an open file: from `before` to `now`.
+    pub(crate) fn retimed(&self, live: &Live, before: Facts, now: Facts) {
+        let held = live.hold();
+        let backing = held.backing().ok();
+        if let Some(copy) = backing.and_then(|b| b.copy.as_ref()) {
+            let mut home = copy.home();
+            if *home == (before.size, before.mtime) {
+                *home = (now.size, now.mtime);
+            }
+        }
+    }
     /// A file that has these attributes at home is closed. If somebody changed it there meanwhile, the copy is dropped.
     pub(crate) fn close_copy(&self, node: NodeId, copy: &OpenCopy, now: Option<Facts>) {
         if !copy.is_good() {

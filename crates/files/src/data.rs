@@ -2,9 +2,10 @@
 
 use crate::catalogue::NodeId;
 use crate::copies::Update;
-use crate::disk::{Root, copy_range};
+use crate::disk::{Root, copy_range, read_all};
 use crate::live::{Backing, Held, Live};
 use crate::placement::Seen;
+use crate::recording::Op;
 use crate::store::Store;
 use crate::tree::{Facts, Tier, Time};
 use rustix::fd::OwnedFd;
@@ -106,20 +107,6 @@ impl Target<'_> {
     }
 }
 
-/// Reads until the buffer is full or the file ends.
-fn read_all(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match rustix::io::pread(fd, &mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(done)
-}
-
 impl Store {
     /// Changes the attributes of a node at every place that stores them, then reads them again.
     fn on_each(
@@ -135,11 +122,12 @@ impl Store {
             (cat.path(node), on)
         };
         if let Some(live) = live.filter(|l| l.hold().fd().is_ok()) {
-            let held = live.hold();
-            let done = f(&Target::Open(held));
+            let before = live.facts()?;
+            let done = f(&Target::Open(live.hold()));
             live.changed();
-            done?;
             let facts = live.facts()?;
+            self.retimed(&live, before, facts);
+            done?;
             self.seen(node, facts);
             return Ok(());
         }
@@ -281,7 +269,9 @@ impl Store {
             return Err(Errno::INVAL);
         }
         let live = self.live(node)?;
+        let start = self.recording.start();
         let done = self.with_room(&live, Update::Same, |fd, _| rustix::fs::ftruncate(fd, size));
+        self.note(start, Op::Drop, node, (size, u64::MAX - size));
         let done = match done {
             Ok(()) if strip => self.strip_rights(&live),
             done => done,
@@ -340,6 +330,7 @@ impl Store {
     /// # Errors
     /// A device error.
     pub fn read(&self, live: &Live, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let start = self.recording.start();
         let held = live.hold();
         let backing = held.backing()?;
         let copy = backing.copy.as_ref().filter(|c| c.is_good());
@@ -358,6 +349,7 @@ impl Store {
         };
         live.touched();
         drop(held);
+        self.note(start, Op::Read, live.node, (offset, done as u64));
         self.placement
             .see(Seen::new(live.node, false, offset, done as u32));
         Ok(done)
@@ -373,6 +365,7 @@ impl Store {
         data: &[u8],
         durable: bool,
     ) -> Result<(), Errno> {
+        let start = self.recording.start();
         self.with_room(live, Update::Same, |fd, home| {
             crate::disk::write_all(fd, data, offset)?;
             if durable && home {
@@ -381,6 +374,7 @@ impl Store {
                 Ok(())
             }
         })?;
+        self.note(start, Op::Write, live.node, (offset, data.len() as u64));
         self.placement
             .see(Seen::new(live.node, true, offset, data.len() as u32));
         Ok(())
@@ -442,6 +436,7 @@ impl Store {
     /// # Errors
     /// A device error.
     pub fn sync(&self, live: &Live, data_only: bool) -> Result<(), Errno> {
+        let start = self.recording.start();
         let held = live.hold();
         let Backing { tier, fd, .. } = held.backing()?;
         let done = if data_only {
@@ -453,6 +448,7 @@ impl Store {
             Ok(()) => self.answers(*tier),
             Err(e) => return Err(self.noticed_of(*tier, live.node, e)),
         }
+        self.note(start, Op::Sync, live.node, (0, 0));
         Ok(())
     }
     /// Makes a directory durable on every tier that has it.

@@ -33,6 +33,7 @@ pub mod moves;
 pub mod mutants;
 pub mod names;
 pub mod placement;
+pub mod recording;
 mod remember;
 pub mod rules;
 mod saved;

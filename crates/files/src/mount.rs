@@ -60,6 +60,7 @@ pub fn mount(settings: &Settings, dir: &Path, options: &Options) -> Result<Mount
             ));
         }
     }
+    let _ = store.io.set(options.io);
     let (tell, over) = std::sync::mpsc::channel();
     let ended = Ended {
         unmounted: Arc::default(),

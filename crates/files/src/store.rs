@@ -10,6 +10,7 @@ use crate::health::Health;
 use crate::intent::{Op, Recovered, Redo, dirs_of, encode, recover};
 use crate::live::Lives;
 use crate::placement::Placement;
+use crate::recording::Recording;
 use crate::tree::{At, Facts, INTENTS, Tier, Tree, join};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,8 @@ pub struct Store {
     pub marks: (u8, u8),
     /// The result of recovery.
     pub recovered: Recovered,
+    /// The path of reads and writes, once mounted.
+    pub io: std::sync::OnceLock<crate::fuse::Io>,
     /// Access to the kernel's caches, once mounted.
     pub notifier: std::sync::OnceLock<fuser::Notifier>,
     /// Bytes of files on each tier.
@@ -55,6 +58,8 @@ pub struct Store {
     pub(crate) names_changed: AtomicU64,
     /// Copies of files of slower tiers on the fastest.
     pub copies: Copies,
+    /// Records operations for the lab.
+    pub recording: Recording,
     /// How each tier answers.
     pub(crate) health: Vec<Health>,
     _locks: Vec<rustix::fd::OwnedFd>,
@@ -160,9 +165,11 @@ impl Store {
             quotas,
             marks: settings.marks,
             recovered,
+            io: std::sync::OnceLock::new(),
             notifier: std::sync::OnceLock::new(),
             bytes_on,
             names_changed: AtomicU64::new(0),
+            recording: Recording::default(),
             copies: Copies::new(settings.copies),
             health: roots.iter().map(|_| Health::default()).collect(),
             roots,

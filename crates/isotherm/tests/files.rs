@@ -20,6 +20,33 @@ fn sleeps(pid: u32) -> u64 {
     status.filter_map(count).sum()
 }
 
+/// Operations on files become a trace that the lab replays.
+fn record(place: &Place) {
+    let call = "files record mnt --out ops.parquet --seconds 2 --json";
+    let mut recorder = place.command(call);
+    let recorder = recorder.stdout(std::process::Stdio::piped()).spawn();
+    let recorder = recorder.expect("starts");
+    std::thread::sleep(Duration::from_millis(800));
+    let refused = place.fails("files record mnt --out other.parquet --seconds 1");
+    assert!(refused.contains("record"), "{refused}");
+    for n in 0..20 {
+        let path = place.path(&format!("mnt/recorded-{n}"));
+        fs::write(&path, vec![n; 100_000]).expect("written");
+        assert_eq!(fs::read(&path).expect("read").len(), 100_000);
+    }
+    fs::remove_file(place.path("mnt/recorded-0")).expect("removed");
+    let out = recorder.wait_with_output().expect("ends");
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    common::fits(&said, "files-record");
+    assert_eq!((&said["files"], &said["lost"]), (&20.into(), &0.into()));
+    let info = place.json("trace info ops.parquet", "trace-info");
+    assert_eq!(info["requests"], said["requests"], "{info}");
+    let sim = "sim ops.parquet --policy lru --fast-size 512K --extent 64K";
+    let sim = place.json(sim, "sim");
+    let writes = sim["writes"].as_u64();
+    assert!(writes.is_some_and(|n| n >= 20), "{sim}");
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "one scenario")]
 fn a_mounted_pair_of_directories_answers_and_obeys() {
@@ -87,6 +114,7 @@ fn a_mounted_pair_of_directories_answers_and_obeys() {
             place.json("files stats mnt", "files-stats")["moves"]["done"],
             2
         );
+        record(&place);
         // While nothing happens, only the thread that moves files wakes up, once a second.
         let before = sleeps(server.id());
         std::thread::sleep(Duration::from_secs(2));

@@ -57,6 +57,20 @@ fn copy_by_hand(from: &OwnedFd, to: &OwnedFd, offset: u64, len: u64) -> Result<u
     Ok(done)
 }
 
+/// Reads until the buffer is full or the file ends.
+pub(crate) fn read_all(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(fd, &mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
 /// Writes the whole buffer.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ use crate::tree::{COPIES, Facts, HIDDEN, INTENTS, Id, TEMPS, Time, parent};
 pub(crate) use attributes::{Known, make_known};
 pub use attributes::{Xattrs, same_attributes, xattrs};
 pub use calls::Disk;
+pub(crate) use copy::read_all;
 pub use copy::{copy_range, write_all};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{

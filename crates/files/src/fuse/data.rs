@@ -108,7 +108,7 @@ impl Served {
     }
     /// A call changed data, and the kernel did not say whether rights must be removed.
     pub(super) fn stripped(&self, req: &Request, handle: &Handle) -> Result<(), Errno> {
-        if self.io == Io::Cached && req.uid() != 0 {
+        if self.io != Io::Passthrough && req.uid() != 0 {
             return self.store.strip_rights(&handle.live);
         }
         Ok(())

@@ -31,8 +31,21 @@ const TTL: Duration = Duration::from_secs(3600);
 pub enum Io {
     /// Through the kernel's cache and this program. Open files can be moved.
     Cached,
+    /// The same, and the kernel also keeps what is written for a while (its writeback cache) and looks after sizes and times of writing.
+    Writeback,
     /// The kernel itself reads and writes the file on the tier. Open files are not moved.
     Passthrough,
+}
+
+impl Io {
+    /// Its name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Io::Cached => "cached",
+            Io::Writeback => "writeback",
+            Io::Passthrough => "passthrough",
+        }
+    }
 }
 
 struct Handle {
@@ -182,8 +195,11 @@ fn ask_for(io: Io, config: &mut KernelConfig) {
         let _ = config.add_capabilities(flag);
     }
     // If the kernel itself writes, it must also remove rights itself.
-    if io == Io::Cached {
+    if io != Io::Passthrough {
         let _ = config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
+    }
+    if io == Io::Writeback {
+        let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
     }
     if io == Io::Passthrough && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() {
         let _ = config.set_max_stack_depth(1);
@@ -242,7 +258,7 @@ impl Served {
         live: &Live,
         open: impl FnOnce(&rustix::fd::OwnedFd) -> std::io::Result<BackingId>,
     ) -> Option<Arc<BackingId>> {
-        if self.io == Io::Cached {
+        if self.io != Io::Passthrough {
             return None;
         }
         let held = live.hold();
@@ -325,6 +341,21 @@ impl Served {
 }
 
 impl Served {
+    /// The answer to a query. A recording is fetched only by those who may give commands.
+    fn answer(&self, req: &Request, id: NodeId, what: &str) -> Result<Vec<u8>, Errno> {
+        if what == "record" {
+            self.may_order(req)?;
+        }
+        crate::control::answer(&self.store, id, what)
+    }
+    /// The next data or hole. While the kernel keeps writes back, it has data that no tier knows: then it takes all of a file for data.
+    fn seek(&self, fh: FileHandle, at: u64, hole: bool) -> Result<u64, Errno> {
+        if self.io == Io::Writeback {
+            return Err(Errno::NOSYS);
+        }
+        self.handle(fh)
+            .and_then(|h| self.store.seek(&h.live, at, hole))
+    }
     fn sized(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
         match value {
             Err(e) => reply.error(errno(e)),

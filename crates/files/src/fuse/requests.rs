@@ -388,11 +388,11 @@ impl Filesystem for Served {
         };
         Self::empty(done, reply);
     }
-    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let (id, name) = (node(ino), name.as_bytes());
         let value = match crate::control::ours(name) {
             Some(_) if size == 0 => return reply.size(crate::control::ANSWER_MAX as u32),
-            Some(what) => crate::control::answer(&self.store, id, what),
+            Some(what) => self.answer(req, id, what),
             None => {
                 let cat = self.store.cat();
                 let found = cat.xattrs(id).iter().find(|x| x.0 == name);
@@ -459,9 +459,7 @@ impl Filesystem for Served {
     ) {
         // SEEK_DATA is 3 and SEEK_HOLE is 4. The kernel handles the others itself.
         let found = match (u64::try_from(offset), whence) {
-            (Ok(at), 3 | 4) => self
-                .handle(fh)
-                .and_then(|h| self.store.seek(&h.live, at, whence == 4)),
+            (Ok(at), 3 | 4) => self.seek(fh, at, whence == 4),
             _ => Err(Errno::INVAL),
         };
         match found {

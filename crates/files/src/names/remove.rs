@@ -74,6 +74,7 @@ impl Store {
         if n.is_file() {
             self.placement.forget(node);
             self.copies.forget(node);
+            self.recording.deleted(node, &n);
         }
         let (tier, bytes, file) = (usize::from(n.tier), n.facts.blocks * 512, n.is_file());
         if file {

@@ -96,13 +96,17 @@ impl Tried {
 
 #[test]
 fn a_file_holds_what_was_written_while_it_moves() {
-    for copies in [false, true] {
-        holds_what_was_written(copies);
+    for (copies, io) in [
+        (false, Io::Cached),
+        (true, Io::Cached),
+        (true, Io::Writeback),
+    ] {
+        holds_what_was_written(copies, io);
     }
 }
 
-fn holds_what_was_written(copies: bool) {
-    let Some(w) = World::with_tiers(3, |s| s.copies = copies, Io::Cached) else {
+fn holds_what_was_written(copies: bool, io: Io) {
+    let Some(w) = World::with_tiers(3, |s| s.copies = copies, io) else {
         return;
     };
     let base = std::env::var("ISOTHERM_SEED").ok();
@@ -150,7 +154,7 @@ fn holds_what_was_written(copies: bool) {
 /// A user without the right to set such bits clears them with every change of data, by any call; the kernel leaves this to the file system.
 #[test]
 fn rights_go_when_another_changes_the_data() {
-    for io in [Io::Cached, Io::Passthrough] {
+    for io in [Io::Cached, Io::Writeback, Io::Passthrough] {
         let Some(w) = World::new(|_| {}, io) else {
             return;
         };

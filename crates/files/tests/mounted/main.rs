@@ -173,14 +173,14 @@ fn files_keep_everything_when_they_move() {
 
 #[test]
 fn programs_under_a_mover_that_moves_everything() {
-    for copies in [false, true] {
-        programs(copies);
+    for (copies, io) in [(false, Io::Cached), (true, Io::Writeback)] {
+        programs(copies, io);
     }
 }
 
 #[expect(clippy::too_many_lines, reason = "one scenario")]
-fn programs(copies: bool) {
-    let Some(mut w) = World::new(|s| s.copies = copies, Io::Cached) else {
+fn programs(copies: bool, io: Io) {
+    let Some(mut w) = World::new(|s| s.copies = copies, io) else {
         return;
     };
     let source = w.root.join("source");

@@ -43,6 +43,10 @@ pub struct MountArgs {
     /// Let the kernel read and write files itself: as fast as on the tier, but an open file cannot be moved
     #[arg(long)]
     pub passthrough: bool,
+    /// Let the kernel keep writes for a while: small writes cost less, a crash of this program loses what was not synced, and a full tier
+    /// is reported by fsync or close
+    #[arg(long, conflicts_with = "passthrough")]
+    pub writeback: bool,
     /// Where the policy is a cache, keep copies on the fast tier: files stay at home, and every change goes to home and copy. Without
     /// this a file is moved where its policy wants a copy
     #[arg(long, conflicts_with = "passthrough")]
@@ -136,6 +140,11 @@ pub enum FilesCommand {
         after_help = "Examples:\n  isotherm files policy /mnt/files/db hro --share 30\n  isotherm files policy /mnt/files/db --none"
     )]
     Policy(PolicyArgs),
+    /// Record reads, writes, syncs and deletions of files as a trace for the lab
+    #[command(
+        after_help = "Example:\n  isotherm files record /mnt/files --out today.parquet --seconds 3600\n  isotherm sim today.parquet"
+    )]
+    Record(FilesRecordArgs),
 }
 
 /// A path in a mounted file system.
@@ -183,6 +192,22 @@ pub struct FilesCheckArgs {
     /// Show the contents of the tiers from then on
     #[arg(long)]
     pub repair: bool,
+    /// Where the figures go.
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// `isotherm files record`.
+#[derive(Debug, Args)]
+pub struct FilesRecordArgs {
+    /// The mount point
+    pub path: PathBuf,
+    /// Trace to write (Parquet); it must not exist
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Stop after so long; without it, SIGINT (Ctrl-C) or SIGTERM stops, and so does an unmount
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub seconds: Option<u64>,
     /// Where the figures go.
     #[command(flatten)]
     pub json: JsonArg,

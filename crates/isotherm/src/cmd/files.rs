@@ -51,6 +51,8 @@ pub fn run_mount(args: &MountArgs) -> Result<(), Failure> {
     };
     let io = if args.passthrough {
         Io::Passthrough
+    } else if args.writeback {
+        Io::Writeback
     } else {
         Io::Cached
     };
@@ -96,6 +98,7 @@ pub fn run(command: &FilesCommand) -> Result<(), Failure> {
         FilesCommand::Migrate(a) => migrate(a),
         FilesCommand::Check(a) => check(a),
         FilesCommand::Policy(a) => policy(a),
+        FilesCommand::Record(a) => super::files_record::run(a),
     }
 }
 
@@ -103,16 +106,23 @@ fn name(what: &str) -> String {
     format!("user.isotherm.{what}")
 }
 
-fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
+/// What a query gives.
+pub(super) fn fetch(path: &Path, what: &str) -> Result<Vec<u8>, rustix::io::Errno> {
     let mut buffer = vec![0; isotherm_files::control::ANSWER_MAX];
-    let n = rustix::fs::getxattr(path, name(what), &mut buffer[..]).map_err(|e| match e {
+    let n = rustix::fs::getxattr(path, name(what), &mut buffer[..])?;
+    buffer.truncate(n);
+    Ok(buffer)
+}
+
+fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
+    let answer = fetch(path, what).map_err(|e| match e {
         rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP => Failure::failed(format!(
             "{}: no tiering file system is mounted there (see `isotherm mount --help`)",
             path.display()
         )),
         e => Failure::file(path, "ask", &e.into()),
     })?;
-    serde_json::from_slice(&buffer[..n]).map_err(|e| {
+    serde_json::from_slice(&answer).map_err(|e| {
         Failure::failed(format!(
             "{}: answers something else than Isotherm does: {e}",
             path.display()
@@ -120,7 +130,7 @@ fn ask(path: &Path, what: &str) -> Result<Value, Failure> {
     })
 }
 
-fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure> {
+pub(super) fn order(path: &Path, what: &str, value: &str) -> Result<(), Failure> {
     // Only a mount of this program answers this query. Without the check, the attribute would be set on a plain file.
     ask(path, "where")?;
     rustix::fs::setxattr(path, name(what), value.as_bytes(), XattrFlags::empty()).map_err(|e| {

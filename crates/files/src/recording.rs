@@ -1,0 +1,274 @@
+//! Records the operations on files, for the lab: which file, where, how many bytes, how large the file is, and how long it took.
+//!
+//! The recorder fetches the entries in batches (`control.rs`, `record`). One that has not come for a minute has left, and the recording
+//! ends. While there is none, an operation pays one load.
+//!
+//! ```text
+//! 0 time ns │ 8 latency ns │ 16 offset │ 24 size of the file │ 32 length │ 40 node 4 │ 44 generation 2 │ 46 op │ 47 class     little endian
+//! ```
+
+use crate::brain::class_of_size;
+use crate::catalogue::{Node, NodeId};
+use crate::control::ANSWER_MAX;
+use crate::store::Store;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes of an entry.
+pub const ENTRY_BYTES: usize = 48;
+/// Bytes at the head of a batch: the number of entries that were lost so far.
+pub const HEAD_BYTES: usize = 8;
+/// Most entries that wait for the recorder, about 3 MB; further ones are lost and counted.
+const QUEUE: usize = 1 << 16;
+/// A recorder that did not come for this time has left.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The kind of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Op {
+    /// Bytes were read.
+    Read,
+    /// Bytes were written.
+    Write,
+    /// The file was made durable.
+    Sync,
+    /// Bytes were given up: by a truncation, a hole, or because the file was deleted (then all of it).
+    Drop,
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Begin, in nanoseconds since the recording began.
+    pub time_ns: u64,
+    /// Nanoseconds from begin to end.
+    pub latency_ns: u64,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Size of the file in bytes, after the operation.
+    pub size: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// Number of the file.
+    pub node: NodeId,
+    /// How often this number was another file's before.
+    pub generation: u16,
+    /// The kind.
+    pub op: Op,
+    /// Kind of data by size (DSS, Table 3), 0 for a sync.
+    pub class: u8,
+}
+
+impl Entry {
+    /// The bytes of the entry.
+    pub fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        let words = [
+            self.time_ns,
+            self.latency_ns,
+            self.offset,
+            self.size,
+            self.len,
+        ];
+        for (i, word) in words.iter().enumerate() {
+            bytes[i * 8..i * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[40..44].copy_from_slice(&self.node.to_le_bytes());
+        bytes[44..46].copy_from_slice(&self.generation.to_le_bytes());
+        (bytes[46], bytes[47]) = (self.op as u8, self.class);
+        bytes
+    }
+    /// The entry of these bytes; `None` if there is no such operation.
+    pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
+        let word = |at: usize| {
+            let mut w = [0; 8];
+            w.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(w)
+        };
+        let last = word(40);
+        Some(Entry {
+            time_ns: word(0),
+            latency_ns: word(8),
+            offset: word(16),
+            size: word(24),
+            len: word(32),
+            node: last as u32,
+            generation: (last >> 32) as u16,
+            op: *[Op::Read, Op::Write, Op::Sync, Op::Drop].get(usize::from(bytes[46]))?,
+            class: bytes[47],
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Session {
+    begun: Instant,
+    fetched: Instant,
+    entries: VecDeque<Entry>,
+    lost: u64,
+}
+
+/// The recording, if there is one.
+#[derive(Debug, Default)]
+pub struct Recording {
+    on: AtomicBool,
+    session: Mutex<Option<Session>>,
+}
+
+impl Recording {
+    fn session(&self) -> MutexGuard<'_, Option<Session>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn begin(&self) -> Result<(), Errno> {
+        let mut session = self.session();
+        if let Some(s) = session.as_ref()
+            && s.fetched.elapsed() < PATIENCE
+        {
+            return Err(Errno::BUSY);
+        }
+        let now = Instant::now();
+        *session = Some(Session {
+            begun: now,
+            fetched: now,
+            entries: VecDeque::new(),
+            lost: 0,
+        });
+        self.on.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+    /// Ends the recording.
+    pub fn end(&self) {
+        self.on.store(false, Ordering::Relaxed);
+        *self.session() = None;
+    }
+    /// The next batch: the number of lost entries, then as many entries as fit into an answer.
+    ///
+    /// # Errors
+    /// There is no recording.
+    pub fn take(&self) -> Result<Vec<u8>, Errno> {
+        let mut session = self.session();
+        let s = session.as_mut().ok_or(Errno::NODATA)?;
+        s.fetched = Instant::now();
+        let many = s.entries.len().min((ANSWER_MAX - HEAD_BYTES) / ENTRY_BYTES);
+        let mut bytes = s.lost.to_le_bytes().to_vec();
+        for entry in s.entries.drain(..many) {
+            bytes.extend_from_slice(&entry.encode());
+        }
+        Ok(bytes)
+    }
+    /// The time at which an operation begins, if it is recorded.
+    pub(crate) fn start(&self) -> Option<Instant> {
+        self.on.load(Ordering::Relaxed).then(Instant::now)
+    }
+    /// An operation that began then is over. `size` is that of the file.
+    pub(crate) fn note(
+        &self,
+        start: Instant,
+        op: Op,
+        (node, generation, size): (NodeId, u16, u64),
+        (offset, len): (u64, u64),
+    ) {
+        let latency_ns = start.elapsed().as_nanos() as u64;
+        let mut session = self.session();
+        let Some(s) = session.as_mut() else { return };
+        if s.fetched.elapsed() >= PATIENCE {
+            self.on.store(false, Ordering::Relaxed);
+            *session = None;
+            return;
+        }
+        if s.entries.len() >= QUEUE {
+            s.lost += 1;
+            return;
+        }
+        s.entries.push_back(Entry {
+            time_ns: start.saturating_duration_since(s.begun).as_nanos() as u64,
+            latency_ns,
+            offset,
+            size,
+            len,
+            node,
+            generation,
+            op,
+            class: if op == Op::Sync {
+                0
+            } else {
+                class_of_size(size)
+            },
+        });
+    }
+    /// A file is deleted.
+    pub(crate) fn deleted(&self, id: NodeId, node: &Node<'_>) {
+        if let Some(now) = self.start() {
+            let size = node.facts.size;
+            self.note(now, Op::Drop, (id, node.generation, size), (0, u64::MAX));
+        }
+    }
+}
+
+impl Store {
+    /// An operation on a file that began then is over.
+    pub(crate) fn note(&self, start: Option<Instant>, op: Op, node: NodeId, range: (u64, u64)) {
+        let Some(start) = start else { return };
+        let known = {
+            let cat = self.cat();
+            cat.get(node).map(|n| (n.generation, n.facts.size))
+        };
+        let Some((generation, size)) = known else {
+            return;
+        };
+        // The catalogue learns the size of a file that grows when it is closed.
+        let size = match op {
+            Op::Read | Op::Write => size.max(range.0 + range.1),
+            Op::Sync => size,
+            Op::Drop => size.min(range.0),
+        };
+        self.recording
+            .note(start, op, (node, generation, size), range);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_and_a_full_queue_counts() {
+        let r = Recording::default();
+        assert_eq!((r.take(), r.start()), (Err(Errno::NODATA), None));
+        r.begin().unwrap();
+        assert_eq!(r.begin(), Err(Errno::BUSY));
+        let start = r.start().unwrap();
+        for i in 0..QUEUE as u64 + 5 {
+            let op = [Op::Read, Op::Write, Op::Sync, Op::Drop][i as usize % 4];
+            r.note(start, op, (i as u32, 9, 1 << 40), (i, 4096));
+        }
+        let mut seen = 0;
+        loop {
+            let batch = r.take().unwrap();
+            assert_eq!(batch[..HEAD_BYTES], 5u64.to_le_bytes());
+            if batch.len() == HEAD_BYTES {
+                break;
+            }
+            for bytes in batch[HEAD_BYTES..].chunks(ENTRY_BYTES) {
+                let bytes = bytes.try_into().unwrap();
+                let e = Entry::decode(&bytes).unwrap();
+                assert_eq!((e.node, e.generation, e.size), (seen, 9, 1 << 40));
+                assert_eq!(e.encode(), bytes);
+                assert_eq!(e.class == 0, e.op == Op::Sync);
+                seen += 1;
+            }
+        }
+        assert_eq!(seen as usize, QUEUE);
+        assert_eq!(Entry::decode(&[9; ENTRY_BYTES]), None);
+        r.end();
+        assert_eq!(r.take(), Err(Errno::NODATA));
+    }
+}

@@ -1,0 +1,296 @@
+//! `isotherm files record`: records the operations on the files of a mounted file system as a trace of the lab.
+//!
+//! The lab's traces have addresses, so each file gets some: whole pieces of [`PIECE`] bytes that no other file has, one after the other as
+//! far as the file's size was known when it was met. What a deleted file had is discarded, and not used again.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use isotherm_core::Nanos;
+use isotherm_files::recording::{ENTRY_BYTES, Entry, HEAD_BYTES, Op as FileOp};
+use isotherm_traces::{Format, Op, Record, WriteOptions, Writer};
+use rustix::io::Errno;
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::files::{fetch, order};
+use crate::Failure;
+use crate::args::FilesRecordArgs;
+use crate::cmd::trace::failed;
+
+/// Addresses are given to files in pieces of this size.
+const PIECE: u64 = 64 << 10;
+/// Records that are held back for sorting: they arrive in the order in which the operations ended.
+const REORDER: usize = 1 << 16;
+/// Interval between two fetches while little happens.
+const REST: Duration = Duration::from_millis(20);
+/// Longest record: a longer operation becomes several.
+const LONGEST: u64 = 1 << 30;
+
+/// Records until it is told to stop.
+///
+/// # Errors
+/// Nothing of this program is mounted there, it is recorded already, or the trace cannot be written.
+pub fn run(args: &FilesRecordArgs) -> Result<(), Failure> {
+    if args.out.exists() {
+        return Err(Failure::failed(format!(
+            "{}: exists already: choose another name",
+            args.out.display()
+        )));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|e| Failure::failed(format!("cannot watch for signals: {e}")))?;
+    }
+    let mut trace = Trace::new(
+        Writer::create(&args.out, &WriteOptions::new(Format::Parquet)).map_err(|e| failed(&e))?,
+    );
+    order(&args.path, "record", "start")?;
+    eprintln!(
+        "isotherm: recording {} to {}",
+        args.path.display(),
+        args.out.display()
+    );
+    let until = args
+        .seconds
+        .map(|s| Instant::now() + Duration::from_secs(s));
+    let mut over = false;
+    loop {
+        let batch = match fetch(&args.path, "record") {
+            Ok(batch) => batch,
+            // It was unmounted: what came before is the recording.
+            Err(Errno::NODATA | Errno::NOTCONN | Errno::NOENT | Errno::OPNOTSUPP) => break,
+            Err(e) => return Err(Failure::file(&args.path, "record", &e.into())),
+        };
+        let many = trace.add_batch(&batch)?;
+        // After the end, what had happened by then is still fetched.
+        if over && many == 0 {
+            break;
+        }
+        over |= stop.load(Ordering::Relaxed) || until.is_some_and(|u| Instant::now() >= u);
+        if many == 0 {
+            std::thread::sleep(REST);
+        }
+    }
+    // It may be unmounted by now.
+    let _ = order(&args.path, "record", "stop");
+    let (files, lost) = (trace.files, trace.lost);
+    let written = trace.finish()?;
+    let result = json!({"path": args.path, "out": args.out, "requests": written, "files": files, "lost": lost});
+    args.json.print(&result, || {
+        let lost = if lost > 0 {
+            format!(", {lost} lost because the recorder fell behind")
+        } else {
+            String::new()
+        };
+        format!(
+            "{}: {written} requests to {files} files{lost}\n",
+            args.out.display()
+        )
+    })
+}
+
+/// A record without its time; it has an order only because the heap requires one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    offset: u64,
+    len: u32,
+    op: Op,
+    class: u8,
+    size: u64,
+    latency_ns: u64,
+}
+
+struct Trace {
+    writer: Writer,
+    waiting: BinaryHeap<Reverse<(u64, u64, Line)>>,
+    seen: u64,
+    last: u64,
+    lost: u64,
+    files: u64,
+    /// The address of each piece of each file, by node and generation.
+    pieces: BTreeMap<(u32, u16), BTreeMap<u64, u64>>,
+    next: u64,
+}
+
+impl Trace {
+    fn new(writer: Writer) -> Trace {
+        Trace {
+            writer,
+            waiting: BinaryHeap::new(),
+            seen: 0,
+            last: 0,
+            lost: 0,
+            files: 0,
+            pieces: BTreeMap::new(),
+            next: 0,
+        }
+    }
+    /// Returns the number of entries.
+    fn add_batch(&mut self, batch: &[u8]) -> Result<usize, Failure> {
+        let wrong = || {
+            Failure::failed("the recording broke off: the mount sent something else than entries")
+        };
+        let (head, rest) = batch.split_at_checked(HEAD_BYTES).ok_or_else(wrong)?;
+        self.lost = head.try_into().map_or(self.lost, u64::from_le_bytes);
+        let mut many = 0;
+        for bytes in rest.chunks(ENTRY_BYTES) {
+            let entry = bytes.try_into().ok().and_then(Entry::decode);
+            self.add(&entry.ok_or_else(wrong)?)?;
+            many += 1;
+        }
+        Ok(many)
+    }
+    fn add(&mut self, e: &Entry) -> Result<(), Failure> {
+        let op = match e.op {
+            FileOp::Read => Op::Read,
+            FileOp::Write => Op::Write,
+            FileOp::Sync => return self.push(e, Op::Flush, 0, 0),
+            FileOp::Drop => Op::Discard,
+        };
+        let key = (e.node, e.generation);
+        let end = e.offset.saturating_add(e.len);
+        if op != Op::Discard {
+            self.give(key, e.size.max(end));
+        }
+        let Some(all) = self.pieces.get(&key) else {
+            return Ok(());
+        };
+        // Runs of neighbouring addresses.
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for (piece, address) in all.range(e.offset / PIECE..end.div_ceil(PIECE)) {
+            let from = e.offset.max(piece * PIECE);
+            let to = end.min((piece + 1) * PIECE);
+            let start = address + (from - piece * PIECE);
+            match runs.last_mut() {
+                Some((at, len)) if *at + *len == start && *len + (to - from) <= LONGEST => {
+                    *len += to - from;
+                }
+                _ => runs.push((start, to - from)),
+            }
+        }
+        if op == Op::Discard && e.offset == 0 && e.len == u64::MAX {
+            self.pieces.remove(&key);
+        }
+        for (start, len) in runs.into_iter().filter(|r| r.1 > 0) {
+            self.push(e, op, start, len as u32)?;
+        }
+        Ok(())
+    }
+    /// Gives a file the addresses that it lacks for so many bytes.
+    fn give(&mut self, key: (u32, u16), bytes: u64) {
+        let files = &mut self.files;
+        let all = self.pieces.entry(key).or_insert_with(|| {
+            *files += 1;
+            BTreeMap::new()
+        });
+        let first = all.last_key_value().map_or(0, |(piece, _)| piece + 1);
+        for piece in first..bytes.div_ceil(PIECE) {
+            all.insert(piece, self.next);
+            self.next += PIECE;
+        }
+    }
+    fn push(&mut self, e: &Entry, op: Op, offset: u64, len: u32) -> Result<(), Failure> {
+        let line = Line {
+            offset,
+            len,
+            op,
+            class: e.class,
+            size: e.size,
+            latency_ns: e.latency_ns,
+        };
+        self.seen += 1;
+        self.waiting.push(Reverse((e.time_ns, self.seen, line)));
+        if self.waiting.len() > REORDER {
+            self.write_one()?;
+        }
+        Ok(())
+    }
+    fn write_one(&mut self) -> Result<(), Failure> {
+        let Some(Reverse((time, _, l))) = self.waiting.pop() else {
+            return Ok(());
+        };
+        self.last = self.last.max(time);
+        let record = Record {
+            class: l.class,
+            file_size: (l.op != Op::Flush).then_some(l.size),
+            latency_ns: Some(l.latency_ns),
+            ..Record::new(Nanos(self.last), l.op, l.offset, l.len)
+        };
+        self.writer.write(&record).map_err(|e| failed(&e))
+    }
+    fn finish(mut self) -> Result<u64, Failure> {
+        while !self.waiting.is_empty() {
+            self.write_one()?;
+        }
+        let written = self.writer.finish().map_err(|e| failed(&e))?;
+        Ok(written.requests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(op: FileOp, node: u32, offset: u64, len: u64, size: u64) -> Entry {
+        Entry {
+            time_ns: 7,
+            latency_ns: 1,
+            offset,
+            size,
+            len,
+            node,
+            generation: 0,
+            op,
+            class: 9,
+        }
+    }
+
+    #[test]
+    fn files_have_addresses_of_their_own() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("t.parquet");
+        let writer = Writer::create(&path, &WriteOptions::new(Format::Parquet));
+        let mut t = Trace::new(writer.expect("created"));
+        let ops = [
+            entry(FileOp::Read, 1, 4096, 8192, 3 * PIECE),
+            entry(FileOp::Write, 2, 0, 100, 100),
+            // It grows: its new piece lies behind the other file's.
+            entry(FileOp::Write, 1, 3 * PIECE - 10, 20, 3 * PIECE + 10),
+            entry(FileOp::Sync, 1, 0, 0, 0),
+            entry(FileOp::Drop, 1, 0, u64::MAX, 3 * PIECE + 10),
+            entry(FileOp::Drop, 9, 0, u64::MAX, 5),
+            // Another file under the same number.
+            entry(FileOp::Read, 1, 0, 5, 5),
+        ];
+        for e in &ops {
+            t.add(e).expect("written");
+        }
+        assert_eq!(t.files, 3);
+        t.finish().expect("complete");
+        let reader = isotherm_traces::open(&path, &isotherm_traces::Options::default());
+        let all: Vec<Record> = reader.expect("opened").map(|r| r.expect("read")).collect();
+        let shown: Vec<(Op, u64, u64)> = all
+            .iter()
+            .map(|r| (r.op, r.offset, u64::from(r.len)))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (Op::Read, 4096, 8192),
+                (Op::Write, 3 * PIECE, 100),
+                (Op::Write, 3 * PIECE - 10, 10),
+                (Op::Write, 4 * PIECE, 10),
+                (Op::Flush, 0, 0),
+                (Op::Discard, 0, 3 * PIECE),
+                (Op::Discard, 4 * PIECE, PIECE),
+                (Op::Read, 5 * PIECE, 5),
+            ]
+        );
+        assert!(all[0].class == 9 && all[0].file_size == Some(3 * PIECE));
+    }
+}

@@ -139,6 +139,20 @@ impl Copies {
     }
 }
 
+impl Live {
+    /// A user set times of an open file: from `before` to `now`.
+    pub(crate) fn retimed(&self, before: Facts, now: Facts) {
+        let held = self.hold();
+        let backing = held.backing().ok();
+        if let Some(copy) = backing.and_then(|b| b.copy.as_ref()) {
+            let mut home = copy.home();
+            if *home == (before.size, before.mtime) {
+                *home = (now.size, now.mtime);
+            }
+        }
+    }
+}
+
 impl Store {
     /// Copies a file to the fastest tier. `Done` also if it is there already.
     pub fn fetch(&self, node: NodeId) -> Outcome {
@@ -282,17 +296,6 @@ impl Store {
         copy.spoilt.store(true, Ordering::SeqCst);
         self.copies.forget(node);
         self.sweep();
-    }
-    /// A user set times of an open file: from `before` to `now`.
-    pub(crate) fn retimed(&self, live: &Live, before: Facts, now: Facts) {
-        let held = live.hold();
-        let backing = held.backing().ok();
-        if let Some(copy) = backing.and_then(|b| b.copy.as_ref()) {
-            let mut home = copy.home();
-            if *home == (before.size, before.mtime) {
-                *home = (now.size, now.mtime);
-            }
-        }
     }
     /// A file that has these attributes at home is closed. If somebody changed it there meanwhile, the copy is dropped.
     pub(crate) fn close_copy(&self, node: NodeId, copy: &OpenCopy, now: Option<Facts>) {

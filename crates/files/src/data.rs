@@ -126,7 +126,7 @@ impl Store {
             let done = f(&Target::Open(live.hold()));
             live.changed();
             let facts = live.facts()?;
-            self.retimed(&live, before, facts);
+            live.retimed(before, facts);
             done?;
             self.seen(node, facts);
             return Ok(());

@@ -100,7 +100,6 @@ fn classes_are_those_of_the_catalogue(place: &Place, pg: &Postgres) {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one scenario")]
 fn postgres_loses_no_transaction_and_no_page() {
     if !able(&["mkfs.ext4", "losetup", "setpriv"], true) {
         return;

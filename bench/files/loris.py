@@ -196,15 +196,27 @@ def measure(args, disk, name, load_name, share, seed, number):
     options = options.format(period=max(args.seconds // 4, 1))
     if load and not first:
         load.fill(slow)
-    disk.forget()
     size = FILES * (16 << 10 if mail else BYTES) * (2 if load_name == "mixed" else 1)
     quota = [] if "--quota" in options else ["--quota", "0=%d" % (size * share // 100)]
     words = [args.isotherm, "mount", "--fast", top, "--slow", slow, *options.split(), *quota, mnt]
-    server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=inside)
-    try:
+
+    def start():
+        server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=inside)
         wait_ready(server)
-        if load and first:
-            load.fill(mnt)
+        return server
+
+    def end(server):
+        run("umount", str(mnt))
+        server.wait()
+
+    if load and first:
+        server = start()
+        load.fill(mnt)
+        end(server)
+    # Neither the kernel nor the mount has anything of the files in memory when the clients begin.
+    disk.forget()
+    server = start()
+    try:
         if name == "type-aware":
             run(args.isotherm, "files", "policy", mnt / "web", "cache-ondemand", "--share", "50")
         os.sync()
@@ -223,8 +235,7 @@ def measure(args, disk, name, load_name, share, seed, number):
             raise SystemExit("the clients died (%d): does the limit of memory suffice?" % status)
         return float((disk.top / "value").read_text())
     finally:
-        run("umount", str(mnt))
-        server.wait()
+        end(server)
         (disk.top / "value").unlink(missing_ok=True)
         shutil.rmtree(top)
 

@@ -157,13 +157,14 @@ impl Store {
                 Step::End(outcome) => {
                     if outcome == Outcome::Done {
                         live.still_shown();
+                        // Names are still locked: no change of a user's may come in between and be taken back.
+                        self.dir_times(node, from, to);
                     }
                     drop((names, state));
                     if outcome == Outcome::Done {
                         self.tell_kernel(node);
                         self.room_changed(from);
                         self.room_changed(to);
-                        self.dir_times(node, from, to);
                     }
                     return outcome;
                 }

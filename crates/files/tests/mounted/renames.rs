@@ -125,3 +125,35 @@ rm f g hole",
     list.rewind();
     assert_eq!(list.count(), 3);
 }
+
+/// A move leaves the times of the directory as they were, and takes back no change that a user makes meanwhile.
+#[test]
+fn times_of_directories_go_on_while_files_move() {
+    use isotherm_files::chaos;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let Some(w) = World::new(|_| {}, Io::Cached) else {
+        return;
+    };
+    let stop = AtomicBool::new(false);
+    let store = std::sync::Arc::clone(&w.mounted.as_ref().unwrap().store);
+    fs::create_dir(w.at("d")).unwrap();
+    for i in 0..4 {
+        fs::write(w.at(&format!("d/f{i}")), "x").unwrap();
+    }
+    let time = || fs::metadata(w.at("d")).unwrap().modified().unwrap();
+    std::thread::scope(|scope| {
+        let mover = scope.spawn(|| chaos::run(&store, 3, || stop.load(Ordering::SeqCst)));
+        let lost = (0..100).find(|_| {
+            let before = time();
+            std::thread::sleep(std::time::Duration::from_millis(11));
+            fs::write(w.at("d/new"), "").unwrap();
+            let made = time();
+            std::thread::sleep(std::time::Duration::from_millis(11));
+            fs::remove_file(w.at("d/new")).unwrap();
+            made <= before || time() <= made
+        });
+        stop.store(true, Ordering::SeqCst);
+        assert!(mover.join().unwrap() > 0);
+        assert_eq!(lost, None, "a change of the directory does not show");
+    });
+}

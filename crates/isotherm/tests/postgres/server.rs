@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub(crate) const PORT: &str = "54329";
 
-/// The newest installed PostgreSQL's programs.
+/// The programs of the newest installed PostgreSQL.
 pub(crate) fn programs() -> Option<PathBuf> {
     let mut dirs: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
         .ok()?
@@ -28,7 +28,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// A program as the user `postgres`: the server refuses root.
+    /// A program that runs as the user `postgres`, because the server refuses root.
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut c = Command::new("setpriv");
         c.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
@@ -68,7 +68,7 @@ impl Postgres {
         let options = format!(
             "-p {PORT} -k {socket} -c listen_addresses= -c shared_buffers=16MB -c max_wal_size=64MB -c checkpoint_timeout=30s"
         );
-        // The log and the socket stay off the volume: they must outlive it.
+        // The log and the socket are outside the volume, because they must survive it.
         self.ok(
             "pg_ctl",
             &[
@@ -185,7 +185,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Ends the server whose process id its log tells, and waits for it.
+/// Kills the server whose process id is in its log, and waits for its end.
 pub(crate) fn kill_postmaster(log: &Path) {
     let pid_file = log.with_extension("pid");
     let Ok(pid) = std::fs::read_to_string(&pid_file) else {

@@ -3,7 +3,8 @@
 # linux-mysql.load, for postmark as the block file saw it (recorded first; needs root, FUSE, loop devices and postmark), and for
 # traces given.
 #
-#   bench/parity/run.sh [TRACE…]      LIMIT=8000 requests, DEPTH=8 in flight, POLICY=greendm,PT=16, ISOTHERM=the program
+#   bench/parity/run.sh [TRACE…]      LIMIT=8000 requests (of postmark 60000), DEPTH=8 in flight, POLICY=greendm,PT=16,
+#                                     WORK='linux-mysql postmark' or a part of it, ISOTHERM=the program
 #
 # Both play what `demo --save-trace` writes: writes that fill the volume and a flush (untimed), the requests, a flush. Devices, sizes, policy
 # and depth are those of the demo. The lab's volume is a new one (`--new-volume`): live, what is filled first lies side by side on
@@ -14,6 +15,7 @@
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 isotherm=${ISOTHERM:-$here/target/release/isotherm}
+work_of=${WORK-linux-mysql postmark}
 limit=${LIMIT:-8000} depth=${DEPTH:-8} policy=${POLICY:-greendm,PT=16}
 hdd=wd5000aaks ssd=ocz-vertex3-maxiops standby=5
 [ -x "$isotherm" ] || { echo "bench/parity: $isotherm is missing: run \`make build\`" >&2; exit 1; }
@@ -81,7 +83,7 @@ postmark_trace() {
     "$isotherm" record "$work/v" --out "$work/postmark.parquet" 2>"$work/recorded" >/dev/null &
     recorder=$!
     until grep -q recording "$work/recorded"; do sleep 0.1; done
-    printf 'set location %s\nset number 3000\nset transactions 3000\nset size 512 10240\nset subdirectories 20\nset buffering false\nset seed 42\nrun\nquit\n' \
+    printf 'set location %s\nset number 3000\nset transactions 9000\nset size 512 10240\nset subdirectories 20\nset buffering false\nset seed 42\nrun\nquit\n' \
         "$work/fs" | postmark >/dev/null
     umount "$work/fs"
     kill -INT $recorder
@@ -90,12 +92,15 @@ postmark_trace() {
 }
 
 echo "$limit requests at most, $depth in flight, hybrid under $policy: $ssd over $hdd"
-compare linux-mysql
-if [ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && command -v postmark >/dev/null && postmark_trace; then
+case $work_of in *linux-mysql*) compare linux-mysql ;; esac
+limit=${LIMIT:-60000}
+case $work_of in *postmark*) recorded=yes ;; *) recorded= ;; esac
+if [ -n "$recorded" ] && [ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && command -v postmark >/dev/null && postmark_trace; then
     compare postmark --trace "$work/postmark.parquet"
-else
+elif [ -n "$recorded" ]; then
     echo "postmark         not recorded: needs root, /dev/fuse, loop devices and postmark"
 fi
+limit=${LIMIT:-8000}
 for trace in "$@"; do
     compare "$(basename "$trace" | cut -c1-16)" --trace "$trace"
 done

@@ -62,8 +62,9 @@ def test_a_table_is_a_trace(mysql):
     assert isotherm.sim(columns, "lru", fast_size="10%")["fast_hit_ratio"] == of_file["fast_hit_ratio"]
     rows = isotherm.compare(table, ["lru"], fast_size="10%")["rows"]
     assert rows[0]["report"]["digest"] == of_file["digest"]
-    pandas = pytest.importorskip("pandas")
-    assert isotherm.sim(pandas.DataFrame(columns), "lru", fast_size="10%")["fast_hit_ratio"] == of_file["fast_hit_ratio"]
+    for library in ("pandas", "polars"):
+        frame = pytest.importorskip(library).DataFrame(columns)
+        assert isotherm.sim(frame, "lru", fast_size="10%")["fast_hit_ratio"] == of_file["fast_hit_ratio"], library
 
 
 def test_a_bare_table_is_read_and_timed():

@@ -32,7 +32,7 @@ class Cache:
 
     def attach(self, view):
         self.capacity = len(view.slots(0))
-        assert view.tiers == 2 and view.extent_bytes == 4096
+        assert view.tiers == 2 and view.extent_bytes in (4096, 65536)
 
     def first_touch(self, view, extent):
         return 1

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Differentiated Storage Services 5.4 to 5.6, scaled down, on live volumes: none / LRU / LRU-S.
+
+    sudo bench/classes/dss.py target/release/isotherm [--work file,email] [--policies none,dss-lru,dss-lru-s]
+                              [--files 1200] [--transactions 1200] [--extent 4K] [--mib 1600] [--memory 48] [--seed 1]
+                              [--set sync_batch=128] [--mount noatime] [--keep bench/classes/results.json] [--record {kind}.parquet]
+
+Each volume (volume.py) has an ext3. Sizes are those of Table 8; two reads to a write, files as a whole; then find, tar of a third of the
+directories into the volume, and fsck, with page caches emptied before each. --set gives parameters to both policies; --mount,
+options of the file system (`noatime,barrier=0` never flushes, as the paper's cache did not). The policy `admitted` is LRU-S that takes data
+of unknown class always: what is being written has no class until the file system writes its inode.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import volume
+from volume import run
+
+K = 1024
+SIZES = {  # Table 8
+    "file": [(1, 17), (2, 16), (4, 16), (8, 7), (16, 7), (32, 9), (64, 7), (128, 5), (256, 5), (512, 4), (1024, 3), (2048, 2), (8192, 1), (32768, 1)],
+    "email": [(2, 24), (4, 26), (8, 18), (16, 12), (32, 6), (64, 5), (128, 3), (256, 2), (512, 2), (1024, 1), (10240, 1)],
+}
+KEYS = ["files_per_s", "find_s", "tar_s", "fsck_s", "hit_ratio", "cleaning_share"]
+
+
+class Load:
+    """Writes or reads whole files, and notes what each took, by size."""
+
+    def __init__(self, pool, kind, seed, files):
+        self.pool, self.kind, self.dirs, self.spent = pool, kind, max(1, files // 30), {}
+        self.rng = random.Random(seed)
+        self.data = random.Random(0).randbytes(1 << 20)
+
+    def name(self, i):
+        return f"{self.pool}/d{i % self.dirs}/f{i}"
+
+    def note(self, what, size, begun):
+        self.spent.setdefault(f"{what} {size // K}", []).append(time.monotonic() - begun)
+
+    def write(self, i):
+        sizes = SIZES[self.kind]
+        size = self.rng.choices([s for s, _ in sizes], [w for _, w in sizes])[0] * K
+        begun, left = time.monotonic(), size
+        with open(self.name(i), "wb", buffering=0) as f:
+            while left > 0:
+                left -= f.write(self.data[: min(left, 1 << 20 if self.kind == "file" else 4096)])
+        self.note("write", size, begun)
+
+    def read(self, i):
+        begun, size = time.monotonic(), 0
+        with open(self.name(i), "rb", buffering=0) as f:
+            while part := f.read(1 << 17 if self.kind == "file" else 4096):
+                size += len(part)
+        self.note("read", size, begun)
+
+    def work(self, transactions, files):
+        for _ in range(transactions):
+            if self.rng.random() < 2 / 3:
+                self.read(self.rng.randrange(files))
+            else:
+                self.write(files)
+                files += 1
+
+
+def load(pool, kind, seed, transactions, files):
+    """The load itself, in its control group: without transactions the pool is made. One JSON line."""
+    transactions, files = int(transactions), int(files)
+    it = Load(pool, kind, int(seed) + (transactions > 0), files)
+    begun = time.monotonic()
+    if transactions:
+        it.work(transactions, files)
+    else:
+        for d in range(it.dirs):
+            os.makedirs(f"{pool}/d{d}", exist_ok=True)
+        for i in range(files):
+            it.write(i)
+    run("sync", "-f", pool)
+    p95 = {k: round(sorted(v)[int(len(v) * 0.95)], 5) for k, v in sorted(it.spent.items(), key=lambda kv: int(kv[0].split()[1]))}
+    print(json.dumps({"seconds": time.monotonic() - begun, "p95_s": p95}))
+
+
+def utilities(v, group, pool, out):
+    """find, tar and fsck, each on empty page caches."""
+    some = sorted(os.listdir(pool))[::3]
+    commands = {
+        "find": ["find", pool, "-name", "nobody-has-this-name"],
+        "tar": ["sh", "-c", 'cd "$0" && tar cf ../archive.tar "$@" && sync -f ..', pool, *some],
+    }
+    for name, words in commands.items():
+        v.unmount()
+        v.mount()
+        before, begun = v.counters(), time.monotonic()
+        group.inside(*words)
+        out[f"{name}_s"] = round(time.monotonic() - begun, 3)
+        out[f"{name}_hit_ratio"] = volume.measured(before, v.counters())["hit_ratio"]
+    v.unmount()
+    begun = time.monotonic()
+    checked = subprocess.run(["fsck.ext3", "-f", "-n", v.loop], capture_output=True, text=True)
+    out["fsck_s"] = round(time.monotonic() - begun, 3)
+    if checked.returncode != 0:
+        sys.exit(f"fsck: {checked.stdout}")
+
+
+def one(policy, kind, opts):
+    place = tempfile.mkdtemp(dir=opts.dir, prefix="dss-")
+    group = volume.Group("isotherm-dss", opts.memory)
+    name = {"none": None, "admitted": "dss-lru-s,class=0+admit=always"}.get(policy, policy)
+    if name and opts.set:
+        name = f"{name},{opts.set}"
+    mkfs = ["mkfs.ext3", "-q", "-F", "-I", "128", *(["-J", f"size={opts.journal}"] if opts.journal else [])]
+    v = volume.Volume(opts.isotherm, place, name, mib=opts.mib, flash_mib=opts.mib // 10, extent=opts.extent, mkfs=mkfs, mount=opts.mount)
+    try:
+        pool = f"{v.fs}/pool"
+        os.mkdir(pool)
+        me = [sys.executable, os.path.abspath(__file__), "--load", pool, kind, opts.seed]
+        pictures = volume.Pictures(v)
+        group.inside(*me, 0, opts.files)
+        # As the paper: a pool made before, then the transactions. Unmounting puts metadata in its place.
+        v.unmount()
+        v.mount()
+        before = v.counters()
+        with volume.Recorder(v, opts.record and opts.record.format(kind=kind)):
+            done = json.loads(group.inside(*me, opts.transactions, opts.files))
+        out = {"files_per_s": opts.transactions / done["seconds"], "p95_s": done["p95_s"], **volume.measured(before, v.counters())}
+        out["contents"] = v.contents()
+        points = pictures.stop()
+        with volume.Recorder(v, opts.record and opts.record.format(kind=f"{kind}-utilities")):
+            utilities(v, group, pool, out)
+        out["over_time"] = points[:: max(1, len(points) // 40)]
+        show = v.json("classes", "show", "v")
+        out |= {k: show[k] for k in ("unclassified_requests", "mixed_requests", "memory_bytes")}
+        return out
+    finally:
+        v.close()
+        group.close()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def main():
+    if len(sys.argv) > 1 and sys.argv[1] == "--load":
+        return load(*sys.argv[2:])
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("isotherm", type=os.path.abspath)
+    p.add_argument("--work", default="file,email")
+    p.add_argument("--policies", default="none,dss-lru,dss-lru-s")
+    p.add_argument("--files", type=int, default=1200)
+    p.add_argument("--transactions", type=int, default=1200)
+    p.add_argument("--extent", default="4K")
+    p.add_argument("--mib", type=int, default=1600)
+    p.add_argument("--memory", type=int, default=48)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--set", default="", help="parameters of the policies: KEY=VALUE,...")
+    p.add_argument("--mount", default="noatime")
+    p.add_argument("--journal", type=int, default=0, help="MiB of the file system's journal instead of the usual size")
+    p.add_argument("--dir", default="/dev/shm")
+    p.add_argument("--keep", help="a file of results; docs/classes-live.md is made from bench/classes/results.json")
+    p.add_argument("--record", help="record the transactions and the utilities as traces: a path with {kind}")
+    p.add_argument("--label", default="", help="name of this variant in the file of results")
+    opts = p.parse_args()
+    print(f"{volume.machine()}; load {os.getloadavg()[0]:.1f}; extent {opts.extent}, {opts.mib} MiB disk, {opts.mib // 10} MiB flash, "
+          f"{opts.memory} MiB of memory for the load; {opts.set or 'default parameters'}; {opts.mount}")
+    for kind in opts.work.split(","):
+        print(f"\n{kind} server: {opts.files} files, {opts.transactions} transactions")
+        print(f"{'policy':<12}" + "".join(f"{k:>15}" for k in KEYS))
+        for policy in opts.policies.split(","):
+            load_before = os.getloadavg()[0]
+            r = one(policy, kind, opts)
+            print(f"{policy:<12}" + "".join(f"{r[k]:15.3f}" if k in r else f"{'-':>15}" for k in KEYS), flush=True)
+            r["about"] = {"machine": volume.machine(), "load": [round(load_before, 1), round(os.getloadavg()[0], 1)], "extent": opts.extent,
+                          "files": opts.files, "transactions": opts.transactions, "mib": opts.mib, "memory_mib": opts.memory, "set": opts.set,
+                          "mount": opts.mount, "seed": opts.seed, "journal_mib": opts.journal}
+            if opts.keep:
+                volume.keep(opts.keep, " ".join(filter(None, [kind, policy, opts.label])), r)
+
+
+main()

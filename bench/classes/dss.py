@@ -127,6 +127,7 @@ def one(policy, kind, opts):
         # As the paper: a pool made before, then the transactions. Unmounting puts metadata in its place.
         v.unmount()
         v.mount()
+        v.known()
         before = v.counters()
         with volume.Recorder(v, opts.record and opts.record.format(kind=kind)):
             done = json.loads(group.inside(*me, opts.transactions, opts.files))

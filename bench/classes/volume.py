@@ -103,6 +103,16 @@ class Volume:
     def json(self, *words):
         return json.loads(run(self.isotherm, *words, "--json", cwd=self.place))
 
+    def known(self):
+        """Waits until the classes of what was written are known, or for ten seconds."""
+        end, before = time.monotonic() + 10, None
+        while time.monotonic() < end:
+            time.sleep(1)
+            now = {k: v[1] for k, v in self.contents().items()}
+            if now == before:
+                return
+            before = now
+
     def counters(self):
         """What `Measured` compares."""
         return self.json("stats", "v")
@@ -135,14 +145,19 @@ class Recorder:
         if self.file:
             words = [self.v.isotherm, "record", "v", "--out", os.path.abspath(self.file)]
             self.process = subprocess.Popen(words, cwd=self.v.place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            said = ""
             while "recording" not in (line := self.process.stderr.readline()):
                 if not line:
-                    sys.exit(f"{self.file}: nothing is recorded")
+                    sys.exit(f"{self.file}: nothing is recorded: {said.strip()}")
+                said += line
 
     def __exit__(self, *_):
         if self.file:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait()
+            said = self.process.stderr.read()
+            code = self.process.wait()
+            if code != 0 or not os.path.exists(self.file):
+                sys.exit(f"{self.file}: not recorded, exit code {code}: {said.strip()}")
 
 
 class Pictures(threading.Thread):

@@ -54,6 +54,7 @@ pub struct Classifier {
     watch: Arc<Watch>,
     front_end: bool,
     extent_shift: u32,
+    minded: bool,
     /// The counters.
     pub counts: Counts,
 }
@@ -66,6 +67,7 @@ impl Classifier {
             watch,
             front_end: true,
             extent_shift,
+            minded: false,
             counts: Counts::default(),
         }
     }
@@ -73,6 +75,19 @@ impl Classifier {
     /// Sets whether classes that come with requests are used.
     pub fn set_front_end(&mut self, on: bool) {
         self.front_end = on;
+    }
+
+    /// Whether the request of the last [`Classifier::class`] writes something that says where data is. The caller then says when it has ended
+    /// ([`Classifier::ended`]).
+    #[inline]
+    pub fn minded(&self) -> bool {
+        self.minded
+    }
+
+    /// Such a request has ended, well or badly.
+    pub fn ended(&self, offset: u64, len: u32) {
+        let end = offset.saturating_add(u64::from(len));
+        self.watch.note(offset..end);
     }
 
     /// Whether they are used.
@@ -85,6 +100,7 @@ impl Classifier {
     /// classes are never merged.
     #[inline]
     pub fn class(&mut self, op: RequestOp, offset: u64, len: u32, told: u8) -> u8 {
+        self.minded = false;
         if told & QUIET != 0 || len == 0 {
             return told;
         }
@@ -92,9 +108,7 @@ impl Classifier {
         let last = offset.saturating_add(u64::from(len) - 1);
         let spans = offset >> self.extent_shift != last >> self.extent_shift;
         let found = self.map.of(offset, len);
-        if op != RequestOp::Read {
-            self.watch.written(offset, len, found);
-        }
+        self.minded = op != RequestOp::Read && self.watch.minds(offset, len, found);
         let is_metadata = (classes::SUPERBLOCK..=classes::JOURNAL).contains(&found.mark.class());
         let better = told & VAGUE != 0 && is_metadata && !(found.mixed && spans);
         if told != 0 && self.front_end && !better {

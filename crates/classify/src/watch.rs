@@ -40,21 +40,20 @@ impl Watch {
         }
     }
 
-    /// Records that a write, discard or write-zeroes begins. Its data is on the volume when it has ended, which may be after the next
-    /// reading, so readers wait a little first.
+    /// Whether a write, discard or write-zeroes of these bytes says where data is. It is to be recorded when it has ended ([`Watch::note`]): a
+    /// reading that comes while it is under way may still see what was there before.
     #[inline]
-    pub(crate) fn written(&self, offset: u64, len: u32, found: Found) {
+    pub(crate) fn minds(&self, offset: u64, len: u32, found: Found) -> bool {
         let class = found.mark.class();
         // Directories and the journal contain no information about the location of data.
         let says = class != 0 && class <= JOURNAL && found.mark.source() == Some(Source::Layout);
         let end = offset.saturating_add(u64::from(len));
         let is_probe = |p: &AtomicU64| (offset..end).contains(&p.load(Ordering::Relaxed));
-        if says && (class <= INODES + 1 || found.mixed) || self.probes.iter().any(is_probe) {
-            self.note(offset..end);
-        }
+        says && (class <= INODES + 1 || found.mixed) || self.probes.iter().any(is_probe)
     }
 
-    fn note(&self, range: Range<u64>) {
+    /// Records that these bytes were written.
+    pub(crate) fn note(&self, range: Range<u64>) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = written.last_mut()
             && last.end == range.start
@@ -95,22 +94,27 @@ mod tests {
             mark: Mark::new(class, Source::Layout),
             mixed: false,
         };
+        let written = |offset: u64, len: u32, found: Found| {
+            if w.minds(offset, len, found) {
+                w.note(offset..offset + u64::from(len));
+            }
+        };
         w.probe(&[1024, 1 << 20]);
         for class in [0, 6, 7, 8, 18, 25] {
-            w.written(1 << 30, 4096, found(class));
+            written(1 << 30, 4096, found(class));
         }
         assert!(!w.has_news());
-        w.written(8192, 4096, found(4));
-        w.written(12288, 4096, found(4));
-        w.written(0, 4096, found(0));
-        w.written((1 << 20) - 512, 1024, found(0));
+        written(8192, 4096, found(4));
+        written(12288, 4096, found(4));
+        written(0, 4096, found(0));
+        written((1 << 20) - 512, 1024, found(0));
         assert!(w.has_news());
         let all = w.take().unwrap();
         assert_eq!(
             all,
             [8192..16384, 0..4096, (1 << 20) - 512..(1 << 20) + 512]
         );
-        (0..=WAITING_MAX as u64).for_each(|i| w.written(i * 8192, 512, found(3)));
+        (0..=WAITING_MAX as u64).for_each(|i| written(i * 8192, 512, found(3)));
         assert_eq!(w.take(), None);
         assert_eq!(w.take(), Some(vec![]));
     }

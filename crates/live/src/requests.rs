@@ -24,6 +24,8 @@ struct Entry {
     side: Option<Memory>,
     /// Number of device operations that use its memory now.
     ops: u32,
+    /// First byte and bytes of a write that the classifier is told of when it has ended.
+    minded: Option<(u64, u32)>,
 }
 
 /// A request that ended, for sources on the engine's own thread.
@@ -77,17 +79,18 @@ impl Table {
             self.entries.push(None);
             self.entries.len() as u32 - 1
         });
+        let (class, minded) = match &mut self.classifier {
+            Some(c) => (c.class(s.op, s.offset, s.len, s.class), c.minded()),
+            None => (s.class & !0x40, false),
+        };
         self.entries[tag as usize] = Some(Entry {
             op: s.op,
             buf: s.buffer,
             done,
             side,
             ops: 0,
+            minded: minded.then_some((s.offset, s.len)),
         });
-        let class = match &mut self.classifier {
-            Some(c) => c.class(s.op, s.offset, s.len, s.class),
-            None => s.class & !0x40,
-        };
         Some(Request {
             tag: Tag(tag),
             op: s.op,
@@ -163,6 +166,9 @@ impl Table {
             "answered while a device still uses its memory"
         );
         self.free.push(tag.0);
+        if let (Some((offset, len)), Some(c)) = (entry.minded, &self.classifier) {
+            c.ended(offset, len);
+        }
         self.tell(entry.done, result, entry.buf);
     }
 
@@ -215,6 +221,24 @@ mod tests {
             request: IoRequest::write(offset, len, buf),
             done: Done::Ticket(1),
         }
+    }
+
+    #[test]
+    fn a_write_of_metadata_is_noted_when_it_has_ended() {
+        use isotherm_classify::{Layers, Source, Watch, classes};
+        let (mut t, pool) = table();
+        let mut layers = Layers::new(1 << 20);
+        layers.say(Source::Layout, 0, 4, classes::INODES);
+        layers.settle(u64::MAX);
+        let watch = Arc::new(Watch::default());
+        let map = Arc::clone(layers.shared());
+        t.classifier = Some(Classifier::new(map, Arc::clone(&watch), 16));
+        let inodes = t.admit(write(&pool, 4096, 512)).unwrap();
+        let data = t.admit(write(&pool, 65536, 512)).unwrap();
+        t.reply(data.tag, Ok(()));
+        assert!(!watch.has_news(), "what is under way cannot be read yet");
+        t.reply(inodes.tag, Err(IoError::Io));
+        assert_eq!(watch.take(), Some(vec![4096..4608]));
     }
 
     #[test]

@@ -1,0 +1,75 @@
+//! Requests of real programs on a served volume, with the classes that it knew: `bench/classes` recorded them (fixtures/README.md).
+
+mod common;
+
+use isotherm_lab::sim::{Report, Setup, TraceFile, hit_only_file};
+use isotherm_traces::{Options, Record, open};
+
+/// The fixture, the classes that its load is about, and the least share of its bytes that had a class, in per cent.
+const RECORDED: [(&str, std::ops::RangeInclusive<u8>, u64); 4] = [
+    ("tpch.parquet", 20..=25, 80),
+    ("pgbench.parquet", 19..=25, 50),
+    ("dss-file.parquet", 1..=18, 50),
+    ("dss-email.parquet", 1..=18, 50),
+];
+
+fn records(name: &str) -> Vec<Record> {
+    let path = common::trace(name).expect("a fixture");
+    let reader = open(path, &Options::default()).expect("a trace");
+    reader.map(|r| r.expect("a record")).collect()
+}
+
+fn played(name: &str, policy: &str) -> Report {
+    let path = common::trace(name).expect("a fixture");
+    let size = "10%".parse().expect("a size");
+    let setup = Setup::pair(policy.parse().expect("a policy"), size).expect("presets");
+    hit_only_file(&setup, &TraceFile::new(path, Options::default()), None).expect("a run")
+}
+
+#[test]
+fn requests_have_the_classes_of_their_load() {
+    for (name, classes, least) in RECORDED {
+        let all = records(name);
+        let bytes = |of: &dyn Fn(&Record) -> bool| -> u64 {
+            all.iter().filter(|r| of(r)).map(|r| u64::from(r.len)).sum()
+        };
+        let (whole, known) = (bytes(&|_| true), bytes(&|r| classes.contains(&r.class)));
+        println!(
+            "{name}: {} requests, {} % of the bytes",
+            all.len(),
+            100 * known / whole
+        );
+        assert!(known * 100 >= whole * least, "{name}: {known} of {whole}");
+        assert!(
+            all.iter().any(|r| r.op == isotherm_traces::Op::Flush),
+            "{name}"
+        );
+    }
+}
+
+/// DSS 4.4: what has the first priority is hit about as often as without classes where nearly all is of it, as in a database whose indexes
+/// are hardly read, and more often on file systems.
+#[test]
+fn selective_caching_keeps_what_comes_first() {
+    for (name, ..) in RECORDED {
+        let first = |policy: &str| {
+            let report = played(name, policy);
+            let classes = report.by_class.iter().filter(|(class, _)| {
+                let class = class.parse::<u8>().expect("a class");
+                class != 0 && isotherm_core::policy::priority(class) == 0
+            });
+            let (hits, all) =
+                classes.fold((0, 0), |(h, a), (_, c)| (h + c.fast_hits, a + c.accesses));
+            (hits, all)
+        };
+        let ((lru, all), (lru_s, same)) = (first("dss-lru"), first("dss-lru-s"));
+        println!("{name}: LRU {lru}, LRU-S {lru_s} of {all}");
+        assert_eq!(all, same, "{name}");
+        let least = if name.starts_with("dss") {
+            lru + 1
+        } else {
+            lru * 98 / 100
+        };
+        assert!(lru_s >= least, "{name}: LRU-S {lru_s}, LRU {lru} of {all}");
+    }
+}
